@@ -1,0 +1,19 @@
+"""cuwheel gets CUDA wheels to run. The verbs of the command line are the functions of this module."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+_VERBS = ("doctor", "gpus", "toolkits")
+
+__all__ = ["__version__", *_VERBS]  # noqa: PLE0604 - the verbs are names, one list serves both uses
+
+
+def __getattr__(name: str) -> object:
+    """Import the API on first use: `cuwheel --version` must not pay for it."""
+    if name in _VERBS:
+        from cuwheel import api  # noqa: PLC0415
+
+        return getattr(api, name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -1,0 +1,5 @@
+import sys
+
+from cuwheel.cli import main
+
+sys.exit(main())

@@ -1,0 +1,60 @@
+"""The command line: one catch, one way to print. Each verb is a module `cmd_<verb>`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.errors import CuwheelError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words in (["--version"], ["-V"]):  # without argparse: asked by scripts, many times over
+        from cuwheel import __version__
+
+        print(f"cuwheel {__version__}")  # noqa: T201
+        return 0
+    from cuwheel.cli import frame
+    from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED, CuwheelError
+
+    try:
+        return frame.run(words)
+    except CuwheelError as error:
+        _complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug must still end in a sentence
+        _confess(error, verbose=frame.VERBOSE_FLAGS.intersection(words) != set())
+        return EXIT_BUG
+
+
+def _complain(error: CuwheelError) -> None:
+    sys.stderr.write(f"error: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"hint: {error.hint}\n")
+
+
+def _confess(error: Exception, *, verbose: bool) -> None:
+    if verbose:
+        import traceback
+
+        traceback.print_exception(error)
+    sys.stderr.write(f"error: this is a bug in cuwheel: {type(error).__name__}: {error}\n")
+    if not verbose:
+        sys.stderr.write("hint: run it again with --verbose and report what it prints\n")
+
+
+def _reader_left() -> int:
+    """`cuwheel … | head`: not an error of ours, and Python must not complain while closing stdout."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,160 @@
+"""What all verbs share: dispatch, common options, help, completion, and printing the report."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from cuwheel.errors import EXIT_NO, EXIT_OK, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+    from typing import NoReturn
+
+    from cuwheel.report.answer import Answer
+
+VERBOSE_FLAGS = {"-v", "--verbose"}
+
+# Verb → the line `cuwheel --help` shows. The module cmd_<verb> is imported only when it is called.
+VERBS = {
+    "doctor": "what is this machine, what is wrong with it, what fixes it",
+    "gpus": "look up GPUs and their compute capability",
+    "toolkits": "look up CUDA versions: compilers, architectures, driver",
+}
+
+_INTRODUCTION = """\
+cuwheel gets CUDA wheels to run: it reads them, says whether they will run on a
+machine and why not, and finds what is wrong with the machine. No GPU needed."""
+
+_EPILOGUE = """\
+`cuwheel VERB --help` says what a verb takes. Shell completion:
+  eval "$(cuwheel completion bash)"       (or zsh, tcsh)"""
+
+
+class Verb(Protocol):
+    """What a module `cmd_<verb>` holds."""
+
+    EXAMPLES: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> Answer: ...
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises instead of exiting, so that there is one catch and one place that sets the status."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"{self.prog} --help")
+
+
+def run(words: Sequence[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_overview())
+        return EXIT_OK
+    if words[0] == "completion":
+        sys.stdout.write(_completion(words[1:]))
+        return EXIT_OK
+    if words[0] not in VERBS:
+        raise _unknown_verb(words[0])
+    module = verb_module(words[0])
+    args = _verb_parser(words[0], module).parse_args(words[1:])
+    _listen(args)
+    answer = module.run(args)
+    _print(answer, args)
+    return EXIT_OK if answer.succeeded else EXIT_NO
+
+
+def verb_module(verb: str) -> Verb:
+    module: ModuleType = importlib.import_module(f"cuwheel.cli.cmd_{verb}")
+    return module
+
+
+def _unknown_verb(word: str) -> UsageError:
+    if word.startswith("-"):
+        return UsageError(f"options come after the verb: {word}", hint="cuwheel --help")
+    near = difflib.get_close_matches(word, VERBS, n=1)
+    hint = f"did you mean 'cuwheel {near[0]}'?" if near else "cuwheel --help lists the verbs"
+    return UsageError(f"there is no verb {word!r}", hint=hint)
+
+
+def _verb_parser(verb: str, module: Verb) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"cuwheel {verb}",
+        description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
+        epilog="examples:\n" + module.EXAMPLES,
+        formatter_class=_formatter,
+        allow_abbrev=False,
+    )
+    fill_verb_parser(parser, module)
+    return parser
+
+
+def fill_verb_parser(parser: argparse.ArgumentParser, module: Verb) -> None:
+    module.add_arguments(parser)
+    common = parser.add_argument_group("output")
+    common.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    common.add_argument("-v", "--verbose", action="store_true", help="say more: where each fact was found")
+    common.add_argument("-q", "--quiet", action="store_true", help="no progress and no warnings on stderr")
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    width = min(terminal_width(), 100)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=width)
+
+
+def terminal_width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def _overview() -> str:
+    widest = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{widest}}  {line}" for verb, line in VERBS.items())
+    return f"usage: cuwheel VERB [options]\n\n{_INTRODUCTION}\n\nverbs:\n{verbs}\n\n{_EPILOGUE}\n"
+
+
+def _completion(words: Sequence[str]) -> str:
+    import shtab
+
+    shells: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
+    if len(words) != 1 or words[0] not in shells:
+        raise UsageError(
+            "completion takes the name of a shell: " + ", ".join(shells), hint="cuwheel completion bash"
+        )
+    parser = argparse.ArgumentParser(prog="cuwheel")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    verbs = parser.add_subparsers(dest="verb")
+    for verb, line in VERBS.items():
+        fill_verb_parser(verbs.add_parser(verb, help=line), verb_module(verb))
+    return str(shtab.complete(parser, shell=words[0]))
+
+
+def _listen(args: argparse.Namespace) -> None:
+    from cuwheel import log
+
+    level = "debug" if args.verbose else "error" if args.quiet else "info"
+    show_progress = sys.stderr.isatty() and not args.quiet and os.environ.get("TERM") != "dumb"
+    on_progress = None
+    if show_progress:
+        from cuwheel.cli.progress import on_terminal
+
+        on_progress = on_terminal
+    log.listen(level=level, on_progress=on_progress)
+
+
+def _print(answer: Answer, args: argparse.Namespace) -> None:
+    if args.json:
+        from cuwheel.report.answer import to_json
+
+        sys.stdout.write(to_json(answer))
+        return
+    from cuwheel.report import documents, terminal
+
+    terminal.write(documents.of(answer, verbose=args.verbose), sys.stdout)

@@ -1,0 +1,54 @@
+"""Progress on a terminal, for work that takes longer than a person likes to wait in silence."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.log import Progress
+
+_PATIENCE_S = 0.5
+_REFRESH_S = 0.1
+_WIDTH = 24
+
+
+class _Bar:
+    """Drawn by hand on one line of stderr: importing a terminal library costs more than most work does."""
+
+    def __init__(self, label: str, total: int | None) -> None:
+        self._label, self._total, self._done = label, total, 0
+        self._next = time.monotonic() + _PATIENCE_S
+        self.shown = False
+
+    def advance(self, amount: int = 1) -> None:
+        self._done += amount
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _REFRESH_S
+        self.shown = True
+        sys.stderr.write(f"\r\x1b[K{self._label} {self._figure()}")
+        sys.stderr.flush()
+
+    def _figure(self) -> str:
+        if not self._total:
+            return f"{self._done:,}"
+        share = min(self._done / self._total, 1.0)
+        filled = round(share * _WIDTH)
+        return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%}"
+
+
+@contextlib.contextmanager
+def on_terminal(label: str, total: int | None) -> Iterator[Progress]:
+    bar = _Bar(label, total)
+    try:
+        yield bar
+    finally:
+        if bar.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,67 @@
+"""Plain data (TOML, JSON) into frozen values, naming every problem and not only the first."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+
+def convert(data: object, type_: type[T], where: str, problems: list[str]) -> T | None:
+    """`data` as a `type_`, or None with every problem appended to `problems`, each starting with `where`."""
+    found = list(_problems(data, type_, where))
+    if found:
+        problems.extend(found)
+        return None
+    return msgspec.convert(data, type_)
+
+
+def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401 - any annotation
+    type_ = _without_none(type_) if data is not None else type_
+    if dataclasses.is_dataclass(type_) and isinstance(data, dict):
+        yield from _table_problems(data, type_, where)
+        return
+    if typing.get_origin(type_) is tuple and isinstance(data, list) and Ellipsis in typing.get_args(type_):
+        for index, item in enumerate(data):
+            yield from _problems(item, typing.get_args(type_)[0], f"{where}[{index}]")
+        return
+    try:
+        msgspec.convert(data, type_)
+    except msgspec.ValidationError as error:
+        yield f"{where}: {_uncapitalised(str(error))}"
+
+
+def _table_problems(data: dict[Any, Any], type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401
+    hints = typing.get_type_hints(type_)
+    fields = {field.name: field for field in dataclasses.fields(type_)}
+    for key in data.keys() - fields.keys():
+        near = difflib.get_close_matches(str(key), fields, n=1)
+        meant = f"; did you mean '{near[0]}'?" if near else ""
+        yield f"{where}: unknown key '{key}'{meant}"
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if name in data:
+            yield from _problems(data[name], hints[name], f"{where}.{name}" if where else name)
+        elif required:
+            yield f"{where}: '{name}' is missing"
+
+
+def _without_none(type_: Any) -> Any:  # noqa: ANN401
+    """`X | None` as `X`, so that problems inside X are found one by one."""
+    if typing.get_origin(type_) not in (types.UnionType, typing.Union):
+        return type_
+    rest = [arg for arg in typing.get_args(type_) if arg is not type(None)]
+    return rest[0] if len(rest) == 1 else type_
+
+
+def _uncapitalised(text: str) -> str:
+    return text[:1].lower() + text[1:]

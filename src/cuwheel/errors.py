@@ -1,0 +1,134 @@
+"""Every failure cuwheel reports: one class for each kind, one exit code for each class.
+
+An error takes the facts and composes its own message: what happened and why. `hint` is the next
+thing to do, ready to copy. `cli.main` is the only place that catches them for people.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+EXIT_OK = 0
+EXIT_NO = 1
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+
+
+class CuwheelError(Exception):
+    """Base of all; `meaning` is what the exit-code page says of the class."""
+
+    exit_code: ClassVar[int]
+    meaning: ClassVar[str]
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(CuwheelError):
+    exit_code = 2
+    meaning = "the command line or a configuration file is wrong"
+
+
+class ConfigurationError(UsageError):
+    """A file that a person wrote. All its problems at once, never one a run."""
+
+    def __init__(self, path: str | Path, problems: Sequence[str], hint: str = "") -> None:
+        self.problems = tuple(problems)
+        listed = "".join(f"\n  - {problem}" for problem in self.problems)
+        count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__(f"{path} has {count}:{listed}", hint)
+
+
+class UnknownNameError(CuwheelError):
+    exit_code = 3
+    meaning = "a GPU, CUDA version or other name is not in the tables, or means more than one thing"
+
+    def __init__(self, kind: str, name: str, suggestions: Sequence[str] = (), hint: str = "") -> None:
+        self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
+        if not hint and self.suggestions:
+            hint = "did you mean " + " or ".join(repr(each) for each in self.suggestions[:4]) + "?"
+        super().__init__(f"no {kind} is known as {name!r}", hint)
+
+
+class AmbiguousNameError(UnknownNameError):
+    """The name fits several rows that differ in what matters."""
+
+    def __init__(self, kind: str, name: str, candidates: Sequence[str]) -> None:
+        super().__init__(kind, name, candidates, hint="say which: " + ", ".join(candidates))
+        self.message = f"{name!r} names more than one {kind}"
+        self.args = (self.message,)
+
+
+class UnreadableError(CuwheelError):
+    exit_code = 4
+    meaning = "a file or folder is missing, or may not be read or written"
+
+    def __init__(self, path: str | Path, reason: str, hint: str = "") -> None:
+        self.path = str(path)
+        super().__init__(f"{path}: {reason}", hint)
+
+    @classmethod
+    def from_os(cls, error: OSError, path: str | Path | None = None, hint: str = "") -> UnreadableError:
+        return cls(path or error.filename or "?", error.strerror or str(error), hint)
+
+
+class MalformedError(CuwheelError):
+    exit_code = 5
+    meaning = "a file is not what it should be: damaged, cut short, or of another kind"
+
+    def __init__(self, path: str | Path, problem: str, hint: str = "") -> None:
+        self.path, self.problem = str(path), problem
+        super().__init__(f"{path}: {problem}", hint)
+
+
+class NewerSchemaError(CuwheelError):
+    exit_code = 6
+    meaning = "a file was written by a newer cuwheel than this one"
+
+    def __init__(self, path: str | Path, found: str, known: str) -> None:
+        super().__init__(
+            f"{path} has schema {found}, and this cuwheel knows {known}",
+            hint="upgrade it: pip install --upgrade cuwheel",
+        )
+
+
+class ToolError(CuwheelError):
+    exit_code = 7
+    meaning = "a program that cuwheel runs is missing or failed"
+
+    def __init__(self, command: Sequence[str], problem: str, output: str = "", hint: str = "") -> None:
+        self.command, self.output = tuple(command), output
+        tail = "".join(f"\n  | {line}" for line in output.strip().splitlines()[-20:])
+        super().__init__(f"{command[0]} {problem}{tail}", hint)
+
+
+class ToolTimeoutError(CuwheelError):
+    exit_code = 8
+    meaning = "a program that cuwheel runs did not answer in time and was ended"
+
+    def __init__(self, command: Sequence[str], seconds: float) -> None:
+        super().__init__(f"{command[0]} did not answer within {seconds:g} s and was ended")
+
+
+class NetworkError(CuwheelError):
+    exit_code = 9
+    meaning = "a download failed, or what came was not what was asked for"
+
+    def __init__(self, url: str, problem: str, hint: str = "") -> None:
+        super().__init__(f"{url}: {problem}", hint)
+
+
+class FactsError(CuwheelError):
+    exit_code = 10
+    meaning = "cuwheel's own tables contradict themselves (a bug, or files that were edited)"
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        listed = "".join(f"\n  - {problem}" for problem in self.problems)
+        super().__init__(f"the tables of facts are inconsistent:{listed}", hint="reinstall cuwheel")

@@ -1,0 +1,1 @@
+"""What is true of CUDA: tables as data, and the look-ups on them."""

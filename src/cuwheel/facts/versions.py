@@ -1,0 +1,29 @@
+"""Dotted versions as drivers, toolkits and compilers write them."""
+
+from __future__ import annotations
+
+import re
+
+_DIGITS = re.compile(r"\d+", re.ASCII)
+_LOCAL = re.compile(r"[-+]")  # what follows is a build or a local version, and does not order
+
+
+def key(version: str) -> tuple[int, ...]:
+    """For comparing: `580.65.06` → (580, 65, 6). Trailing zeros do not count, so 13 equals 13.0."""
+    parts = [int(part) for part in _DIGITS.findall(_LOCAL.split(version, maxsplit=1)[0])]
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
+
+def at_least(version: str, floor: str) -> bool:
+    return key(version) >= key(floor)
+
+
+def minor(version: str) -> str:
+    """The first two parts: `13.0.88` → `13.0`."""
+    return ".".join(([*version.split("."), "0"])[:2])
+
+
+def major(version: str) -> int:
+    return int(version.split(".", maxsplit=1)[0])

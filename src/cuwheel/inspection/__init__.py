@@ -1,0 +1,1 @@
+"""What is in the file: bytes into values."""

@@ -1,0 +1,1 @@
+"""What is true of this machine: probes into a profile."""

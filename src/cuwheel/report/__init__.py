@@ -1,0 +1,1 @@
+"""One answer a verb, one document made of it, rendered to terminal, HTML and JSON."""

@@ -1,0 +1,91 @@
+"""A document on a terminal: readable at 80 columns, without colour, and whatever the strings contain."""
+
+from __future__ import annotations
+
+import re
+from functools import singledispatch
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from cuwheel.report.document import Document, Facts, Heading, Paragraph, Problem, Problems, Table
+
+if TYPE_CHECKING:
+    from cuwheel.report.document import Block
+
+_SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+# File names, kernels and versions come from untrusted files: an escape sequence in them must not
+# reach the terminal.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def write(document: Document, stream: TextIO) -> None:
+    console = Console(file=stream, highlight=False, soft_wrap=False)
+    for index, block in enumerate(document.blocks):
+        if index and isinstance(block, Heading):
+            console.print()
+        console.print(render(block))
+
+
+def clean(text: str) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+@singledispatch
+def render(block: Block) -> RenderableType:
+    raise NotImplementedError(type(block).__name__)
+
+
+@render.register
+def _heading(block: Heading) -> RenderableType:
+    return Text(clean(block.text), style="bold")
+
+
+@render.register
+def _paragraph(block: Paragraph) -> RenderableType:
+    return Text(clean(block.text))
+
+
+@render.register
+def _facts(block: Facts) -> RenderableType:
+    grid = RichTable.grid(padding=(0, 2))
+    grid.add_column(style="cyan", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in block.rows:
+        value = Text(clean(row.value))
+        if row.origin:
+            value.append(f"\n{clean(row.origin)}", style="dim")
+        grid.add_row(Text(f"  {clean(row.name)}"), value)
+    return grid
+
+
+@render.register
+def _table(block: Table) -> RenderableType:
+    table = RichTable(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
+    for column in block.columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.numeric else "left",
+            no_wrap=column.numeric or not column.wrap,
+            overflow="fold",
+        )
+    for row in block.rows:
+        table.add_row(*(Text(clean(cell)) for cell in row))
+    return Padding(table, (0, 0, 0, 2))
+
+
+@render.register
+def _problems(block: Problems) -> RenderableType:
+    return Group(*(_problem(item) for item in block.items))
+
+
+def _problem(item: Problem) -> RenderableType:
+    head = Text.assemble("  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {item.rule}")
+    lines = [Text(clean(item.message))]
+    lines += [Text(f"because {clean(each)}", style="dim") for each in item.evidence]
+    if item.fix:
+        lines.append(Text.assemble(("fix: ", "bold green"), clean(item.fix)))
+    return Group(head, Padding(Group(*lines), (0, 0, 0, 4)))

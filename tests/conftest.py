@@ -1,0 +1,40 @@
+"""Markers by folder, `--all`, and the guard that keeps unit tests away from the world."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+TESTS = Path(__file__).parent
+KINDS = ("unit", "property", "oracle", "integration", "browser", "gpu")
+ONLY_WITH_ALL = {"download": "fetches large packages", "slow": "takes minutes"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also large downloads, many packages and fuzzing")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        kind = item.path.relative_to(TESTS).parts[0]
+        if kind in KINDS:
+            item.add_marker(kind)
+        for marker, why in ONLY_WITH_ALL.items():
+            if item.get_closest_marker(marker) and not config.getoption("--all"):
+                item.add_marker(pytest.mark.skip(reason=f"{why}: ./run test --all"))
+
+
+@pytest.fixture(autouse=True)
+def _unit_tests_stay_inside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.node.get_closest_marker("unit"):
+        return
+
+    def refuse(*_args: object, **_kwargs: object) -> NoReturn:
+        pytest.fail("a unit test started a program or used the network")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)

@@ -1,0 +1,1 @@
+"""What cuwheel reads, against what NVIDIA's cuobjdump reads."""

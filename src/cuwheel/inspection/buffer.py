@@ -1,0 +1,154 @@
+"""The one way to read: anything with a size and bytes at an offset, checked against its bounds."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from cuwheel.errors import MalformedError, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCAN_CHUNK = 1 << 18  # fits the second-level cache: each chunk is searched several times
+STRING_CHUNK = 256
+STRING_LIMIT = 1 << 16
+
+
+class OutOfBoundsError(MalformedError):
+    """The file points outside itself: it is damaged or was cut short."""
+
+    def __init__(self, name: str, offset: int, wanted: int, size: int) -> None:
+        super().__init__(name, f"cut short or damaged: {wanted:,} bytes at {offset:#x} of {size:,} were expected")
+
+
+class Buffer(Protocol):
+    @property
+    def name(self) -> str:
+        """What a person calls it: the path, for messages."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Exactly `count` bytes, or OutOfBoundsError."""
+
+    def close(self) -> None: ...
+
+
+def check(buffer: Buffer, offset: int, count: int) -> None:
+    if offset < 0 or count < 0 or offset + count > buffer.size:
+        raise OutOfBoundsError(buffer.name, offset, count, buffer.size)
+
+
+class MemoryBuffer:
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name, self.size, self._data = name, len(data), data
+
+    def read(self, offset: int, count: int) -> bytes:
+        check(self, offset, count)
+        return self._data[offset : offset + count]
+
+    def close(self) -> None:
+        pass
+
+
+class FileBuffer:
+    """A file, read in place. Not mapped: a file that shrinks meanwhile must not kill the process."""
+
+    def __init__(self, path: Path, name: str = "") -> None:
+        self.name = name or str(path)
+        try:
+            self._file = path.open("rb", buffering=0)
+            self._fd = self._file.fileno()
+            self.size = os.fstat(self._fd).st_size
+        except OSError as error:
+            raise UnreadableError.from_os(error, path) from error
+
+    def read(self, offset: int, count: int) -> bytes:
+        check(self, offset, count)
+        try:
+            data = _read_at(self._fd, count, offset)
+        except OSError as error:
+            raise UnreadableError.from_os(error, self.name) from error
+        if len(data) != count:  # it was cut while we read, or the system reads less at a time
+            data = self._rest(data, offset, count)
+        return data
+
+    def _rest(self, data: bytes, offset: int, count: int) -> bytes:
+        pieces = [data]
+        have = len(data)
+        while have < count:
+            piece = _read_at(self._fd, count - have, offset + have)
+            if not piece:
+                raise OutOfBoundsError(self.name, offset, count, offset + have)
+            pieces.append(piece)
+            have += len(piece)
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class SliceBuffer:
+    """A part of another buffer that is a file of its own: a stored zip member, an archive's member."""
+
+    def __init__(self, parent: Buffer, offset: int, size: int, name: str) -> None:
+        check(parent, offset, size)
+        self.name, self.size = name, size
+        self._parent, self._offset = parent, offset
+
+    def read(self, offset: int, count: int) -> bytes:
+        check(self, offset, count)
+        return self._parent.read(self._offset + offset, count)
+
+    def close(self) -> None:
+        pass  # the parent is somebody else's
+
+
+def find(buffer: Buffer, needle: bytes, start: int, end: int) -> Iterator[int]:
+    """Every offset in [start, end) where `needle` begins and fits."""
+    overlap = len(needle) - 1
+    position = start
+    while position + overlap < end:
+        chunk = buffer.read(position, min(SCAN_CHUNK + overlap, end - position))
+        at = chunk.find(needle)
+        while at >= 0:
+            yield position + at
+            at = chunk.find(needle, at + 1)
+        position += SCAN_CHUNK
+
+
+def string_at(buffer: Buffer, offset: int, end: int) -> str:
+    """The zero-ended text at `offset`, ended too by `end` or by a limit no real name reaches."""
+    stop = min(end, offset + STRING_LIMIT, buffer.size)
+    pieces = []
+    while offset < stop:
+        chunk = buffer.read(offset, min(STRING_CHUNK, stop - offset))
+        cut = chunk.find(b"\0")
+        if cut >= 0:
+            pieces.append(chunk[:cut])
+            break
+        pieces.append(chunk)
+        offset += len(chunk)
+    return b"".join(pieces).decode("utf-8", "replace")
+
+
+def _pread(fd: int, count: int, offset: int) -> bytes:
+    return os.pread(fd, count, offset)
+
+
+def _seek_and_read(fd: int, count: int, offset: int) -> bytes:
+    with _SEEK_LOCK:
+        os.lseek(fd, offset, os.SEEK_SET)
+        return os.read(fd, count)
+
+
+if hasattr(os, "pread"):
+    _read_at = _pread
+else:  # Windows has no pread; the position of the file is then shared, hence the lock
+    import threading
+
+    _SEEK_LOCK = threading.Lock()
+    _read_at = _seek_and_read

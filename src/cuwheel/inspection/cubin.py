@@ -1,0 +1,152 @@
+"""Cubins: ELF files for the GPU. Their architecture, the toolkit that wrote them, their kernels."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import MalformedError
+from cuwheel.facts.arch import Arch, Capability
+from cuwheel.inspection import elf as elf_file
+from cuwheel.inspection.buffer import MemoryBuffer
+from cuwheel.inspection.dynamic import SYMBOL
+from cuwheel.inspection.elf import Elf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.inspection.buffer import Buffer
+
+ABI_7, ABI_8 = 7, 8
+_TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 2, 1, 2
+_OTHER_ENTRY = 0x10
+_TABLE_LIMIT = 1 << 28
+# .nv.info is a list of attributes: format, attribute, then as the format says.
+_FORMAT_SIZED = 4
+_REGISTERS, _FRAME_SIZE = 0x2F, 0x11
+_SYMBOL_AND_VALUE = struct.Struct("<II")
+_REGISTERS_SHIFT = 24
+_SPECIFIC_ABI_7, _SPECIFIC_ABI_8 = 0x800, 0x8
+_NOTE_LIMIT = 1 << 20
+_ARCH_OPTION = re.compile(rb"-arch[ =](sm_1?\d\d[af]?)\b")
+_RELEASE = re.compile(rb"release (\d+\.\d+)")
+_PTX_ENTRY = re.compile(rb"^[ \t]*(?:\.(?:visible|weak|extern)[ \t]+)*\.entry[ \t]+([\w$%]+)", re.MULTILINE | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A kernel and what it needs; None where the code does not record it."""
+
+    name: str
+    registers: int | None = None
+    shared_bytes: int | None = None
+    stack_bytes: int | None = None
+    code_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cubin:
+    elf: Elf
+
+    @property
+    def abi(self) -> int:
+        return self.elf.abi_version
+
+    @property
+    def linked(self) -> bool:
+        return self.elf.type != elf_file.TYPE_RELOCATABLE
+
+    @property
+    def sm(self) -> int:
+        flags = self.elf.flags
+        return flags >> 8 & 0xFF if self.abi >= ABI_8 else flags & 0xFF
+
+    @property
+    def arch(self) -> Arch:
+        """With its suffix, which the flags alone do not always have: CUDA 13.0 only tells its options."""
+        if told := _ARCH_OPTION.search(self._toolkit_note()):
+            return Arch.parse(told[1].decode())
+        specific = self.elf.flags & (_SPECIFIC_ABI_8 if self.abi >= ABI_8 else _SPECIFIC_ABI_7)
+        return Arch(Capability.from_number(self.sm), "a" if specific else "")
+
+    def _toolkit_note(self) -> bytes:
+        note = self.elf.named(".note.nv.tkinfo")
+        return self.elf.data(note, _NOTE_LIMIT) if note else b""
+
+    @property
+    def toolkit(self) -> str | None:
+        """The version that wrote it, such as 12.4."""
+        if self.abi <= ABI_7:
+            major, minor = divmod(self.elf.version, 10)
+            return f"{major}.{minor}" if major else None
+        match = _RELEASE.search(self._toolkit_note())
+        return match[1].decode() if match else None
+
+    @property
+    def size(self) -> int:
+        """Where it ends, by its own tables: behind it may stand anything."""
+        return elf_file.extent(self.elf)
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(_kernels(self.elf))
+
+
+def read(name: str, data: bytes) -> Cubin:
+    return open_buffer(MemoryBuffer(name, data))
+
+
+def open_buffer(buffer: Buffer) -> Cubin:
+    found = elf_file.read(buffer)
+    if found.machine != elf_file.MACHINE_CUDA:
+        raise MalformedError(buffer.name, f"an ELF file for {found.machine_name}, not a cubin")
+    return Cubin(elf=found)
+
+
+def ptx_kernels(text: bytes) -> tuple[Kernel, ...]:
+    return tuple(Kernel(name=name.decode()) for name in dict.fromkeys(_PTX_ENTRY.findall(text)))
+
+
+def _kernels(elf: Elf) -> Iterator[Kernel]:
+    table = next((each for each in elf.headers if each.type == elf_file.SHT_SYMTAB), None)
+    if table is None or table.link >= len(elf.headers):
+        return
+    names = elf_file.NameTable(elf.buffer.name, elf.data(elf.headers[table.link], _TABLE_LIMIT))
+    data = elf.data(table, _TABLE_LIMIT)
+    attributes = _attributes(elf)
+    shared = {each.info: each.size for each in elf.headers if each.name.startswith(".nv.shared.")}
+    for index in range(len(data) // SYMBOL.size):
+        start, info, other, section, _, size = SYMBOL.unpack_from(data, index * SYMBOL.size)
+        if info & 15 != _TYPE_FUNCTION or info >> 4 not in (_BIND_GLOBAL, _BIND_WEAK):
+            continue
+        if not other & _OTHER_ENTRY or not 0 < section < len(elf.headers):
+            continue
+        registers = attributes.get((_REGISTERS, index))
+        if registers is None:  # older toolkits keep it in the section header alone
+            registers = elf.headers[section].info >> _REGISTERS_SHIFT or None
+        yield Kernel(
+            name=names.at(start),
+            registers=registers,
+            shared_bytes=shared.get(section, 0),
+            stack_bytes=attributes.get((_FRAME_SIZE, index)),
+            code_bytes=size,
+        )
+
+
+def _attributes(elf: Elf) -> dict[tuple[int, int], int]:
+    """(attribute, symbol) → value, of those attributes of `.nv.info` that give one per function."""
+    info = elf.named(".nv.info")
+    data = elf.data(info, _TABLE_LIMIT) if info else b""
+    found = {}
+    at = 0
+    while at + 4 <= len(data):
+        form, attribute, size = struct.unpack_from("<BBH", data, at)
+        at += 4
+        if form != _FORMAT_SIZED:
+            continue  # the value, if any, stood where the size would
+        if size == _SYMBOL_AND_VALUE.size and at + size <= len(data):
+            symbol, value = _SYMBOL_AND_VALUE.unpack_from(data, at)
+            found[attribute, symbol] = value
+        at += size
+    return found

@@ -1,0 +1,121 @@
+"""Device code outside the sections made for it: fat binaries, bare cubins, AMD's code objects."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.inspection import elf, fatbin
+from cuwheel.inspection.buffer import SCAN_CHUNK
+from cuwheel.inspection.image import AMD_SECTIONS
+from cuwheel.inspection.values import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.inspection.image import Section
+
+# One literal each and no alternation: only then does `re` search at native speed.
+_CONTAINER = re.compile(re.escape(fatbin.MAGIC))
+_ELF = re.compile(re.escape(elf.MAGIC + b"\x02\x01"))
+_OVERLAP = elf.HEADER_SIZE
+_MOST = 10_000  # in one file
+_SHOWN = 5
+AMD_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+# Sections that hold neither code of the host nor tables: where a file put by hand would be.
+_SEARCHED = ("data",)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    section: str
+    offset: int
+    end: int  # of the place it was found in
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    containers: tuple[Hit, ...] = ()
+    cubins: tuple[Hit, ...] = ()
+    amd: tuple[str, ...] = ()  # sections, by name
+
+
+def search(buffer: Buffer, sections: Sequence[Section], *, whole: bool = False) -> Hidden:
+    """Look through the data of a file; with `whole`, through every byte that is not known device code."""
+    containers: list[Hit] = []
+    cubins: list[Hit] = []
+    for name, start, end in _regions(buffer, sections, whole=whole):
+        _search_region(buffer, name, start, end, containers, cubins)
+    amd = tuple(each.name for each in sections if each.name in AMD_SECTIONS and each.size)
+    return Hidden(tuple(containers), tuple(cubins), amd)
+
+
+def _regions(buffer: Buffer, sections: Sequence[Section], *, whole: bool) -> Iterator[tuple[str, int, int]]:
+    if not whole and sections:
+        for each in sections:
+            if each.role in _SEARCHED and each.name not in AMD_SECTIONS:
+                yield each.name, each.offset, each.offset + each.size
+        return
+    position = 0
+    for each in sorted(sections, key=lambda section: section.offset):
+        if each.role == "device" and each.offset >= position:
+            yield "", position, each.offset
+            position = each.offset + each.size
+    yield "", position, buffer.size
+
+
+def _search_region(buffer: Buffer, name: str, start: int, end: int, containers: list[Hit], cubins: list[Hit]) -> None:
+    position = start
+    while position < end and len(containers) + len(cubins) < _MOST:
+        chunk = buffer.read(position, min(SCAN_CHUNK + _OVERLAP, end - position))
+        containers += [
+            Hit(name, position + match.start(), end)
+            for match in _CONTAINER.finditer(chunk, 0, SCAN_CHUNK + len(fatbin.MAGIC) - 1)
+            if _starts_container(chunk, match.start(), position, end)
+        ]
+        for match in _ELF.finditer(chunk, 0, SCAN_CHUNK + len(elf.MAGIC) + 1):
+            machine = chunk[match.start() + 18 : match.start() + 20]
+            if machine == struct.pack("<H", elf.MACHINE_CUDA):
+                cubins.append(Hit(name, position + match.start(), end))
+        position += SCAN_CHUNK
+
+
+def _starts_container(chunk: bytes, at: int, base: int, end: int) -> bool:
+    if at + fatbin.CONTAINER.size > len(chunk):
+        return False
+    _, version, header, size = fatbin.CONTAINER.unpack_from(chunk, at)
+    return (version, header) == (1, fatbin.CONTAINER.size) and size in range(1, end - base - at)
+
+
+def findings(found: Hidden) -> Iterator[Finding]:
+    if found.containers:
+        yield Finding(
+            rule="fatbin-elsewhere",
+            severity="note",
+            message="fat binaries stand outside the sections that the CUDA runtime registers",
+            evidence=tuple(_evidence(found.containers)),
+        )
+    if found.cubins:
+        yield Finding(
+            rule="cubin-without-container",
+            severity="note",
+            message="cubins are embedded without a fat binary: the library loads them itself",
+            evidence=tuple(_evidence(found.cubins)),
+        )
+    if found.amd:
+        yield Finding(
+            rule="amd-code",
+            severity="note",
+            message="the library holds code for AMD GPUs, which cuwheel names but does not read",
+            evidence=tuple(f"section {name}" for name in found.amd),
+        )
+
+
+def _evidence(hits: Sequence[Hit]) -> Iterator[str]:
+    for hit in hits[:_SHOWN]:
+        yield f"offset {hit.offset:#x}" + (f" in {hit.section}" if hit.section else "")
+    if len(hits) > _SHOWN:
+        yield f"and {len(hits) - _SHOWN:,} more"

@@ -1,0 +1,53 @@
+"""What ELF and PE files have in common for those who look for device code: named sections at addresses."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Role: TypeAlias = Literal["code", "data", "device", "debug", "symbols", "unwind", "other"]
+
+# Sections with fat binaries → whether what they hold is linked. PE cuts names at eight characters.
+FATBIN_SECTIONS = {".nv_fatbin": True, ".nv_fatb": True, "__nv_relfatbin": False, "__nv_rel": False}
+WRAPPER_SECTIONS = frozenset({".nvFatBinSegment", ".nvFatBi"})
+MODULE_ID_SECTIONS = frozenset({"__nv_module_id", "__nv_mod"})
+AMD_SECTIONS = frozenset({".hip_fatbin", ".hip_fat", ".hipFatBinSegment", ".hipFatB"})
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    index: int
+    name: str
+    role: Role
+    address: int
+    offset: int
+    size: int  # in the file; 0 for what only takes memory
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Addresses that the file's bytes from `offset` on are loaded to."""
+
+    address: int
+    offset: int
+    size: int
+
+
+class AddressMap:
+    """From an address in memory to an offset in the file."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        self._ranges = sorted(ranges, key=lambda each: each.address)
+        self._starts = [each.address for each in self._ranges]
+
+    def offset_of(self, address: int) -> int | None:
+        index = bisect.bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        found = self._ranges[index]
+        within = address - found.address
+        return found.offset + within if within < found.size else None

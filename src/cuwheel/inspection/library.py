@@ -1,0 +1,278 @@
+"""One file into one `Library`: by what its first bytes are, not by its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import MalformedError
+from cuwheel.inspection import archive, cubin, dynamic, elf, fatbin, hidden, parts, pe, provenance, wrappers
+from cuwheel.inspection.buffer import Buffer, SliceBuffer
+from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section
+from cuwheel.inspection.relocations import ElfPointers
+from cuwheel.inspection.values import (
+    Container,
+    Cudart,
+    DeviceCode,
+    FileType,
+    Finding,
+    Format,
+    Library,
+    Platform,
+    Registration,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.inspection.values import Detail
+
+NOTHING = Registration(wrappers=(), module_ids=(), containers=0, unnamed=())
+_CXX11 = "__cxx11"
+_CXX = "_ZNSs"  # the old string: only code that passes strings tells the two apart
+
+
+@dataclass(slots=True, kw_only=True)
+class _Draft:
+    """What is known so far. Each reader fills what its format tells; the rest keeps its default."""
+
+    buffer: Buffer
+    walk: fatbin.Walk
+    format: Format
+    machine: str
+    type: FileType = "other"
+    sections: tuple[Section, ...] = ()
+    dynamic: dynamic.Dynamic = field(default_factory=dynamic.Dynamic)
+    needed: tuple[str, ...] = ()
+    registration: Registration = NOTHING
+    interpreter: str | None = None
+    cxx11_abi: bool | None = None
+    build_id: str | None = None
+    host_compiler: str | None = None
+    cudart: Cudart | None = None
+    platform: Platform | None = None
+    toolkits: tuple[str, ...] = ()
+    loose: tuple[DeviceCode, ...] = ()  # cubins without a container
+    findings: list[Finding] = field(default_factory=list)
+
+
+def recognise(buffer: Buffer) -> Format | None:
+    """What the file is, if it is anything that may hold device code."""
+    start = buffer.read(0, min(buffer.size, 20))
+    if start[:4] == elf.MAGIC:
+        return "cubin" if start[18:20] == elf.MACHINE_CUDA.to_bytes(2, "little") else "elf"
+    if start[:4] == fatbin.MAGIC:
+        return "fatbin"
+    if start[:8] == archive.MAGIC:
+        return "archive"
+    return "pe" if start[:2] == pe.MAGIC and pe.is_pe(buffer) else None
+
+
+def read(buffer: Buffer, *, detail: Detail = "rows", whole: bool = False) -> Library:
+    """`whole` looks for hidden device code in every byte, not only in data. Raises MalformedError."""
+    form = recognise(buffer)
+    if form is None:
+        raise MalformedError(buffer.name, "neither ELF, PE, a static archive, a fat binary nor a cubin")
+    return _finish(_READERS[form](buffer, whole=whole), detail)
+
+
+def _elf(buffer: Buffer, *, whole: bool) -> _Draft:
+    file = elf.read(buffer)
+    draft = _Draft(
+        buffer=buffer,
+        walk=fatbin.Walk(buffer),
+        format="elf",
+        machine=file.machine_name,
+        type=file.file_type,
+        sections=file.sections(),
+        dynamic=dynamic.read(file),
+        interpreter=elf.interpreter(file),
+        host_compiler=provenance.host_compiler(file),
+        build_id=next((body.hex() for owner, kind, body in elf.notes(file) if (owner, kind) == ("GNU", 3)), None),
+    )
+    draft.needed = draft.dynamic.needed
+    _device_code(draft, whole=whole)
+    _register(draft, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
+    if draft.type != "relocatable":  # which has yet to be linked with one
+        registers = provenance.registration_of(file, has_wrappers=bool(draft.registration.wrappers))
+        draft.cudart = provenance.cudart(draft.needed, registers, draft.toolkits)
+    draft.platform = provenance.platform(draft.machine, (*draft.dynamic.runpath, *draft.dynamic.rpath))
+    if dynamic.mentions(file, _CXX11):
+        draft.cxx11_abi = True
+    elif dynamic.mentions(file, _CXX):
+        draft.cxx11_abi = False
+    return draft
+
+
+def _pe(buffer: Buffer, *, whole: bool) -> _Draft:
+    file = pe.read(buffer)
+    draft = _Draft(
+        buffer=buffer,
+        walk=fatbin.Walk(buffer),
+        format="pe",
+        machine=file.machine,
+        type=file.file_type,
+        sections=file.sections,
+        needed=file.needed,
+    )
+    _device_code(draft, whole=whole)
+    _register(draft, file)
+    registers = "own" if draft.registration.wrappers else None
+    draft.cudart = provenance.cudart(file.needed, registers, draft.toolkits)
+    return draft
+
+
+def _fatbin(buffer: Buffer, *, whole: bool) -> _Draft:
+    del whole  # all of it is device code
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="fatbin", machine="cuda")
+    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
+    draft.walk.section("", 0, buffer.size, linked=True)
+    draft.registration = replace(NOTHING, containers=len(draft.walk.containers))
+    draft.toolkits, problems = provenance.toolkits(draft.walk, draft.walk.device_code())
+    draft.findings += problems
+    return draft
+
+
+def _cubin(buffer: Buffer, *, whole: bool) -> _Draft:
+    del whole
+    code, version = _loose(buffer, "", 0, buffer.size)
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="cubin", machine="cuda", loose=(code,))
+    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
+    draft.type = "executable" if code.linked else "relocatable"
+    draft.toolkits = (version,) if version else ()
+    return draft
+
+
+def _archive(buffer: Buffer, *, whole: bool) -> _Draft:
+    """A static archive as one library: the sections of all its members, where they are in the archive."""
+    del whole
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="archive", machine="unknown", type="relocatable")
+    sections: list[Section] = []
+    pointers = archive.Pointers()
+    for member in archive.members(buffer):
+        try:
+            file = elf.read(member.buffer)
+        except MalformedError as error:
+            draft.findings.append(_broken_member(member.buffer.name, error))
+            continue
+        draft.machine = file.machine_name
+        draft.host_compiler = draft.host_compiler or provenance.host_compiler(file)
+        shifted = archive.shifted(file.sections(), member.offset)
+        pointers.add(member.offset, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
+        sections += shifted
+    draft.sections = tuple(sections)
+    _device_code(draft, whole=False)
+    _register(draft, pointers)
+    return draft
+
+
+_READERS = {"elf": _elf, "pe": _pe, "archive": _archive, "fatbin": _fatbin, "cubin": _cubin}
+
+
+def _device_code(draft: _Draft, *, whole: bool) -> None:
+    """What is in the sections made for it, then what hides elsewhere."""
+    for section in draft.sections:
+        if section.name in FATBIN_SECTIONS:
+            end = section.offset + section.size
+            draft.walk.section(section.name, section.offset, end, linked=FATBIN_SECTIONS[section.name])
+    found = hidden.search(draft.buffer, draft.sections, whole=whole)
+    draft.findings += hidden.findings(found)
+    for hit in found.containers:
+        if not _inside(draft.walk, hit.offset):
+            draft.walk.section(hit.section, hit.offset, hit.end, linked=True, only=1)
+    loose = []
+    for hit in found.cubins:
+        if not _inside(draft.walk, hit.offset):
+            try:
+                loose.append(_loose(draft.buffer, hit.section, hit.offset, hit.end)[0])
+            except MalformedError as error:
+                draft.findings.append(_broken_member(f"the cubin at {hit.offset:#x}", error))
+    draft.loose = tuple(loose)
+    draft.toolkits, problems = provenance.toolkits(draft.walk, draft.walk.device_code())
+    draft.findings += problems
+
+
+def _inside(walk: fatbin.Walk, offset: int) -> bool:
+    return any(each.offset <= offset < each.offset + each.size for each in reversed(walk.containers))
+
+
+def _loose(buffer: Buffer, section: str, start: int, end: int) -> tuple[DeviceCode, str | None]:
+    found = cubin.open_buffer(SliceBuffer(buffer, start, end - start, buffer.name))
+    code = DeviceCode(
+        kind="cubin",
+        arch=str(found.arch),
+        section=section,
+        linked=found.linked,
+        compression="none",
+        ptx_isa=None,
+        count=1,
+        bytes=found.size,
+        real_bytes=found.size,
+        debug_count=int(found.elf.named(".debug_info") is not None),
+    )
+    return code, found.toolkit
+
+
+def _register(draft: _Draft, pointers: wrappers.Pointers) -> None:
+    draft.registration, problems = wrappers.read(draft.buffer, draft.sections, draft.walk.containers, pointers)
+    draft.findings += problems
+
+
+def _finish(draft: _Draft, detail: Detail) -> Library:
+    rows = (*draft.walk.device_code(), *draft.loose)
+    return Library(
+        path=draft.buffer.name,
+        format=draft.format,
+        type=draft.type,
+        machine=draft.machine,
+        size=draft.buffer.size,
+        soname=draft.dynamic.soname,
+        needed=draft.needed,
+        rpath=draft.dynamic.rpath,
+        runpath=draft.dynamic.runpath,
+        interpreter=draft.interpreter,
+        glibc=draft.dynamic.ceiling("GLIBC"),
+        glibcxx=draft.dynamic.ceiling("GLIBCXX"),
+        cxxabi=draft.dynamic.ceiling("CXXABI"),
+        cxx11_abi=draft.cxx11_abi,
+        build_id=draft.build_id,
+        host_compiler=draft.host_compiler,
+        cudart=draft.cudart,
+        toolkits=draft.toolkits,
+        platform=draft.platform,
+        device_linked=_device_linked(draft.registration, rows),
+        device_code=rows,
+        parts=parts.measure(draft.buffer.size, draft.sections, rows),
+        registration=draft.registration,
+        containers=_containers(draft.walk) if detail != "rows" else (),
+        entries=draft.walk.entries() if detail == "entries" else (),
+        findings=(*draft.findings, *draft.walk.findings),
+    )
+
+
+def _device_linked(registration: Registration, rows: Sequence[DeviceCode]) -> bool:
+    """Every shared library that nvcc links has a wrapper for linked code; most have nothing in it."""
+    linked = any(each.version == wrappers.VERSION_LINKED for each in registration.wrappers)
+    defined = any(each.startswith("def ") for each in registration.module_ids)
+    return linked and (defined or any(not row.linked for row in rows))
+
+
+def _containers(walk: fatbin.Walk) -> tuple[Container, ...]:
+    return tuple(
+        Container(
+            section=each.section,
+            offset=each.offset,
+            size=each.size,
+            code=tuple(entry.row for entry in each.entries),
+        )
+        for each in walk.containers
+    )
+
+
+def _broken_member(name: str, error: MalformedError) -> Finding:
+    return Finding(
+        rule="member-damaged",
+        severity="error",
+        message=f"{name} cannot be read: {error.problem}",
+        fix="build or download the file again",
+    )

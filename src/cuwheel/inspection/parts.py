@@ -1,0 +1,55 @@
+"""What the bytes of a file are for. The parts add up to its size, whatever the section table claims."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from cuwheel.inspection.values import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.inspection.image import Role, Section
+    from cuwheel.inspection.values import DeviceCode, PartName
+
+_NAMES: dict[Role, PartName] = {
+    "code": "host code",
+    "data": "host data",
+    "unwind": "host data",
+    "device": "device code",
+    "debug": "debug",
+    "symbols": "symbols",
+    "other": "other",
+}
+
+
+def measure(size: int, sections: Sequence[Section], rows: Sequence[DeviceCode]) -> tuple[Part, ...]:
+    sizes: Counter[PartName] = Counter()
+    position = 0
+    for section in sorted(sections, key=lambda each: (each.offset, -each.size)):
+        start, end = max(position, section.offset), min(section.offset + section.size, size)
+        if end > start:  # what overlaps an earlier section was counted there
+            sizes[_NAMES[section.role]] += end - start
+            position = end
+    by_arch: Counter[str] = Counter()
+    for row in rows:
+        by_arch[row.arch] += row.bytes
+    code = sum(by_arch.values())
+    # Device code in other sections is device code all the same, and is taken from theirs.
+    _move(sizes, code - sizes["device code"])
+    sizes["other"] += size - sum(sizes.values())
+    parts = [Part(name="device code", arch=arch, bytes=count) for arch, count in by_arch.items()]
+    sizes["device code"] -= code
+    parts += [Part(name=name, arch=None, bytes=count) for name, count in sizes.items() if count > 0]
+    return tuple(parts)
+
+
+def _move(sizes: Counter[PartName], missing: int) -> None:
+    for name in ("host data", "other", "symbols", "debug", "host code"):
+        if missing <= 0:
+            return
+        taken = min(sizes[name], missing)
+        sizes[name] -= taken
+        sizes["device code"] += taken
+        missing -= taken

@@ -1,0 +1,109 @@
+"""Who made a library and what it was made for: CUDA runtime, toolkits, host compiler, platform."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import MalformedError
+from cuwheel.facts import versions
+from cuwheel.inspection import cubin, dynamic, payload
+from cuwheel.inspection.elf import SHT_NOBITS
+from cuwheel.inspection.values import Cudart, Finding, Platform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.inspection.elf import Elf
+    from cuwheel.inspection.fatbin import RawEntry, Walk
+    from cuwheel.inspection.values import DeviceCode
+
+_CUDART = re.compile(r"(?:lib)?cudart(?:64_|-[0-9a-f]+)?\.?(?:so\.)?(\d+)?", re.ASCII)
+_REGISTER = "__cudaRegisterFatBinary"
+_COMMENT_LIMIT = 1 << 16
+_PLATFORMS = (
+    ("targets/sbsa-linux", "sbsa"),
+    ("targets/aarch64-linux", "l4t"),
+    ("/usr/lib/aarch64-linux-gnu/tegra", "l4t"),
+    ("/usr/lib/aarch64-linux-gnu/nvidia", "l4t"),
+)
+# Enough to see every toolkit that wrote a kind of code, and a bound on the work.
+_SAMPLES = 24
+
+
+def cudart(needed: Iterable[str], registers: str | None, toolkits: Sequence[str]) -> Cudart | None:
+    """`registers` is who provides the registration function: "import", "own" or None for no device code."""
+    for name in needed:
+        if match := _CUDART.match(name):
+            number = match[1] or ""
+            # Windows writes cudart64_110 for 11.x, cudart64_12 for 12.
+            major = int(number[:2]) if number else None
+            return Cudart(linkage="dynamic", major=major, evidence=f"needs {name}")
+    if registers == "import":
+        return Cudart(linkage="dynamic", major=None, evidence=f"{_REGISTER} is undefined")
+    if registers == "own":
+        majors = {versions.major(each) for each in toolkits}
+        return Cudart(
+            linkage="static",
+            major=majors.pop() if len(majors) == 1 else None,
+            evidence=f"registers device code, and {_REGISTER} is not undefined",
+        )
+    return None
+
+
+def registration_of(elf: Elf, *, has_wrappers: bool) -> str | None:
+    symbol = dynamic.lookup(elf, _REGISTER)
+    if symbol and not symbol.defined:
+        return "import"
+    return "own" if has_wrappers else None
+
+
+def host_compiler(elf: Elf) -> str | None:
+    """What `.comment` says; several where objects came from several compilers."""
+    comment = elf.named(".comment")
+    if comment is None or comment.type == SHT_NOBITS:
+        return None
+    texts = elf.data(comment, _COMMENT_LIMIT).split(b"\0")
+    seen = dict.fromkeys(text.decode("utf-8", "replace").strip() for text in texts)
+    return "; ".join(text for text in seen if text) or None
+
+
+def platform(machine: str, paths: Iterable[str]) -> Platform | None:
+    if machine != "aarch64":
+        return None
+    for path in paths:
+        for piece, name in _PLATFORMS:
+            if piece in path:
+                return Platform(name=name, evidence=f"search path {path}")  # type: ignore[arg-type]
+    return None
+
+
+def toolkits(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
+    """The versions that wrote the cubins, by the smallest cubin of each kind: all would take seconds."""
+    smallest: dict[tuple[int, int], RawEntry] = {}
+    for container in walk.containers:
+        for entry in container.entries:
+            key = (entry.row, entry.minor)
+            if rows[entry.row].kind == "cubin" and (key not in smallest or entry.stored < smallest[key].stored):
+                smallest[key] = entry
+    found: set[str] = set()
+    findings: list[Finding] = []
+    for entry in sorted(smallest.values(), key=lambda each: each.stored)[:_SAMPLES]:
+        try:
+            data = payload.read(walk.buffer, entry, rows[entry.row].compression)
+            version = cubin.read(walk.buffer.name, data).toolkit
+        except MalformedError as error:
+            findings.append(_unreadable(entry, error))
+            continue
+        found.update(() if version is None else (version,))
+    return tuple(sorted(found, key=versions.key)), tuple(findings)
+
+
+def _unreadable(entry: RawEntry, error: MalformedError) -> Finding:
+    return Finding(
+        rule="cubin-damaged",
+        severity="error",
+        message=f"a cubin cannot be read: {error.problem}",
+        evidence=(f"entry at offset {entry.offset:#x}",),
+        fix="build or download the file again",
+    )

@@ -1,0 +1,247 @@
+"""What can be surveyed, behind one protocol: a wheel, a folder, a file, an installed distribution."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
+from cuwheel.inspection import metadata
+from cuwheel.inspection.buffer import FileBuffer
+from cuwheel.inspection.values import Distribution, Finding
+from cuwheel.inspection.zip_reader import Member, ZipReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.inspection.buffer import Buffer
+
+HEAD = 4096
+# Text by name: a wheel has thousands, and opening each to see that it is none of ours takes longer
+# than everything else.
+_TEXT = (
+    "c cc cfg cmake cpp cu cuh css csv cxx gz h hpp html hxx inc inl ipynb js json md pc png po proto pxd py pyc "
+    "pyi pyx rst s sh svg toml txt typed xml yaml yml"
+)
+_TEXT_SUFFIXES = frozenset(f".{each}" for each in _TEXT.split())
+
+
+class Item(Protocol):
+    """A file of the target."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def head(self) -> bytes:
+        """Its first bytes, at little cost."""
+
+    def open(self, advance: Callable[[int], None]) -> Buffer: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    target: str
+    kind: Literal["wheel", "folder", "file", "distribution"]
+    size: int
+    distribution: Distribution | None = None
+    items: tuple[Item, ...]  # those that may be binaries
+    findings: tuple[Finding, ...] = ()
+    close: Callable[[], None] = field(default=lambda: None)
+
+
+@dataclass(frozen=True, slots=True)
+class FileItem:
+    path: str
+    size: int
+    place: Path
+
+    def head(self) -> bytes:
+        try:
+            with self.place.open("rb", buffering=0) as file:
+                return file.read(HEAD)
+        except OSError as error:
+            raise UnreadableError.from_os(error, self.place) from error
+
+    def open(self, advance: Callable[[int], None]) -> Buffer:
+        advance(self.size)
+        return FileBuffer(self.place, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class ZipItem:
+    reader: ZipReader
+    member: Member
+
+    @property
+    def path(self) -> str:
+        return self.member.name
+
+    @property
+    def size(self) -> int:
+        return self.member.size
+
+    def head(self) -> bytes:
+        return self.reader.head(self.member, HEAD)
+
+    def open(self, advance: Callable[[int], None]) -> Buffer:
+        return self.reader.open(self.member, advance)
+
+
+def find(target: str | Path, *, env: Path | None = None) -> Source:
+    """The target as the user wrote it: a path that exists, else the name of what is installed."""
+    path = Path(target)
+    if env is None and _kind(path) == "folder":
+        return _folder(path)
+    if env is None and _kind(path) == "file":
+        return _wheel(path) if path.suffix == ".whl" else _file(path)
+    if len(path.parts) != 1 or path.suffix in (".whl", ".so", ".dll", ".pyd"):
+        raise UnreadableError(path, "no such file or folder")
+    return installed(str(target), env=env)
+
+
+def installed(name: str, *, env: Path | None = None) -> Source:
+    """A distribution of this environment, or of the one at `env`, as its RECORD lists it."""
+    places = list(_site_packages(env))
+    wanted = metadata.normalised(name)
+    for place in places:
+        for info in sorted(place.glob("*.dist-info")):
+            if metadata.normalised(info.name.removesuffix(".dist-info").rsplit("-", 1)[0]) == wanted:
+                return _installed(info)
+    searched = ", ".join(str(place) for place in places) or "no site-packages folder"
+    raise UnknownNameError("file, folder or installed distribution", name, hint=f"searched {searched}")
+
+
+def _kind(path: Path) -> Literal["folder", "file"] | None:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    if stat.S_ISDIR(mode):
+        return "folder"
+    if not stat.S_ISREG(mode):  # a pipe would make us wait for ever
+        raise UnreadableError(path, "neither a file nor a folder")
+    return "file"
+
+
+def _wheel(path: Path) -> Source:
+    from cuwheel.inspection.zip_reader import ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
+
+    reader = ZipReader(path)
+    named = metadata.from_file_name(path.name)
+    info = next((each for each in reader.members if each.count("/") == 1 and each.endswith(".dist-info/METADATA")), "")
+    folder = info.removesuffix("METADATA")
+    findings = list(reader.findings)
+    if not info or folder + "RECORD" not in reader.members:
+        findings.append(_incomplete(path.name, "no METADATA" if not info else "no RECORD"))
+    distribution = metadata.from_texts(
+        (reader.text(info) if info else "") or "", reader.text(folder + "WHEEL") or "", named
+    )
+    return Source(
+        target=str(path),
+        kind="wheel",
+        size=reader.source.size,
+        distribution=distribution,
+        items=tuple(ZipItem(reader, each) for each in reader.members.values() if _may_be_binary(each.name)),
+        findings=tuple(findings),
+        close=reader.close,
+    )
+
+
+def _file(path: Path) -> Source:
+    item = FileItem(str(path), path.stat().st_size, path)
+    return Source(target=str(path), kind="file", size=item.size, items=(item,))
+
+
+def _folder(path: Path) -> Source:
+    return Source(target=str(path), kind="folder", **_items(path, _walk(path)))  # type: ignore[arg-type]
+
+
+def _installed(info: Path) -> Source:
+    texts = {name: _text(info / name) for name in ("METADATA", "WHEEL", "RECORD")}
+    root = info.parent
+    files = (root / each for each in metadata.recorded_files(texts["RECORD"]))
+    found = _items(root, files)
+    if not texts["RECORD"]:
+        found["findings"] = (_incomplete(info.name, "no RECORD, so its files are not known"),)
+    return Source(
+        target=info.name.removesuffix(".dist-info"),
+        kind="distribution",
+        distribution=metadata.from_texts(texts["METADATA"], texts["WHEEL"]),
+        **found,  # type: ignore[arg-type]
+    )
+
+
+def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
+    items, findings, seen, total = [], [], set(), 0
+    for file in files:
+        try:
+            status = file.stat()
+        except (OSError, ValueError) as error:
+            findings.append(_unreadable(file, error))
+            continue
+        if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) in seen:
+            continue  # links to one file are one library
+        seen.add((status.st_dev, status.st_ino))
+        total += status.st_size
+        if _may_be_binary(file.name):
+            items.append(FileItem(os.path.relpath(file, root), status.st_size, file))
+    return {"size": total, "items": tuple(items), "findings": tuple(findings)}
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            yield Path(folder, name)
+
+
+def _site_packages(env: Path | None) -> Iterator[Path]:
+    if env is None:
+        yield from (Path(each) for each in sys.path if each and Path(each).is_dir())
+        return
+    patterns = (".", "lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
+    for pattern in patterns:
+        yield from sorted(env.glob(pattern)) if pattern != "." else (env,)
+
+
+def _may_be_binary(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() not in _TEXT_SUFFIXES  # noqa: PTH122 - 12,000 times: Path is slow
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _unreadable(path: Path, error: Exception) -> Finding:
+    return Finding(rule="unreadable", severity="error", message=f"{path} cannot be read: {error}")
+
+
+def unread(path: str, error: CuwheelError) -> Finding:
+    return Finding(
+        rule="library-unreadable",
+        severity="error",
+        message=error.message if path in error.message else f"{path}: {error.message}",
+        fix=error.hint or "build or download the file again",
+    )
+
+
+def _incomplete(name: str, what: str) -> Finding:
+    return Finding(
+        rule="wheel-incomplete",
+        severity="warning",
+        message=f"{name} has {what}",
+        fix="build it again with a standard build backend",
+    )

@@ -1,0 +1,164 @@
+"""What inspection finds: frozen values, named as the JSON names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+Kind: TypeAlias = Literal["cubin", "ptx", "lto-ir", "unknown"]
+Compression: TypeAlias = Literal["none", "lz4", "zstd"]
+Format: TypeAlias = Literal["elf", "pe", "archive", "fatbin", "cubin", "unknown"]
+FileType: TypeAlias = Literal["shared", "executable", "relocatable", "other"]
+PartName: TypeAlias = Literal["host code", "host data", "device code", "debug", "symbols", "other"]
+# How much of the device code a survey lists: rows only, also containers, also every entry.
+Detail: TypeAlias = Literal["rows", "containers", "entries"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    rule: str
+    severity: Severity
+    message: str
+    evidence: tuple[str, ...] = ()
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCode:
+    """The entries of one library that are alike."""
+
+    kind: Kind
+    arch: str
+    section: str
+    linked: bool  # false for relocatable code, which the driver would have to link at load
+    compression: Compression
+    ptx_isa: str | None
+    count: int
+    bytes: int  # as stored, headers included: what leaving them out would save
+    real_bytes: int  # what they hold, decompressed
+    debug_count: int  # how many of them were compiled with device debug information
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One piece of device code; `container` counts from 0 over the whole file."""
+
+    container: int
+    section: str
+    offset: int  # of its header, in the file
+    kind: Kind
+    arch: str
+    linked: bool
+    compression: Compression
+    ptx_isa: str | None
+    cubin_abi: int | None
+    header_size: int
+    bytes: int  # the payload as stored, without the header
+    compressed_bytes: int  # the payload without its padding; 0 where it is not compressed
+    real_bytes: int
+    debug: bool
+    flags: int
+    options: str
+    identifier: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One fat binary. `code` has an index into the library's `device_code` for each entry, in order."""
+
+    section: str
+    offset: int
+    size: int  # header included
+    code: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrapper:
+    """What the runtime registers: it names one container by its place in the file's list."""
+
+    version: int  # 1 plain, 2 device-linked
+    container: int | None  # None where it points at none that was found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    wrappers: tuple[Wrapper, ...]
+    module_ids: tuple[str, ...]
+    containers: int
+    unnamed: tuple[int, ...]  # containers that no wrapper names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Bytes of the file that serve one purpose; the parts of a file add up to its size."""
+
+    name: PartName
+    arch: str | None  # for device code only; None there for headers, padding and what is not understood
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cudart:
+    """How the CUDA runtime is linked."""
+
+    linkage: Literal["dynamic", "static"]
+    major: int | None
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    name: Literal["sbsa", "l4t"]
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    path: str
+    format: Format
+    type: FileType
+    machine: str
+    size: int
+    soname: str | None
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    interpreter: str | None
+    glibc: str | None
+    glibcxx: str | None
+    cxxabi: str | None
+    cxx11_abi: bool | None  # None where nothing tells
+    build_id: str | None
+    host_compiler: str | None
+    cudart: Cudart | None
+    toolkits: tuple[str, ...]  # that wrote the cubins, as far as a sample of each kind tells
+    platform: Platform | None
+    device_linked: bool
+    device_code: tuple[DeviceCode, ...]
+    parts: tuple[Part, ...]
+    registration: Registration
+    containers: tuple[Container, ...]  # empty unless asked for
+    entries: tuple[Entry, ...]  # empty unless asked for
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """What a wheel, or an installed distribution, says of itself."""
+
+    name: str
+    version: str
+    tags: tuple[str, ...]
+    requires: tuple[str, ...]
+    build: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    target: str
+    kind: Literal["wheel", "folder", "file", "distribution"]
+    size: int
+    distribution: Distribution | None
+    libraries: tuple[Library, ...]
+    findings: tuple[Finding, ...]

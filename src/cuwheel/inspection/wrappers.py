@@ -1,0 +1,103 @@
+"""Registration data: the wrappers handed to the CUDA runtime, what each names, and module ids."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Protocol
+
+from cuwheel.inspection.image import MODULE_ID_SECTIONS, WRAPPER_SECTIONS
+from cuwheel.inspection.values import Finding, Registration, Wrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.inspection.fatbin import RawContainer
+    from cuwheel.inspection.image import Section
+
+MAGIC = 0x466243B1
+WRAPPER = struct.Struct("<IIQQ")
+_POINTER_AT = 8
+VERSION_LINKED = 2
+_MOST_WRAPPERS = 1 << 20
+_MODULE_IDS_LIMIT = 1 << 22
+_PRELINKED_LIMIT = 1 << 16
+
+
+class Pointers(Protocol):
+    """How a file's pointers are found: relocations in ELF, addresses in place in PE."""
+
+    def target(self, slot: int, value: int) -> int | None:
+        """The file offset that the pointer at file offset `slot`, now holding `value`, will point at."""
+
+
+def read(
+    buffer: Buffer, sections: Sequence[Section], containers: Sequence[RawContainer], pointers: Pointers
+) -> tuple[Registration, tuple[Finding, ...]]:
+    places = {container.offset: index for index, container in enumerate(containers)}
+    found: list[Wrapper] = []
+    named: set[int] = set()
+    findings: list[Finding] = []
+    for section in sections:
+        if section.name not in WRAPPER_SECTIONS:
+            continue
+        for slot, version, container, array in _wrappers(buffer, section):
+            if version is None:
+                findings.append(_damaged(section.name, slot))
+                break
+            at = pointers.target(slot + _POINTER_AT, container)
+            index = places.get(at) if at is not None else None
+            found.append(Wrapper(version=version, container=index))
+            named.update(() if index is None else (index,))
+            if version == VERSION_LINKED and array:
+                named.update(_prelinked(buffer, slot + 16, array, pointers, places))
+    registration = Registration(
+        wrappers=tuple(found),
+        module_ids=tuple(_module_ids(buffer, sections)),
+        containers=len(containers),
+        unnamed=tuple(index for index in range(len(containers)) if index not in named) if found else (),
+    )
+    return registration, tuple(findings)
+
+
+def _wrappers(buffer: Buffer, section: Section) -> Iterator[tuple[int, int | None, int, int]]:
+    count = min(section.size // WRAPPER.size, _MOST_WRAPPERS)
+    data = buffer.read(section.offset, count * WRAPPER.size)
+    for index, (magic, version, container, array) in enumerate(WRAPPER.iter_unpack(data)):
+        slot = section.offset + index * WRAPPER.size
+        if magic != MAGIC:
+            if magic or version:  # PE pads its sections with zeros
+                yield slot, None, 0, 0
+            return
+        yield slot, version, container, array
+
+
+def _prelinked(buffer: Buffer, slot: int, value: int, pointers: Pointers, places: dict[int, int]) -> Iterator[int]:
+    """Containers in the array that a device-linked wrapper names, where that array is in the file at all."""
+    at = pointers.target(slot, value)
+    if at is None:
+        return
+    for place in range(at, min(at + _PRELINKED_LIMIT, buffer.size - 7), 8):
+        (pointer,) = struct.unpack("<Q", buffer.read(place, 8))
+        target = pointers.target(place, pointer)
+        if target not in places:
+            return
+        yield places[target]
+
+
+def _module_ids(buffer: Buffer, sections: Sequence[Section]) -> Iterator[str]:
+    for section in sections:
+        if section.name in MODULE_ID_SECTIONS and section.size <= _MODULE_IDS_LIMIT:
+            for text in buffer.read(section.offset, section.size).split(b"\0"):
+                if text:
+                    yield text.decode("utf-8", "replace")
+
+
+def _damaged(section: str, slot: int) -> Finding:
+    return Finding(
+        rule="registration-damaged",
+        severity="error",
+        message=f"the registration data in {section} is damaged, so what it names is not known",
+        evidence=(f"no wrapper at offset {slot:#x}",),
+        fix="build or download the file again",
+    )

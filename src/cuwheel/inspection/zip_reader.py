@@ -1,0 +1,133 @@
+"""Members of a zip as buffers. Nothing is written to disk, and nothing a hostile zip declares is believed."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.inspection.buffer import FileBuffer, MemoryBuffer, SliceBuffer
+from cuwheel.inspection.capture import HeaderCapture
+from cuwheel.inspection.inflate import InflatedBuffer, Packed, all_of, start
+from cuwheel.inspection.values import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cuwheel.inspection.buffer import Buffer
+
+IN_MEMORY = 1 << 24
+TEXT_LIMIT = 1 << 24
+_LOCAL = struct.Struct("<4s5H3I2H")
+_ENCRYPTED = 0x1
+_HIGHEST_RATIO = 1032  # of deflate itself: more is a lie
+_CENTRAL_HEADER = 46
+_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OverflowError, IndexError)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    name: str
+    size: int
+    stored: int
+    crc: int
+    method: int
+    header_offset: int
+
+
+class ZipReader:
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self.source = FileBuffer(path)
+        self.findings: list[Finding] = []
+        try:
+            with zipfile.ZipFile(path) as archive:
+                infos = archive.infolist()
+                directory = archive.start_dir
+        except _ERRORS as error:
+            raise MalformedError(path, f"not a zip file that can be read: {error}") from error
+        except OSError as error:
+            raise UnreadableError.from_os(error, path) from error
+        self.members = {each.name: each for each in self._sound(infos, directory)}
+
+    def head(self, member: Member, count: int) -> bytes:
+        count = min(count, member.size)
+        packed = self._packed(member)
+        if member.method == zipfile.ZIP_STORED:
+            return self.source.read(packed.offset, count)
+        return start(packed, count) if count else b""
+
+    def open(self, member: Member, advance: Callable[[int], None]) -> Buffer:
+        """A buffer over the member; a large one is inflated here, and `advance` hears of it."""
+        packed = self._packed(member)
+        if member.method == zipfile.ZIP_STORED:
+            advance(member.size)
+            return SliceBuffer(self.source, packed.offset, member.size, member.name)
+        if member.size > IN_MEMORY:
+            return InflatedBuffer(packed, HeaderCapture(), advance)
+        advance(member.size)
+        return MemoryBuffer(member.name, all_of(packed))
+
+    def text(self, name: str) -> str | None:
+        """A small text file of the wheel, or None where it has none of that name."""
+        member = self.members.get(name)
+        if member is None or member.size > TEXT_LIMIT:
+            return None
+        buffer = self.open(member, lambda _: None)
+        return buffer.read(0, buffer.size).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        self.source.close()
+
+    def _packed(self, member: Member) -> Packed:
+        raw = self.source.read(member.header_offset, _LOCAL.size)
+        signature, *_, name_size, extra_size = _LOCAL.unpack(raw)
+        if signature != b"PK\x03\x04":
+            raise MalformedError(member.name, "the zip has no such member where it says")
+        offset = member.header_offset + _LOCAL.size + name_size + extra_size
+        return Packed(self.source, offset, member.stored, member.size, member.crc, member.name)
+
+    def _sound(self, infos: list[zipfile.ZipInfo], directory: int) -> Iterator[Member]:
+        """The members that may be read; the others become findings."""
+        end = 0
+        seen: set[str] = set()
+        for info in sorted(infos, key=lambda each: each.header_offset):
+            problem = self._problem(info, end, directory, seen)
+            end = max(end, info.header_offset + _LOCAL.size + info.compress_size)
+            seen.add(info.filename)
+            if problem:
+                self.findings.append(_unsound(info.filename, *problem))
+            elif not info.is_dir():
+                yield Member(
+                    info.filename, info.file_size, info.compress_size, info.CRC, info.compress_type, info.header_offset
+                )
+
+    def _problem(self, info: zipfile.ZipInfo, end: int, directory: int, seen: set[str]) -> tuple[str, str] | None:
+        path = PurePosixPath(info.filename.replace("\\", "/"))
+        if path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":")):
+            return "zip-traversal", "its name leaves the folder that it would be installed to"
+        if info.filename in seen:
+            return "zip-duplicate", "another member has the same name"
+        if info.header_offset < end or info.header_offset + _LOCAL.size + info.compress_size > directory:
+            return "zip-overlap", "it overlaps another member or the directory"
+        if info.flag_bits & _ENCRYPTED:
+            return "zip-encrypted", "it is encrypted"
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            return "zip-method", f"its compression method {info.compress_type} is not allowed in wheels"
+        ratio = 1 if info.compress_type == zipfile.ZIP_STORED else _HIGHEST_RATIO
+        if info.file_size > ratio * info.compress_size:
+            return "zip-bomb", f"it claims {info.file_size:,} bytes in {info.compress_size:,}"
+        return None
+
+
+def _unsound(name: str, rule: str, problem: str) -> Finding:
+    return Finding(
+        rule=rule,
+        severity="error",
+        message=f"{name!r} in the wheel was not read: {problem}",
+        fix="do not install this wheel; get it from its publisher again",
+    )

@@ -83,7 +83,7 @@ def _stream(url: str, part: Path, label: str) -> None:
         total = int(length) + (have if resumed else 0) if length.isdigit() else None
         with part.open("ab" if resumed else "wb") as file, log.progress(label, total) as progress:
             progress.advance(have if resumed else 0)
-            for chunk in response.iter_bytes(CHUNK):
+            for chunk in response.iter_bytes():  # as they come: what has come survives a break
                 file.write(chunk)
                 progress.advance(len(chunk))
             file.flush()

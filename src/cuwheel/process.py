@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # A program's output is untrusted: what it prints beyond this is dropped, not kept in memory.
 MAX_OUTPUT = 16 * 1024 * 1024
+_LAST_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,4 +94,6 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
         child.kill()
-        child.wait()
+        # A process stuck in the kernel (a hung GPU driver) cannot be killed: leave it rather than hang too.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_LAST_WAIT_S)

@@ -125,9 +125,7 @@ def _completion(words: Sequence[str]) -> str:
 
     shells: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
     if len(words) != 1 or words[0] not in shells:
-        raise UsageError(
-            "completion takes the name of a shell: " + ", ".join(shells), hint="cuwheel completion bash"
-        )
+        raise UsageError("completion takes the name of a shell: " + ", ".join(shells), hint="cuwheel completion bash")
     parser = argparse.ArgumentParser(prog="cuwheel")
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb")

@@ -25,6 +25,4 @@ def to_json(answer: object) -> str:
 
 def json_schema(answer_type: type) -> str:
     """The JSON Schema that ships in `schemas/`; a test keeps file and type together."""
-    return (
-        msgspec.json.format(msgspec.json.encode(msgspec.json.schema(answer_type)), indent=2).decode() + "\n"
-    )
+    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(answer_type)), indent=2).decode() + "\n"

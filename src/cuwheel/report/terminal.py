@@ -24,10 +24,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 def write(document: Document, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False, soft_wrap=False)
-    for index, block in enumerate(document.blocks):
-        if index and isinstance(block, Heading):
-            console.print()
-        console.print(render(block))
+    with console.capture() as capture:
+        for index, block in enumerate(document.blocks):
+            if index and isinstance(block, Heading):
+                console.print()
+            console.print(render(block))
+    # Columns are padded to the full width; nobody wants that in a pasted report.
+    stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
 
 
 def clean(text: str) -> str:

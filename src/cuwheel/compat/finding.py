@@ -1,0 +1,70 @@
+"""What a rule finds, and what a rule is: a stable id, why it matters, where that is known from, and a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Severity = Literal["error", "warning", "note"]
+_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
+
+Subject = TypeVar("Subject")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`evidence`: the facts it rests on. `fix`: a command, or the shortest way to one."""
+
+    rule: str
+    severity: Severity
+    message: str
+    evidence: tuple[str, ...] = ()
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a check yields; its rule adds the id, and the severity unless the check knows better."""
+
+    message: str
+    evidence: tuple[str, ...] = ()
+    fix: str = ""
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Generic[Subject]):
+    id: str
+    severity: Severity
+    why: str
+    source: str
+    check: Callable[[Subject], Iterator[Found]]
+
+    def findings(self, subject: Subject) -> Iterator[Finding]:
+        for found in self.check(subject):
+            yield Finding(
+                rule=self.id,
+                severity=found.severity or self.severity,
+                message=found.message,
+                evidence=found.evidence,
+                fix=found.fix,
+            )
+
+
+def rule(
+    id_: str, *, severity: Severity, why: str, source: str
+) -> Callable[[Callable[[Subject], Iterator[Found]]], Rule[Subject]]:
+    def make(check: Callable[[Subject], Iterator[Found]]) -> Rule[Subject]:
+        return Rule(id=id_, severity=severity, why=" ".join(why.split()), source=source, check=check)
+
+    return make
+
+
+def examine(rules: Iterable[Rule[Subject]], subject: Subject) -> tuple[Finding, ...]:
+    """What all rules find, the gravest first, otherwise in the order of the rules."""
+    found = [finding for each in rules for finding in each.findings(subject)]
+    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))

@@ -1,0 +1,75 @@
+"""Questions that several rules ask of a profile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import toolkits
+from cuwheel.facts.arch import Capability
+
+if TYPE_CHECKING:
+    from cuwheel.facts.rows import OperatingSystem
+    from cuwheel.facts.rows import Toolkit as ToolkitRow
+    from cuwheel.machine.profile import Compiler, Gpu, MachineProfile, Toolkit
+
+# The way to a compiler, in the order in which nvcc and CMake look; the last is nvcc's own default.
+_HOST_COMPILER_WAYS = ("NVCC_CCBIN", "CUDAHOSTCXX", "PATH: gcc", "PATH: g++")
+_NVCC_WAYS = ("CUDACXX", "PATH", "CUDA_HOME", "CUDA_PATH")
+
+
+def system(machine: MachineProfile) -> OperatingSystem:
+    return "windows" if machine.system.os.value == "Windows" else "linux"
+
+
+def toolkit_by(machine: MachineProfile, way: str) -> Toolkit | None:
+    return next((each for each in machine.toolkits if way in each.found_via and each.nvcc), None)
+
+
+def toolkit_in_use(machine: MachineProfile) -> Toolkit | None:
+    """The one whose nvcc a build would most likely run; failing all ways, the only one there is."""
+    for way in _NVCC_WAYS:
+        if found := toolkit_by(machine, way):
+            return found
+    with_nvcc = [each for each in machine.toolkits if each.nvcc]
+    return with_nvcc[0] if len(with_nvcc) == 1 else None
+
+
+def way_to(machine: MachineProfile, toolkit: Toolkit) -> str:
+    return next((way for way in _NVCC_WAYS if toolkit_by(machine, way) == toolkit), toolkit.found_via[0])
+
+
+def host_compiler(machine: MachineProfile) -> tuple[Compiler, str] | None:
+    for way in _HOST_COMPILER_WAYS:
+        for compiler in machine.compilers:
+            if way in compiler.found_via:
+                return compiler, way
+    return None
+
+
+def row(version: str) -> ToolkitRow | None:
+    """What the table says of a version; None for one it does not know (yet)."""
+    try:
+        return toolkits.find_toolkit(version)
+    except UnknownNameError:
+        return None
+
+
+def capability(gpu: Gpu) -> Capability | None:
+    try:
+        return Capability.parse(gpu.capability) if gpu.capability else None
+    except UnknownNameError:
+        return None
+
+
+def named(gpu: Gpu) -> str:
+    return f"{gpu.name} ({gpu.capability})" if gpu.capability else gpu.name
+
+
+def is_jetson(machine: MachineProfile) -> bool:
+    return machine.system.l4t is not None
+
+
+def prefers_apt(machine: MachineProfile) -> bool:
+    told = machine.system.distribution.value.lower() if machine.system.distribution else ""
+    return not any(name in told for name in ("fedora", "red hat", "rocky", "alma", "centos", "suse", "arch"))

@@ -1,0 +1,41 @@
+"""Which device runs which code: the capability rules, once, for all verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.facts import architectures, toolkits
+from cuwheel.facts.arch import Arch
+
+if TYPE_CHECKING:
+    from cuwheel.facts.arch import Capability
+    from cuwheel.facts.rows import Toolkit
+
+
+def serves(arch: Arch, device: Capability) -> bool:
+    """Whether a device can use code for `arch`: machine code as it is, PTX by compiling it in the driver.
+
+    - `a` code uses instructions that only this capability has: exactly this one.
+    - `f` code keeps to what its family shares: the members that the table lists.
+    - Machine code runs on later minors of its major (sm_80 on 8.6), never on earlier ones, never across majors.
+    - PTX compiles for everything that is at least as new.
+    """
+    device = architectures.current(device)
+    target = architectures.current(arch.capability)
+    if arch.suffix == "a":
+        return device == target
+    if arch.suffix == "f":
+        return device in architectures.family(arch.capability)
+    if arch.kind == "sm":
+        return device.major == target.major and device.minor >= target.minor
+    return device >= target
+
+
+def can_target(toolkit: Toolkit, device: Capability) -> bool:
+    """Whether a toolkit compiles machine code that runs on a device."""
+    return any(serves(Arch.parse(number), device) for number in toolkit.architectures)
+
+
+def toolkits_for(device: Capability) -> tuple[Toolkit, ...]:
+    """Those that can, oldest first."""
+    return tuple(row for row in toolkits.all_toolkits() if can_target(row, device))

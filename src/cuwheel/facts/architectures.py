@@ -1,0 +1,44 @@
+"""Questions about compute capabilities: generations, families, renamings."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts.arch import Capability
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from cuwheel.facts.rows import Architecture
+
+
+@cache
+def _rows() -> dict[Capability, Architecture]:
+    return {Capability.parse(row.capability): row for row in tables().architectures.architecture}
+
+
+def find_architecture(capability: Capability) -> Architecture:
+    """The row of a capability: its generation, whether it is a Tegra, its family."""
+    if row := _rows().get(capability):
+        return row
+    near = difflib.get_close_matches(str(capability), [str(each) for each in _rows()], n=3)
+    raise UnknownNameError("compute capability", str(capability), near)
+
+
+def current(capability: Capability) -> Capability:
+    """The same hardware under its present number: Thor was 10.1 before it became 11.0."""
+    row = _rows().get(capability)
+    return Capability.parse(row.renamed_to) if row and row.renamed_to else capability
+
+
+def family(capability: Capability) -> tuple[Capability, ...]:
+    """The capabilities that `f` code for this one serves; none where the table has no family."""
+    row = _rows().get(capability)
+    return tuple(current(Capability.parse(each)) for each in row.family) if row else ()
+
+
+def of_generation(name: str) -> tuple[Capability, ...]:
+    """`Ampere` → 8.0, 8.6, 8.7; an unknown name has none."""
+    return tuple(capability for capability, row in _rows().items() if row.generation.lower() == name.strip().lower())

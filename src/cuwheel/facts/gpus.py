@@ -1,0 +1,173 @@
+"""From the name of a GPU, as people and drivers write it, to its capability.
+
+How a name is read is written in `data/gpus.toml`, above `[normalisation]`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from cuwheel.errors import AmbiguousNameError, UnknownNameError
+from cuwheel.facts.arch import Capability, looks_like_arch
+from cuwheel.facts.tables import squashed, tables
+
+_KIND = "GPU"
+_PIECE = re.compile(r"[a-z]+|\d+")
+_SUGGESTIONS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """`tegra`: the chip that a Jetson's device tree names."""
+
+    name: str
+    capability: Capability
+    product: str
+    source: tuple[str, ...]
+    tegra: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A name taken apart: what must agree, and the words that may be left out."""
+
+    core: tuple[str, ...]
+    brands: frozenset[str]
+    lines: frozenset[str]
+    generations: frozenset[str]
+
+
+@cache
+def all_gpus() -> tuple[Gpu, ...]:
+    """Every GPU of the table, by capability."""
+    return tuple(
+        Gpu(
+            name=name,
+            capability=Capability.parse(group.capability),
+            product=group.product,
+            source=group.source,
+            tegra=group.tegra,
+            note=group.note,
+        )
+        for group in tables().gpus.group
+        for name in group.names
+    )
+
+
+def find_gpu(text: str) -> Gpu:
+    """The GPU that `text` names; an error if none does, or several of different capabilities do."""
+    if found := _by_full_name().get(squashed(text)):
+        return found
+    wanted = _read(text)
+    for row in tables().gpus.ambiguous:
+        shared = _read(row.name)
+        if squashed(row.name) == squashed(text) or (shared.core == wanted.core and wanted.brands <= shared.brands):
+            raise AmbiguousNameError(_KIND, text, row.meanings)
+    candidates = _candidates(wanted)
+    if not candidates:
+        raise UnknownNameError(_KIND, text, _nearest(text))
+    if len({gpu.capability for gpu in candidates}) > 1:
+        raise AmbiguousNameError(_KIND, text, [f"{gpu.name} ({gpu.capability})" for gpu in candidates])
+    return min(candidates, key=lambda gpu: len(gpu.name))
+
+
+def capability_of(text: str) -> Capability:
+    """Of a GPU's name, or of a capability or architecture written in any way: `9.0`, `90`, `sm_90a`."""
+    return Capability.parse(text) if looks_like_arch(text) else find_gpu(text).capability
+
+
+def search_gpus(text: str) -> tuple[Gpu, ...]:
+    """The GPUs whose name contains `text`, or that have the capability that it is; all for no text."""
+    if looks_like_arch(text):
+        capability = Capability.parse(text)
+        if rows := tuple(gpu for gpu in all_gpus() if gpu.capability == capability):
+            return rows
+    wanted = squashed(text)
+    by_alias = {target for alias, target in tables().gpus.aliases.items() if wanted in squashed(alias)}
+    return tuple(gpu for gpu in all_gpus() if wanted in squashed(gpu.name) or gpu.name in by_alias)
+
+
+def look_up(text: str) -> tuple[Gpu, ...]:
+    """For people: all GPUs of a capability, the one that a name means, else all that contain it."""
+    if looks_like_arch(text) and (rows := search_gpus(text)):
+        return rows
+    try:
+        return (find_gpu(text),)
+    except AmbiguousNameError:
+        raise
+    except UnknownNameError:
+        if rows := search_gpus(text):
+            return rows
+        raise
+
+
+def gpus_of_tegra(chip: str) -> tuple[Gpu, ...]:
+    """The GPUs in a Tegra chip, `tegra234` as a device tree spells it."""
+    return tuple(gpu for gpu in all_gpus() if gpu.tegra == chip.strip().lower().removeprefix("nvidia,"))
+
+
+@cache
+def _by_full_name() -> dict[str, Gpu]:
+    rows = {gpu.name: gpu for gpu in all_gpus()}
+    aliases = tables().gpus.aliases.items()
+    return {squashed(name): gpu for name, gpu in rows.items()} | {
+        squashed(alias): rows[target] for alias, target in aliases
+    }
+
+
+def _candidates(wanted: _Reading) -> list[Gpu]:
+    rivals = [(gpu, reading) for gpu, reading in _readings() if wanted.core and reading.core == wanted.core]
+    telling = {brand for _, reading in rivals for brand in reading.brands}
+    return [
+        gpu
+        for gpu, reading in rivals
+        if wanted.brands & telling <= reading.brands
+        and wanted.lines <= reading.lines
+        and wanted.generations <= {_generation(gpu)}
+    ]
+
+
+@cache
+def _readings() -> tuple[tuple[Gpu, _Reading], ...]:
+    rows = {gpu.name: gpu for gpu in all_gpus()}
+    aliases = {alias: rows[target] for alias, target in tables().gpus.aliases.items()}
+    return tuple((gpu, _read(name)) for name, gpu in {**rows, **aliases}.items())
+
+
+@cache
+def _generations() -> dict[str, str]:
+    return {row.capability: row.generation.lower() for row in tables().architectures.architecture}
+
+
+def _generation(gpu: Gpu) -> str:
+    return _generations()[str(gpu.capability)]
+
+
+def _read(text: str) -> _Reading:
+    rest = re.sub(r"[^a-z0-9.\-]+", " ", text.lower())
+    rules = tables().gpus.normalisation
+    for pattern in rules.ignore:
+        rest = re.sub(pattern, " ", rest)
+    pieces = _PIECE.findall(rest)
+    optional = {*rules.brands, *rules.lines, *_generations().values()}
+    return _Reading(
+        core=tuple(each for each in pieces if each not in optional),
+        brands=frozenset(pieces).intersection(rules.brands),
+        lines=frozenset(pieces).intersection(rules.lines),
+        generations=frozenset(pieces).intersection(_generations().values()),
+    )
+
+
+def _nearest(text: str) -> list[str]:
+    """Names like it: those that contain it first, then those spelt alike."""
+    names = {squashed(gpu.name): gpu.name for gpu in all_gpus()}
+    wanted = squashed(text)
+    inside = [key for key in names if len(wanted) > 1 and wanted in key]
+    shorter = {squashed("".join(_read(gpu.name).core)): squashed(gpu.name) for gpu in all_gpus()}
+    alike = [shorter[key] for key in difflib.get_close_matches(wanted, shorter, n=_SUGGESTIONS)]
+    alike += difflib.get_close_matches(wanted, names, n=_SUGGESTIONS)
+    return [names[key] for key in dict.fromkeys([*inside, *alike])][:_SUGGESTIONS]

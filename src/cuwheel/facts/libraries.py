@@ -1,0 +1,102 @@
+"""Which CUDA library a file name is, and which package brings it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts.rows import Package
+from cuwheel.facts.tables import tables
+
+# `.alt` marks a second build of NVRTC: the same component.
+_SONAME = re.compile(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
+_DLL = re.compile(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A library by the name that a binary asks for: a soname or a DLL.
+
+    `pattern` is the name in the table, where `*` stands for a minor version that varies. `packages` are those
+    that bring it, for each CUDA major. `from_driver`: it comes with the driver and must never be shipped.
+    """
+
+    pattern: str
+    component: str
+    packages: tuple[Package, ...]
+    from_driver: bool
+    chooses_kernels_itself: bool
+
+    @property
+    def majors(self) -> tuple[int, ...]:
+        """The CUDA majors it belongs to; the number in the soname does not tell."""
+        return tuple(sorted({package.cuda for package in self.packages if package.cuda is not None}))
+
+
+@cache
+def all_libraries() -> tuple[Library, ...]:
+    packages: dict[str, list[Package]] = {}
+    for package in tables().libraries.package:
+        for name in (*package.sonames, *package.dlls):
+            packages.setdefault(name, []).append(package)
+    return tuple(_library(name, tuple(rows)) for name, rows in packages.items())
+
+
+def find_library(name: str) -> Library:
+    """`libcusolver.so.11`, also with a longer version (`libcudart.so.12.4.127`) or a folder before it."""
+    wanted = re.split(r"[/\\]", name.strip())[-1]
+    while True:
+        for library in all_libraries():
+            if _same(wanted, library.pattern):
+                return library
+        shorter = re.sub(r"(\.so\..+)\.\d+$", r"\1", wanted)
+        if shorter == wanted:
+            break
+        wanted = shorter
+    known = {library.pattern for library in all_libraries()}
+    raise UnknownNameError("CUDA library", name, difflib.get_close_matches(wanted, known, n=3))
+
+
+def is_cuda_library(name: str) -> bool:
+    try:
+        find_library(name)
+    except UnknownNameError:
+        return False
+    return True
+
+
+def libraries_of(component: str, cuda: int | None = None) -> tuple[Library, ...]:
+    """The libraries of a component (`cusolver`), for one CUDA major or all."""
+    return tuple(
+        library
+        for library in all_libraries()
+        if library.component.lower() == component.lower() and (cuda is None or cuda in library.majors)
+    )
+
+
+def _library(name: str, packages: tuple[Package, ...]) -> Library:
+    component = _component(name)
+    own = tables().libraries.chooses_kernels_itself
+    return Library(
+        pattern=name,
+        component=component,
+        packages=packages,
+        from_driver=all(package.cuda is None for package in packages),
+        chooses_kernels_itself=any(fnmatchcase(component, pattern) for pattern in own),
+    )
+
+
+def _component(name: str) -> str:
+    """`libcublasLt.so.12` and `cublasLt64_12.dll` are both `cublasLt`."""
+    match = _SONAME.fullmatch(name) or _DLL.fullmatch(name)
+    return match[1] if match else name
+
+
+def _same(name: str, pattern: str) -> bool:
+    if pattern.lower().endswith(".dll"):  # Windows does not tell case apart
+        return fnmatchcase(name.lower(), pattern.lower())
+    return fnmatchcase(name, pattern)

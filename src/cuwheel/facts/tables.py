@@ -1,0 +1,201 @@
+"""The tables of facts, read from `data/*.toml` and checked as a whole.
+
+A mistake anywhere raises one FactsError that names every mistake, so that an edit is put right in one go.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from cuwheel import decode
+from cuwheel.errors import CuwheelError, FactsError
+from cuwheel.facts import versions
+from cuwheel.facts.arch import Arch, Capability
+from cuwheel.facts.rows import Architecture, Architectures, CMake, Gpus, Libraries, Source, Tables, Toolkit, Toolkits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+DATA = Path(__file__).with_name("data")
+
+T = TypeVar("T")
+
+
+@cache
+def tables() -> Tables:
+    """The tables of this installation, read once."""
+    return load(DATA)
+
+
+def load(folder: Path) -> Tables:
+    """The tables in `folder`; raises FactsError with every problem of every file."""
+    problems: list[str] = []
+    architectures = _read(folder / "architectures.toml", Architectures, problems)
+    cmake = _read(folder / "cmake.toml", CMake, problems)
+    gpus = _read(folder / "gpus.toml", Gpus, problems)
+    libraries = _read(folder / "libraries.toml", Libraries, problems)
+    toolkits = _read(folder / "toolkits.toml", Toolkits, problems)
+    known = {row.capability: row for row in architectures.architecture} if architectures else None
+    if architectures:
+        problems += _prefixed("architectures.toml", _architecture_problems(architectures))
+    if cmake:
+        problems += _prefixed("cmake.toml", _source_problems(cmake.sources, cmake.spelling))
+    if gpus:
+        problems += _prefixed("gpus.toml", _gpu_problems(gpus, known))
+    if libraries:
+        problems += _prefixed("libraries.toml", _library_problems(libraries))
+    if toolkits:
+        problems += _prefixed("toolkits.toml", _toolkit_problems(toolkits, known))
+    if problems or not (architectures and cmake and gpus and libraries and toolkits):
+        raise FactsError(problems)
+    return Tables(architectures=architectures, cmake=cmake, gpus=gpus, libraries=libraries, toolkits=toolkits)
+
+
+def squashed(name: str) -> str:
+    """A GPU's name as it is compared: letters and digits only, lower case, without the maker's name."""
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("nvidia")
+
+
+def _read(path: Path, type_: type[T], problems: list[str]) -> T | None:
+    try:
+        data = msgspec.toml.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        problems.append(f"{path.name}: {error}")
+        return None
+    return decode.convert(data, type_, path.name, problems)
+
+
+def _prefixed(file: str, problems: Iterable[str]) -> list[str]:
+    return [f"{file}: {problem}" for problem in problems]
+
+
+def _source_problems(sources: dict[str, Source], *kinds: Iterable[object]) -> Iterator[str]:
+    """Rows of any kind: each names a source, and each source it names is there."""
+    for rows in kinds:
+        for row in rows:
+            named: tuple[str, ...] = getattr(row, "source")  # noqa: B009 - every row has one, of no common type
+            label = next(iter(_labels(row)))
+            if not named:
+                yield f"{label} has no source"
+            yield from (f"{label}: unknown source {each!r}" for each in named if each not in sources)
+
+
+def _labels(row: object) -> Iterator[str]:
+    for name in ("version", "name", "names", "capability", "spelling", "glibc", "major", "package"):
+        if hasattr(row, name):
+            yield f"{name} {getattr(row, name)!r}"
+    yield type(row).__name__
+
+
+def _repeated(what: str, values: Iterable[str]) -> Iterator[str]:
+    seen: set[str] = set()
+    for value in values:
+        if value in seen:
+            yield f"{what} {value!r} is there more than once"
+        seen.add(value)
+
+
+def _parses(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        return str(parse(text)).endswith(text)
+    except CuwheelError:
+        return False
+
+
+def _architecture_problems(file: Architectures) -> Iterator[str]:
+    rows = file.architecture
+    yield from _source_problems(file.sources, rows)
+    known = [row.capability for row in rows]
+    yield from _repeated("capability", known)
+    for row in rows:
+        if not _parses(Capability.parse, row.capability):
+            yield f"{row.capability!r} is no capability"
+        others = [*row.family, *([row.renamed_to] if row.renamed_to else [])]
+        yield from (f"{row.capability} refers to unknown {other!r}" for other in others if other not in known)
+        if row.family and row.capability not in row.family:
+            yield f"{row.capability} is not in its own family"
+
+
+def _gpu_problems(file: Gpus, known: dict[str, Architecture] | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.group, file.ambiguous)
+    names = [name for group in file.group for name in group.names]
+    others = [*file.aliases, *(each.name for each in file.ambiguous)]
+    yield from _repeated("GPU", [squashed(name) for name in [*names, *others]])
+    yield from (f"alias of unknown GPU {target!r}" for target in file.aliases.values() if target not in names)
+    for pattern in file.normalisation.ignore:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield f"pattern {pattern!r}: {error}"
+    for group in file.group:
+        if not _parses(Capability.parse, group.capability):
+            yield f"{group.names[:1]}: {group.capability!r} is no capability"
+        elif known is not None and group.capability not in known:
+            yield f"{group.names[:1]}: no architecture {group.capability!r}"
+        elif known is not None and bool(group.tegra) != known[group.capability].tegra:
+            yield f"{group.names[:1]}: a tegra chip and a Tegra capability go together"
+
+
+def _library_problems(file: Libraries) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.package)
+    yield from _repeated("package", [f"{row.name} {row.measured_release or ''}" for row in file.package])
+    for row in file.package:
+        yield from _repeated(f"{row.name}:", [*row.sonames, *row.dlls])
+        if row.cuda is not None and not row.folder:
+            yield f"{row.name} has no folder"
+
+
+def _toolkit_problems(file: Toolkits, known: dict[str, Architecture] | None) -> Iterator[str]:
+    drivers = (file.zstd_fat_binaries, file.forward_compatibility)
+    yield from _source_problems(file.sources, file.toolkit, file.minor_compatibility, file.glibc_clash, drivers)
+    rows = file.toolkit
+    yield from _order_problems(rows)
+    yield from _repeated("minor compatibility of CUDA", [str(row.major) for row in file.minor_compatibility])
+    floors = {row.major for row in file.minor_compatibility}
+    for major in sorted({row.major for row in rows} - floors):
+        yield f"no minor-compatibility floor for CUDA {major}"
+    listed = {row.version for row in rows}
+    for clash in file.glibc_clash:
+        if clash.last_broken not in listed:
+            yield f"glibc {clash.glibc}: unknown toolkit {clash.last_broken!r}"
+    for row in rows:
+        yield from (f"{row.version}: {each}" for each in _architecture_list_problems(row.architectures, known))
+
+
+def _order_problems(rows: tuple[Toolkit, ...]) -> Iterator[str]:
+    """Oldest first, and nothing goes back: neither drivers nor PTX nor compilers."""
+    columns: dict[str, list[str | None]] = {
+        "driver on Linux": [row.driver.linux for row in rows],
+        "driver on Windows": [row.driver.windows for row in rows],
+        "PTX ISA": [row.ptx_isa for row in rows],
+        "gcc": [str(row.host_compilers.gcc_max or "") or None for row in rows],
+        "clang": [str(row.host_compilers.clang_max or "") or None for row in rows],
+    }
+    for older, newer in pairwise(rows):
+        if versions.key(older.version) >= versions.key(newer.version):
+            yield f"{newer.version} stands after {older.version}"
+    for what, column in columns.items():
+        present = [(row.version, value) for row, value in zip(rows, column, strict=True) if value is not None]
+        for (_, before), (version, value) in pairwise(present):
+            if versions.key(before) > versions.key(value):
+                yield f"{version}: {what} {value} is older than {before} of the release before"
+
+
+def _architecture_list_problems(numbers: tuple[str, ...], known: dict[str, Architecture] | None) -> Iterator[str]:
+    yield from _repeated("architecture", numbers)
+    for number in numbers:
+        if not _parses(Arch.parse, number):
+            yield f"{number!r} is no architecture"
+            continue
+        arch = Arch.parse(number)
+        row = known.get(str(arch.capability)) if known is not None else None
+        if known is not None and row is None:
+            yield f"sm_{number} has an unknown capability"
+        elif row is not None and arch.suffix == "f" and not row.family:
+            yield f"sm_{number} has no family in architectures.toml"

@@ -1,0 +1,99 @@
+"""Questions about CUDA toolkits and the drivers that go with them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import versions
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from cuwheel.facts.arch import Arch
+    from cuwheel.facts.rows import GlibcClash, OperatingSystem, Toolkit
+
+# `cu128` as package indexes write it, `CUDA 12.8`, `v12.8.1`, `12.8`, `13`.
+_TAG = re.compile(r"cu(\d{2})(\d*)", re.ASCII)
+_VERSION = re.compile(r"(?:cuda)?[\s_-]*v?(\d+)(?:\.(\d+)(?:\.\d+)*)?", re.ASCII)
+
+
+def all_toolkits() -> tuple[Toolkit, ...]:
+    """Oldest first."""
+    return tables().toolkits.toolkit
+
+
+def oldest_toolkit() -> Toolkit:
+    return all_toolkits()[0]
+
+
+def newest_toolkit(major: int | None = None) -> Toolkit:
+    """Of all, or of one major version."""
+    rows = [row for row in all_toolkits() if major in (None, row.major)]
+    if not rows:
+        raise UnknownNameError("CUDA toolkit", str(major), [newest_toolkit().version])
+    return rows[-1]
+
+
+def find_toolkit(text: str) -> Toolkit:
+    """`12.8`, `12.8.1`, `cu128`; a major version alone means its newest minor."""
+    cleaned = text.strip().lower()
+    match = _TAG.fullmatch(cleaned) or _VERSION.fullmatch(cleaned)
+    if match and not match[2]:
+        rows = [row for row in all_toolkits() if row.major == int(match[1])]
+    elif match:
+        wanted = f"{int(match[1])}.{int(match[2])}"
+        rows = [row for row in all_toolkits() if row.version == wanted]
+    else:
+        rows = []
+    if rows:
+        return rows[-1]
+    known = [row.version for row in all_toolkits()]
+    spelled = f"{match[1]}.{match[2] or 0}" if match else cleaned
+    near = difflib.get_close_matches(spelled, known, n=3) or [known[-1]]
+    raise UnknownNameError("CUDA toolkit", text, near)
+
+
+def toolkits_supporting(arch: Arch) -> tuple[Toolkit, ...]:
+    """Oldest first; the first and the last are the ends of its support as far as the table goes."""
+    return tuple(row for row in all_toolkits() if row.supports(arch))
+
+
+def driver_cuda(driver: str, system: OperatingSystem = "linux") -> Toolkit | None:
+    """The newest toolkit all of whose features a driver knows; None for a driver older than the table.
+
+    Where the table does not know the drivers of newer toolkits (Windows), the answer is a lower bound.
+    """
+    fitting = [row for row in all_toolkits() if _reaches(driver, row.driver.on(system))]
+    return fitting[-1] if fitting else None
+
+
+def minor_compat_floor(major: int, system: OperatingSystem = "linux") -> str | None:
+    """The driver from which on machine code of every minor release of a major runs; None: not known."""
+    for row in tables().toolkits.minor_compatibility:
+        if row.major == major:
+            return row.on(system)
+    return None
+
+
+def zstd_floor(system: OperatingSystem = "linux") -> str | None:
+    """The driver from which on fat binaries compressed with ZSTD can be read; None: not known."""
+    return tables().toolkits.zstd_fat_binaries.on(system)
+
+
+def forward_compatible(product: str) -> bool:
+    """Whether the forward-compatibility package is for this line of products."""
+    return product in tables().toolkits.forward_compatibility.products
+
+
+def glibc_clash(toolkit: Toolkit, glibc: str) -> GlibcClash | None:
+    """Why this toolkit's headers do not compile on a machine with this glibc; None if they do."""
+    for row in tables().toolkits.glibc_clash:
+        if versions.at_least(glibc, row.glibc) and versions.at_least(row.last_broken, toolkit.version):
+            return row
+    return None
+
+
+def _reaches(driver: str, floor: str | None) -> bool:
+    return floor is not None and versions.at_least(driver, floor)

@@ -1,0 +1,161 @@
+"""The Python environment: its frameworks with the CUDA each was built for, read from files, never imported."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnreadableError
+from cuwheel.machine.profile import Framework, Package, Python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cuwheel.machine.world import World
+
+_DIST_INFO = re.compile(r"(.+)-([^-]+)\.dist-info")
+_ASSIGNED = r"^\s*{}\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]"
+_TORCH_CUDA = re.compile(_ASSIGNED.format("cuda"), re.MULTILINE)
+_TENSORFLOW_CUDA = re.compile(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)['\"]")
+_CUDA_MAJOR_IN_NAME = re.compile(r"cuda-?(\d+)")
+_BITSANDBYTES_LIBRARY = re.compile(r"libbitsandbytes_cuda(\d{2})(\d+)(?:_nocublaslt)?\.(?:so|dll)")
+_JAX_PLUGINS = re.compile(r"jax-cuda(\d+)-(?:plugin|pjrt)")
+_LOCAL_CUDA = re.compile(r"\+cuda(\d+)")
+
+Distributions = dict[str, str]
+
+
+def locate(world: World, env: Path | None) -> tuple[Python, tuple[Path, ...]]:
+    """The environment asked for, else the active one, else the one cuwheel runs in; and its package folders."""
+    if env is not None:
+        prefix, found_via = env, "--env"
+    elif active := world.environ.get("VIRTUAL_ENV"):
+        prefix, found_via = world.path(active), "VIRTUAL_ENV"
+    elif active := world.environ.get("CONDA_PREFIX"):
+        prefix, found_via = world.path(active), "CONDA_PREFIX"
+    else:
+        prefix, found_via = Path(sys.prefix), "the interpreter that runs cuwheel"
+    folders = _site_packages(prefix)
+    if env is not None and not folders:
+        raise UnreadableError(
+            env,
+            "is not a Python environment (no site-packages in it)",
+            hint="give the folder that holds bin/ and lib/",
+        )
+    return Python(version=_version(prefix, folders), prefix=world.shown(prefix), found_via=found_via), folders
+
+
+def probe_frameworks(
+    site_packages: Sequence[Path],
+) -> tuple[tuple[Framework, ...], tuple[Package, ...]]:
+    """In the order of FRAMEWORKS; the packages are NVIDIA's."""
+    frameworks: dict[str, Framework] = {}
+    packages: dict[str, Package] = {}
+    for folder in site_packages:
+        installed = _distributions(folder)
+        for look in FRAMEWORKS:
+            if (found := look(folder, installed)) and found.name not in frameworks:
+                frameworks[found.name] = found
+        for name, version in installed.items():
+            if name.startswith("nvidia-"):
+                packages.setdefault(name, Package(name=name, version=version))
+    return tuple(frameworks.values()), tuple(packages[name] for name in sorted(packages))
+
+
+def _site_packages(prefix: Path) -> tuple[Path, ...]:
+    patterns = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
+    debian = ("lib/python3*/dist-packages", "local/lib/python3*/dist-packages", "lib/python3/dist-packages")
+    found = (folder for pattern in (*patterns, *debian) for folder in sorted(prefix.glob(pattern)))
+    return tuple(dict.fromkeys(folder.resolve() for folder in found))
+
+
+def _version(prefix: Path, folders: Sequence[Path]) -> str:
+    if prefix == Path(sys.prefix):
+        return ".".join(map(str, sys.version_info[:3]))
+    config = _read(prefix / "pyvenv.cfg")
+    if match := re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", config, re.MULTILINE):
+        return match[1]
+    named = (re.fullmatch(r"python(3\.\d+)", folder.parent.name) for folder in folders)
+    return next((match[1] for match in named if match), "3")
+
+
+def _distributions(folder: Path) -> Distributions:
+    """Normalised name → version, from the names of the metadata folders alone."""
+    found = {}
+    for path in sorted(folder.glob("*.dist-info")):
+        if match := _DIST_INFO.fullmatch(path.name):
+            found[re.sub(r"[-_.]+", "-", match[1]).lower()] = match[2]
+    return found
+
+
+def _torch(folder: Path, installed: Mapping[str, str]) -> Framework | None:
+    text = _read(folder / "torch" / "version.py")
+    match = re.search(_ASSIGNED.format("__version__"), text, re.MULTILINE)
+    version = match[1] if match else installed.get("torch")
+    if version is None or not (folder / "torch").is_dir():
+        return None
+    cuda = _TORCH_CUDA.search(text)
+    return Framework(name="torch", version=version, cuda=cuda[1] if cuda else None, found_via="torch/version.py")
+
+
+def _jax(folder: Path, installed: Mapping[str, str]) -> Framework | None:  # noqa: ARG001 - one signature
+    version = installed.get("jax") or installed.get("jaxlib")
+    if version is None:
+        return None
+    for name in installed:
+        if match := _JAX_PLUGINS.fullmatch(name):
+            return Framework(name="jax", version=version, cuda=match[1], found_via=f"the package {name}")
+    old = _LOCAL_CUDA.search(installed.get("jaxlib", ""))
+    return Framework(name="jax", version=version, cuda=old[1] if old else None, found_via="jaxlib's version")
+
+
+def _cupy(folder: Path, installed: Mapping[str, str]) -> Framework | None:  # noqa: ARG001
+    for name, version in installed.items():
+        if name == "cupy" or name.startswith("cupy-cuda"):
+            major = _CUDA_MAJOR_IN_NAME.search(name)
+            cuda = (major[1] if len(major[1]) <= 2 else f"{major[1][:2]}.{major[1][2:]}") if major else None  # noqa: PLR2004
+            return Framework(name="cupy", version=version, cuda=cuda, found_via=f"the package {name}")
+    return None
+
+
+def _tensorflow(folder: Path, installed: Mapping[str, str]) -> Framework | None:
+    version = installed.get("tensorflow") or installed.get("tensorflow-cpu")
+    if version is None:
+        return None
+    where = "tensorflow/python/platform/build_info.py"
+    cuda = _TENSORFLOW_CUDA.search(_read(folder / where))
+    return Framework(name="tensorflow", version=version, cuda=cuda[1] if cuda else None, found_via=where)
+
+
+def _bitsandbytes(folder: Path, installed: Mapping[str, str]) -> Framework | None:
+    version = installed.get("bitsandbytes")
+    if version is None:
+        return None
+    names = (path.name for path in sorted((folder / "bitsandbytes").glob("libbitsandbytes_cuda*")))
+    matches = (_BITSANDBYTES_LIBRARY.fullmatch(name) for name in names)
+    libraries = tuple(dict.fromkeys(f"{match[1]}.{match[2]}" for match in matches if match))
+    return Framework(
+        name="bitsandbytes",
+        version=version,
+        libraries=libraries,
+        found_via="bitsandbytes/libbitsandbytes_cuda*",
+    )
+
+
+FRAMEWORKS: tuple[Callable[[Path, Mapping[str, str]], Framework | None], ...] = (
+    _torch,
+    _jax,
+    _cupy,
+    _tensorflow,
+    _bitsandbytes,
+)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(1 << 20).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,123 @@
+"""GPUs and the driver: NVML first, then what the kernel shows in /proc and /sys."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cuwheel.errors import CuwheelError, ToolTimeoutError, UnknownNameError
+from cuwheel.facts import gpus, toolkits
+from cuwheel.machine.profile import Driver, Gpu
+from cuwheel.machine.system import library_folders
+
+if TYPE_CHECKING:
+    from cuwheel.machine.world import World
+
+_NVML_TIMEOUT_S = 5.0
+_NVIDIA_VENDOR = "0x10de"
+_DISPLAY_CLASSES = (
+    "0x0300",
+    "0x0302",
+)  # VGA and 3D controllers; the same vendor makes audio and USB functions
+_KERNEL_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)")
+_MODEL = re.compile(r"^Model:\s*(.+)$", re.MULTILINE)
+_LIBCUDA_FOLDERS = (
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/aarch64-linux-gnu/nvidia",
+    "/usr/lib/aarch64-linux-gnu/tegra",
+)
+
+
+def probe_gpus(world: World) -> tuple[tuple[Gpu, ...], Driver]:
+    answer = _ask_nvml(world)
+    kernel = _KERNEL_VERSION.search(world.text("/proc/driver/nvidia/version") or "")
+    version = answer.get("driver") or (kernel[1] if kernel else None)
+    driver = Driver(
+        nvml=answer["state"],
+        found_via="NVML" if answer["state"] == "ok" else "/proc and /sys",
+        version=version,
+        kernel_version=kernel[1] if kernel else None,
+        cuda=answer.get("cuda") or _cuda_by_table(version, world),
+        libcuda=_libcuda(world),
+        device_nodes=tuple(world.shown(node) for node in world.glob("/dev", "nvidia[0-9]*")),
+        pci_devices=_pci_devices(world),
+    )
+    found = [_from_nvml(row) for row in answer.get("gpus", [])] or _from_proc(world) or _from_device_tree(world)
+    return tuple(found), driver
+
+
+def _ask_nvml(world: World) -> dict[str, Any]:
+    command = [sys.executable, "-m", "cuwheel.machine.nvml"]
+    try:
+        completed = world.run(command, timeout=_NVML_TIMEOUT_S, check=True)
+        answer: dict[str, Any] = msgspec.json.decode(completed.stdout)
+    except ToolTimeoutError as error:
+        answer = {"state": "timeout", "detail": error.message}
+    except (CuwheelError, msgspec.DecodeError) as error:
+        answer = {"state": "error", "detail": str(error)}
+    world.note("gpus", "NVML", str(answer.get("detail", f"{len(answer.get('gpus', []))} GPUs")))
+    return answer
+
+
+def _from_nvml(row: list[Any]) -> Gpu:
+    return Gpu(name=row[0], capability=row[1], memory=row[2], found_via="NVML")
+
+
+def _from_proc(world: World) -> list[Gpu]:
+    where = "/proc/driver/nvidia/gpus"
+    found = []
+    for folder in world.glob(where, "*"):
+        if model := _MODEL.search(world.text(world.shown(folder / "information")) or ""):
+            name = model[1].strip()
+            found.append(Gpu(name=name, capability=_capability_by_table(name), found_via=where))
+    world.note("gpus", where, f"{len(found)} GPUs")
+    return found
+
+
+def _from_device_tree(world: World) -> list[Gpu]:
+    """A Jetson names its chip; older ones have no NVML."""
+    where = "/proc/device-tree/compatible"
+    for compatible in (world.text(where) or "").splitlines():
+        for row in gpus.gpus_of_tegra(compatible):
+            name = world.text("/proc/device-tree/model") or row.name
+            return [Gpu(name=name, capability=str(row.capability), found_via=where)]
+    world.note("gpus", where, "no Tegra chip")
+    return []
+
+
+def _capability_by_table(name: str) -> str | None:
+    try:
+        return str(gpus.find_gpu(name).capability)
+    except UnknownNameError:
+        return None
+
+
+def _cuda_by_table(version: str | None, world: World) -> str | None:
+    if version is None:
+        return None
+    row = toolkits.driver_cuda(version, "windows" if world.platform == "win32" else "linux")
+    return row.version if row else None
+
+
+def _libcuda(world: World) -> str | None:
+    searched = [entry for entry in world.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
+    for folder in (*searched, *library_folders(world), *_LIBCUDA_FOLDERS):
+        path = world.path(folder) / "libcuda.so.1"
+        if world.exists(world.shown(path)):
+            return world.shown(path)
+    world.note("libcuda", "LD_LIBRARY_PATH and the system's folders", "libcuda.so.1 not found")
+    return None
+
+
+def _pci_devices(world: World) -> tuple[str, ...]:
+    found = []
+    for folder in world.glob("/sys/bus/pci/devices", "*"):
+        vendor, kind, device = (world.text(world.shown(folder / name)) for name in ("vendor", "class", "device"))
+        if vendor == _NVIDIA_VENDOR and (kind or "").startswith(_DISPLAY_CLASSES):
+            found.append(f"10de:{(device or '').removeprefix('0x')}")
+    world.note("gpus", "/sys/bus/pci/devices", f"{len(found)} NVIDIA display devices")
+    return tuple(found)

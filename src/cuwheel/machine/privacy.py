@@ -1,0 +1,44 @@
+"""Keeps people out of profiles: no user names, host names or home folders."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
+
+# Whoever else's home a path runs through.
+_HOMES = re.compile(r"(/home/|/Users/|[A-Za-z]:\\Users\\)[^/\\:;\s]+")
+# Shorter names are words ("a", "pi", "dev") that stand in paths for other reasons.
+_SHORTEST_NAME = 3
+_NEUTRAL_NAMES = frozenset({"root", "user", "admin", "ubuntu", "debian", "runner", "localhost", "build"})
+
+
+def scrub(value: T, *, home: str, names: Iterable[str]) -> T:
+    """`value` with the home folder as `~` and every user or host name in `names` as `<name>`."""
+    told = [name for name in names if len(name) >= _SHORTEST_NAME and name.lower() not in _NEUTRAL_NAMES]
+    words = re.compile(r"(?<![A-Za-z0-9])(" + "|".join(map(re.escape, told)) + r")(?![A-Za-z0-9])") if told else None
+    own_home = re.compile(re.escape(home.rstrip("/\\")) + r"(?=[/\\:;\s]|$)") if len(home) > 1 else None
+
+    def clean(text: str) -> str:
+        if own_home:
+            text = own_home.sub("~", text)
+        text = _HOMES.sub(r"\1<name>", text)
+        return words.sub("<name>", text) if words else text
+
+    return msgspec.convert(_each_string(msgspec.to_builtins(value), clean), type(value))
+
+
+def _each_string(data: object, clean: object) -> object:
+    if isinstance(data, str):
+        return clean(data)  # type: ignore[operator]
+    if isinstance(data, dict):
+        return {key: _each_string(item, clean) for key, item in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_each_string(item, clean) for item in data]
+    return data

@@ -1,0 +1,210 @@
+"""A machine, as far as it matters to CUDA: frozen values, each knowing where it was found.
+
+A profile is written to be sent to somebody else: see `privacy` for what it leaves out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA: Final = "cuwheel.machine/1"
+_SCHEMA_NAME, _, _SCHEMA_VERSION = SCHEMA.partition("/")
+_MAX_BYTES = 8 * 1024 * 1024
+
+NvmlState = Literal[
+    "ok", "library-missing", "driver-not-loaded", "version-mismatch", "no-permission", "timeout", "error"
+]
+CompilerKind = Literal["gcc", "clang", "msvc"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    value: str
+    found_via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    os: Fact
+    cpu: Fact
+    distribution: Fact | None = None
+    glibc: Fact | None = None
+    glibcxx: Fact | None = None
+    l4t: Fact | None = None
+    jetpack: Fact | None = None
+    wsl: Fact | None = None
+    container: Fact | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    name: str
+    capability: str | None
+    found_via: str
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """What there is of a driver. In a container the kernel's half can be visible without the user's half."""
+
+    nvml: NvmlState
+    found_via: str
+    version: str | None = None
+    kernel_version: str | None = None
+    cuda: str | None = None
+    libcuda: str | None = None
+    device_nodes: tuple[str, ...] = ()
+    pci_devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkit:
+    """`nvcc` is None where there is none: the index's CUDA 12 packages hold only parts."""
+
+    version: str
+    root: str
+    found_via: tuple[str, ...]
+    nvcc: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiler:
+    kind: CompilerKind
+    version: str
+    path: str
+    found_via: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    name: str
+    version: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Python:
+    version: str
+    prefix: str
+    found_via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """A package that carries CUDA code. `cuda` is what it was built for (a major where no more is told).
+
+    `libraries` lists, for packages with one library a CUDA version, the versions that are there.
+    """
+
+    name: str
+    version: str
+    found_via: str
+    cuda: str | None = None
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    name: str
+    value: str
+    found_via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryFolder:
+    """A folder the loader searches, with the CUDA libraries in it."""
+
+    path: str
+    found_via: str
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One step of a search, successful or not: what was looked for, where, and what came of it."""
+
+    fact: str
+    tried: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineProfile:
+    schema: Literal["cuwheel.machine/1"] = SCHEMA
+    system: System
+    driver: Driver
+    gpus: tuple[Gpu, ...] = ()
+    toolkits: tuple[Toolkit, ...] = ()
+    compilers: tuple[Compiler, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    python: Python | None = None
+    frameworks: tuple[Framework, ...] = ()
+    packages: tuple[Package, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    library_folders: tuple[LibraryFolder, ...] = ()
+    trail: tuple[Attempt, ...] = ()
+
+    def variable(self, name: str) -> Variable | None:
+        return next((each for each in self.variables if each.name == name), None)
+
+    def framework(self, name: str) -> Framework | None:
+        return next((each for each in self.frameworks if each.name == name), None)
+
+    def tool(self, name: str) -> Tool | None:
+        return next((each for each in self.tools if each.name == name), None)
+
+
+def save(profile: MachineProfile, path: Path) -> None:
+    text = msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n"
+    beside = path.with_name(path.name + ".part")
+    try:
+        beside.write_bytes(text)
+        beside.replace(path)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+
+
+def load(path: Path) -> MachineProfile:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path, hint="write one with: cuwheel doctor --save FILE") from error
+    if len(text) > _MAX_BYTES:
+        raise MalformedError(path, "too large to be a machine profile")
+    return decode(text, str(path))
+
+
+def decode(text: bytes, name: str) -> MachineProfile:
+    hint = "write one with: cuwheel doctor --save FILE"
+    try:
+        data = msgspec.json.decode(text)
+        _check_schema(data, name, hint)
+        return msgspec.convert(data, MachineProfile)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(name, f"is not a machine profile: {error}", hint) from error
+
+
+def _check_schema(data: object, name: str, hint: str) -> None:
+    """Before its fields: of a newer schema one can say nothing but that it is newer."""
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if not isinstance(schema, str) or not schema.startswith(_SCHEMA_NAME + "/"):
+        raise MalformedError(name, f"is not a machine profile (its schema is {schema!r})", hint)
+    version = schema.rpartition("/")[2]
+    if version.isascii() and version.isdigit() and int(version[:9]) > int(_SCHEMA_VERSION):
+        raise NewerSchemaError(name, schema, SCHEMA)

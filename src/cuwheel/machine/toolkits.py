@@ -1,0 +1,121 @@
+"""Every CUDA toolkit on the machine, wherever it may hide, and all the ways that lead to it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cuwheel.machine.profile import Toolkit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.machine.world import World
+
+_RELEASE = re.compile(r"release \d+\.\d+, V(\d+\.\d+\.\d+)")
+_TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
+_CUDA_H = re.compile(r"#define\s+CUDA_VERSION\s+(\d+)")
+_ROOT_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT")
+_FOLDERS = (
+    ("/usr/local", "cuda*"),
+    ("/opt", "cuda*"),
+    ("/usr/lib", "cuda"),
+    ("/usr/lib", "nvidia-cuda-toolkit"),
+    ("/Program Files/NVIDIA GPU Computing Toolkit/CUDA", "v*"),
+)
+# Beside the whole toolkit of CUDA 13's packages, the parts that those of CUDA 12 and 11 bring.
+_IN_SITE_PACKAGES = ("nvidia/cu*", "nvidia/cuda_nvcc")
+
+
+def probe_toolkits(world: World, site_packages: Sequence[Path]) -> tuple[Toolkit, ...]:
+    ways: dict[Path, list[str]] = {}
+    for root, way in _candidates(world, site_packages):
+        ways.setdefault(_resolved(root), []).append(way)
+    found = []
+    for root, found_via in ways.items():
+        nvcc = _nvcc_in(root)
+        version = _version(world, root, nvcc)
+        if version is None:
+            world.note("toolkits", world.shown(root), f"no CUDA toolkit (by {', '.join(found_via)})")
+            continue
+        found.append(
+            Toolkit(
+                version=version,
+                root=world.shown(root),
+                nvcc=world.shown(nvcc) if nvcc else None,
+                found_via=tuple(dict.fromkeys(found_via)),
+            )
+        )
+    return tuple(found)
+
+
+def _candidates(world: World, site_packages: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    for index, nvcc in enumerate(world.which_all("nvcc")):
+        yield _root_of(world, nvcc), "PATH" if index == 0 else "PATH, shadowed"
+    yield from _from_variables(world)
+    for folder, pattern in _FOLDERS:
+        for root in world.glob(folder, pattern):
+            yield root, f"{folder}/{pattern}"
+    for packages in site_packages:
+        for pattern in _IN_SITE_PACKAGES:
+            for root in sorted(packages.glob(pattern)):
+                yield root, "site-packages"
+
+
+def _from_variables(world: World) -> Iterator[tuple[Path, str]]:
+    for name in _ROOT_VARIABLES:
+        if value := world.environ.get(name):
+            yield world.path(value), name
+    if compiler := world.environ.get("CUDACXX"):
+        on_path = [] if "/" in compiler or "\\" in compiler else world.which_all(compiler)
+        yield _root_of(world, on_path[0] if on_path else world.path(compiler)), "CUDACXX"
+    if prefix := world.environ.get("CONDA_PREFIX"):
+        yield world.path(prefix), "CONDA_PREFIX"
+
+
+def _root_of(world: World, nvcc: Path) -> Path:
+    """The toolkit an nvcc belongs to: behind links, above its `bin`.
+
+    Distributions put a script on PATH that calls the real one elsewhere; that one's dry run names its place.
+    """
+    real = _resolved(nvcc)
+    if not (real.parent / "nvcc.profile").exists() and real.is_file():
+        dry_run = world.output([real, "--dryrun", "-E", "-x", "cu", os.devnull], "toolkits") or ""
+        if match := _TOP.search(dry_run):
+            return _resolved(world.path(match[1].strip()))
+    return real.parent.parent
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a loop of links
+        return path
+
+
+def _nvcc_in(root: Path) -> Path | None:
+    return next((path for name in ("nvcc", "nvcc.exe") if (path := root / "bin" / name).is_file()), None)
+
+
+def _version(world: World, root: Path, nvcc: Path | None) -> str | None:
+    """nvcc's own word first: version.json tells the whole toolkit's release, and is often missing."""
+    if nvcc and (match := _RELEASE.search(world.output([nvcc, "--version"], "toolkits") or "")):
+        return match[1]
+    if version := _from_version_json(world.text(world.shown(root / "version.json"))):
+        return version
+    if match := _CUDA_H.search(world.text(world.shown(root / "include" / "cuda.h")) or ""):
+        number = int(match[1])
+        return f"{number // 1000}.{number % 1000 // 10}"
+    return None
+
+
+def _from_version_json(text: str | None) -> str | None:
+    try:
+        version = msgspec.json.decode(text or "")["cuda"]["version"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return None
+    return version if isinstance(version, str) else None

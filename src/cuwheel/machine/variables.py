@@ -1,0 +1,113 @@
+"""The environment variables that steer CUDA, wherever they are set, and the folders the loader searches."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cuwheel.facts import libraries
+from cuwheel.machine.profile import LibraryFolder, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.machine.world import World
+
+NAMES = (
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_ROOT",
+    "CUDAToolkit_ROOT",
+    "CUDACXX",
+    "CC",
+    "CXX",
+    "CUDAHOSTCXX",
+    "NVCC_CCBIN",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "CUDNN_PATH",
+    "LD_LIBRARY_PATH",
+    "TORCH_CUDA_ARCH_LIST",
+    "CMAKE_CUDA_ARCHITECTURES",
+    "CUDAARCHS",
+    "CUDA_COMPUTE_CAP",
+    "BNB_CUDA_VERSION",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DISABLE_PTX_JIT",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_MODULE_LOADING",
+    "MAX_JOBS",
+)
+
+
+def probe_variables(world: World) -> tuple[Variable, ...]:
+    """The process's own win over a project's, as cargo has it, unless the project forces its own."""
+    found = {
+        name: Variable(name=name, value=value, found_via="environment")
+        for name in NAMES
+        if (value := world.environ.get(name)) is not None
+    }
+    for variable, forced in _from_cargo(world):
+        if forced or variable.name not in found:
+            found[variable.name] = variable
+    return tuple(found[name] for name in NAMES if name in found)
+
+
+def _from_cargo(world: World) -> Iterator[tuple[Variable, bool]]:
+    """`[env]` of .cargo/config.toml here and above, the nearest winning."""
+    seen: set[str] = set()
+    for folder in (world.cwd, *world.cwd.parents):
+        for name in ("config.toml", "config"):
+            where = folder / ".cargo" / name
+            for key, entry in _cargo_env(world, where).items():
+                value, forced = _cargo_value(entry, folder)
+                if key in NAMES and key not in seen and value is not None:
+                    seen.add(key)
+                    yield Variable(name=key, value=value, found_via=world.shown(where)), forced
+
+
+def _cargo_env(world: World, where: Path) -> dict[str, Any]:
+    if not where.is_file():
+        return {}
+    try:
+        env = msgspec.toml.decode(where.read_bytes()).get("env", {})
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        world.note("variables", world.shown(where), f"cannot be read: {error}")
+        return {}
+    return env if isinstance(env, dict) else {}
+
+
+def _cargo_value(entry: object, folder: Path) -> tuple[str | None, bool]:
+    if isinstance(entry, str):
+        return entry, False
+    if not isinstance(entry, dict) or not isinstance(entry.get("value"), str):
+        return None, False
+    value = entry["value"]
+    return str(folder / value) if entry.get("relative") is True else value, entry.get("force") is True
+
+
+def probe_library_folders(world: World, site_packages: Sequence[Path]) -> tuple[LibraryFolder, ...]:
+    """In the loader's order: LD_LIBRARY_PATH before what the environment's packages bring."""
+    folders = [
+        (world.path(entry), "LD_LIBRARY_PATH")
+        for entry in world.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+        if entry
+    ]
+    for packages in site_packages:
+        folders += [(folder, "site-packages") for folder in sorted(packages.glob("nvidia/*/lib"))]
+    return tuple(
+        LibraryFolder(path=world.shown(folder), libraries=_cuda_libraries(folder), found_via=found_via)
+        for folder, found_via in folders
+    )
+
+
+def _cuda_libraries(folder: Path) -> tuple[str, ...]:
+    """By soname: development links and full versions of the same library are one."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return ()
+    return tuple(name for name in names if libraries.is_cuda_library(name))

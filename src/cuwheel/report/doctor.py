@@ -1,0 +1,137 @@
+"""`cuwheel doctor`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.compat.finding import Finding
+from cuwheel.compat.needs import NeedResult
+from cuwheel.machine.profile import MachineProfile
+from cuwheel.report.document import Document, Facts, Heading, Paragraph, Problem, Problems, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.machine.profile import Fact
+    from cuwheel.report.document import Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doctor:
+    schema: Literal["cuwheel.doctor/1"] = "cuwheel.doctor/1"
+    machine: MachineProfile
+    findings: tuple[Finding, ...]
+    needs: tuple[NeedResult, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """No error was found, and every need is met. Warnings and notes do not stop anybody's work."""
+        return all(need.met for need in self.needs) and all(each.severity != "error" for each in self.findings)
+
+
+def document(answer: Doctor, *, verbose: bool) -> Document:
+    blocks: list[Block] = [Heading("Machine"), Facts(tuple(_rows(answer.machine, verbose=verbose)))]
+    if verbose:
+        steps = tuple(Row(step.fact, f"{step.tried}: {step.outcome}") for step in answer.machine.trail)
+        blocks += [Heading("Looked for"), Facts(steps)]
+    if answer.needs:
+        needs = tuple(Row("yes" if need.met else "NO", need.need, need.reason) for need in answer.needs)
+        blocks += [Heading("Needs"), Facts(needs)]
+    blocks.append(Heading("Findings"))
+    if answer.findings:
+        blocks.append(Problems(tuple(problem(each) for each in answer.findings)))
+    else:
+        blocks.append(Paragraph("  nothing is wrong"))
+    return Document("cuwheel doctor", tuple(blocks))
+
+
+def problem(finding: Finding) -> Problem:
+    return Problem(
+        severity=finding.severity,
+        rule=finding.rule,
+        message=finding.message,
+        evidence=finding.evidence,
+        fix=finding.fix,
+    )
+
+
+def _rows(machine: MachineProfile, *, verbose: bool) -> Iterator[Row]:
+    yield Row("system", _system(machine), _system_origin(machine) if verbose else "")
+    yield Row("GPU", _gpus(machine), machine.driver.found_via if verbose else "")
+    yield Row("driver", _driver(machine))
+    yield from _several(
+        "toolkit",
+        [(f"{t.version}  {t.root}{'' if t.nvcc else ' (no nvcc)'}", t.found_via) for t in machine.toolkits],
+        verbose=verbose,
+    )
+    yield from _several(
+        "compiler",
+        [(f"{c.kind} {c.version}  {c.path}", c.found_via) for c in machine.compilers],
+        verbose=verbose,
+    )
+    yield from _several("tool", [(f"{t.name} {t.version}", (t.path,)) for t in machine.tools], verbose=verbose)
+    if python := machine.python:
+        yield Row("Python", f"{python.version}  {python.prefix}", python.found_via if verbose else "")
+    yield from _several(
+        "package",
+        [(_framework(machine, f.name), (f.found_via,)) for f in machine.frameworks],
+        verbose=verbose,
+    )
+    yield from _several(
+        "variable", [(f"{v.name}={v.value}", (v.found_via,)) for v in machine.variables], verbose=verbose
+    )
+
+
+def _several(name: str, items: list[tuple[str, tuple[str, ...]]], *, verbose: bool) -> Iterator[Row]:
+    """One row each, the name on the first alone."""
+    if not items and name in ("toolkit", "compiler"):
+        yield Row(name, "none found")
+    for index, (value, ways) in enumerate(items):
+        yield Row(name if index == 0 else "", value, ", ".join(ways) if verbose else "")
+
+
+def _told(machine: MachineProfile) -> Iterator[tuple[str, Fact | None]]:
+    system = machine.system
+    yield "{}", system.distribution or system.os
+    yield "{}", system.cpu
+    yield "glibc {}", system.glibc
+    yield "GLIBCXX_{}", system.glibcxx
+    yield "L4T {}", system.l4t
+    yield "JetPack {}", system.jetpack
+    yield "WSL {}", system.wsl
+    yield "in a container ({})", system.container
+
+
+def _system(machine: MachineProfile) -> str:
+    return ", ".join(form.format(fact.value) for form, fact in _told(machine) if fact)
+
+
+def _system_origin(machine: MachineProfile) -> str:
+    return ", ".join(dict.fromkeys(fact.found_via for _, fact in _told(machine) if fact))
+
+
+def _gpus(machine: MachineProfile) -> str:
+    counts: dict[str, int] = {}
+    for gpu in machine.gpus:
+        memory = f", {gpu.memory / 2**30:.0f} GiB" if gpu.memory else ""
+        shown = f"{gpu.name}, capability {gpu.capability or 'not known'}{memory}"
+        counts[shown] = counts.get(shown, 0) + 1
+    lines = (f"{count} × {shown}" if count > 1 else shown for shown, count in counts.items())
+    return "\n".join(lines) or "none found"
+
+
+def _driver(machine: MachineProfile) -> str:
+    driver = machine.driver
+    if driver.version is None:
+        return "none found"
+    return f"{driver.version}, CUDA {driver.cuda}" if driver.cuda else driver.version
+
+
+def _framework(machine: MachineProfile, name: str) -> str:
+    framework = machine.framework(name)
+    assert framework is not None  # noqa: S101 - asked only for those there are
+    cuda = f"CUDA {framework.cuda}" if framework.cuda else "no CUDA"
+    if framework.libraries:
+        cuda = "CUDA " + ", ".join(framework.libraries)
+    return f"{name} {framework.version}  ({cuda})"

@@ -1,0 +1,60 @@
+"""`cuwheel gpus`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cuwheel.report.document import Column, Document, Facts, Row, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRow:
+    """`cuda_first` and `cuda_last`: the toolkits that compile machine code for it; null where none does."""
+
+    name: str
+    capability: str
+    arch: str
+    generation: str
+    product: str
+    tegra: bool
+    cuda_first: str | None
+    cuda_last: str | None
+    sources: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    schema: Literal["cuwheel.gpus/1"] = "cuwheel.gpus/1"
+    gpus: tuple[GpuRow, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        return True
+
+
+def document(answer: Gpus, *, verbose: bool) -> Document:
+    if len(answer.gpus) == 1 or verbose:
+        return Document("cuwheel gpus", tuple(Facts(_details(row)) for row in answer.gpus))
+    columns = (Column("GPU"), Column("capability"), Column("generation"), Column("CUDA"))
+    rows = tuple((row.name, row.capability, row.generation, _span(row)) for row in answer.gpus)
+    return Document("cuwheel gpus", (Table(columns, rows),))
+
+
+def _details(row: GpuRow) -> tuple[Row, ...]:
+    tegra = ", Tegra (a system on a chip: L4T or DRIVE)" if row.tegra else ""
+    rows = [
+        Row("GPU", row.name),
+        Row("capability", f"{row.capability}, compiled for as {row.arch}"),
+        Row("generation", f"{row.generation}{tegra}"),
+        Row("toolkits", f"CUDA {_span(row)}"),
+        Row("source", "\n".join(row.sources)),
+    ]
+    return (*rows, Row("note", row.note)) if row.note else tuple(rows)
+
+
+def _span(row: GpuRow) -> str:
+    if row.cuda_first is None:
+        return "none known"
+    return f"{row.cuda_first} to {row.cuda_last}"

@@ -1,0 +1,24 @@
+"""Writes the JSON schemas that ship in the package: `./run schemas`."""
+
+from __future__ import annotations
+
+import importlib
+
+from cuwheel.machine.profile import MachineProfile
+from cuwheel.report.answer import SCHEMAS, json_schema
+
+# Verb → the class of its answer, in report/<verb>.py. `machine` is the profile that `doctor --save` writes.
+ANSWERS = {"doctor": "Doctor", "gpus": "Gpus", "toolkits": "Toolkits"}
+
+
+def all_schemas() -> dict[str, str]:
+    """File name → text."""
+    types: dict[str, type] = {"machine": MachineProfile}
+    for verb, name in ANSWERS.items():
+        types[verb] = getattr(importlib.import_module(f"cuwheel.report.{verb}"), name)
+    return {f"{name}-1.json": json_schema(type_) for name, type_ in types.items()}
+
+
+if __name__ == "__main__":
+    for file, text in all_schemas().items():
+        (SCHEMAS / file).write_text(text)

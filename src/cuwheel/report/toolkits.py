@@ -1,0 +1,82 @@
+"""`cuwheel toolkits`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cuwheel.report.document import Column, Document, Facts, Row, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolkitRow:
+    """The driver is the one that came with the release; `driver_floor_…` runs its machine code too."""
+
+    version: str
+    ptx_isa: str
+    driver_linux: str | None
+    driver_windows: str | None
+    driver_floor_linux: str | None
+    driver_floor_windows: str | None
+    gcc_max: int | None
+    clang_max: int | None
+    msc_ver_min: int | None
+    msc_ver_max: int | None
+    architectures: tuple[str, ...]
+    measured: bool
+    sources: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkits:
+    schema: Literal["cuwheel.toolkits/1"] = "cuwheel.toolkits/1"
+    toolkits: tuple[ToolkitRow, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        return True
+
+
+def document(answer: Toolkits, *, verbose: bool) -> Document:
+    if len(answer.toolkits) == 1 or verbose:
+        return Document("cuwheel toolkits", tuple(Facts(_details(row)) for row in answer.toolkits))
+    columns = (
+        Column("CUDA"),
+        Column("PTX"),
+        Column("driver (Linux)"),
+        Column("gcc", numeric=True),
+        Column("clang", numeric=True),
+        Column("architectures"),
+    )
+    rows = tuple(
+        (
+            row.version,
+            row.ptx_isa,
+            row.driver_linux or "?",
+            f"≤ {row.gcc_max}" if row.gcc_max else "?",
+            f"≤ {row.clang_max}" if row.clang_max else "?",
+            f"{row.architectures[0]} … {row.architectures[-1]}",
+        )
+        for row in answer.toolkits
+    )
+    return Document("cuwheel toolkits", (Table(columns, rows),))
+
+
+def _details(row: ToolkitRow) -> tuple[Row, ...]:
+    rows = [
+        Row("CUDA", row.version),
+        Row("PTX ISA", row.ptx_isa),
+        Row("driver", f"Linux {row.driver_linux or 'not known'}, Windows {row.driver_windows or 'not known'}"),
+        Row(
+            "driver floor",
+            f"Linux {row.driver_floor_linux or 'not known'}, Windows {row.driver_floor_windows or 'not known'}\n"
+            "(machine code of every minor release runs from here on; PTX needs the driver above)",
+        ),
+        Row("gcc", f"up to {row.gcc_max}" if row.gcc_max else "not known"),
+        Row("clang", f"up to {row.clang_max}" if row.clang_max else "not known"),
+        Row("MSVC", f"_MSC_VER {row.msc_ver_min} to {row.msc_ver_max}" if row.msc_ver_max else "not known"),
+        Row("architectures", " ".join(row.architectures)),
+        Row("source", "\n".join(row.sources) + ("\nmeasured on the release itself" if row.measured else "")),
+    ]
+    return (*rows, Row("note", row.note)) if row.note else tuple(rows)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import hashlib
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from cuwheel import network
+from cuwheel.errors import NetworkError, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BODY = bytes(range(256)) * 4096
+SHA256 = hashlib.sha256(BODY).hexdigest()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves BODY with ranges; /cut breaks off half-way; /plain knows no ranges."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range", "")
+        self.asked.append(wanted)
+        start = int(wanted[6:-1]) if wanted and self.path != "/plain" else 0
+        if self.path == "/missing":
+            self.send_error(404)
+            return
+        if start >= len(BODY):
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(BODY) - start))
+        self.end_headers()
+        self.wfile.write(BODY[start : len(BODY) // 2] if self.path == "/cut" else BODY[start:])
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Handler.asked.clear()
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{httpd.server_address[1]}"
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+def test_a_download_appears_whole(server: str, tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "file"
+    network.download(f"{server}/file", target, sha256=SHA256)
+    assert target.read_bytes() == BODY
+    assert [each.name for each in target.parent.iterdir()] == ["file"]
+    assert network.size_of(f"{server}/file") == len(BODY)
+
+
+def test_a_broken_download_leaves_nothing_and_resumes(server: str, tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    with pytest.raises(NetworkError):
+        network.download(f"{server}/cut", target, sha256=SHA256)
+    assert not target.exists()
+    network.download(f"{server}/file", target, sha256=SHA256)
+    assert target.read_bytes() == BODY
+    assert Handler.asked[-1].startswith("bytes=")
+    assert Handler.asked[-1] != "bytes=0-"
+
+
+def test_a_server_without_ranges_starts_over(server: str, tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    (tmp_path / "file.part").write_bytes(BODY[:1000])
+    network.download(f"{server}/plain", target, sha256=SHA256)
+    assert target.read_bytes() == BODY
+
+
+def test_a_finished_part_is_taken(server: str, tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    (tmp_path / "file.part").write_bytes(BODY)
+    network.download(f"{server}/file", target, sha256=SHA256)
+    assert target.read_bytes() == BODY
+
+
+def test_a_wrong_hash_is_an_error_and_not_resumed_from(server: str, tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    with pytest.raises(NetworkError, match="sha256"):
+        network.download(f"{server}/file", target, sha256="0" * 64)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failures_are_ours(server: str, tmp_path: Path) -> None:
+    with pytest.raises(NetworkError, match="404"):
+        network.fetch(f"{server}/missing", limit=10)
+    with pytest.raises(NetworkError, match="larger than"):
+        network.fetch(f"{server}/file", limit=1000)
+    with pytest.raises(NetworkError):
+        network.fetch("http://127.0.0.1:9/", limit=10)
+    with pytest.raises(NetworkError):
+        network.fetch("no-url", limit=10)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UnreadableError):
+        network.download(f"{server}/file", tmp_path / "file" / "below")
+    assert network.fetch(f"{server}/file", limit=len(BODY)) == BODY

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cuwheel import process
+from cuwheel.errors import ToolError, ToolTimeoutError
+
+
+def test_output_and_status() -> None:
+    done = process.run([sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr)"], timeout=30)
+    assert (done.status, done.stdout, done.stderr) == (0, "out\n", "err\n")
+
+
+def test_a_failure_carries_its_output() -> None:
+    with pytest.raises(ToolError) as caught:
+        process.run([sys.executable, "-c", "print('why'); raise SystemExit(3)"], timeout=30)
+    assert "failed with status 3" in caught.value.message
+    assert "| why" in caught.value.message
+    assert process.run([sys.executable, "-c", "raise SystemExit(3)"], timeout=30, check=False).status == 3
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(ToolError, match="could not be started: No such file"):
+        process.run(["/nowhere/nvcc"], timeout=1)
+
+
+def test_a_time_out_ends_the_children_too(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    script = (
+        "import subprocess, sys, time, pathlib\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"pathlib.Path({str(told)!r}).write_text(str(child.pid))\n"
+        "time.sleep(60)\n"
+    )
+    began = time.monotonic()
+    with pytest.raises(ToolTimeoutError, match="within 2 s"):
+        process.run([sys.executable, "-c", script], timeout=2)
+    assert time.monotonic() - began < 10
+    grandchild = int(told.read_text())
+    for _ in range(100):
+        if not _alive(grandchild):
+            return
+        time.sleep(0.05)
+    pytest.fail("the grandchild still runs")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def test_a_daemon_that_keeps_the_output_open_is_not_waited_for() -> None:
+    script = (
+        "import os, subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(5)'], start_new_session=True)\n"
+        "print('done')\n"
+    )
+    began = time.monotonic()
+    assert process.run([sys.executable, "-c", script], timeout=30).stdout == "done\n"
+    assert time.monotonic() - began < 4
+
+
+def test_output_without_end_is_cut() -> None:
+    size = process.MAX_OUTPUT + 1_000_000
+    done = process.run([sys.executable, "-c", f"print('x' * {size})"], timeout=60)
+    assert len(done.stdout) == process.MAX_OUTPUT

@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from cuwheel import __version__, api, errors
+from cuwheel.cli import frame, main
+from cuwheel.machine import probe, profile
+from cuwheel.report import schemas
+from cuwheel.report.answer import SCHEMAS, to_json
+from tests.unit.compat.machines import MACHINES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEALTHY = next(machine for machine in MACHINES if machine.name == "a healthy H200").profile
+BROKEN = next(machine for machine in MACHINES if machine.name.startswith("case 1: CMake")).profile
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "probe", lambda _env: HEALTHY)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cuwheel {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["help"]])
+def test_help_lists_every_verb(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n  {verb}" in shown for verb in frame.VERBS)
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", frame.VERBS)
+def test_each_verb_explains_itself(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert "examples:" in shown
+    assert "--json" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message", "hint"),
+    [
+        (["doctro"], 2, "no verb 'doctro'", "did you mean 'cuwheel doctor'?"),
+        (["--json", "doctor"], 2, "options come after the verb", "cuwheel --help"),
+        (["doctor", "--nope"], 2, "unrecognized arguments: --nope", "cuwheel doctor --help"),
+        (["completion", "fish-ish"], 2, "name of a shell", "cuwheel completion bash"),
+        (["gpus", "rtx 9999 super"], 3, "no GPU is known as 'rtx 9999 super'", "did you mean"),
+        (["gpus", "rtx 6000"], 3, "'rtx 6000' names more than one GPU", "Quadro RTX 6000"),
+        (["toolkits", "14.7"], 3, "no CUDA toolkit is known as '14.7'", "did you mean"),
+        (["toolkits", "--compiles", "sm_9000"], 3, "sm_9000", "did you mean"),
+        (["doctor", "--on", "nowhere.json"], 4, "nowhere.json: No such file", "cuwheel doctor --save"),
+        (["doctor", "--on", "x", "--env", "y"], 2, "exclude each other", ""),
+        (["doctor", "--need", "frobs>=2", "--need", "gcc>>9"], 2, "'gcc>>9' is not of the form", "what can be needed"),
+    ],
+)
+def test_bad_input(words: list[str], code: int, message: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("error: ")
+    assert message in told.err
+    assert hint in told.err
+
+
+def test_all_bad_needs_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--need", "frobs>=2", "--need", "gcc>>9"])
+    told = capsys.readouterr().err
+    assert "frobs" in told
+    assert "gcc>>9" in told
+
+
+def test_a_bug_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*_names: str) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(api, "gpus", broken)
+    assert main(["gpus"]) == errors.EXIT_BUG
+    told = capsys.readouterr().err
+    assert "this is a bug in cuwheel: ZeroDivisionError: oh" in told
+    assert "Traceback" not in told
+    main(["gpus", "--verbose"])
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_names: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "gpus", interrupted)
+    assert main(["gpus"]) == errors.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.usefixtures("here")
+def test_doctor_on_a_healthy_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    assert "nothing is wrong" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
+def test_needs_met_and_not_met(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["doctor", "--need", "gcc>=9", "--need", "cmake>=3.22.1", "--need", "python>=3.9", "--need", "gpu>=9.0"]
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main([*words, "--need", "cuda>=11.8", "--need", "torch-cuda", "--need", "driver-cuda>=13.2"]) == 1
+    shown = capsys.readouterr().out
+    for failed in ("NO   cuda>=11.8", "NO   torch-cuda", "NO   driver-cuda>=13.2"):
+        assert failed in shown
+    assert "yes  gcc>=9" in shown
+
+
+def test_doctor_on_a_saved_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "machine.json"
+    profile.save(BROKEN, saved)
+    assert main(["doctor", "--on", str(saved)]) == 1
+    shown = capsys.readouterr().out
+    assert "host-compiler-too-new" in shown
+    assert "fix: export NVCC_CCBIN" in shown
+
+
+@pytest.mark.usefixtures("here")
+def test_doctor_saves_a_profile_that_it_reads_back(tmp_path: Path) -> None:
+    saved = tmp_path / "machine.json"
+    assert main(["doctor", "--save", str(saved)]) == 0
+    assert profile.load(saved) == HEALTHY
+
+
+def test_text_and_json_come_from_one_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "machine.json"
+    profile.save(BROKEN, saved)
+    main(["doctor", "--on", str(saved), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    main(["doctor", "--on", str(saved)])
+    shown = " ".join(capsys.readouterr().out.split())
+    for finding in answer["findings"]:
+        assert finding["rule"] in shown
+        assert " ".join(finding["message"].split()) in shown
+
+
+def test_terminal_output_has_no_escapes_from_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "machine.json"
+    evil = json.loads(to_json(HEALTHY))
+    evil["gpus"][0]["name"] = "H200 \x1b[2J\x1b]0;owned\x07 [red]markup[/red]"
+    saved.write_text(json.dumps(evil))
+    main(["doctor", "--on", str(saved)])
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "[red]markup[/red]" in shown
+
+
+@pytest.mark.parametrize("name", schemas.all_schemas())
+def test_shipped_schemas_are_those_of_the_code(name: str) -> None:
+    assert (SCHEMAS / name).read_text() == schemas.all_schemas()[name], "run ./run schemas"
+
+
+def test_answers_are_valid_by_their_schemas() -> None:
+    answers: list[Any] = [api.doctor(on=machine.profile, needs=["cuda>=12", "gpu"]) for machine in MACHINES]
+    for answer in [*answers, api.gpus(), api.toolkits(), HEALTHY]:
+        name, _, version = answer.schema.removeprefix("cuwheel.").partition("/")
+        schema = json.loads((SCHEMAS / f"{name}-{version}.json").read_text())
+        jsonschema.validate(json.loads(to_json(answer)), schema)
+
+
+def test_completion_knows_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("bash", "zsh", "tcsh"):
+        assert main(["completion", shell]) == 0
+        shown = capsys.readouterr().out
+        assert "doctor" in shown
+        assert "need" in shown
+
+
+def test_gpus_by_any_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("rtx 5060 ti", "NVIDIA GeForce RTX 5060 Ti", "5060ti"):
+        assert main(["gpus", name, "--json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["gpus"]
+        assert (row["name"], row["capability"], row["arch"]) == ("GeForce RTX 5060 Ti", "12.0", "sm_120")
+    main(["gpus", "9.0", "--json"])
+    assert {row["capability"] for row in json.loads(capsys.readouterr().out)["gpus"]} == {"9.0"}
+
+
+def test_toolkits_that_compile_for_a_target() -> None:
+    assert api.toolkits(compiles="100f").toolkits[0].version == "12.9"
+    assert api.toolkits(compiles="v100").toolkits[-1].version == "12.9"
+    assert [row.version for row in api.toolkits("cu128", "13").toolkits] == ["12.8", "13.4"]

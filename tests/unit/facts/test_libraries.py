@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import libraries
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("name", "component", "majors"),
+    [
+        ("libcusolver.so.11", "cusolver", (11, 12)),
+        ("libcusolver.so.12", "cusolver", (13,)),
+        ("libcublasLt.so.12", "cublasLt", (12,)),
+        ("/usr/local/cuda/lib64/libcudart.so.12", "cudart", (12,)),
+        ("libcudart.so.12.4.127", "cudart", (12,)),
+        ("libcudart.so.11.0", "cudart", (11,)),
+        ("libnvrtc-builtins.so.12.4", "nvrtc-builtins", (12,)),
+        ("libcupti.so.11.7", "cupti", (11,)),
+        ("cublas64_12.dll", "cublas", (12,)),
+        (r"C:\CUDA\bin\CUDART64_12.DLL", "cudart", (12,)),
+    ],
+)
+def test_a_file_name_tells_component_and_majors(name: str, component: str, majors: tuple[int, ...]) -> None:
+    library = libraries.find_library(name)
+    assert (library.component, library.majors) == (component, majors)
+    assert not library.from_driver
+
+
+@pytest.mark.parametrize("name", ["libcuda.so.1", "libnvidia-ml.so.1", "nvcuda.dll"])
+def test_the_driver_brings_its_own(name: str) -> None:
+    library = libraries.find_library(name)
+    assert library.from_driver
+    assert library.majors == ()
+
+
+@pytest.mark.parametrize("name", ["libcurl.so.4", "libcudart.so", "libcuda.so.2", "libcublas.so.99", "", "x.dll"])
+def test_others_are_unknown(name: str) -> None:
+    assert not libraries.is_cuda_library(name)
+    with pytest.raises(UnknownNameError):
+        libraries.find_library(name)
+
+
+def test_an_unknown_library_suggests_near_ones() -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        libraries.find_library("libcublas.so.99")
+    assert any("cublas" in each for each in caught.value.suggestions)
+
+
+@pytest.mark.parametrize(
+    ("name", "itself"),
+    [
+        ("libcublasLt.so.13", True),
+        ("libcudnn_ops.so.9", True),
+        ("libnccl.so.2", True),
+        ("libcusparseLt.so.0", True),
+        ("libcublas.so.13", False),
+        ("libcusparse.so.12", False),
+    ],
+)
+def test_which_choose_their_kernels_themselves(name: str, itself: bool) -> None:  # noqa: FBT001 - a column above
+    assert libraries.find_library(name).chooses_kernels_itself is itself
+
+
+def test_every_library_is_found_by_its_own_name() -> None:
+    for library in libraries.all_libraries():
+        assert libraries.find_library(library.pattern.replace("*", "4")).component == library.component
+
+
+def test_a_component_leads_back_to_its_libraries() -> None:
+    for library in libraries.all_libraries():
+        assert library in libraries.libraries_of(library.component)
+        for major in library.majors:
+            assert library in libraries.libraries_of(library.component, major)
+    assert libraries.libraries_of("cusolver", 99) == ()

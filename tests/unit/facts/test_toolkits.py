@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import architectures, cmake, toolkits, versions
+from cuwheel.facts.arch import Arch, Capability
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("text", ["12.8", "12.8.1", "cu128", " CU128 ", "CUDA 12.8", "cuda-12.8", "v12.8", "12.8.0.1"])
+def test_the_ways_people_write_a_version(text: str) -> None:
+    assert toolkits.find_toolkit(text).version == "12.8"
+
+
+@pytest.mark.parametrize(("text", "major"), [("13", 13), ("cu12", 12), ("CUDA 11", 11)])
+def test_a_major_alone_is_its_newest_minor(text: str, major: int) -> None:
+    assert toolkits.find_toolkit(text) == toolkits.newest_toolkit(major)
+
+
+@pytest.mark.parametrize("text", ["12.7", "cu127", "10.2", "99", "", "cuda", "12.8x", "cu1"])
+def test_an_unknown_version_suggests_one(text: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        toolkits.find_toolkit(text)
+    assert toolkits.find_toolkit(caught.value.suggestions[0]) in toolkits.all_toolkits()
+
+
+def test_an_unknown_major_is_an_error() -> None:
+    with pytest.raises(UnknownNameError):
+        toolkits.newest_toolkit(99)
+
+
+def test_newest_and_oldest_are_the_ends() -> None:
+    keys = [versions.key(row.version) for row in toolkits.all_toolkits()]
+    assert versions.key(toolkits.oldest_toolkit().version) == min(keys)
+    assert versions.key(toolkits.newest_toolkit().version) == max(keys)
+
+
+@pytest.mark.parametrize(
+    ("version", "arch", "supported"),
+    [
+        ("11.8", "sm_90", True),
+        ("11.8", "sm_90a", False),
+        ("12.0", "sm_90a", True),
+        ("12.8", "compute_100f", False),
+        ("12.9", "sm_100f", True),
+        ("12.9", "sm_101", True),
+        ("13.0", "sm_101", False),
+        ("13.0", "sm_70", False),
+        ("13.0", "lto_110", True),
+    ],
+)
+def test_supports(version: str, arch: str, supported: bool) -> None:  # noqa: FBT001 - a column of the table above
+    assert toolkits.find_toolkit(version).supports(Arch.parse(arch)) is supported
+
+
+def test_support_of_an_architecture_has_no_gaps() -> None:
+    numbers = {number for row in toolkits.all_toolkits() for number in row.architectures}
+    for number in numbers:
+        flags = [row.supports(Arch.parse(number)) for row in toolkits.all_toolkits()]
+        first, last = flags.index(True), len(flags) - flags[::-1].index(True)
+        assert all(flags[first:last]), number
+        assert toolkits.toolkits_supporting(Arch.parse(number)) == toolkits.all_toolkits()[first:last]
+
+
+def test_every_suffix_has_its_plain_architecture() -> None:
+    for row in toolkits.all_toolkits():
+        for number in row.architectures:
+            assert number.rstrip("af") in row.architectures, (row.version, number)
+
+
+def test_a_driver_knows_the_toolkit_it_came_with_and_none_newer() -> None:
+    for row in toolkits.all_toolkits():
+        assert row.driver.linux is not None
+        assert toolkits.driver_cuda(row.driver.linux) == row
+        if row.driver.windows:
+            assert toolkits.driver_cuda(row.driver.windows, "windows") == row
+
+
+@pytest.mark.parametrize(("driver", "version"), [("580.95.05", "13.0"), ("550.163.01", "12.4"), ("535.54.03", "12.2")])
+def test_driver_between_two_toolkits(driver: str, version: str) -> None:
+    found = toolkits.driver_cuda(driver)
+    assert found is not None
+    assert found.version == version
+
+
+def test_a_driver_older_than_the_table() -> None:
+    assert toolkits.driver_cuda("390.157") is None
+
+
+def test_minor_compatibility_reaches_below_the_newest_driver() -> None:
+    for row in toolkits.all_toolkits():
+        floor = toolkits.minor_compat_floor(row.major)
+        newest = toolkits.newest_toolkit(row.major).driver.linux
+        assert floor is not None
+        assert newest is not None
+        assert versions.at_least(newest, floor)
+    assert toolkits.minor_compat_floor(99) is None
+    assert toolkits.minor_compat_floor(12, "windows") == "528.33"
+
+
+def test_host_compilers_and_zstd() -> None:
+    assert toolkits.find_toolkit("12.8").host_compilers.gcc_max == 14
+    assert toolkits.zstd_floor() is not None
+    assert toolkits.zstd_floor("windows") is None
+    assert toolkits.forward_compatible("data centre")
+    assert not toolkits.forward_compatible("GeForce")
+
+
+@pytest.mark.parametrize(
+    ("version", "glibc", "symbol"),
+    [
+        ("12.9", "2.41", "cospi"),
+        ("12.9", "2.40", None),
+        ("13.0", "2.41", None),
+        ("13.1", "2.42", "rsqrt"),
+        ("13.2", "2.42", None),
+    ],
+)
+def test_glibc_clash(version: str, glibc: str, symbol: str | None) -> None:
+    clash = toolkits.glibc_clash(toolkits.find_toolkit(version), glibc)
+    assert (symbol in clash.symbols) if clash and symbol else (clash is None and symbol is None)
+
+
+def test_families() -> None:
+    assert architectures.family(Capability(12, 0)) == (Capability(12, 0), Capability(12, 1))
+    assert architectures.family(Capability(9, 0)) == ()
+    assert architectures.find_architecture(Capability(8, 7)).tegra
+    with pytest.raises(UnknownNameError):
+        architectures.find_architecture(Capability(99, 0))
+
+
+@pytest.mark.parametrize(
+    ("version", "spelling", "takes"),
+    [
+        ("3.18.4", "plain", True),
+        ("3.22.6", "all-major", False),
+        ("3.23.3", "all-major", True),
+        ("3.22.6", "f", True),  # handed on unread
+        ("3.24.3", "a", False),
+        ("3.25.2", "a", True),
+        ("3.25.2", "f", False),
+        ("3.31.6", "f", False),
+        ("3.31.10", "f", True),
+        ("4.0.0", "f", False),
+        ("4.0.3", "f", True),
+        ("4.4.4", "f", True),
+    ],
+)
+def test_cmake_takes(version: str, spelling: str, takes: bool) -> None:  # noqa: FBT001 - a column of the table above
+    assert cmake.takes(version, spelling) is takes
+
+
+def test_cmake_takes_no_unknown_spelling() -> None:
+    with pytest.raises(UnknownNameError):
+        cmake.takes("4.4.4", "everything")

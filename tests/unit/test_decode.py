@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cuwheel import decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    name: str
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outer:
+    title: str
+    inner: tuple[Inner, ...] = ()
+    maybe: Inner | None = None
+
+
+def test_right_data_becomes_the_value() -> None:
+    problems: list[str] = []
+    data = {"title": "t", "inner": [{"name": "a", "count": 2}], "maybe": {"name": "b"}}
+    expected = Outer(title="t", inner=(Inner(name="a", count=2),), maybe=Inner(name="b"))
+    assert decode.convert(data, Outer, "file", problems) == expected
+    assert problems == []
+
+
+def test_every_problem_is_named_at_once() -> None:
+    problems: list[str] = []
+    data = {"titel": "t", "inner": [{"name": 3}, {"count": "x"}], "maybe": {"name": "b", "cuont": 1}}
+    assert decode.convert(data, Outer, "file", problems) is None
+    assert sorted(problems) == [
+        "file.inner[0].name: expected `str`, got `int`",
+        "file.inner[1].count: expected `int`, got `str`",
+        "file.inner[1]: 'name' is missing",
+        "file.maybe: unknown key 'cuont'; did you mean 'count'?",
+        "file: 'title' is missing",
+        "file: unknown key 'titel'; did you mean 'title'?",
+    ]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import elf
@@ -22,8 +21,7 @@ _HEADER = 60
 _LONG_NAMES_LIMIT = 1 << 24
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     buffer: SliceBuffer
     offset: int
 
@@ -66,7 +64,7 @@ class Pointers:
 
 
 def shifted(sections: Sequence[Section], by: int) -> tuple[Section, ...]:
-    return tuple(replace(each, offset=each.offset + by) for each in sections)
+    return tuple(each._replace(offset=each.offset + by) for each in sections)
 
 
 def _number(buffer: Buffer, text: bytes) -> int:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Protocol
 
 from cuwheel.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-SCAN_CHUNK = 1 << 18  # fits the second-level cache: each chunk is searched several times
+SCAN_CHUNK = 1 << 16  # stays in the cache while it is searched, and is allocated without new pages
 STRING_CHUNK = 256
 STRING_LIMIT = 1 << 16
+_RARE = 128  # rarer than once in so many bytes
 
 
 class OutOfBoundsError(MalformedError):
@@ -67,7 +69,8 @@ class FileBuffer:
             raise UnreadableError.from_os(error, path) from error
 
     def read(self, offset: int, count: int) -> bytes:
-        check(self, offset, count)
+        if offset < 0 or count < 0 or offset + count > self.size:  # in line: the walk calls this most
+            raise OutOfBoundsError(self.name, offset, count, self.size)
         try:
             data = _read_at(self._fd, count, offset)
         except OSError as error:
@@ -120,6 +123,25 @@ def find(buffer: Buffer, needle: bytes, start: int, end: int) -> Iterator[int]:
         position += SCAN_CHUNK
 
 
+def occurrences(data: bytes, needle: bytes, rare: int) -> Iterator[int]:
+    """Where `needle` begins in `data`. Its byte `rare` is searched for: one byte is found ten times faster.
+
+    Where that byte is not rare at all, the search goes on for the whole needle.
+    """
+    byte = needle[rare : rare + 1]
+    at = data.find(byte)
+    for _ in range(len(data) // _RARE):
+        if at < 0:
+            return
+        if at >= rare and data.startswith(needle, at - rare):
+            yield at - rare
+        at = data.find(byte, at + 1)
+    at = data.find(needle, max(at - rare, 0)) if at >= 0 else -1
+    while at >= 0:
+        yield at
+        at = data.find(needle, at + 1)
+
+
 def string_at(buffer: Buffer, offset: int, end: int) -> str:
     """The zero-ended text at `offset`, ended too by `end` or by a limit no real name reaches."""
     stop = min(end, offset + STRING_LIMIT, buffer.size)
@@ -135,20 +157,12 @@ def string_at(buffer: Buffer, offset: int, end: int) -> str:
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-def _pread(fd: int, count: int, offset: int) -> bytes:
-    return os.pread(fd, count, offset)
-
-
 def _seek_and_read(fd: int, count: int, offset: int) -> bytes:
     with _SEEK_LOCK:
         os.lseek(fd, offset, os.SEEK_SET)
         return os.read(fd, count)
 
 
-if hasattr(os, "pread"):
-    _read_at = _pread
-else:  # Windows has no pread; the position of the file is then shared, hence the lock
-    import threading
-
-    _SEEK_LOCK = threading.Lock()
-    _read_at = _seek_and_read
+# Windows has no pread; the position of the file is then shared, hence the lock.
+_SEEK_LOCK = threading.Lock()
+_read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)

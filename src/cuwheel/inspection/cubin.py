@@ -31,7 +31,9 @@ _REGISTERS_SHIFT = 24
 _SPECIFIC_ABI_7, _SPECIFIC_ABI_8 = 0x800, 0x8
 _NOTE_LIMIT = 1 << 20
 _ARCH_OPTION = re.compile(rb"-arch[ =](sm_1?\d\d[af]?)\b")
-_RELEASE = re.compile(rb"release (\d+\.\d+)")
+_TOOLS = b"Cuda compilation tools, release "  # in .note.nv.tkinfo
+_RELEASE = re.compile(_TOOLS + rb"(\d{1,2}\.\d{1,2})")
+_ABI_AT, _VERSION_AT = 8, 20
 _PTX_ENTRY = re.compile(rb"^[ \t]*(?:\.(?:visible|weak|extern)[ \t]+)*\.entry[ \t]+([\w$%]+)", re.MULTILINE | re.ASCII)
 
 
@@ -76,15 +78,6 @@ class Cubin:
         return self.elf.data(note, _NOTE_LIMIT) if note else b""
 
     @property
-    def toolkit(self) -> str | None:
-        """The version that wrote it, such as 12.4."""
-        if self.abi <= ABI_7:
-            major, minor = divmod(self.elf.version, 10)
-            return f"{major}.{minor}" if major else None
-        match = _RELEASE.search(self._toolkit_note())
-        return match[1].decode() if match else None
-
-    @property
     def size(self) -> int:
         """Where it ends, by its own tables: behind it may stand anything."""
         return elf_file.extent(self.elf)
@@ -102,6 +95,18 @@ def open_buffer(buffer: Buffer) -> Cubin:
     if found.machine != elf_file.MACHINE_CUDA:
         raise MalformedError(buffer.name, f"an ELF file for {found.machine_name}, not a cubin")
     return Cubin(elf=found)
+
+
+def toolkit(data: bytes) -> str | None:
+    """The version that wrote a cubin, such as 12.4, found without parsing the rest of it."""
+    if len(data) < elf_file.HEADER_SIZE or data[:4] != elf_file.MAGIC:
+        return None
+    if data[_ABI_AT] <= ABI_7:
+        major, minor = divmod(int.from_bytes(data[_VERSION_AT : _VERSION_AT + 4], "little"), 10)
+        return f"{major}.{minor}" if major in range(1, 100) else None
+    start = data.find(_TOOLS)
+    match = _RELEASE.match(data, start) if start >= 0 else None
+    return match[1].decode() if match else None
 
 
 def ptx_kernels(text: bytes) -> tuple[Kernel, ...]:

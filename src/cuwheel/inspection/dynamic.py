@@ -6,7 +6,7 @@ import itertools
 import re
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
@@ -48,8 +48,7 @@ class Dynamic:
         return max(found, key=versions.key, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(NamedTuple):
     name: str
     defined: bool
     bind: int

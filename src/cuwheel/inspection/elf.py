@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.buffer import Buffer, string_at
@@ -43,9 +43,8 @@ _COPIES = 8
 _NOTES_LIMIT = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    index: int
+class Header(NamedTuple):
+    number: int
     name: str
     type: int
     flags: int
@@ -57,8 +56,7 @@ class Header:
     entry_size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     type: int
     flags: int
     offset: int
@@ -106,7 +104,7 @@ class Elf:
     def sections(self) -> tuple[Section, ...]:
         size = self.buffer.size
         return tuple(
-            Section(each.index, each.name, _role(each), each.address, each.offset, _stored(each, size))
+            Section(each.number, each.name, _role(each), each.address, each.offset, _stored(each, size))
             for each in self.headers
             if each.type
         )

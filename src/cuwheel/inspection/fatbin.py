@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection.buffer import SCAN_CHUNK, Buffer, find
@@ -37,24 +37,29 @@ FLAG_DEBUG = 0x2
 FLAG_LZ4, FLAG_ZSTD = 0x2000, 0x8000
 FLAG_SPECIFIC, FLAG_FAMILY = 0x100000, 0x200000
 FLAG_ATTRIBUTES = 0x1000000  # the options block holds numbers, not text
-_FLAGS_OF_ROWS = FLAG_LZ4 | FLAG_ZSTD | FLAG_SPECIFIC | FLAG_FAMILY
+_FLAGS_OF_RAW_ROWS = FLAG_SPECIFIC | FLAG_FAMILY
+_FLAGS_OF_ROWS = _FLAGS_OF_RAW_ROWS | FLAG_LZ4 | FLAG_ZSTD
 
 
 class RawEntry(NamedTuple):
-    """An entry as the walk keeps it: a tuple, because a library has thousands."""
+    """An entry as the walk keeps it: its place, and its header as unpacked. A library has thousands."""
 
-    row: int
+    row: int  # of those that are alike
     offset: int
+    kind: int
+    version: int
     header_size: int
     payload: int
     compressed: int
-    real: int
-    flags: int
+    options_at: int
     minor: int
     major: int
-    options_at: int
+    arch: int
     identifier_at: int
     identifier_size: int
+    flags: int
+    reserved: int
+    uncompressed: int
 
     @property
     def payload_offset(self) -> int:
@@ -65,6 +70,14 @@ class RawEntry(NamedTuple):
         """The payload's bytes without padding, as far as the header tells."""
         return self.compressed or self.payload
 
+    @property
+    def real(self) -> int:
+        return self.uncompressed if self.compressed else self.payload
+
+
+# What entries of one row have in common: section, linked, kind, architecture, flags, ISA.
+_Key: TypeAlias = tuple[str, bool, int, int, int, int, int]
+
 
 class RawContainer(NamedTuple):
     section: str
@@ -74,22 +87,13 @@ class RawContainer(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Row:
-    count: int = 0
-    stored: int = 0
-    real: int = 0
-    debug: int = 0
-
-
-@dataclass(slots=True)
 class Walk:
     """Everything found so far in one file, over all of its sections."""
 
     buffer: Buffer
     containers: list[RawContainer] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    _keys: dict[tuple[str, bool, int, int, int, int, int], int] = field(default_factory=dict)
-    _rows: list[_Row] = field(default_factory=list)
+    _keys: dict[_Key, int] = field(default_factory=dict)
     _suppressed: int = 0
 
     def section(self, name: str, start: int, end: int, *, linked: bool, only: int | None = None) -> None:
@@ -111,7 +115,15 @@ class Walk:
         self._confess()
 
     def device_code(self) -> tuple[DeviceCode, ...]:
-        return tuple(_row(key, row) for key, row in zip(self._keys, self._rows, strict=True))
+        counts, stored, real, debug = ([0] * len(self._keys) for _ in range(4))
+        for container in self.containers:
+            for entry in container.entries:
+                row = entry.row
+                counts[row] += 1
+                stored[row] += entry.header_size + entry.payload
+                real[row] += entry.real
+                debug[row] += entry.flags & FLAG_DEBUG != 0
+        return tuple(map(_row, self._keys, counts, stored, real, debug))
 
     def entries(self) -> tuple[Entry, ...]:
         rows = self.device_code()
@@ -124,66 +136,41 @@ class Walk:
     def _container(self, name: str, at: int, header: int, size: int, end: int, *, linked: bool) -> int:
         """Keep one container; where to go on."""
         stop = at + header + size
-        cut = stop > end
-        position = at + header
-        entries: list[RawEntry] = []
-        problem = "the container is longer than its section" if cut else ""
-        while position < min(stop, end):
-            found = self._raw_entry(name, position, min(stop, end), linked=linked)
-            if found is None:
-                problem = problem or f"entry {len(entries)} at {position:#x} is damaged"
-                break
-            entries.append(found)
-            position = found.payload_offset + found.payload
-        self.containers.append(RawContainer(name, at, min(stop, end) - at, tuple(entries)))
-        if not problem:
+        within = min(stop, end)
+        entries, position = self._entries(name, at + header, within, linked=linked)
+        self.containers.append(RawContainer(name, at, within - at, tuple(entries)))
+        if position == stop:
             return stop
-        self._complain(name, at, problem)
-        trusted = not cut and (stop == end or self.buffer.read(stop, min(4, end - stop)) in (MAGIC, b"\0\0\0\0"))
-        return stop if trusted else self._next_magic(position, end)
+        if position < within:
+            self._complain(name, at, f"entry {len(entries)} at {position:#x} makes no sense")
+        else:
+            self._complain(name, at, "the container is longer than its section")
+        trusted = stop == end or (stop < end and self._goes_on(stop, end))
+        return stop if trusted else self._next_magic(max(position, at + 1), end)
 
-    def _raw_entry(self, section: str, at: int, stop: int, *, linked: bool) -> RawEntry | None:
-        if at + ENTRY.size > stop:
-            return None
-        (
-            kind,
-            _,
-            header,
-            payload,
-            compressed,
-            options,
-            minor,
-            major,
-            arch,
-            name_at,
-            name_size,
-            flags,
-            _,
-            real,
-        ) = ENTRY.unpack(self.buffer.read(at, ENTRY.size))
-        plausible = ENTRY.size <= header <= _HEADER_LIMIT and _LOWEST_ARCH <= arch <= _HIGHEST_ARCH
-        if not plausible or at + header + payload > stop or compressed > payload:
-            return None
-        if not compressed:
-            real = payload
-        isa = (major, minor) if kind == KIND_PTX else (0, 0)
-        key = (
-            section,
-            linked,
-            kind,
-            arch,
-            flags & _FLAGS_OF_ROWS if compressed else flags & ~0xFFFF & _FLAGS_OF_ROWS,
-            *isa,
-        )
-        index = self._keys.setdefault(key, len(self._rows))
-        if index == len(self._rows):
-            self._rows.append(_Row())
-        row = self._rows[index]
-        row.count += 1
-        row.stored += header + payload
-        row.real += real
-        row.debug += bool(flags & FLAG_DEBUG)
-        return RawEntry(index, at, header, payload, compressed, real, flags, minor, major, options, name_at, name_size)
+    def _goes_on(self, at: int, end: int) -> bool:
+        """Whether a container or padding stands at `at`."""
+        return self.buffer.read(at, min(4, end - at)) in (MAGIC, bytes(min(4, end - at)))
+
+    def _entries(self, section: str, at: int, stop: int, *, linked: bool) -> tuple[list[RawEntry], int]:
+        """The entries from `at` on, and where they end: before `stop` if one makes no sense."""
+        entries: list[RawEntry] = []
+        read, unpack, keys = self.buffer.read, ENTRY.unpack, self._keys
+        while at + ENTRY.size <= stop:
+            fields = unpack(read(at, ENTRY.size))
+            kind, _, header, payload, compressed, _, minor, major, arch, _, _, flags, _, _ = fields
+            following: int = at + header + payload
+            if following > stop or compressed > payload or not ENTRY.size <= header <= _HEADER_LIMIT:
+                break
+            if not _LOWEST_ARCH <= arch <= _HIGHEST_ARCH:
+                break
+            flags &= _FLAGS_OF_ROWS if compressed else _FLAGS_OF_RAW_ROWS
+            if kind != KIND_PTX:
+                major = minor = 0
+            row = keys.setdefault((section, linked, kind, arch, flags, major, minor), len(keys))
+            entries.append(RawEntry._make((row, at, *fields)))
+            at = following
+        return entries, at
 
     def _entry(self, row: DeviceCode, container: int, raw: RawEntry) -> Entry:
         head = self.buffer.read(raw.offset, raw.header_size)
@@ -246,7 +233,7 @@ class Walk:
             self._suppressed = 0
 
 
-def _row(key: tuple[str, bool, int, int, int, int, int], row: _Row) -> DeviceCode:
+def _row(key: _Key, count: int, stored: int, real: int, debug: int) -> DeviceCode:
     section, linked, kind_number, number, flags, major, minor = key
     kind, arch_kind = _KINDS.get(kind_number, ("unknown", "sm"))
     return DeviceCode(
@@ -256,10 +243,10 @@ def _row(key: tuple[str, bool, int, int, int, int, int], row: _Row) -> DeviceCod
         linked=linked,
         compression=_compression(flags),
         ptx_isa=f"{major}.{minor}" if kind == "ptx" else None,
-        count=row.count,
-        bytes=row.stored,
-        real_bytes=row.real,
-        debug_count=row.debug,
+        count=count,
+        bytes=stored,
+        real_bytes=real,
+        debug_count=debug,
     )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +17,8 @@ MODULE_ID_SECTIONS = frozenset({"__nv_module_id", "__nv_mod"})
 AMD_SECTIONS = frozenset({".hip_fatbin", ".hip_fat", ".hipFatBinSegment", ".hipFatB"})
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    index: int
+class Section(NamedTuple):
+    number: int  # in the section table
     name: str
     role: Role
     address: int
@@ -28,8 +26,7 @@ class Section:
     size: int  # in the file; 0 for what only takes memory
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """Addresses that the file's bytes from `offset` on are loaded to."""
 
     address: int

@@ -6,7 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import MalformedError
-from cuwheel.inspection import archive, cubin, dynamic, elf, fatbin, hidden, parts, pe, provenance, wrappers
+from cuwheel.inspection import (
+    archive,
+    cubin,
+    dynamic,
+    elf,
+    fatbin,
+    hidden,
+    parts,
+    payload,
+    pe,
+    provenance,
+    wrappers,
+)
 from cuwheel.inspection.buffer import Buffer, SliceBuffer
 from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section
 from cuwheel.inspection.relocations import ElfPointers
@@ -52,6 +64,7 @@ class _Draft:
     cudart: Cudart | None = None
     platform: Platform | None = None
     toolkits: tuple[str, ...] = ()
+    rows: tuple[DeviceCode, ...] = ()
     loose: tuple[DeviceCode, ...] = ()  # cubins without a container
     findings: list[Finding] = field(default_factory=list)
 
@@ -128,8 +141,7 @@ def _fatbin(buffer: Buffer, *, whole: bool) -> _Draft:
     draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
     draft.walk.section("", 0, buffer.size, linked=True)
     draft.registration = replace(NOTHING, containers=len(draft.walk.containers))
-    draft.toolkits, problems = provenance.toolkits(draft.walk, draft.walk.device_code())
-    draft.findings += problems
+    _complete(draft)
     return draft
 
 
@@ -188,7 +200,13 @@ def _device_code(draft: _Draft, *, whole: bool) -> None:
             except MalformedError as error:
                 draft.findings.append(_broken_member(f"the cubin at {hit.offset:#x}", error))
     draft.loose = tuple(loose)
-    draft.toolkits, problems = provenance.toolkits(draft.walk, draft.walk.device_code())
+    _complete(draft)
+
+
+def _complete(draft: _Draft) -> None:
+    """With all containers walked: the rows, and who wrote the cubins."""
+    draft.rows = draft.walk.device_code()
+    draft.toolkits, problems = provenance.toolkits(draft.walk, draft.rows)
     draft.findings += problems
 
 
@@ -210,7 +228,7 @@ def _loose(buffer: Buffer, section: str, start: int, end: int) -> tuple[DeviceCo
         real_bytes=found.size,
         debug_count=int(found.elf.named(".debug_info") is not None),
     )
-    return code, found.toolkit
+    return code, cubin.toolkit(buffer.read(start, found.size)) if found.size <= payload.LIMIT else None
 
 
 def _register(draft: _Draft, pointers: wrappers.Pointers) -> None:
@@ -219,7 +237,7 @@ def _register(draft: _Draft, pointers: wrappers.Pointers) -> None:
 
 
 def _finish(draft: _Draft, detail: Detail) -> Library:
-    rows = (*draft.walk.device_code(), *draft.loose)
+    rows = (*draft.rows, *draft.loose)
     return Library(
         path=draft.buffer.name,
         format=draft.format,

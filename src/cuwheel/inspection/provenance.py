@@ -27,8 +27,8 @@ _PLATFORMS = (
     ("/usr/lib/aarch64-linux-gnu/tegra", "l4t"),
     ("/usr/lib/aarch64-linux-gnu/nvidia", "l4t"),
 )
-# Enough to see every toolkit that wrote a kind of code, and a bound on the work.
-_SAMPLES = 24
+# Decompressed for it, at most: 3 ms, and enough to see a toolkit that wrote a part of the code.
+_SAMPLES_LIMIT = 1 << 22
 
 
 def cudart(needed: Iterable[str], registers: str | None, toolkits: Sequence[str]) -> Cudart | None:
@@ -88,10 +88,13 @@ def toolkits(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[tuple[str, ...], t
                 smallest[key] = entry
     found: set[str] = set()
     findings: list[Finding] = []
-    for entry in sorted(smallest.values(), key=lambda each: each.stored)[:_SAMPLES]:
+    budget = _SAMPLES_LIMIT
+    for entry in sorted(smallest.values(), key=lambda each: each.real):
+        if found and entry.real > budget:
+            break
+        budget -= entry.real
         try:
-            data = payload.read(walk.buffer, entry, rows[entry.row].compression)
-            version = cubin.read(walk.buffer.name, data).toolkit
+            version = cubin.toolkit(payload.read(walk.buffer, entry, rows[entry.row].compression))
         except MalformedError as error:
             findings.append(_unreadable(entry, error))
             continue

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.elf import Elf, Header
 
 _RELA = struct.Struct("<QQq")
-_AT_ONCE = 1 << 14
+_AT_ONCE = 1 << 12
 
 
 class ElfPointers:
@@ -37,7 +37,7 @@ def _relocated(elf: Elf, section: Header) -> Iterator[tuple[int, int | None]]:
     """File offset of a pointer in `section` → file offset of what it points at."""
     linkable = elf.type == TYPE_RELOCATABLE
     for table in elf.headers:
-        if table.type != SHT_RELA or (linkable and table.info != section.index):
+        if table.type != SHT_RELA or (linkable and table.info != section.number):
             continue
         start = 0 if linkable else section.address
         for place, info, addend in _touching(elf, table, start, start + section.size):

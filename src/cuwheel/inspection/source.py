@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
 from cuwheel.inspection import metadata
 from cuwheel.inspection.buffer import FileBuffer
 from cuwheel.inspection.values import Distribution, Finding
-from cuwheel.inspection.zip_reader import Member, ZipReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,8 +56,7 @@ class Source:
     close: Callable[[], None] = field(default=lambda: None)
 
 
-@dataclass(frozen=True, slots=True)
-class FileItem:
+class FileItem(NamedTuple):
     path: str
     size: int
     place: Path
@@ -73,26 +71,6 @@ class FileItem:
     def open(self, advance: Callable[[int], None]) -> Buffer:
         advance(self.size)
         return FileBuffer(self.place, self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class ZipItem:
-    reader: ZipReader
-    member: Member
-
-    @property
-    def path(self) -> str:
-        return self.member.name
-
-    @property
-    def size(self) -> int:
-        return self.member.size
-
-    def head(self) -> bytes:
-        return self.reader.head(self.member, HEAD)
-
-    def open(self, advance: Callable[[int], None]) -> Buffer:
-        return self.reader.open(self.member, advance)
 
 
 def find(target: str | Path, *, env: Path | None = None) -> Source:
@@ -134,7 +112,7 @@ def _kind(path: Path) -> Literal["folder", "file"] | None:
 
 
 def _wheel(path: Path) -> Source:
-    from cuwheel.inspection.zip_reader import ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
+    from cuwheel.inspection.zip_reader import ZipItem, ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
 
     reader = ZipReader(path)
     named = metadata.from_file_name(path.name)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.inspection.buffer import FileBuffer, MemoryBuffer, SliceBuffer
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 IN_MEMORY = 1 << 24
 TEXT_LIMIT = 1 << 24
+HEAD = 4096
 _LOCAL = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 0x1
 _HIGHEST_RATIO = 1032  # of deflate itself: more is a lie
@@ -29,14 +29,34 @@ _CENTRAL_HEADER = 46
 _ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OverflowError, IndexError)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     name: str
     size: int
     stored: int
     crc: int
     method: int
     header_offset: int
+
+
+class ZipItem(NamedTuple):
+    """A member as the file of a target."""
+
+    reader: ZipReader
+    member: Member
+
+    @property
+    def path(self) -> str:
+        return self.member.name
+
+    @property
+    def size(self) -> int:
+        return self.member.size
+
+    def head(self) -> bytes:
+        return self.reader.head(self.member, HEAD)
+
+    def open(self, advance: Callable[[int], None]) -> Buffer:
+        return self.reader.open(self.member, advance)
 
 
 class ZipReader:

@@ -1,0 +1,117 @@
+"""Every fixture is read as the manifest says, which has it from cuobjdump and readelf."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+
+import lz4.block
+import pytest
+import zstandard
+
+from cuwheel.inspection import cubin
+from cuwheel.inspection.survey import survey
+from tests.fixtures import manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.inspection.values import Entry, Library
+
+Row: TypeAlias = "tuple[str, str, int | None, int | None, int | None]"
+
+FIXTURES = manifest.load()
+IDS = [fixture.file for fixture in FIXTURES]
+every_fixture = pytest.mark.parametrize("fixture", FIXTURES, ids=IDS)
+
+
+def read(fixture: manifest.Fixture) -> Library:
+    (library,) = survey(fixture.path, detail="entries").libraries
+    return library
+
+
+@every_fixture
+def test_file_is_the_one_that_the_manifest_describes(fixture: manifest.Fixture) -> None:
+    assert hashlib.sha256(fixture.path.read_bytes()).hexdigest() == fixture.sha256
+
+
+@every_fixture
+def test_entries(fixture: manifest.Fixture) -> None:
+    expected = Counter[tuple[object, ...]]()
+    for row in fixture.entries:
+        key = (row.kind, row.arch, row.section, row.linked, row.compression, row.ptx_isa or None)
+        expected[key] += row.count
+    found = Counter[tuple[object, ...]]()
+    for code in read(fixture).device_code:
+        key = (code.kind, code.arch, code.section, code.linked, code.compression, code.ptx_isa)
+        found[key] += code.count
+    assert found == expected
+
+
+@every_fixture
+def test_rows_and_entries_tell_the_same(fixture: manifest.Fixture) -> None:
+    library = read(fixture)
+    loose = sum(1 for code in library.device_code if fixture.file.endswith(".cubin") and code.kind == "cubin")
+    if not fixture.by_hand or fixture.format != "elf":  # a cubin without a container is a row and no entry
+        assert sum(code.count for code in library.device_code) == len(library.entries) + loose
+    assert sum(part.bytes for part in library.parts) == library.size == fixture.size
+    assert sum(code.debug_count for code in library.device_code) == sum(
+        row.count for row in fixture.entries if row.debug
+    )
+
+
+@every_fixture
+def test_what_kind_of_file_it_is(fixture: manifest.Fixture) -> None:
+    library = read(fixture)
+    assert library.format == fixture.format
+    if fixture.format == "elf":
+        assert (library.machine, library.needed) == (fixture.machine, fixture.needed)
+
+
+@every_fixture
+def test_nothing_is_wrong_with_it(fixture: manifest.Fixture) -> None:
+    assert [finding for finding in read(fixture).findings if finding.severity == "error"] == []
+
+
+@every_fixture
+def test_every_wrapper_names_a_container(fixture: manifest.Fixture) -> None:
+    registration = read(fixture).registration
+    named = [each.container for each in registration.wrappers]
+    if fixture.format in ("elf", "pe") and fixture.entries and fixture.file != "hidden-130.so":
+        assert named
+        assert None not in named
+        assert registration.unnamed == ()
+
+
+@pytest.mark.parametrize("fixture", [each for each in FIXTURES if each.kernels], ids=lambda each: each.file)
+def test_kernels(fixture: manifest.Fixture) -> None:
+    """cuobjdump also lists device functions that are not kernels: those that we name must be there and agree."""
+    listed = Counter[Row]((each.arch, each.name, each.registers, each.shared, each.stack) for each in fixture.kernels)
+    found = Counter[Row](kernels(fixture))
+    assert found - listed == Counter()
+    missing = {name for _, name, *_ in (listed - found)}
+    assert all("twice" in name for name in missing), missing  # part_b.cu's device function
+
+
+def kernels(fixture: manifest.Fixture) -> Iterator[Row]:
+    data = fixture.path.read_bytes()
+    if fixture.format == "cubin":
+        cubins = [data]
+    else:
+        cubins = [unpacked(data, entry) for entry in read(fixture).entries if entry.kind == "cubin"]
+    for each in cubins:
+        code = cubin.read(fixture.file, each)
+        for kernel in code.kernels():
+            yield str(code.arch), kernel.name, kernel.registers, kernel.shared_bytes, kernel.stack_bytes
+
+
+def unpacked(data: bytes, entry: Entry) -> bytes:
+    """By the libraries alone, to be sure of what is compared."""
+    start = entry.offset + entry.header_size
+    stored = data[start : start + (entry.compressed_bytes or entry.bytes)]
+    if entry.compression == "zstd":
+        return zstandard.ZstdDecompressor().decompress(stored, max_output_size=entry.real_bytes)
+    if entry.compression == "lz4":
+        return bytes(lz4.block.decompress(stored, uncompressed_size=entry.real_bytes))
+    return stored

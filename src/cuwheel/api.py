@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.report.doctor import Doctor
     from cuwheel.report.gpus import Gpus
+    from cuwheel.report.inspect import Inspect
     from cuwheel.report.toolkits import Toolkits
 
 
@@ -96,3 +97,51 @@ def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
         arch = Arch.parse(compiles) if exact else Arch(gpu_table.capability_of(compiles))
         found = [each for each in found if each.supports(arch)]
     return Toolkits(toolkits=tuple(row(toolkit) for toolkit in dict.fromkeys(found)))
+
+
+def inspect(
+    target: str | Path,
+    *,
+    env: Path | None = None,
+    platform: str | None = None,
+    entries: bool = False,
+    whole: bool = False,
+) -> Inspect:
+    """What device code is in a wheel, library, folder, installed distribution or `name==version`."""
+    from dataclasses import replace
+
+    from cuwheel.compat import coverage, library_rules
+    from cuwheel.inspection.survey import survey
+    from cuwheel.report.inspect import Inspect, LibraryCoverage
+
+    found = survey(_on_disk(target, platform), env=env, detail="entries" if entries else "containers", whole=whole)
+    reaches = {library.path: coverage.of(library) for library in found.libraries}
+    return Inspect(
+        target=found.target,
+        kind=found.kind,
+        size=found.size,
+        distribution=found.distribution,
+        libraries=tuple(
+            replace(
+                library,
+                findings=(*library.findings, *library_rules.examine(library)),
+                containers=library.containers if entries else (),
+            )
+            for library in found.libraries
+        ),
+        coverage=tuple(
+            LibraryCoverage(path=path, coverage=reach, words=coverage.words(reach))
+            for path, reach in reaches.items()
+            if reach
+        ),
+        findings=found.findings,
+    )
+
+
+def _on_disk(target: str | Path, platform: str | None) -> str | Path:
+    """`name==version` as the wheel downloaded for it; everything else as it is."""
+    from cuwheel.inspection import index
+
+    if isinstance(target, str) and index.is_pinned(target) and not Path(target).exists():
+        return index.wheel_of(target, platform=platform)
+    return target

@@ -23,6 +23,7 @@ VERBOSE_FLAGS = {"-v", "--verbose"}
 # Verb → the line `cuwheel --help` shows. The module cmd_<verb> is imported only when it is called.
 VERBS = {
     "doctor": "what is this machine, what is wrong with it, what fixes it",
+    "inspect": "what device code is in it, for what, how big, what it needs",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }

@@ -42,3 +42,9 @@ def family(capability: Capability) -> tuple[Capability, ...]:
 def of_generation(name: str) -> tuple[Capability, ...]:
     """`Ampere` → 8.0, 8.6, 8.7; an unknown name has none."""
     return tuple(capability for capability, row in _rows().items() if row.generation.lower() == name.strip().lower())
+
+
+@cache
+def current_capabilities() -> tuple[Capability, ...]:
+    """All of them, oldest first, each under its present number."""
+    return tuple(sorted(capability for capability, row in _rows().items() if not row.renamed_to))

@@ -69,7 +69,8 @@ def find_gpu(text: str) -> Gpu:
             raise AmbiguousNameError(_KIND, text, row.meanings)
     candidates = _candidates(wanted)
     if not candidates:
-        raise UnknownNameError(_KIND, text, _nearest(text))
+        near = _nearest(text)
+        raise UnknownNameError(_KIND, text, near, hint="" if near else "'cuwheel gpus' lists all of them")
     if len({gpu.capability for gpu in candidates}) > 1:
         raise AmbiguousNameError(_KIND, text, [f"{gpu.name} ({gpu.capability})" for gpu in candidates])
     return min(candidates, key=lambda gpu: len(gpu.name))
@@ -167,7 +168,8 @@ def _nearest(text: str) -> list[str]:
     names = {squashed(gpu.name): gpu.name for gpu in all_gpus()}
     wanted = squashed(text)
     inside = [key for key in names if len(wanted) > 1 and wanted in key]
-    shorter = {squashed("".join(_read(gpu.name).core)): squashed(gpu.name) for gpu in all_gpus()}
-    alike = [shorter[key] for key in difflib.get_close_matches(wanted, shorter, n=_SUGGESTIONS)]
+    cores = {"".join(reading.core): squashed(gpu.name) for gpu, reading in reversed(_readings())}
+    core = "".join(_read(text).core)
+    alike = [cores[key] for key in difflib.get_close_matches(core, cores, n=_SUGGESTIONS)]
     alike += difflib.get_close_matches(wanted, names, n=_SUGGESTIONS)
     return [names[key] for key in dict.fromkeys([*inside, *alike])][:_SUGGESTIONS]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel.compat.finding import Finding
 from cuwheel.compat.needs import NeedResult
+from cuwheel.finding import Finding
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.report.document import Document, Facts, Heading, Paragraph, Problem, Problems, Row
+from cuwheel.report.document import Document, Facts, Findings, Heading, Paragraph, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,20 +40,10 @@ def document(answer: Doctor, *, verbose: bool) -> Document:
         blocks += [Heading("Needs"), Facts(needs)]
     blocks.append(Heading("Findings"))
     if answer.findings:
-        blocks.append(Problems(tuple(problem(each) for each in answer.findings)))
+        blocks.append(Findings(answer.findings))
     else:
         blocks.append(Paragraph("  nothing is wrong"))
     return Document("cuwheel doctor", tuple(blocks))
-
-
-def problem(finding: Finding) -> Problem:
-    return Problem(
-        severity=finding.severity,
-        rule=finding.rule,
-        message=finding.message,
-        evidence=finding.evidence,
-        fix=finding.fix,
-    )
 
 
 def _rows(machine: MachineProfile, *, verbose: bool) -> Iterator[Row]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-Severity = Literal["error", "warning", "note"]
+from cuwheel.finding import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +40,39 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """A number as people read it, the number itself to sort by, and its share of the whole as a bar."""
+
+    text: str
+    value: float
+    share: float | None = None
+
+
+Cell: TypeAlias = str | Amount
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[Cell, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    severity: Severity
-    rule: str
-    message: str
-    evidence: tuple[str, ...] = ()
-    fix: str = ""
+class HeatMap:
+    """Rows against columns, each cell shaded by its share. A page has room for it, a terminal has not."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    cells: tuple[tuple[Amount, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Problems:
-    items: tuple[Problem, ...]
+class Findings:
+    items: tuple[Finding, ...]
 
 
-Block: TypeAlias = Heading | Paragraph | Facts | Table | Problems
+Block: TypeAlias = Heading | Paragraph | Facts | Table | HeatMap | Findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,15 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cuwheel.report.document import Document, Facts, Heading, Paragraph, Problem, Problems, Table
+from cuwheel.report.document import Amount, Document, Facts, Findings, Heading, HeatMap, Paragraph, Table
 
 if TYPE_CHECKING:
-    from cuwheel.report.document import Block
+    from cuwheel.finding import Finding
+    from cuwheel.report.document import Block, Cell
 
+_BAR_WIDTH = 12
+_FIGURE_WIDTH = 7  # "26.5 MB"
+_EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 # File names, kernels and versions come from untrusted files: an escape sequence in them must not
 # reach the terminal.
@@ -67,25 +71,45 @@ def _facts(block: Facts) -> RenderableType:
 
 @render.register
 def _table(block: Table) -> RenderableType:
-    table = RichTable(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
-    for column in block.columns:
+    table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, column in enumerate(block.columns):
+        barred = any(_has_bar(row[index]) for row in block.rows)
         table.add_column(
-            column.title,
-            justify="right" if column.numeric else "left",
+            column.title.rjust(_FIGURE_WIDTH) if barred else column.title,
+            justify="right" if column.numeric and not barred else "left",
             no_wrap=column.numeric or not column.wrap,
             overflow="fold",
         )
     for row in block.rows:
-        table.add_row(*(Text(clean(cell)) for cell in row))
+        table.add_row(*(_cell(cell) for cell in row))
     return Padding(table, (0, 0, 0, 2))
 
 
+def _has_bar(cell: Cell) -> bool:
+    return isinstance(cell, Amount) and cell.share is not None
+
+
+def _cell(cell: Cell) -> Text:
+    if isinstance(cell, str):
+        return Text(clean(cell))
+    if cell.share is None:
+        return Text(cell.text)
+    eighths = max(1, round(cell.share * _BAR_WIDTH * 8)) if cell.value else 0
+    bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
+    return Text.assemble(cell.text.rjust(_FIGURE_WIDTH), " ", (bar, "green"))
+
+
 @render.register
-def _problems(block: Problems) -> RenderableType:
-    return Group(*(_problem(item) for item in block.items))
+def _heat_map(block: HeatMap) -> RenderableType:  # noqa: ARG001 - left to the tables
+    return Group()
 
 
-def _problem(item: Problem) -> RenderableType:
+@render.register
+def _findings(block: Findings) -> RenderableType:
+    return Group(*(_finding(item) for item in block.items))
+
+
+def _finding(item: Finding) -> RenderableType:
     head = Text.assemble("  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {item.rule}")
     lines = [Text(clean(item.message))]
     lines += [Text(f"because {clean(each)}", style="dim") for each in item.evidence]

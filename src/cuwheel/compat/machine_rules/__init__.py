@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import finding
+from cuwheel.compat import rule
 from cuwheel.compat.machine_rules import compilers, driver, packages, toolkits, variables
 
 if TYPE_CHECKING:
-    from cuwheel.compat.finding import Finding, Rule
+    from cuwheel.compat.rule import Rule
+    from cuwheel.finding import Finding
     from cuwheel.machine.profile import MachineProfile
 
 RULES: tuple[Rule[MachineProfile], ...] = (
@@ -21,4 +22,4 @@ RULES: tuple[Rule[MachineProfile], ...] = (
 
 
 def examine(machine: MachineProfile) -> tuple[Finding, ...]:
-    return finding.examine(RULES, machine)
+    return rule.examine(RULES, machine)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat.finding import Found, rule
 from cuwheel.compat.machine_rules import view
+from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import toolkits, versions
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import targets
-from cuwheel.compat.finding import Found, rule
 from cuwheel.compat.machine_rules import view
+from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import cmake, toolkits, versions
 
 if TYPE_CHECKING:

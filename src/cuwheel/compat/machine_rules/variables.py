@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.arch_lists import READERS, ArchList
-from cuwheel.compat.finding import Found, rule
 from cuwheel.compat.machine_rules import view
+from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.targets import serves
 from cuwheel.facts import versions
 

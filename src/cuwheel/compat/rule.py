@@ -1,29 +1,17 @@
-"""What a rule finds, and what a rule is: a stable id, why it matters, where that is known from, and a check."""
+"""What a rule is: a stable id, why it matters, where that is known from, and a check."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cuwheel.finding import SEVERITIES, Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Severity = Literal["error", "warning", "note"]
-_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
-
 Subject = TypeVar("Subject")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """`evidence`: the facts it rests on. `fix`: a command, or the shortest way to one."""
-
-    rule: str
-    severity: Severity
-    message: str
-    evidence: tuple[str, ...] = ()
-    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,4 +55,4 @@ def rule(
 def examine(rules: Iterable[Rule[Subject]], subject: Subject) -> tuple[Finding, ...]:
     """What all rules find, the gravest first, otherwise in the order of the rules."""
     found = [finding for each in rules for finding in each.findings(subject)]
-    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.inspect import Inspect
+
+EXAMPLES = """\
+  cuwheel inspect bitsandbytes-0.50.2-py3-none-manylinux_2_24_x86_64.whl
+  cuwheel inspect libfoo.so --verbose      parts, dependencies, registration
+  cuwheel inspect torch --env .venv        an installed distribution
+  cuwheel inspect jaxmg==1.1.1             downloaded from your index
+  cuwheel inspect . --html report.html     a folder, as a page
+  cuwheel inspect kernel.cubin --json --entries
+
+exit status: 0 all of it was read, 1 something in it is damaged"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    parser.add_argument("--entries", action="store_true", help="list every entry of every container (with --json)")
+    parser.add_argument("--whole", action="store_true", help="search every byte for hidden device code")
+    add_html(parser)
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="a wheel, library, executable, object, archive, .fatbin, .cubin or folder; "
+        "the name of an installed distribution; or name==version",
+    )
+    add_where(parser)
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--env", metavar="FOLDER", type=Path, help="the Python environment to look in")
+    parser.add_argument(
+        "--platform", metavar="TAG", help="of name==version, the wheel for this platform, such as win_amd64"
+    )
+
+
+def add_html(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="FILE", type=Path, help="also write the report as one self-contained page")
+
+
+def run(args: argparse.Namespace) -> Inspect:
+    from cuwheel import api
+
+    answer = api.inspect(args.target, env=args.env, platform=args.platform, entries=args.entries, whole=args.whole)
+    if args.html:
+        from cuwheel.report import html
+
+        html.save(answer, args.html)
+    return answer

@@ -1,0 +1,20 @@
+"""What any stage has to say to people: the same value wherever it was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the gravest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`rule` is a stable id. `evidence`: the facts it rests on. `fix`: a command, or the shortest way to one."""
+
+    rule: str
+    severity: Severity
+    message: str
+    evidence: tuple[str, ...] = ()
+    fix: str = ""

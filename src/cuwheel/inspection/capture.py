@@ -5,6 +5,7 @@ It only guesses: what it kept is served to whoever reads exactly there, and ever
 
 from __future__ import annotations
 
+from cuwheel.inspection.buffer import occurrences
 from cuwheel.inspection.fatbin import CONTAINER, ENTRY, MAGIC
 
 _KEPT = 128  # the longest header seen; longer ones are read again
@@ -28,7 +29,7 @@ class HeaderCapture:
         position = 0
         while True:
             if self._next is None:
-                found = data.find(MAGIC, position)
+                found = next(occurrences(data, MAGIC, 1, position), -1)
                 if found < 0:
                     self._carry = data[max(len(data) - len(MAGIC) + 1, position) :]
                     return

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.facts.arch import Arch, Capability
+from cuwheel.finding import Finding
 from cuwheel.inspection.buffer import SCAN_CHUNK, Buffer, find
-from cuwheel.inspection.values import DeviceCode, Entry, Finding
+from cuwheel.inspection.values import DeviceCode, Entry
 
 if TYPE_CHECKING:
     from cuwheel.facts.arch import ArchKind, Suffix

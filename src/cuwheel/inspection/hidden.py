@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.finding import Finding
 from cuwheel.inspection import elf, fatbin
 from cuwheel.inspection.buffer import SCAN_CHUNK, occurrences
 from cuwheel.inspection.image import AMD_SECTIONS
-from cuwheel.inspection.values import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

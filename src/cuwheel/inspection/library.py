@@ -6,33 +6,25 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import MalformedError
+from cuwheel.finding import Finding
 from cuwheel.inspection import (
     archive,
-    cubin,
     dynamic,
     elf,
     fatbin,
     hidden,
+    loose,
     parts,
-    payload,
     pe,
     provenance,
+    saving,
     wrappers,
 )
-from cuwheel.inspection.buffer import Buffer, SliceBuffer
+from cuwheel.inspection.buffer import Buffer
 from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section
+from cuwheel.inspection.loose import Loose
 from cuwheel.inspection.relocations import ElfPointers
-from cuwheel.inspection.values import (
-    Container,
-    Cudart,
-    DeviceCode,
-    FileType,
-    Finding,
-    Format,
-    Library,
-    Platform,
-    Registration,
-)
+from cuwheel.inspection.values import Container, Cudart, DeviceCode, FileType, Format, Library, Platform, Registration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +57,7 @@ class _Draft:
     platform: Platform | None = None
     toolkits: tuple[str, ...] = ()
     rows: tuple[DeviceCode, ...] = ()
-    loose: tuple[DeviceCode, ...] = ()  # cubins without a container
+    loose: list[Loose] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -147,11 +139,11 @@ def _fatbin(buffer: Buffer, *, whole: bool) -> _Draft:
 
 def _cubin(buffer: Buffer, *, whole: bool) -> _Draft:
     del whole
-    code, version = _loose(buffer, "", 0, buffer.size)
-    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="cubin", machine="cuda", loose=(code,))
+    found = loose.read(buffer, "", 0, buffer.size)
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="cubin", machine="cuda", loose=[found])
     draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
-    draft.type = "executable" if code.linked else "relocatable"
-    draft.toolkits = (version,) if version else ()
+    draft.type = "executable" if found.linked else "relocatable"
+    draft.toolkits = (found.toolkit,) if found.toolkit else ()
     return draft
 
 
@@ -192,14 +184,12 @@ def _device_code(draft: _Draft, *, whole: bool) -> None:
     for hit in found.containers:
         if not _inside(draft.walk, hit.offset):
             draft.walk.section(hit.section, hit.offset, hit.end, linked=True, only=1)
-    loose = []
     for hit in found.cubins:
         if not _inside(draft.walk, hit.offset):
             try:
-                loose.append(_loose(draft.buffer, hit.section, hit.offset, hit.end)[0])
+                draft.loose.append(loose.read(draft.buffer, hit.section, hit.offset, hit.end))
             except MalformedError as error:
                 draft.findings.append(_broken_member(f"the cubin at {hit.offset:#x}", error))
-    draft.loose = tuple(loose)
     _complete(draft)
 
 
@@ -214,30 +204,13 @@ def _inside(walk: fatbin.Walk, offset: int) -> bool:
     return any(each.offset <= offset < each.offset + each.size for each in reversed(walk.containers))
 
 
-def _loose(buffer: Buffer, section: str, start: int, end: int) -> tuple[DeviceCode, str | None]:
-    found = cubin.open_buffer(SliceBuffer(buffer, start, end - start, buffer.name))
-    code = DeviceCode(
-        kind="cubin",
-        arch=str(found.arch),
-        section=section,
-        linked=found.linked,
-        compression="none",
-        ptx_isa=None,
-        count=1,
-        bytes=found.size,
-        real_bytes=found.size,
-        debug_count=int(found.elf.named(".debug_info") is not None),
-    )
-    return code, cubin.toolkit(buffer.read(start, found.size)) if found.size <= payload.LIMIT else None
-
-
 def _register(draft: _Draft, pointers: wrappers.Pointers) -> None:
     draft.registration, problems = wrappers.read(draft.buffer, draft.sections, draft.walk.containers, pointers)
     draft.findings += problems
 
 
 def _finish(draft: _Draft, detail: Detail) -> Library:
-    rows = (*draft.rows, *draft.loose)
+    rows = (*saving.estimated(draft.walk, draft.rows), *loose.rows(draft.loose))
     return Library(
         path=draft.buffer.name,
         format=draft.format,
@@ -263,7 +236,7 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
         parts=parts.measure(draft.buffer.size, draft.sections, rows),
         registration=draft.registration,
         containers=_containers(draft.walk) if detail != "rows" else (),
-        entries=draft.walk.entries() if detail == "entries" else (),
+        entries=(*draft.walk.entries(), *map(loose.entry, draft.loose)) if detail == "entries" else (),
         findings=(*draft.findings, *draft.walk.findings),
     )
 

@@ -8,7 +8,6 @@ from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
     from cuwheel.inspection.buffer import Buffer
-    from cuwheel.inspection.fatbin import RawEntry
     from cuwheel.inspection.values import Compression
 
 # Device code compresses up to a hundredfold; a thousandfold is a bomb.
@@ -17,16 +16,18 @@ _SMALL = 1 << 20
 LIMIT = 1 << 29
 
 
-def read(buffer: Buffer, entry: RawEntry, compression: Compression) -> bytes:
-    data = buffer.read(entry.payload_offset, entry.stored)
+def read(buffer: Buffer, offset: int, stored: int, real: int, compression: Compression) -> bytes:
+    """What the `stored` bytes at `offset` hold: `real` bytes, or the file is malformed."""
+    if stored > LIMIT or real > LIMIT or real > _SMALL + _HIGHEST_RATIO * stored:
+        raise MalformedError(buffer.name, f"device code at {offset:#x} claims {real:,} bytes in {stored:,}")
+    data = buffer.read(offset, stored)
     if compression == "none":
         return data
-    where = f"the entry at {entry.offset:#x}"
-    if entry.real > LIMIT or entry.real > _SMALL + _HIGHEST_RATIO * len(data):
-        raise MalformedError(buffer.name, f"{where} claims {entry.real:,} bytes in {len(data):,}")
-    unpacked = _lz4(data, entry.real) if compression == "lz4" else _zstd(data, entry.real)
+    unpacked = _lz4(data, real) if compression == "lz4" else _zstd(data, real)
     if unpacked is None:
-        raise MalformedError(buffer.name, f"{where} does not decompress to the {entry.real:,} bytes it claims")
+        raise MalformedError(
+            buffer.name, f"device code at {offset:#x} does not decompress to the {real:,} bytes it claims"
+        )
     return unpacked
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
+from cuwheel.finding import Finding
 from cuwheel.inspection import cubin, dynamic, payload
 from cuwheel.inspection.elf import SHT_NOBITS
-from cuwheel.inspection.values import Cudart, Finding, Platform
+from cuwheel.inspection.values import Cudart, Platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,7 +95,10 @@ def toolkits(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[tuple[str, ...], t
             break
         budget -= entry.real
         try:
-            version = cubin.toolkit(payload.read(walk.buffer, entry, rows[entry.row].compression))
+            data = payload.read(
+                walk.buffer, entry.payload_offset, entry.stored, entry.real, rows[entry.row].compression
+            )
+            version = cubin.toolkit(data)
         except MalformedError as error:
             findings.append(_unreadable(entry, error))
             continue

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
+from cuwheel.finding import Finding
 from cuwheel.inspection import metadata
 from cuwheel.inspection.buffer import FileBuffer
-from cuwheel.inspection.values import Distribution, Finding
+from cuwheel.inspection.values import Distribution
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,17 +119,15 @@ def _wheel(path: Path) -> Source:
     named = metadata.from_file_name(path.name)
     info = next((each for each in reader.members if each.count("/") == 1 and each.endswith(".dist-info/METADATA")), "")
     folder = info.removesuffix("METADATA")
+    said = (reader.text(info) or "", reader.text(folder + "WHEEL") or "") if info else ("", "")
     findings = list(reader.findings)
     if not info or folder + "RECORD" not in reader.members:
-        findings.append(_incomplete(path.name, "no METADATA" if not info else "no RECORD"))
-    distribution = metadata.from_texts(
-        (reader.text(info) if info else "") or "", reader.text(folder + "WHEEL") or "", named
-    )
+        findings.append(_incomplete(path.name, "no RECORD" if info else "no METADATA"))
     return Source(
         target=str(path),
         kind="wheel",
         size=reader.source.size,
-        distribution=distribution,
+        distribution=metadata.from_texts(*said, named),
         items=tuple(ZipItem(reader, each) for each in reader.members.values() if _may_be_binary(each.name)),
         findings=tuple(findings),
         close=reader.close,

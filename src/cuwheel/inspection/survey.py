@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from cuwheel.finding import Finding
     from cuwheel.inspection.source import Item, Source
-    from cuwheel.inspection.values import Detail, Finding, Library
+    from cuwheel.inspection.values import Detail, Library
 
 _WORKERS = 2
 
@@ -52,7 +53,7 @@ def _survey(found: Source, detail: Detail, *, whole: bool) -> Survey:
 def _read_all(found: Source, detail: Detail, *, whole: bool) -> tuple[list[Library], list[Finding]]:
     """The libraries of a target in order of their paths, several at a time: zlib works beside Python."""
     findings: list[Finding] = []
-    items = [item for item in found.items if _is_library(item, findings)]
+    items = [item for item in found.items if is_library(item, findings)]
     libraries: dict[str, Library] = {}
     lock = threading.Lock()
     with log.progress("reading", sum(item.size for item in items)) as progress:
@@ -80,7 +81,7 @@ def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, whole: 
         buffer.close()
 
 
-def _is_library(item: Item, findings: list[Finding]) -> bool:
+def is_library(item: Item, findings: list[Finding]) -> bool:
     try:
         head = item.head()
     except CuwheelError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Severity: TypeAlias = Literal["error", "warning", "note"]
+from cuwheel.finding import Finding
+
 Kind: TypeAlias = Literal["cubin", "ptx", "lto-ir", "unknown"]
 Compression: TypeAlias = Literal["none", "lz4", "zstd"]
 Format: TypeAlias = Literal["elf", "pe", "archive", "fatbin", "cubin", "unknown"]
@@ -13,15 +14,6 @@ FileType: TypeAlias = Literal["shared", "executable", "relocatable", "other"]
 PartName: TypeAlias = Literal["host code", "host data", "device code", "debug", "symbols", "other"]
 # How much of the device code a survey lists: rows only, also containers, also every entry.
 Detail: TypeAlias = Literal["rows", "containers", "entries"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    rule: str
-    severity: Severity
-    message: str
-    evidence: tuple[str, ...] = ()
-    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +30,14 @@ class DeviceCode:
     bytes: int  # as stored, headers included: what leaving them out would save
     real_bytes: int  # what they hold, decompressed
     debug_count: int  # how many of them were compiled with device debug information
+    saving: int | None = None  # what ZSTD would save of raw code, estimated where there is enough of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One piece of device code; `container` counts from 0 over the whole file."""
+    """One piece of device code."""
 
-    container: int
+    container: int | None  # counted from 0 over the whole file; None for a cubin that stands in none
     section: str
     offset: int  # of its header, in the file
     kind: Kind

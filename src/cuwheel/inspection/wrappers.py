@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Protocol
 
+from cuwheel.finding import Finding
 from cuwheel.inspection.image import MODULE_ID_SECTIONS, WRAPPER_SECTIONS
-from cuwheel.inspection.values import Finding, Registration, Wrapper
+from cuwheel.inspection.values import Registration, Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.finding import Finding
 from cuwheel.inspection.buffer import FileBuffer, MemoryBuffer, SliceBuffer
 from cuwheel.inspection.capture import HeaderCapture
 from cuwheel.inspection.inflate import InflatedBuffer, Packed, all_of, start
-from cuwheel.inspection.values import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,9 @@ TEXT_LIMIT = 1 << 24
 HEAD = 4096
 _LOCAL = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 0x1
-_HIGHEST_RATIO = 1032  # of deflate itself: more is a lie
+# Code deflates to a third; what is much smaller than that, and large, was made to hurt.
+_HIGHEST_RATIO = 200
+_LARGE = 1 << 26
 _CENTRAL_HEADER = 46
 _ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OverflowError, IndexError)
 
@@ -62,7 +64,6 @@ class ZipItem(NamedTuple):
 class ZipReader:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
-        self.source = FileBuffer(path)
         self.findings: list[Finding] = []
         try:
             with zipfile.ZipFile(path) as archive:
@@ -73,6 +74,7 @@ class ZipReader:
         except OSError as error:
             raise UnreadableError.from_os(error, path) from error
         self.members = {each.name: each for each in self._sound(infos, directory)}
+        self.source = FileBuffer(path)
 
     def head(self, member: Member, count: int) -> bytes:
         count = min(count, member.size)
@@ -97,8 +99,12 @@ class ZipReader:
         member = self.members.get(name)
         if member is None or member.size > TEXT_LIMIT:
             return None
-        buffer = self.open(member, lambda _: None)
-        return buffer.read(0, buffer.size).decode("utf-8", "replace")
+        try:
+            buffer = self.open(member, lambda _: None)
+            return buffer.read(0, buffer.size).decode("utf-8", "replace")
+        except MalformedError as error:
+            self.findings.append(_unsound(name, "zip-damaged", error.problem))
+            return None
 
     def close(self) -> None:
         self.source.close()
@@ -138,8 +144,9 @@ class ZipReader:
             return "zip-encrypted", "it is encrypted"
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             return "zip-method", f"its compression method {info.compress_type} is not allowed in wheels"
-        ratio = 1 if info.compress_type == zipfile.ZIP_STORED else _HIGHEST_RATIO
-        if info.file_size > ratio * info.compress_size:
+        if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
+            return "zip-size", "it is stored, and yet two sizes are given for it"
+        if info.file_size > max(_LARGE, _HIGHEST_RATIO * info.compress_size):
             return "zip-bomb", f"it claims {info.file_size:,} bytes in {info.compress_size:,}"
         return None
 

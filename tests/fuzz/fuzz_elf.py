@@ -1,0 +1,22 @@
+"""The ELF reader: python tests/fuzz/fuzz_elf.py -max_total_time=60"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import atheris
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+with atheris.instrument_imports(include=["cuwheel.inspection"]):
+    from cuwheel.inspection import library
+    from tests.fuzz import harness
+
+
+def read(data: bytes) -> None:
+    library.read(harness.CountingBuffer("fuzzed", data), detail="entries", whole=True)
+
+
+if __name__ == "__main__":
+    harness.fuzz("elf", harness.fixtures("elf"), read)

@@ -36,11 +36,11 @@ def host_compiler_too_new(machine: MachineProfile) -> Iterator[Found]:
     ]
     if fitting:
         best = max(fitting, key=lambda each: versions.key(each.version))
-        fix = f"export NVCC_CCBIN={best.path} CUDAHOSTCXX={best.path}"
+        fix = view.setting(machine, NVCC_CCBIN=best.path, CUDAHOSTCXX=best.path)
     else:
         name = f"g++-{limit}" if compiler.kind == "gcc" else f"clang-{limit}"
         install = f"apt install {name}" if view.prefers_apt(machine) else f"conda install -c conda-forge gxx={limit}"
-        fix = f"{install} && export NVCC_CCBIN={name} CUDAHOSTCXX={name}"
+        fix = f"{install} && {view.setting(machine, NVCC_CCBIN=name, CUDAHOSTCXX=name)}"
     yield Found(
         message=f"nvcc {versions.minor(toolkit.version)} takes {compiler.kind} up to {limit}, and would use "
         f"{compiler.version}",

@@ -85,7 +85,7 @@ def bitsandbytes_library_missing(machine: MachineProfile) -> Iterator[Found]:
                 message=f"BNB_CUDA_VERSION={override.value} names a library that bitsandbytes {package.version} "
                 "does not have: Configured CUDA binary not found",
                 evidence=(f"libraries are there for CUDA {there}", f"set in {override.found_via}"),
-                fix="unset BNB_CUDA_VERSION",
+                fix=view.unsetting(machine, "BNB_CUDA_VERSION"),
             )
         return
     torch = machine.framework("torch")

@@ -28,7 +28,7 @@ def cuda_home_broken(machine: MachineProfile) -> Iterator[Found]:
         if variable is None or not variable.value or view.toolkit_by(machine, name):
             continue
         other = view.toolkit_in_use(machine)
-        fix = f"export {name}={other.root}" if other else f"unset {name}, or install a toolkit there"
+        fix = view.setting(machine, **{name: other.root}) if other else view.unsetting(machine, name)
         yield Found(
             message=f"{name} points to {variable.value}, which holds no nvcc",
             evidence=(f"set in {variable.found_via}",),
@@ -45,15 +45,17 @@ def cuda_home_broken(machine: MachineProfile) -> Iterator[Found]:
 )
 def nvcc_mismatch(machine: MachineProfile) -> Iterator[Found]:
     on_path = view.toolkit_by(machine, "CUDACXX") or view.toolkit_by(machine, "PATH")
-    home = view.toolkit_by(machine, "CUDA_HOME") or view.toolkit_by(machine, "CUDA_PATH")
-    if not (on_path and home) or on_path.root == home.root:
+    variable = next((name for name in ("CUDA_HOME", "CUDA_PATH") if view.toolkit_by(machine, name)), "")
+    home = view.toolkit_by(machine, variable)
+    if not (on_path and home and home.nvcc) or on_path.root == home.root:
         return
     same = versions.minor(on_path.version) == versions.minor(home.version)
+    separator = ";%PATH%" if view.system(machine) == "windows" else ":$PATH"
     yield Found(
-        message=f"two nvcc lead different ways: CUDA_HOME is {home.version}, {view.way_to(machine, on_path)} "
+        message=f"two nvcc lead different ways: {variable} is {home.version}, {view.way_to(machine, on_path)} "
         f"gives {on_path.version}",
         evidence=(f"{home.nvcc}", f"{on_path.nvcc}"),
-        fix=f'export PATH="{home.root}/bin:$PATH" CUDACXX="{home.nvcc}"',
+        fix=view.setting(machine, PATH=f"{home.root}/bin{separator}", CUDACXX=home.nvcc),
         severity="note" if same else None,
     )
 

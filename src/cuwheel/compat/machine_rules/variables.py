@@ -38,7 +38,7 @@ def architecture_not_compilable(machine: MachineProfile) -> Iterator[Found]:
             yield Found(
                 message=f"{variable.name} names no architecture: {', '.join(asked.unknown)}",
                 evidence=(f"{variable.name}={variable.value} (set in {variable.found_via})",),
-                fix=f"export {variable.name}=…   (cuwheel gpus lists capabilities)",
+                fix=view.setting(machine, **{variable.name: "…"}) + "   (cuwheel gpus lists capabilities)",
             )
         if toolkit is None or known is None:
             continue
@@ -76,7 +76,7 @@ def architecture_misses_gpu(machine: MachineProfile) -> Iterator[Found]:
                         f"set in {variable.found_via}",
                         f"{gpu.found_via} says capability {capability}",
                     ),
-                    fix=f"export {variable.name}={wanted}",
+                    fix=view.setting(machine, **{variable.name: wanted}),
                 )
 
 
@@ -99,7 +99,7 @@ def jit_switched(machine: MachineProfile) -> Iterator[Found]:
             yield Found(
                 message=f"{name}={variable.value}: {effect}",
                 evidence=(f"set in {variable.found_via}",),
-                fix=f"unset {name}",
+                fix=view.unsetting(machine, name),
             )
 
 
@@ -119,7 +119,7 @@ def gpu_hidden(machine: MachineProfile) -> Iterator[Found]:
         yield Found(
             message=f"CUDA_VISIBLE_DEVICES={variable.value!r} hides every GPU of this machine from CUDA",
             evidence=(f"GPUs here: {len(machine.gpus)}", f"set in {variable.found_via}"),
-            fix="unset CUDA_VISIBLE_DEVICES",
+            fix=view.unsetting(machine, "CUDA_VISIBLE_DEVICES"),
         )
 
 

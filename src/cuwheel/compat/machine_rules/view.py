@@ -73,3 +73,22 @@ def is_jetson(machine: MachineProfile) -> bool:
 def prefers_apt(machine: MachineProfile) -> bool:
     told = machine.system.distribution.value.lower() if machine.system.distribution else ""
     return not any(name in told for name in ("fedora", "red hat", "rocky", "alma", "centos", "suse", "arch"))
+
+
+def setting(machine: MachineProfile, **variables: str) -> str:
+    """The line that sets variables, where they are set now: in the shell, or in the project's own file."""
+    for name in variables:
+        present = machine.variable(name)
+        if present and present.found_via != "environment":
+            return f"in {present.found_via}: " + ", ".join(f'{each} = "{value}"' for each, value in variables.items())
+    if system(machine) == "windows":
+        return " && ".join(f'set "{name}={value}"' for name, value in variables.items())
+    # A profile writes the home folder as ~, which a shell does not expand between quotes.
+    return "export " + " ".join(f'{name}="{value.replace("~/", "$HOME/")}"' for name, value in variables.items())
+
+
+def unsetting(machine: MachineProfile, name: str) -> str:
+    present = machine.variable(name)
+    if present and present.found_via != "environment":
+        return f"remove {name} from {present.found_via}"
+    return f"set {name}=" if system(machine) == "windows" else f"unset {name}"

@@ -1,0 +1,169 @@
+"""The page that `--html` writes, in a real browser."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.compat.coverage import Coverage
+from cuwheel.finding import Finding
+from cuwheel.inspection.values import DeviceCode, Library, Part, Registration
+from cuwheel.report import html
+from cuwheel.report.inspect import Inspect, LibraryCoverage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from selenium.webdriver import Chrome
+
+EVIL = "lib/<script>document.title='owned'</script>\"onload=\"x.so"
+
+
+def _code(arch: str, size: int, count: int) -> DeviceCode:
+    return DeviceCode(
+        kind="ptx" if arch.startswith("compute") else "cubin",
+        arch=arch,
+        section=".nv_fatbin",
+        linked=True,
+        compression="zstd",
+        ptx_isa="9.0" if arch.startswith("compute") else None,
+        count=count,
+        bytes=size,
+        real_bytes=size * 3,
+        debug_count=0,
+    )
+
+
+def _library(path: str, *code: DeviceCode) -> Library:
+    return Library(
+        path=path,
+        format="elf",
+        type="shared",
+        machine="x86_64",
+        size=10_000_000,
+        soname=None,
+        needed=("libcudart.so.13",),
+        rpath=(),
+        runpath=(),
+        interpreter=None,
+        glibc="2.17",
+        glibcxx=None,
+        cxxabi=None,
+        cxx11_abi=None,
+        build_id=None,
+        host_compiler=None,
+        cudart=None,
+        toolkits=("13.0",),
+        platform=None,
+        device_linked=False,
+        device_code=code,
+        parts=(Part(name="host code", arch=None, bytes=10_000_000),),
+        registration=Registration(wrappers=(), module_ids=(), containers=0, unnamed=()),
+        containers=(),
+        entries=(),
+        findings=(Finding(rule="a-rule", severity="warning", message=EVIL, fix="do <b>it</b>"),),
+    )
+
+
+ANSWER = Inspect(
+    target="demo.whl",
+    kind="wheel",
+    size=20_000_000,
+    distribution=None,
+    libraries=(
+        _library("lib/one.so", _code("sm_90", 900_000, 2), _code("sm_100", 80_000, 30), _code("compute_120", 7, 1)),
+        _library(EVIL, _code("sm_90", 10_000, 1)),
+    ),
+    coverage=(
+        LibraryCoverage(
+            path="lib/one.so",
+            coverage=Coverage(native=("9.0",), jit=(), partial=(), future=False),
+            words="runs natively on 9.0",
+        ),
+    ),
+    findings=(),
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("needs chromium and chromedriver: ./run setup --system")
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+
+    options = ChromeOptions()
+    options.binary_location = chromium
+    for flag in (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        "--window-size=1200,900",
+        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    chrome = Chrome(options=options, service=ChromeService(driver))
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture
+def page(browser: Chrome, tmp_path: Path) -> Chrome:
+    path = tmp_path / "report.html"
+    html.save(ANSWER, path)
+    browser.get(path.as_uri())
+    return browser
+
+
+def _column(page: Chrome, number: int) -> list[str]:
+    cells = page.find_elements("css selector", f"table.sortable tbody tr td:nth-child({number})")
+    return [cell.text for cell in cells[:3]]  # those of the first library
+
+
+def test_it_shows_the_heat_map_and_the_tables(page: Chrome) -> None:
+    assert page.title == "cuwheel inspect demo.whl"
+    heads = [each.text for each in page.find_elements("css selector", ".heat thead th")]
+    assert heads == ["", "sm_90", "sm_100", "compute_120"]
+    cells = page.find_elements("css selector", ".heat tbody tr:first-child td")
+    assert [cell.text for cell in cells] == ["900 kB", "80.0 kB", "7 B"]
+    strong, weak = (cell.value_of_css_property("background-color") for cell in cells[:2])
+    assert strong != weak
+    assert "Runs natively on 9.0." in page.find_element("tag name", "main").text
+
+
+def test_a_click_sorts_and_a_second_one_turns_round(page: Chrome) -> None:
+    count = next(each for each in page.find_elements("css selector", "th button") if each.text == "count")
+    assert _column(page, 6) == ["2", "30", "1"]
+    count.click()
+    assert _column(page, 6) == ["1", "2", "30"]
+    count.click()
+    assert _column(page, 6) == ["30", "2", "1"]
+    stored = next(each for each in page.find_elements("css selector", "th button") if each.text == "stored")
+    stored.click()
+    assert _column(page, 1) == ["compute_120", "sm_100", "sm_90"]  # by bytes, not by their text
+
+
+def test_names_from_files_are_text_and_nothing_else(page: Chrome) -> None:
+    assert page.title == "cuwheel inspect demo.whl"
+    assert EVIL in page.find_element("tag name", "main").text
+    assert page.find_elements("css selector", "main script, main b b") == []
+
+
+def test_it_needs_nothing_from_elsewhere(page: Chrome) -> None:
+    assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("width", [400, 800, 1600])
+def test_the_page_itself_never_scrolls_sideways(page: Chrome, width: int) -> None:
+    page.set_window_size(width, 900)
+    overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.execute_script(overflow) == 0

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _generated() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    pages: dict[str, str] = module.pages()
+    return pages
+
+
+@pytest.mark.parametrize(("name", "text"), _generated().items())
+def test_generated_pages_say_what_the_code_says(name: str, text: str) -> None:
+    assert (ROOT / "docs" / name).read_text() == text, "run ./run docs"
+
+
+def test_no_page_is_left_of_a_rule_that_is_gone() -> None:
+    there = {f"rules/{path.name}" for path in (ROOT / "docs" / "rules").glob("*.md")}
+    assert there == {name for name in _generated() if name.startswith("rules/")}
+
+
+@pytest.mark.parametrize("page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection import library
+from cuwheel.inspection.survey import survey
 from tests.fuzz.harness import CountingBuffer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EMPTY_CONTAINER = "50ed55ba01001000" + "00" * 8
 FOUND = {
     # Four zero bytes that are not padding: the walk stayed where it was for ever.
     "zero word before something else": EMPTY_CONTAINER + "0000000001000000" + "00" * 8,
 }
+
+# A member without a name: zipfile of Python 3.11 cannot say whether it is a folder.
+NAMELESS = (
+    "504b03041400000000000000210000000000000000000000000000000000504b01021400140000000000000021000000"
+    "00000000000000000000000000000000000000000000000000000000504b050600000000010001002e0000001e000000"
+    "0000"
+)
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -29,3 +41,10 @@ def test_padding_is_skipped_to_the_next_container() -> None:
     tail = struct.pack("<II", 0, 1) + bytes.fromhex(EMPTY_CONTAINER)
     found = library.read(CountingBuffer("found", bytes.fromhex(EMPTY_CONTAINER) + tail), detail="containers")
     assert len(found.containers) == 2
+
+
+def test_a_member_without_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "pkg-1.0-py3-none-any.whl"
+    path.write_bytes(bytes.fromhex(NAMELESS))
+    with contextlib.suppress(CuwheelError):
+        survey(path)

@@ -25,7 +25,7 @@ _OTHER_ENTRY = 0x10
 _TABLE_LIMIT = 1 << 28
 # .nv.info is a list of attributes: format, attribute, then as the format says.
 _FORMAT_SIZED = 4
-_REGISTERS, _FRAME_SIZE = 0x2F, 0x11
+_REGISTERS, _FRAME_SIZE, _STACK_SIZE = 0x2F, 0x11, 0x12  # a stack is frames of all that it may call
 _SYMBOL_AND_VALUE = struct.Struct("<II")
 _REGISTERS_SHIFT = 24
 _SPECIFIC_ABI_7, _SPECIFIC_ABI_8 = 0x800, 0x8
@@ -134,7 +134,7 @@ def _kernels(elf: Elf) -> Iterator[Kernel]:
             name=names.at(start),
             registers=registers,
             shared_bytes=shared.get(section, 0),
-            stack_bytes=attributes.get((_FRAME_SIZE, index)),
+            stack_bytes=attributes.get((_STACK_SIZE, index), attributes.get((_FRAME_SIZE, index))),
             code_bytes=size,
         )
 

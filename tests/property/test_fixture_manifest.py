@@ -6,18 +6,16 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
-import lz4.block
 import pytest
-import zstandard
 
-from cuwheel.inspection import cubin
+from cuwheel.inspection.kernels import kernels
 from cuwheel.inspection.survey import survey
 from tests.fixtures import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.values import Entry, Library
+    from cuwheel.inspection.values import Library
 
 Row: TypeAlias = "tuple[str, str, int | None, int | None, int | None]"
 
@@ -86,30 +84,23 @@ def test_every_wrapper_names_a_container(fixture: manifest.Fixture) -> None:
 def test_kernels(fixture: manifest.Fixture) -> None:
     """cuobjdump also lists device functions that are not kernels: those that we name must be there and agree."""
     listed = Counter[Row]((each.arch, each.name, each.registers, each.shared, each.stack) for each in fixture.kernels)
-    found = Counter[Row](kernels(fixture))
+    found = Counter[Row](rows(fixture))
     assert found - listed == Counter()
     missing = {name for _, name, *_ in (listed - found)}
     assert all("twice" in name for name in missing), missing  # part_b.cu's device function
 
 
-def kernels(fixture: manifest.Fixture) -> Iterator[Row]:
-    data = fixture.path.read_bytes()
-    if fixture.format == "cubin":
-        cubins = [data]
-    else:
-        cubins = [unpacked(data, entry) for entry in read(fixture).entries if entry.kind == "cubin"]
-    for each in cubins:
-        code = cubin.read(fixture.file, each)
-        for kernel in code.kernels():
-            yield str(code.arch), kernel.name, kernel.registers, kernel.shared_bytes, kernel.stack_bytes
+def rows(fixture: manifest.Fixture) -> Iterator[Row]:
+    for code in kernels(fixture.path).code:
+        if code.kind == "cubin":
+            for each in code.kernels:
+                yield code.arch, each.name, each.registers, each.shared_bytes, each.stack_bytes
 
 
-def unpacked(data: bytes, entry: Entry) -> bytes:
-    """By the libraries alone, to be sure of what is compared."""
-    start = entry.offset + entry.header_size
-    stored = data[start : start + (entry.compressed_bytes or entry.bytes)]
-    if entry.compression == "zstd":
-        return zstandard.ZstdDecompressor().decompress(stored, max_output_size=entry.real_bytes)
-    if entry.compression == "lz4":
-        return bytes(lz4.block.decompress(stored, uncompressed_size=entry.real_bytes))
-    return stored
+def test_kernels_of_ptx_are_those_of_the_cubins() -> None:
+    code = kernels(manifest.HERE / "bin" / "size-130.so").code
+    names = {each.kind: sorted(kernel.name for kernel in each.kernels) for each in code}
+    assert names["ptx"] == names["cubin"]
+    assert "kernel_whose_name_has_32_bytes__" in names["ptx"]
+    readable = [kernel.demangled for each in code for kernel in each.kernels]
+    assert any("shapes::fill<float, 256>" in name for name in readable)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SCAN_CHUNK = 1 << 16  # stays in the cache while it is searched, and is allocated without new pages
 STRING_CHUNK = 256
-STRING_LIMIT = 1 << 16
+STRING_LIMIT = 1 << 14
 _RARE = 128  # rarer than once in so many bytes
 
 

@@ -5,11 +5,13 @@ It only guesses: what it kept is served to whoever reads exactly there, and ever
 
 from __future__ import annotations
 
+import sys
+
 from cuwheel.inspection.buffer import occurrences
 from cuwheel.inspection.fatbin import CONTAINER, ENTRY, MAGIC
 
 _KEPT = 128  # the longest header seen; longer ones are read again
-_MOST = 1 << 18
+_MOST = 1 << 17
 
 
 class HeaderCapture:
@@ -35,7 +37,10 @@ class HeaderCapture:
                     return
                 self._next = self._stop = base + found
             position = self._next - base
-            if position + _KEPT > len(data) or len(self.pieces) >= _MOST:
+            if len(self.pieces) >= _MOST:
+                self._next, self._carry = sys.maxsize, b""  # no real file has so many: look no further
+                return
+            if position + _KEPT > len(data):
                 self._carry = data[position:]
                 return
             self._next = self._keep(self._next, data[position : position + _KEPT])

@@ -41,6 +41,7 @@ _EXTENDED_INDEX = 0xFFFF
 _NAMES_LIMIT = 1 << 24
 _COPIES = 8
 _NOTES_LIMIT = 1 << 20
+_MOST_NOTES = 1000
 
 
 class Header(NamedTuple):
@@ -231,9 +232,11 @@ def notes(elf: Elf) -> Iterator[tuple[str, int, bytes]]:
     places = [(each.offset, each.size) for each in elf.headers if each.type == SHT_NOTE] or [
         (each.offset, each.file_size) for each in elf.segments if each.type == PT_NOTE
     ]
+    left = _MOST_NOTES
     for start, size in places:
         offset, end = start, min(start + size, elf.buffer.size, start + _NOTES_LIMIT)
-        while offset + 12 <= end:
+        while offset + 12 <= end and left:
+            left -= 1
             owner, length, kind = struct.unpack("<III", elf.buffer.read(offset, 12))
             body = offset + 12 + (owner + 3 & ~3)
             if body + length > end:

@@ -26,6 +26,7 @@ _ALIGNMENT = 8
 # Real headers have 64 to 128 bytes; names and options of any sane length still fit this.
 _HEADER_LIMIT = 1 << 16
 _LOWEST_ARCH, _HIGHEST_ARCH = 10, 999
+_MOST_CONTAINERS, _MOST_ENTRIES = 100_000, 300_000  # the most seen are 2,782 and 27,000
 _FINDINGS_LIMIT = 20  # a section of noise must not become a report of a million lines
 
 KIND_PTX, KIND_CUBIN, KIND_LTO = 1, 2, 8
@@ -95,25 +96,34 @@ class Walk:
     containers: list[RawContainer] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     _keys: dict[_Key, int] = field(default_factory=dict)
+    _count: int = 0
     _suppressed: int = 0
 
-    def section(self, name: str, start: int, end: int, *, linked: bool, only: int | None = None) -> None:
-        """Walk the containers in [start, end), all or `only` so many, resynchronising behind damage."""
+    def section(self, name: str, start: int, end: int, *, linked: bool) -> None:
+        """Walk the containers in [start, end), resynchronising behind damage."""
         position = start
-        limit = None if only is None else len(self.containers) + only
-        while position + CONTAINER.size <= end and len(self.containers) != limit:
+        while position + CONTAINER.size <= end:
+            if len(self.containers) >= _MOST_CONTAINERS or self._count >= _MOST_ENTRIES:
+                self._complain(name, position, "it has more containers or entries than any real file")
+                break
             head = self.buffer.read(position, CONTAINER.size)
             magic, version, header_size, size = CONTAINER.unpack(head)
             if head[:4] == MAGIC and header_size >= CONTAINER.size:
-                position = self._container(name, position, header_size, size, end, linked=linked)
+                stop, sound = self._container(name, position, header_size, size, end, linked=linked)
+                position = stop if sound else self._next_magic(stop, end)
                 if version != 1:
                     self._complain(name, position, f"the container has version {version}, and only 1 is known")
-            elif magic == 0:
-                position = self._after_padding(position, end)
+            elif magic == 0 and (behind := self._after_padding(position, end)) > position:
+                position = behind
             else:
                 self._complain(name, position, "bytes that are not a container")
                 position = self._next_magic(position + 1, end)
         self._confess()
+
+    def single(self, name: str, at: int, end: int) -> int:
+        """Walk the one container that stands at `at`; where it ends."""
+        _, _, header_size, size = CONTAINER.unpack(self.buffer.read(at, CONTAINER.size))
+        return self._container(name, at, header_size, size, end, linked=True)[0]
 
     def device_code(self) -> tuple[DeviceCode, ...]:
         counts, stored, real, debug = ([0] * len(self._keys) for _ in range(4))
@@ -134,20 +144,21 @@ class Walk:
             for raw in container.entries
         )
 
-    def _container(self, name: str, at: int, header: int, size: int, end: int, *, linked: bool) -> int:
-        """Keep one container; where to go on."""
+    def _container(self, name: str, at: int, header: int, size: int, end: int, *, linked: bool) -> tuple[int, bool]:
+        """Keep one container; where to go on, and whether something sound is known to stand there."""
         stop = at + header + size
         within = min(stop, end)
         entries, position = self._entries(name, at + header, within, linked=linked)
         self.containers.append(RawContainer(name, at, within - at, tuple(entries)))
+        self._count += len(entries)
         if position == stop:
-            return stop
+            return stop, True
         if position < within:
             self._complain(name, at, f"entry {len(entries)} at {position:#x} makes no sense")
         else:
             self._complain(name, at, "the container is longer than its section")
         trusted = stop == end or (stop < end and self._goes_on(stop, end))
-        return stop if trusted else self._next_magic(max(position, at + 1), end)
+        return (stop, True) if trusted else (max(position, at + 1), False)
 
     def _goes_on(self, at: int, end: int) -> bool:
         """Whether a container or padding stands at `at`."""
@@ -157,7 +168,7 @@ class Walk:
         """The entries from `at` on, and where they end: before `stop` if one makes no sense."""
         entries: list[RawEntry] = []
         read, unpack, keys = self.buffer.read, ENTRY.unpack, self._keys
-        while at + ENTRY.size <= stop:
+        while at + ENTRY.size <= stop and len(entries) < _MOST_ENTRIES:
             fields = unpack(read(at, ENTRY.size))
             kind, _, header, payload, compressed, _, minor, major, arch, _, _, flags, _, _ = fields
             following: int = at + header + payload

@@ -34,6 +34,23 @@ class Range(NamedTuple):
     size: int
 
 
+def disjoint(sections: Sequence[Section]) -> tuple[list[Section], list[Section]]:
+    """The sections with bytes of their own, in the order of the file, and those that overlap them.
+
+    What is searched is searched once: a thousand sections over the same bytes must not cost a thousand passes.
+    """
+    apart: list[Section] = []
+    overlapping: list[Section] = []
+    position = 0
+    for section in sorted((each for each in sections if each.size), key=lambda each: each.offset):
+        if section.offset < position:
+            overlapping.append(section)
+            continue
+        apart.append(section)
+        position = section.offset + section.size
+    return apart, overlapping
+
+
 class AddressMap:
     """From an address in memory to an offset in the file."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from cuwheel.inspection import (
     wrappers,
 )
 from cuwheel.inspection.buffer import Buffer
-from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section
+from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint
 from cuwheel.inspection.loose import Loose
 from cuwheel.inspection.relocations import ElfPointers
 from cuwheel.inspection.values import Container, Cudart, DeviceCode, FileType, Format, Library, Platform, Registration
@@ -175,17 +176,24 @@ _READERS = {"elf": _elf, "pe": _pe, "archive": _archive, "fatbin": _fatbin, "cub
 
 def _device_code(draft: _Draft, *, whole: bool) -> None:
     """What is in the sections made for it, then what hides elsewhere."""
-    for section in draft.sections:
+    apart, overlapping = disjoint(draft.sections)
+    if overlapping:
+        draft.findings.append(_overlap(overlapping))
+    for section in apart:
         if section.name in FATBIN_SECTIONS:
             end = section.offset + section.size
             draft.walk.section(section.name, section.offset, end, linked=FATBIN_SECTIONS[section.name])
-    found = hidden.search(draft.buffer, draft.sections, whole=whole)
+    found = hidden.search(draft.buffer, apart, whole=whole)
     draft.findings += hidden.findings(found)
-    for hit in found.containers:
-        if not _inside(draft.walk, hit.offset):
-            draft.walk.section(hit.section, hit.offset, hit.end, linked=True, only=1)
+    end = 0
+    for hit in found.containers:  # in order: one inside another was walked with it, or is its payload
+        if hit.offset >= end:
+            end = draft.walk.single(hit.section, hit.offset, hit.end)
+    containers = disjoint([Section(0, "", "device", 0, each.offset, each.size) for each in draft.walk.containers])[0]
+    starts = [each.offset for each in containers]
     for hit in found.cubins:
-        if not _inside(draft.walk, hit.offset):
+        index = bisect.bisect_right(starts, hit.offset) - 1
+        if index < 0 or hit.offset >= starts[index] + containers[index].size:
             try:
                 draft.loose.append(loose.read(draft.buffer, hit.section, hit.offset, hit.end))
             except MalformedError as error:
@@ -200,12 +208,9 @@ def _complete(draft: _Draft) -> None:
     draft.findings += problems
 
 
-def _inside(walk: fatbin.Walk, offset: int) -> bool:
-    return any(each.offset <= offset < each.offset + each.size for each in reversed(walk.containers))
-
-
 def _register(draft: _Draft, pointers: wrappers.Pointers) -> None:
-    draft.registration, problems = wrappers.read(draft.buffer, draft.sections, draft.walk.containers, pointers)
+    apart, _ = disjoint(draft.sections)
+    draft.registration, problems = wrappers.read(draft.buffer, apart, draft.walk.containers, pointers)
     draft.findings += problems
 
 
@@ -257,6 +262,16 @@ def _containers(walk: fatbin.Walk) -> tuple[Container, ...]:
             code=tuple(entry.row for entry in each.entries),
         )
         for each in walk.containers
+    )
+
+
+def _overlap(sections: Sequence[Section]) -> Finding:
+    return Finding(
+        rule="sections-overlap",
+        severity="warning",
+        message="sections lie over one another: no linker writes that, and what is in them was read once",
+        evidence=tuple(f"{each.name} at {each.offset:#x}" for each in sections[:5]),
+        fix="build or download the file again",
     )
 
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from cuwheel.inspection.buffer import Buffer
     from cuwheel.inspection.values import Compression
 
-# Device code compresses up to a hundredfold; a thousandfold is a bomb.
-_HIGHEST_RATIO = 1024
-_SMALL = 1 << 20
+# The most seen is seventyfold; much more is a bomb.
+_HIGHEST_RATIO = 256
+_SMALL = 1 << 16
 LIMIT = 1 << 29
 
 

@@ -91,7 +91,7 @@ def toolkits(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[tuple[str, ...], t
     findings: list[Finding] = []
     budget = _SAMPLES_LIMIT
     for entry in sorted(smallest.values(), key=lambda each: each.real):
-        if found and entry.real > budget:
+        if entry.real > budget < _SAMPLES_LIMIT:
             break
         budget -= entry.real
         try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _RELA = struct.Struct("<QQq")
 _AT_ONCE = 1 << 12
+_PASSES = 4
 
 
 class ElfPointers:
@@ -23,9 +24,14 @@ class ElfPointers:
     def __init__(self, elf: Elf, sections: tuple[str, ...]) -> None:
         self._elf = elf
         self._targets: dict[int, int | None] = {}
+        budget = _PASSES * elf.buffer.size
         for header in elf.headers:
             if header.name in sections:
-                self._targets.update(_relocated(elf, header))
+                for table in _tables(elf, header):
+                    budget -= table.size
+                    if budget < 0:  # sections and tables over the same bytes, again and again
+                        return
+                    self._targets.update(_relocated(elf, header, table))
 
     def target(self, slot: int, value: int) -> int | None:
         if slot in self._targets:
@@ -33,15 +39,17 @@ class ElfPointers:
         return self._elf.addresses.offset_of(value) if value else None
 
 
-def _relocated(elf: Elf, section: Header) -> Iterator[tuple[int, int | None]]:
-    """File offset of a pointer in `section` → file offset of what it points at."""
-    linkable = elf.type == TYPE_RELOCATABLE
+def _tables(elf: Elf, section: Header) -> Iterator[Header]:
     for table in elf.headers:
-        if table.type != SHT_RELA or (linkable and table.info != section.number):
-            continue
-        start = 0 if linkable else section.address
-        for place, info, addend in _touching(elf, table, start, start + section.size):
-            yield section.offset + place - start, _target(elf, table, info >> 32, addend)
+        if table.type == SHT_RELA and (elf.type != TYPE_RELOCATABLE or table.info == section.number):
+            yield table
+
+
+def _relocated(elf: Elf, section: Header, table: Header) -> Iterator[tuple[int, int | None]]:
+    """File offset of a pointer in `section` → file offset of what it points at."""
+    start = 0 if elf.type == TYPE_RELOCATABLE else section.address
+    for place, info, addend in _touching(elf, table, start, start + section.size):
+        yield section.offset + place - start, _target(elf, table, info >> 32, addend)
 
 
 def _touching(elf: Elf, table: Header, low: int, high: int) -> Iterator[tuple[int, int, int]]:

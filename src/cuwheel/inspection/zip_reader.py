@@ -133,6 +133,8 @@ class ZipReader:
                 )
 
     def _problem(self, info: zipfile.ZipInfo, end: int, directory: int, seen: set[str]) -> tuple[str, str] | None:
+        if not info.filename:
+            return "zip-nameless", "it has no name"
         path = PurePosixPath(info.filename.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":")):
             return "zip-traversal", "its name leaves the folder that it would be installed to"

@@ -10,9 +10,11 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows import Toolkit
     from cuwheel.machine.profile import MachineProfile
+    from cuwheel.report.compare import Compare
     from cuwheel.report.doctor import Doctor
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
+    from cuwheel.report.kernels import Kernels
     from cuwheel.report.toolkits import Toolkits
 
 
@@ -135,6 +137,55 @@ def inspect(
             if reach
         ),
         findings=found.findings,
+    )
+
+
+def kernels(
+    target: str | Path, pattern: str | None = None, *, env: Path | None = None, platform: str | None = None
+) -> Kernels:
+    """Which kernels are in which cubin; with a pattern, where those that match it are and where they are missing."""
+    from cuwheel.inspection import kernels as stage
+    from cuwheel.report.kernels import Kernels
+
+    found = stage.kernels(_on_disk(target, platform), pattern, env=env)
+    return Kernels(
+        target=found.target,
+        pattern=found.pattern,
+        code=found.code,
+        presence=found.presence,
+        absent_from=found.absent_from,
+        unread=found.unread,
+        findings=found.findings,
+    )
+
+
+def compare(
+    before: str | Path,
+    after: str | Path,
+    *,
+    env: Path | None = None,
+    platform: str | None = None,
+    kernels: bool = True,
+) -> Compare:
+    """What an architecture, or a change, costs in bytes; what was gained and lost."""
+    from cuwheel.inspection import compare as stage
+    from cuwheel.inspection import kernels as kernel_stage
+    from cuwheel.inspection.survey import survey
+    from cuwheel.report.compare import Compare
+
+    targets = [_on_disk(target, platform) for target in (before, after)]
+    old, new = (survey(target, env=env) for target in targets)
+    named = [kernel_stage.kernels(target, env=env) for target in targets] if kernels else None
+    found = stage.compare(old, new, kernels=(named[0], named[1]) if named else None)
+    return Compare(
+        before=found.before,
+        after=found.after,
+        size=found.size,
+        parts=found.parts,
+        architectures=found.architectures,
+        needed=found.needed,
+        libraries=found.libraries,
+        kernels=found.kernels,
     )
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers and paths as people read them."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def size(count: int) -> str:
     if unit == "B":
         return f"{count} B"
     return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.1f} {unit}"  # noqa: PLR2004
+
+
+def file_name(path: str) -> str:
+    """The last part of a path as either system writes it."""
+    return path.replace("\\", "/").rsplit("/", maxsplit=1)[-1]

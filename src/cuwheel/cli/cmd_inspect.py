@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from cuwheel.report.answer import Answer
     from cuwheel.report.inspect import Inspect
 
 EXAMPLES = """\
@@ -51,8 +52,12 @@ def run(args: argparse.Namespace) -> Inspect:
     from cuwheel import api
 
     answer = api.inspect(args.target, env=args.env, platform=args.platform, entries=args.entries, whole=args.whole)
+    write_html(answer, args)
+    return answer
+
+
+def write_html(answer: Answer, args: argparse.Namespace) -> None:
     if args.html:
         from cuwheel.report import html
 
         html.save(answer, args.html)
-    return answer

@@ -24,6 +24,8 @@ VERBOSE_FLAGS = {"-v", "--verbose"}
 VERBS = {
     "doctor": "what is this machine, what is wrong with it, what fixes it",
     "inspect": "what device code is in it, for what, how big, what it needs",
+    "kernels": "which kernels are in which cubin, and where one is missing",
+    "compare": "what an architecture, or a change, costs in bytes",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }

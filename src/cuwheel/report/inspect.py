@@ -9,7 +9,7 @@ from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.inspection.values import Distribution, Library
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, HeatMap, Paragraph, Row, Table
-from cuwheel.units import size
+from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
 def _title(answer: Inspect) -> str:
     if told := answer.distribution:
         return f"{told.name} {told.version}"
-    return _name(answer.target.replace("\\", "/"))
+    return file_name(answer.target)
 
 
 def _overview(answer: Inspect, with_code: list[Library]) -> str:
@@ -224,11 +224,7 @@ def _merged(found: list[tuple[str, Finding]]) -> Finding:
         return replace(
             first,
             message=f"{first.message} ({len(places)} libraries)",
-            evidence=(", ".join(_name(path) for path in places[:_FEW]) + more,),
+            evidence=(", ".join(file_name(path) for path in places[:_FEW]) + more,),
         )
-    told = [f"{_name(path)}: {finding.message}" for path, finding in found[:_FEW]]
+    told = [f"{file_name(path)}: {finding.message}" for path, finding in found[:_FEW]]
     return replace(first, message=f"in {len(places)} libraries", evidence=(*told[:-1], told[-1] + more))
-
-
-def _name(path: str) -> str:
-    return path.rsplit("/", maxsplit=1)[-1]

@@ -8,7 +8,14 @@ from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.answer import SCHEMAS, json_schema
 
 # Verb → the class of its answer, in report/<verb>.py. `machine` is the profile that `doctor --save` writes.
-ANSWERS = {"doctor": "Doctor", "gpus": "Gpus", "inspect": "Inspect", "toolkits": "Toolkits"}
+ANSWERS = {
+    "compare": "Compare",
+    "doctor": "Doctor",
+    "gpus": "Gpus",
+    "inspect": "Inspect",
+    "kernels": "Kernels",
+    "toolkits": "Toolkits",
+}
 
 
 def all_schemas() -> dict[str, str]:

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.cmd_inspect import add_html, add_target, write_html
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.kernels import Kernels
+
+EXAMPLES = """\
+  cuwheel kernels libfoo.so                  how many, for which architectures
+  cuwheel kernels libfoo.so gemm             all whose name contains it
+  cuwheel kernels libfoo.so 'kDequant*half'  or matches it
+  cuwheel kernels libfoo.so _Z9vectorAddPKf  where it is, and where it is missing
+
+exit status: 0 found, 1 no kernel of that name"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_target(parser)
+    parser.add_argument(
+        "pattern", metavar="NAME", nargs="?", help="part of a kernel's name, mangled or plain; * and ? match any text"
+    )
+    add_html(parser)
+
+
+def run(args: argparse.Namespace) -> Kernels:
+    from cuwheel import api
+
+    answer = api.kernels(args.target, args.pattern, env=args.env, platform=args.platform)
+    write_html(answer, args)
+    return answer

@@ -1,0 +1,141 @@
+"""`cuwheel compare`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.inspection.compare import KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
+from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.report.document import Block
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """`kernels` is null where they were not read."""
+
+    schema: Literal["cuwheel.compare/1"] = "cuwheel.compare/1"
+    before: str
+    after: str
+    size: SizeChange
+    parts: tuple[PartChange, ...]
+    architectures: SetChange
+    needed: SetChange
+    libraries: tuple[LibraryComparison, ...]
+    kernels: tuple[KernelChange, ...] | None
+
+    @property
+    def succeeded(self) -> bool:
+        return True
+
+
+def document(answer: Compare, *, verbose: bool) -> Document:
+    blocks: list[Block] = [
+        Heading(f"{file_name(answer.before)} → {file_name(answer.after)}"),
+        Paragraph(f"{answer.size.before:,} → {answer.size.after:,} bytes, {_change(answer.size)}"),
+    ]
+    if answer.parts:
+        blocks.append(_parts(answer.parts))
+    changed = [each for each in answer.libraries if _differs(each)]
+    if len(answer.libraries) > 1:
+        facts = (*_gained_and_lost("architectures", answer.architectures), *_gained_and_lost("needed", answer.needed))
+        blocks += [Facts(facts)] if facts else []
+        for library in changed if verbose else changed[:_SHOWN]:
+            blocks += _library(library)
+        if not verbose and len(changed) > _SHOWN:
+            blocks.append(Paragraph(f"and {len(changed) - _SHOWN} more libraries that differ (--verbose)"))
+    else:
+        blocks += [Facts(tuple(_values(library))) for library in changed]
+    blocks += _kernels(answer.kernels, verbose=verbose)
+    if not (changed or answer.kernels):
+        blocks.append(Paragraph("no difference in device code, dependencies or registration"))
+    return Document(f"cuwheel compare {file_name(answer.before)} {file_name(answer.after)}", tuple(blocks))
+
+
+def _change(size: SizeChange | PartChange) -> str:
+    percent = f" ({size.percent:+.2f} %)" if size.percent is not None else " (new)"
+    return f"{size.difference:+,}{percent}"
+
+
+def _parts(parts: Iterable[PartChange]) -> Table:
+    columns = (
+        Column("part", wrap=False),
+        Column("before", numeric=True),
+        Column("after", numeric=True),
+        Column("change", numeric=True),
+        Column("%", numeric=True),
+    )
+    rows = tuple(
+        (
+            f"{part.name} {part.arch}" if part.arch else part.name,
+            Amount(f"{part.before:,}", part.before),
+            Amount(f"{part.after:,}", part.after),
+            Amount(f"{part.difference:+,}", part.difference),
+            Amount(f"{part.percent:+.2f}" if part.percent is not None else "new", part.percent or 0.0),
+        )
+        for part in parts
+    )
+    return Table(columns, rows)
+
+
+def _differs(library: LibraryComparison) -> bool:
+    sets = (library.architectures, library.needed, library.module_ids)
+    return bool(library.size.difference or library.values or any(each.gained or each.lost for each in sets))
+
+
+def _library(library: LibraryComparison) -> Iterator[Block]:
+    path = library.after or library.before or ""
+    only = " (gone)" if library.after is None else " (new)" if library.before is None else ""
+    yield Heading(f"{path}{only}")
+    yield Paragraph(f"{library.size.before:,} → {library.size.after:,} bytes, {_change(library.size)}")
+    if rows := tuple(_values(library)):
+        yield Facts(rows)
+
+
+def _values(library: LibraryComparison) -> Iterator[Row]:
+    yield from _gained_and_lost("architectures", library.architectures)
+    yield from _gained_and_lost("needed", library.needed)
+    for value in library.values:
+        yield Row(value.name, f"{value.before or 'none'} → {value.after or 'none'}")
+    yield from _gained_and_lost("module ids", library.module_ids)
+
+
+def _gained_and_lost(name: str, change: SetChange) -> Iterator[Row]:
+    if change.gained:
+        yield Row(f"+ {name}", _some(change.gained))
+    if change.lost:
+        yield Row(f"- {name}", _some(change.lost))
+
+
+def _some(names: tuple[str, ...]) -> str:
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest
+
+
+def _kernels(changes: tuple[KernelChange, ...] | None, *, verbose: bool) -> Iterator[Block]:
+    if not changes:
+        return
+    yield Heading("Kernels")
+    columns = (Column("library"), Column("arch", wrap=False), Column("+", numeric=True), Column("-", numeric=True))
+    rows = tuple(
+        (
+            file_name(change.library),
+            change.arch,
+            Amount(f"{len(change.gained):,}", len(change.gained)),
+            Amount(f"{len(change.lost):,}", len(change.lost)),
+        )
+        for change in changes
+    )
+    yield Table(columns, rows)
+    if verbose:
+        for change in changes:
+            named = [*(f"+ {name}" for name in change.gained), *(f"- {name}" for name in change.lost)]
+            yield Heading(f"{file_name(change.library)} {change.arch}")
+            yield Paragraph("\n".join(named))

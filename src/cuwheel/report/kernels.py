@@ -1,0 +1,138 @@
+"""`cuwheel kernels`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.finding import Finding
+from cuwheel.inspection.kernels import CodeKernels, Presence
+from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table
+from cuwheel.units import file_name, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.report.document import Block, Cell
+
+_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    schema: Literal["cuwheel.kernels/1"] = "cuwheel.kernels/1"
+    target: str
+    pattern: str | None
+    code: tuple[CodeKernels, ...]
+    presence: tuple[Presence, ...]
+    absent_from: tuple[str, ...]
+    unread: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """False where what was asked for is nowhere, or something could not be read."""
+        unreadable = any(finding.severity == "error" for finding in self.findings)
+        return not unreadable and bool(self.presence or not self.pattern)
+
+
+def document(answer: Kernels, *, verbose: bool) -> Document:
+    blocks: list[Block] = [Heading(answer.target), Paragraph(_overview(answer))]
+    if answer.pattern or verbose:
+        shown = answer.presence if verbose else answer.presence[:_SHOWN]
+        for presence in shown:
+            blocks += _kernel(answer, presence)
+        if len(shown) < len(answer.presence):
+            blocks += [Heading(""), Paragraph(f"and {len(answer.presence) - len(shown):,} more (--verbose, or --json)")]
+    elif answer.code:
+        blocks.append(_totals(answer))
+    if answer.pattern and answer.presence and answer.absent_from:
+        blocks += [Heading("Without any of them"), Paragraph("\n".join(f"  {path}" for path in answer.absent_from))]
+    if answer.unread:
+        blocks.append(Paragraph(f"{answer.unread} pieces of LTO-IR were not read: only NVIDIA's linker can"))
+    if answer.findings:
+        blocks += [Heading("Findings"), Findings(answer.findings)]
+    return Document(f"cuwheel kernels {answer.target}", tuple(blocks))
+
+
+def _overview(answer: Kernels) -> str:
+    names = len({each.name for each in answer.presence})
+    if answer.pattern and not names:
+        return f"no kernel is called {answer.pattern!r} or contains it"
+    kernels = f"{names:,} kernel{'' if names == 1 else 's'}"
+    return f"{kernels} matching {answer.pattern!r}" if answer.pattern else f"{kernels} in all"
+
+
+def _totals(answer: Kernels) -> Table:
+    """A row for each library, kind of code and architecture."""
+    groups: dict[tuple[str, str, str, bool], list[CodeKernels]] = {}
+    for code in answer.code:
+        groups.setdefault((code.library, code.arch, code.kind, code.linked), []).append(code)
+    rows: list[tuple[Cell, ...]] = []
+    previous = ""
+    for (library, arch, kind, linked), codes in groups.items():
+        kernels = [kernel for code in codes for kernel in code.kernels]
+        registers = max((kernel.registers or 0 for kernel in kernels), default=0)
+        stacked = sum(bool(kernel.stack_bytes) for kernel in kernels)
+        rows.append(
+            (
+                file_name(library) if library != previous else "",
+                arch,
+                kind,
+                "linked" if linked else "relocatable",
+                Amount(f"{len(kernels):,}", len(kernels)),
+                Amount(str(registers) if registers else "", registers),
+                Amount(f"{stacked:,}" if kind == "cubin" else "", stacked),
+            )
+        )
+        previous = library
+    columns = (
+        Column("library"),
+        Column("arch", wrap=False),
+        Column("kind", wrap=False),
+        Column("link", wrap=False),
+        Column("kernels", numeric=True),
+        Column("regs", numeric=True),
+        Column("stack", numeric=True),
+    )
+    return Table(columns, tuple(rows))
+
+
+def _kernel(answer: Kernels, presence: Presence) -> Iterator[Block]:
+    yield Heading(presence.demangled)
+    where = f"{file_name(presence.library)}: in {', '.join(presence.present)}"
+    missing = f"; missing in {', '.join(presence.missing)}" if presence.missing else ""
+    mangled = f"{presence.name}\n" if presence.name != presence.demangled else ""
+    yield Paragraph(f"{mangled}{where}{missing}")
+    columns = (
+        Column("arch", wrap=False),
+        Column("kind", wrap=False),
+        Column("link", wrap=False),
+        Column("registers", numeric=True),
+        Column("shared", numeric=True),
+        Column("stack", numeric=True),
+        Column("code", numeric=True),
+    )
+    rows = tuple(
+        (
+            code.arch,
+            code.kind,
+            "linked" if code.linked else "relocatable",
+            _figure(kernel.registers),
+            _bytes(kernel.shared_bytes),
+            _bytes(kernel.stack_bytes),
+            _bytes(kernel.code_bytes),
+        )
+        for code in answer.code
+        for kernel in code.kernels
+        if code.library == presence.library and kernel.name == presence.name
+    )
+    yield Table(columns, rows)
+
+
+def _figure(value: int | None) -> Cell:
+    return "" if value is None else Amount(str(value), value)
+
+
+def _bytes(value: int | None) -> Cell:
+    return "" if value is None else Amount(size(value), value)

@@ -11,6 +11,7 @@ import pytest
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection import library
 from cuwheel.inspection.survey import survey
+from tests.fixtures import manifest
 from tests.fuzz.harness import CountingBuffer
 
 if TYPE_CHECKING:
@@ -48,3 +49,11 @@ def test_a_member_without_a_name(tmp_path: Path) -> None:
     path.write_bytes(bytes.fromhex(NAMELESS))
     with contextlib.suppress(CuwheelError):
         survey(path)
+
+
+def test_parts_add_up_where_a_hidden_cubin_claims_more_than_there_is() -> None:
+    """A damaged offset in the second cubin's tables: it must not count bytes that are not its own."""
+    data = (manifest.HERE / "bin" / "hidden-130.so").read_bytes()
+    damaged = data[:7466] + b"\xff" * 4 + data[7470:]
+    found = library.read(CountingBuffer("found", damaged))
+    assert sum(part.bytes for part in found.parts) == len(damaged)

@@ -23,6 +23,7 @@ MAGIC = struct.pack("<I", 0xBA55ED50)
 CONTAINER = struct.Struct("<IHHQ")
 ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _ALIGNMENT = 8
+_VERSION = 1
 # Real headers have 64 to 128 bytes; names and options of any sane length still fit this.
 _HEADER_LIMIT = 1 << 16
 _LOWEST_ARCH, _HIGHEST_ARCH = 10, 999
@@ -84,7 +85,7 @@ _Key: TypeAlias = tuple[str, bool, int, int, int, int, int]
 class RawContainer(NamedTuple):
     section: str
     offset: int
-    size: int  # header included
+    size: int  # header included; of a damaged one, as far as it was understood
     entries: tuple[RawEntry, ...]
 
 
@@ -109,10 +110,10 @@ class Walk:
             head = self.buffer.read(position, CONTAINER.size)
             magic, version, header_size, size = CONTAINER.unpack(head)
             if head[:4] == MAGIC and header_size >= CONTAINER.size:
+                if version != _VERSION:
+                    self._complain(name, position, f"the container has version {version}, and only {_VERSION} is known")
                 stop, sound = self._container(name, position, header_size, size, end, linked=linked)
                 position = stop if sound else self._next_magic(stop, end)
-                if version != 1:
-                    self._complain(name, position, f"the container has version {version}, and only 1 is known")
             elif magic == 0 and (behind := self._after_padding(position, end)) > position:
                 position = behind
             else:
@@ -147,18 +148,17 @@ class Walk:
     def _container(self, name: str, at: int, header: int, size: int, end: int, *, linked: bool) -> tuple[int, bool]:
         """Keep one container; where to go on, and whether something sound is known to stand there."""
         stop = at + header + size
-        within = min(stop, end)
-        entries, position = self._entries(name, at + header, within, linked=linked)
-        self.containers.append(RawContainer(name, at, within - at, tuple(entries)))
+        entries, position = self._entries(name, at + header, min(stop, end), linked=linked)
         self._count += len(entries)
+        self.containers.append(RawContainer(name, at, position - at, tuple(entries)))
         if position == stop:
             return stop, True
-        if position < within:
+        if position < min(stop, end):
             self._complain(name, at, f"entry {len(entries)} at {position:#x} makes no sense")
         else:
             self._complain(name, at, "the container is longer than its section")
-        trusted = stop == end or (stop < end and self._goes_on(stop, end))
-        return (stop, True) if trusted else (max(position, at + 1), False)
+        sound = stop == end or (stop < end and self._goes_on(stop, end))
+        return (stop, True) if sound else (max(position, at + 1), False)
 
     def _goes_on(self, at: int, end: int) -> bool:
         """Whether a container or padding stands at `at`."""

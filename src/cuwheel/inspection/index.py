@@ -92,8 +92,23 @@ def _ask_uv(pinned: str, platform: str | None) -> Remote | None:
         options = ["--no-deps", "--only-binary=:all:", "--format", "pylock.toml"]
         target = ["--python-platform", _uv_platform(platform)] if platform else []
         done = process.run([uv, "--quiet", "pip", "compile", wanted, *options, *target], timeout=_RESOLVE_S)
-    told = msgspec.toml.decode(done.stdout)["packages"][0]["wheels"][0]
+    wheels = msgspec.toml.decode(done.stdout)["packages"][0]["wheels"]
+    told = min(wheels, key=lambda wheel: _distance(wheel["url"], platform))
     return Remote(told["url"], told.get("hashes", {}).get("sha256"))
+
+
+def _distance(url: str, platform: str | None) -> int:
+    """uv lists every wheel that fits; the one that an installer would take comes first."""
+    from packaging.tags import sys_tags  # noqa: PLC0415 - uv alone needs it
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415
+
+    try:
+        tags = parse_wheel_filename(unquote(Path(urlsplit(url).path).name))[3]
+    except InvalidWheelFilename:
+        return sys.maxsize
+    if platform:
+        return 0 if any(tag.platform == platform for tag in tags) else 1
+    return next((rank for rank, tag in enumerate(sys_tags()) if tag in tags), sys.maxsize)
 
 
 def _uv_platform(tag: str) -> str:

@@ -153,7 +153,7 @@ def _answer(target: str, pattern: str | None, found: list[_Found], findings: lis
 
 def _matches(pattern: str, name: str) -> bool:
     if any(each in pattern for each in "*?"):
-        return fnmatch.fnmatchcase(name, pattern)
+        return fnmatch.fnmatchcase(name, f"*{pattern}*")  # part of a name, as without wildcards
     return pattern in name
 
 

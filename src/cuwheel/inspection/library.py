@@ -28,7 +28,7 @@ from cuwheel.inspection.relocations import ElfPointers
 from cuwheel.inspection.values import Container, Cudart, DeviceCode, FileType, Format, Library, Platform, Registration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.inspection.values import Detail
 
@@ -184,21 +184,34 @@ def _device_code(draft: _Draft, *, whole: bool) -> None:
             end = section.offset + section.size
             draft.walk.section(section.name, section.offset, end, linked=FATBIN_SECTIONS[section.name])
     found = hidden.search(draft.buffer, apart, whole=whole)
-    draft.findings += hidden.findings(found)
+    walked = []
     end = 0
     for hit in found.containers:  # in order: one inside another was walked with it, or is its payload
         if hit.offset >= end:
             end = draft.walk.single(hit.section, hit.offset, hit.end)
-    containers = disjoint([Section(0, "", "device", 0, each.offset, each.size) for each in draft.walk.containers])[0]
-    starts = [each.offset for each in containers]
-    for hit in found.cubins:
-        index = bisect.bisect_right(starts, hit.offset) - 1
-        if index < 0 or hit.offset >= starts[index] + containers[index].size:
-            try:
-                draft.loose.append(loose.read(draft.buffer, hit.section, hit.offset, hit.end))
-            except MalformedError as error:
-                draft.findings.append(_broken_member(f"the cubin at {hit.offset:#x}", error))
+            walked.append(hit)
+    cubins = tuple(_loose_cubins(draft, found.cubins))
+    draft.findings += hidden.findings(hidden.Hidden(tuple(walked), cubins, found.amd))
     _complete(draft)
+
+
+def _loose_cubins(draft: _Draft, hits: Sequence[hidden.Hit]) -> Iterator[hidden.Hit]:
+    """Keep those that stand in no container, nor in one another."""
+    starts = sorted(each.offset for each in draft.walk.containers)
+    ends = {each.offset: each.offset + each.size for each in draft.walk.containers}
+    behind = 0
+    for hit in hits:
+        index = bisect.bisect_right(starts, hit.offset)
+        if hit.offset < behind or (index and hit.offset < ends[starts[index - 1]]):
+            continue
+        end = min(hit.end, starts[index]) if index < len(starts) else hit.end
+        try:
+            draft.loose.append(loose.read(draft.buffer, hit.section, hit.offset, end))
+        except MalformedError as error:
+            draft.findings.append(_broken_member(f"the cubin at {hit.offset:#x}", error))
+            continue
+        behind = hit.offset + draft.loose[-1].size
+        yield hit
 
 
 def _complete(draft: _Draft) -> None:

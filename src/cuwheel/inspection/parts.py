@@ -36,9 +36,9 @@ def measure(size: int, sections: Sequence[Section], rows: Sequence[DeviceCode]) 
     for row in rows:
         by_arch[row.arch] += row.bytes
     code = sum(by_arch.values())
+    sizes["other"] += size - sum(sizes.values())
     # Device code in other sections is device code all the same, and is taken from theirs.
     _move(sizes, code - sizes["device code"])
-    sizes["other"] += size - sum(sizes.values())
     parts = [Part(name="device code", arch=arch, bytes=count) for arch, count in by_arch.items()]
     sizes["device code"] -= code
     parts += [Part(name=name, arch=None, bytes=count) for name, count in sizes.items() if count > 0]

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import MalformedError, UnknownNameError, UnreadableError
+from cuwheel.inspection import inflate, metadata, source, zip_reader
+from cuwheel.inspection.buffer import MemoryBuffer
+from cuwheel.inspection.capture import HeaderCapture
+from cuwheel.inspection.survey import survey
+from tests.unit.inspection import build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "pkg-1.0-py3-none-manylinux_2_28_x86_64.whl"
+INFO = {
+    "pkg-1.0.dist-info/METADATA": b"Name: pkg\nVersion: 1.0\nRequires-Dist: torch>=2\nRequires-Dist: numpy\n\nText",
+    "pkg-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-manylinux_2_28_x86_64\n",
+    "pkg-1.0.dist-info/RECORD": b"pkg/lib.so,,\n",
+}
+CODE = b"".join(
+    build.container(build.entry(build.CUBIN, arch, build.cubin({"k": (8, 0, 0)}, sm=arch) + bytes([arch]) * 3000))
+    for arch in (75, 80, 90, 120)
+)
+LIBRARY = build.library(CODE).build()
+
+
+def wheel(folder: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    path = folder / NAME
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("in_memory", [1 << 20, 0], ids=["small", "large"])
+def test_a_wheel_is_read_like_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: int, in_memory: int
+) -> None:
+    monkeypatch.setattr(zip_reader, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(inflate, "_SPACING", 512)
+    monkeypatch.setattr(inflate, "_OUTPUT", 512)
+    found = survey(wheel(tmp_path, {**INFO, "pkg/lib.so": LIBRARY, "pkg/a.py": b"text"}, method), detail="entries")
+    (tmp_path / "lib.so").write_bytes(LIBRARY)
+    alone = survey(tmp_path / "lib.so", detail="entries")
+    assert [each.path for each in found.libraries] == ["pkg/lib.so"]
+    assert found.libraries[0].entries == alone.libraries[0].entries
+    assert found.libraries[0].registration == alone.libraries[0].registration
+    assert found.findings == ()
+    assert found.distribution is not None
+    assert (found.distribution.name, found.distribution.version) == ("pkg", "1.0")
+    assert found.distribution.requires == ("torch>=2", "numpy")
+    assert found.distribution.tags == ("py3-none-manylinux_2_28_x86_64",)
+
+
+def test_inflating_reads_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflate, "_SPACING", 1000)
+    monkeypatch.setattr(inflate, "_OUTPUT", 300)
+    data = bytes(range(256)) * 100 + LIBRARY
+    engine = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = engine.compress(data) + engine.flush()
+    member = inflate.Packed(MemoryBuffer("x", packed), 0, len(packed), len(data), zlib.crc32(data), "x")
+    told: list[int] = []
+    buffer = inflate.InflatedBuffer(member, HeaderCapture(), told.append)
+    assert sum(told) == len(data)
+    for offset in (0, 999, 1000, 25_600, len(data) - 1, 5000, 1):
+        for count in (0, 1, 700, 3000):
+            count = min(count, len(data) - offset)  # noqa: PLW2901
+            assert buffer.read(offset, count) == data[offset : offset + count]
+    with pytest.raises(MalformedError):
+        buffer.read(len(data), 1)
+
+
+def test_headers_are_kept_while_the_file_streams_by() -> None:
+    data = bytes(1000) + CODE + b"PPPP" + CODE
+    for step in (7, 100, 1024, len(data)):
+        capture = HeaderCapture()
+        for at in range(0, len(data), step):
+            capture.feed(at, data[at : at + step])
+        assert 1000 in capture.pieces
+        assert len(capture.pieces) >= 15  # eight containers and their entries, less one too near the end
+        assert all(data.startswith(piece, at) for at, piece in capture.pieces.items())
+
+
+def test_a_broken_library_does_not_hide_the_others(tmp_path: Path) -> None:
+    found = survey(wheel(tmp_path, {**INFO, "pkg/bad.so": LIBRARY[:300], "pkg/lib.so": LIBRARY}))
+    assert [each.path for each in found.libraries] == ["pkg/lib.so"]
+    assert [(each.rule, each.severity) for each in found.findings] == [("library-unreadable", "error")]
+    assert "pkg/bad.so" in found.findings[0].message
+
+
+@pytest.mark.parametrize("name", ["../evil.so", "/evil.so", "a/../../evil.so", "..\\\\evil.so", "C:/evil.so"])
+def test_names_that_would_escape(tmp_path: Path, name: str) -> None:
+    found = survey(wheel(tmp_path, {**INFO, name: LIBRARY}))
+    assert found.libraries == ()
+    assert [each.rule for each in found.findings] == ["zip-traversal"]
+
+
+def patched(path: Path, signature: bytes, offset: int, value: bytes, *, nth: int = 0) -> Path:
+    """The wheel with a field of its nth header changed."""
+    data = bytearray(path.read_bytes())
+    at = -1
+    for _ in range(nth + 1):
+        at = data.index(signature, at + 1)
+    data[at + offset : at + offset + len(value)] = value
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "rule"),
+    [
+        (10, struct.pack("<H", 12), "zip-method"),
+        (8, struct.pack("<H", 1), "zip-encrypted"),
+        (24, struct.pack("<I", 1 << 31), "zip-bomb"),
+        (42, struct.pack("<I", 0), "zip-overlap"),
+        (20, struct.pack("<I", 1 << 30), "zip-overlap"),
+        (16, struct.pack("<I", 1), "library-unreadable"),  # the checksum
+        (24, struct.pack("<I", 100), "library-unreadable"),  # it inflates to more than that
+        (24, struct.pack("<I", len(LIBRARY) + 1), "library-unreadable"),
+    ],
+)
+def test_a_zip_that_lies(tmp_path: Path, offset: int, value: bytes, rule: str) -> None:
+    path = wheel(tmp_path, {**INFO, "pkg/good.so": LIBRARY, "pkg/lib.so": LIBRARY})
+    found = survey(patched(path, b"PK\x01\x02", offset, value, nth=4))
+    assert rule in [each.rule for each in found.findings]
+    assert "pkg/good.so" in [each.path for each in found.libraries] or rule == "zip-overlap"
+
+
+def test_what_is_no_zip(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    for data in (b"", b"PK", b"text" * 100, wheel(tmp_path, INFO).read_bytes()[:-30]):
+        path.write_bytes(data)
+        with pytest.raises(MalformedError, match="zip"):
+            survey(path)
+
+
+def test_a_wheel_without_its_papers(tmp_path: Path) -> None:
+    found = survey(wheel(tmp_path, {"pkg/lib.so": LIBRARY}))
+    assert [each.rule for each in found.findings] == ["wheel-incomplete"]
+    assert found.distribution is not None
+    assert (found.distribution.name, found.distribution.version) == ("pkg", "1.0")
+
+
+def test_folder(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "lib.so.1").write_bytes(LIBRARY)
+    (tmp_path / "deep" / "lib.so").symlink_to("lib.so.1")
+    (tmp_path / "gone.so").symlink_to("nowhere")
+    (tmp_path / "noise.bin").write_bytes(b"noise")
+    found = survey(tmp_path)
+    assert len(found.libraries) == 1
+    assert [each.rule for each in found.findings] == ["unreadable"]
+
+
+def test_installed_distribution(tmp_path: Path) -> None:
+    site = tmp_path / "lib" / "python3.11" / "site-packages"
+    info = site / "My_Pkg-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "my_pkg").mkdir()
+    (site / "my_pkg" / "lib.so").write_bytes(LIBRARY)
+    (site / "other.so").write_bytes(LIBRARY)
+    (info / "METADATA").write_text("Name: My-Pkg\nVersion: 1.0\n")
+    (info / "RECORD").write_text("my_pkg/lib.so,sha256=x,1\nmy_pkg/a.py,,\n")
+    found = survey("my.pkg", env=tmp_path)
+    assert (found.kind, [each.path for each in found.libraries]) == ("distribution", ["my_pkg/lib.so"])
+    assert found.distribution is not None
+    assert found.distribution.name == "My-Pkg"
+    with pytest.raises(UnknownNameError, match="nothing"):
+        survey("nothing", env=tmp_path)
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError):
+        survey(tmp_path / "nothing.so")
+
+
+def test_tags_of_a_file_name() -> None:
+    found = metadata.from_file_name("torch-2.11.0+cu130-1-cp311.cp312-abi3-manylinux_2_28_x86_64.whl")
+    assert found is not None
+    assert (found.name, found.version, found.build) == ("torch", "2.11.0+cu130", "1")
+    assert found.tags == ("cp311-abi3-manylinux_2_28_x86_64", "cp312-abi3-manylinux_2_28_x86_64")
+    assert metadata.from_file_name("torch.whl") is None
+
+
+def test_text_files_are_passed_over_by_name(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {**INFO, "pkg/kernel.cu": LIBRARY, "pkg/run": LIBRARY})
+    found = source.find(path)
+    found.close()
+    assert [item.path for item in found.items if item.path.startswith("pkg/")] == ["pkg/run"]
+
+
+def test_damaged_metadata_is_a_finding(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {**INFO, "pkg/lib.so": LIBRARY})
+    found = survey(patched(path, b"PK\x01\x02", 16, b"\0\0\0\0", nth=0))
+    assert "zip-damaged" in [each.rule for each in found.findings]
+    assert len(found.libraries) == 1

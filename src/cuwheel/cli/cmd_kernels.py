@@ -13,7 +13,7 @@ EXAMPLES = """\
   cuwheel kernels libfoo.so                  how many, for which architectures
   cuwheel kernels libfoo.so gemm             all whose name contains it
   cuwheel kernels libfoo.so 'kDequant*half'  or matches it
-  cuwheel kernels libfoo.so _Z9vectorAddPKf  where it is, and where it is missing
+  cuwheel kernels libfoo.so _Z9vectorAddPKf  where it is and where missing
 
 exit status: 0 found, 1 no kernel of that name"""
 

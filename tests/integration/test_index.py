@@ -1,0 +1,118 @@
+"""`name==version` through the user's own pip or uv, from an index on loopback."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.inspection import index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAMES = ("demo_cuda-1.0-py3-none-any.whl", "demo_cuda-1.0-py3-none-win_amd64.whl")
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        pass
+
+
+def _wheel(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("demo_cuda/__init__.py", path.name)
+        archive.writestr("demo_cuda-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: demo-cuda\nVersion: 1.0\n")
+        archive.writestr("demo_cuda-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("demo_cuda-1.0.dist-info/RECORD", "")
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An index with one project; pip and uv are told of it by their own variables, and of nothing else."""
+    folder = tmp_path / "www" / "simple" / "demo-cuda"
+    folder.mkdir(parents=True)
+    links = []
+    for name in NAMES:
+        _wheel(folder / name)
+        digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        links.append(f'<a href="{name}#sha256={digest}">{name}</a>')
+    (folder / "index.html").write_text("\n".join(links))
+    handler = functools.partial(_Quiet, directory=str(tmp_path / "www"))
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    url = f"http://127.0.0.1:{httpd.server_address[1]}/simple"
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    for name, value in {
+        "PIP_INDEX_URL": url,
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_DEFAULT_INDEX": url,
+        "UV_NO_CONFIG": "1",
+        "UV_CACHE_DIR": str(tmp_path / "uv"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield url
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+@pytest.fixture(params=["pip", "uv"])
+def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """One of the two alone."""
+    name: str = request.param
+    if name == "uv":
+        if not shutil.which("uv"):
+            pytest.skip("uv is not installed here")
+        monkeypatch.setattr(index, "_pip", lambda: None)
+        return name
+    folder = tmp_path / "with-pip"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
+    monkeypatch.setattr(index, "_pip", lambda: [str(folder / "bin" / "pip")])
+    monkeypatch.setattr(index, "_ask_uv", lambda *_: None)
+    return name
+
+
+@pytest.mark.usefixtures("served", "tool")
+def test_it_is_downloaded_once_and_checked() -> None:
+    wheel = index.wheel_of("demo-cuda==1.0")
+    assert wheel.name == NAMES[0]
+    assert zipfile.ZipFile(wheel).read("demo_cuda/__init__.py").decode() == NAMES[0]
+    changed = wheel.stat().st_mtime_ns
+    assert index.wheel_of("demo-cuda==1.0") == wheel
+    assert wheel.stat().st_mtime_ns == changed
+
+
+@pytest.mark.usefixtures("served", "tool")
+def test_another_platform() -> None:
+    assert index.wheel_of("demo-cuda==1.0", platform="win_amd64").name == NAMES[1]
+
+
+@pytest.mark.usefixtures("served", "tool")
+def test_what_is_not_there_is_said_with_a_hint() -> None:
+    with pytest.raises(UnknownNameError, match=r"demo-cuda==9\.9") as caught:
+        index.wheel_of("demo-cuda==9.9")
+    assert "pip download" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "pinned"),
+    [("torch==2.11.0", True), ("a.b-c_d==1!2.0+cu130", True), ("torch", False), ("torch>=2", False), ("-r==1", False),
+     ("x==--index-url", True), ("a ==1", False), ("../x==1", False)],
+)  # fmt: skip
+def test_what_counts_as_pinned(text: str, pinned: bool) -> None:  # noqa: FBT001
+    assert index.is_pinned(text) is pinned

@@ -81,6 +81,15 @@ class ForwardCompatibility:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Arm64:
+    """From when on servers and Jetson share one distribution, and the Tegra capabilities where that is confirmed."""
+
+    one_distribution_since: str
+    confirmed_on: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GlibcClash:
     """Up to `last_broken`, CUDA's headers do not compile with this glibc or a later one."""
 
@@ -100,6 +109,7 @@ class Toolkits:
     minor_compatibility: tuple[MinorCompatibility, ...]
     zstd_fat_binaries: Drivers
     forward_compatibility: ForwardCompatibility
+    arm64: Arm64
     glibc_clash: tuple[GlibcClash, ...]
 
 
@@ -209,9 +219,28 @@ class CMake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TorchName:
+    """A name that TORCH_CUDA_ARCH_LIST takes, and what it stands for."""
+
+    name: str
+    means: str
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torch:
+    """torch.toml: what TORCH_CUDA_ARCH_LIST takes."""
+
+    sources: dict[str, Source]
+    architectures: tuple[str, ...]
+    name: tuple[TorchName, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
     architectures: Architectures
     cmake: CMake
     gpus: Gpus
     libraries: Libraries
     toolkits: Toolkits
+    torch: Torch

@@ -17,7 +17,18 @@ from cuwheel import decode
 from cuwheel.errors import CuwheelError, FactsError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.rows import Architecture, Architectures, CMake, Gpus, Libraries, Source, Tables, Toolkit, Toolkits
+from cuwheel.facts.rows import (
+    Architecture,
+    Architectures,
+    CMake,
+    Gpus,
+    Libraries,
+    Source,
+    Tables,
+    Toolkit,
+    Toolkits,
+    Torch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,6 +52,7 @@ def load(folder: Path) -> Tables:
     gpus = _read(folder / "gpus.toml", Gpus, problems)
     libraries = _read(folder / "libraries.toml", Libraries, problems)
     toolkits = _read(folder / "toolkits.toml", Toolkits, problems)
+    torch = _read(folder / "torch.toml", Torch, problems)
     known = {row.capability: row for row in architectures.architecture} if architectures else None
     if architectures:
         problems += _prefixed("architectures.toml", _architecture_problems(architectures))
@@ -52,9 +64,13 @@ def load(folder: Path) -> Tables:
         problems += _prefixed("libraries.toml", _library_problems(libraries))
     if toolkits:
         problems += _prefixed("toolkits.toml", _toolkit_problems(toolkits, known))
-    if problems or not (architectures and cmake and gpus and libraries and toolkits):
+    if torch:
+        problems += _prefixed("torch.toml", _torch_problems(torch, known))
+    if problems or not (architectures and cmake and gpus and libraries and toolkits and torch):
         raise FactsError(problems)
-    return Tables(architectures=architectures, cmake=cmake, gpus=gpus, libraries=libraries, toolkits=toolkits)
+    return Tables(
+        architectures=architectures, cmake=cmake, gpus=gpus, libraries=libraries, toolkits=toolkits, torch=torch
+    )
 
 
 def squashed(name: str) -> str:
@@ -152,7 +168,7 @@ def _library_problems(file: Libraries) -> Iterator[str]:
 
 
 def _toolkit_problems(file: Toolkits, known: dict[str, Architecture] | None) -> Iterator[str]:
-    drivers = (file.zstd_fat_binaries, file.forward_compatibility)
+    drivers = (file.zstd_fat_binaries, file.forward_compatibility, file.arm64)
     yield from _source_problems(file.sources, file.toolkit, file.minor_compatibility, file.glibc_clash, drivers)
     rows = file.toolkit
     yield from _order_problems(rows)
@@ -166,6 +182,26 @@ def _toolkit_problems(file: Toolkits, known: dict[str, Architecture] | None) -> 
             yield f"glibc {clash.glibc}: unknown toolkit {clash.last_broken!r}"
     for row in rows:
         yield from (f"{row.version}: {each}" for each in _architecture_list_problems(row.architectures, known))
+
+
+def _torch_problems(file: Torch, known: dict[str, Architecture] | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.name)
+    yield from _repeated("name", [row.name.lower() for row in file.name])
+    numbers = []
+    for text in file.architectures:
+        if _parses_as_torch(text):
+            numbers.append(Arch.parse(text).number)
+        else:
+            yield f"{text!r} is no architecture"
+    yield from _architecture_list_problems(tuple(numbers), known)
+    for row in file.name:
+        strangers = [each for each in row.means.removesuffix("+PTX").split(";") if each not in file.architectures]
+        yield from (f"{row.name} means {each!r}, which is not in the list" for each in strangers)
+
+
+def _parses_as_torch(text: str) -> bool:
+    """`9.0a`: with the point."""
+    return "." in text and _parses(Capability.parse, text.rstrip("af"))
 
 
 def _order_problems(rows: tuple[Toolkit, ...]) -> Iterator[str]:

@@ -87,6 +87,11 @@ def forward_compatible(product: str) -> bool:
     return product in tables().toolkits.forward_compatibility.products
 
 
+def one_arm64(toolkit: Toolkit) -> bool:
+    """Whether servers and Jetson share one distribution of this toolkit."""
+    return versions.at_least(toolkit.version, tables().toolkits.arm64.one_distribution_since)
+
+
 def glibc_clash(toolkit: Toolkit, glibc: str) -> GlibcClash | None:
     """Why this toolkit's headers do not compile on a machine with this glibc; None if they do."""
     for row in tables().toolkits.glibc_clash:

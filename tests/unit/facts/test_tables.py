@@ -34,6 +34,7 @@ def test_every_source_is_used_and_has_an_address() -> None:
         everything.gpus,
         everything.libraries,
         everything.toolkits,
+        everything.torch,
     ):
         for key, source in file.sources.items():
             assert source.title, key
@@ -101,6 +102,7 @@ def test_every_problem_of_every_file_at_once(copy: Path) -> None:
     _edit(copy / "architectures.toml", ('family = ["11.0"]', 'family = ["14.0"]'))
     _edit(copy / "libraries.toml", ('source = ["driver-readme"]', "source = []"))
     _edit(copy / "cmake.toml", ("measured = true", 'measured = "yes"'))
+    _edit(copy / "torch.toml", ('"9.0a"', '"90a"'), ('means = "8.7"', 'means = "8.8"'))
     found = _problems(copy)
     for expected in (
         "gpus.toml: alias of unknown GPU 'GB11'",
@@ -120,6 +122,8 @@ def test_every_problem_of_every_file_at_once(copy: Path) -> None:
         "architectures.toml: 11.0 is not in its own family",
         "libraries.toml: name 'driver' has no source",
         "cmake.toml.spelling",
+        "torch.toml: '90a' is no architecture",
+        "torch.toml: Ampere+Tegra means '8.8', which is not in the list",
     ):
         assert any(expected in problem for problem in found), f"{expected} not in {found}"
 

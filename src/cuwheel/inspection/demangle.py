@@ -23,8 +23,8 @@ _LONGEST = 1 << 14
 _LONGEST_HERE = 1024
 # Each reference to an earlier part can at most double the text: so 1 KB stays under a megabyte.
 _REFERENCES_HERE = 10
-_CHILD_S = 20
-_CHILD_MEMORY = 1 << 30
+_CHILD_S = 10
+_CHILD_MEMORY = 1 << 28
 _LINE_LIMIT = 1 << 16
 
 
@@ -42,7 +42,8 @@ def demangled(names: Iterable[str]) -> Mapping[str, str]:
             later.append(name)
         elif text := function(name):
             found[name] = text
-    found.update(_by_child(later))
+    # The likeliest to end the child come last, so that the others are done by then.
+    found.update(_by_child(sorted(later, key=lambda name: name.count("S") + name.count("T"))))
     return found
 
 

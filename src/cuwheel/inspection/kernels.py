@@ -53,13 +53,18 @@ class CodeKernels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
-    """One kernel in one library: the architectures it is there for, and those of the library that lack it."""
+    """One kernel in one library, by architecture.
+
+    `missing`: its own fat binary has code for these, without it. `elsewhere`: the library has code for these,
+    but in other fat binaries only. A GPU that needs either gets another of the `present`, or none.
+    """
 
     library: str
     name: str
     demangled: str
     present: tuple[str, ...]
     missing: tuple[str, ...]
+    elsewhere: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,19 +188,28 @@ def _code(found: _Found, wanted: set[str], readable: Mapping[str, str]) -> CodeK
 
 
 def _presence(found: list[_Found], wanted: set[str], readable: Mapping[str, str]) -> Iterator[Presence]:
-    archs: dict[str, dict[str, None]] = {}
+    archs: dict[str, dict[str, None]] = {}  # of a library
+    own: dict[tuple[str, int], dict[str, None]] = {}  # of a container
     present: dict[tuple[str, str], dict[str, None]] = {}
+    homes: dict[tuple[str, str], set[tuple[str, int]]] = {}
     for each in found:
-        if each.kernels:  # what has none at all, such as the empty code of a device link, lacks nothing
-            archs.setdefault(each.library, {})[each.entry.arch] = None
+        if not each.kernels:  # such as the empty code of a device link: it lacks nothing
+            continue
+        home = (each.library, each.entry.offset if each.entry.container is None else each.entry.container)
+        archs.setdefault(each.library, {})[each.entry.arch] = None
+        own.setdefault(home, {})[each.entry.arch] = None
         for kernel in each.kernels:
             if kernel.name in wanted:
                 present.setdefault((each.library, kernel.name), {})[each.entry.arch] = None
+                homes.setdefault((each.library, kernel.name), set()).add(home)
     for (path, name), where in present.items():
+        beside = {arch for home in homes[path, name] for arch in own[home]}
+        absent = [arch for arch in archs[path] if arch not in where]
         yield Presence(
             library=path,
             name=name,
             demangled=readable.get(name, name),
             present=tuple(where),
-            missing=tuple(arch for arch in archs[path] if arch not in where),
+            missing=tuple(arch for arch in absent if arch in beside),
+            elsewhere=tuple(arch for arch in absent if arch not in beside),
         )

@@ -132,7 +132,7 @@ def _fatbin(buffer: Buffer, *, whole: bool) -> _Draft:
     del whole  # all of it is device code
     draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="fatbin", machine="cuda")
     draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
-    draft.walk.section("", 0, buffer.size, linked=True)
+    draft.walk.section("", 0, buffer.size, linked=not provenance.is_relocatable(buffer))
     draft.registration = replace(NOTHING, containers=len(draft.walk.containers))
     _complete(draft)
     return draft

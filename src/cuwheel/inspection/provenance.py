@@ -10,13 +10,15 @@ from cuwheel.facts import versions
 from cuwheel.finding import Finding
 from cuwheel.inspection import cubin, dynamic, payload
 from cuwheel.inspection.elf import SHT_NOBITS
+from cuwheel.inspection.fatbin import Walk
 from cuwheel.inspection.values import Cudart, Platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from cuwheel.inspection.buffer import Buffer
     from cuwheel.inspection.elf import Elf
-    from cuwheel.inspection.fatbin import RawEntry, Walk
+    from cuwheel.inspection.fatbin import RawEntry
     from cuwheel.inspection.values import DeviceCode
 
 _CUDART = re.compile(r"(?:lib)?cudart(?:64_|-[0-9a-f]+)?\.?(?:so\.)?(\d+)?", re.ASCII)
@@ -104,6 +106,23 @@ def toolkits(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[tuple[str, ...], t
             continue
         found.update(() if version is None else (version,))
     return tuple(sorted(found, key=versions.key)), tuple(findings)
+
+
+def is_relocatable(buffer: Buffer) -> bool:
+    """Whether a bare fat binary is made for the device linker: its first cubin tells, no section does."""
+    walk = Walk(buffer)
+    walk.section("", 0, buffer.size, linked=True)
+    rows = walk.device_code()
+    for container in walk.containers[:1]:
+        for entry in container.entries:
+            if rows[entry.row].kind == "cubin":
+                compression = rows[entry.row].compression
+                try:
+                    data = payload.read(buffer, entry.payload_offset, entry.stored, entry.real, compression)
+                    return not cubin.read(buffer.name, data).linked
+                except MalformedError:  # told where the toolkits are read
+                    return False
+    return False
 
 
 def _unreadable(entry: RawEntry, error: MalformedError) -> Finding:

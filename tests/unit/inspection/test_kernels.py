@@ -52,6 +52,12 @@ def test_where_a_kernel_is_missing(tmp_path: Path) -> None:
     assert kernels(tmp_path, "nothing").presence == ()
 
 
+def test_code_for_another_architecture_elsewhere(tmp_path: Path) -> None:
+    path = library(tmp_path, build.container(cubin(80, BOTH)), build.container(cubin(90, {"another": (8, 0, 0)})))
+    (presence,) = kernels(path, "axpy").presence
+    assert (presence.present, presence.missing, presence.elsewhere) == (("sm_80",), (), ("sm_90",))
+
+
 def test_a_broken_cubin_is_a_finding(tmp_path: Path) -> None:
     broken = build.entry(build.CUBIN, 90, b"\x7fELF" + b"\xff" * 200)
     found = kernels(library(tmp_path, build.container(broken, cubin(80, BOTH))))

@@ -98,15 +98,16 @@ def _run(run: list[str]) -> str:
 
 
 def _containers(library: Library) -> tuple[list[Archs], list[Archs]]:
-    """The architectures in each container, of linked and of relocatable code."""
-    found = [[library.device_code[index] for index in container.code] for container in library.containers]
-    inside = {index for container in library.containers for index in container.code}
+    """The lists of architectures of linked and of relocatable containers: thousands of them share a few."""
+    lists = dict.fromkeys(container.code for container in library.containers)
+    found = [[library.device_code[index] for index in code] for code in lists]
+    inside = {index for code in lists for index in code}
     found += [[code] for index, code in enumerate(library.device_code) if index not in inside]
-    groups: tuple[list[Archs], list[Archs]] = ([], [])
+    groups: tuple[dict[Archs, None], dict[Archs, None]] = ({}, {})
     for rows in found:
         if archs := _archs(row.arch for row in rows):
-            groups[all(not row.linked for row in rows)].append(archs)
-    return groups
+            groups[all(not row.linked for row in rows)][archs] = None
+    return list(groups[0]), list(groups[1])
 
 
 def _archs(names: Iterable[str]) -> Archs:

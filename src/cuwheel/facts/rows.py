@@ -237,10 +237,41 @@ class Torch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
-    architectures: Architectures
-    cmake: CMake
-    gpus: Gpus
-    libraries: Libraries
-    toolkits: Toolkits
-    torch: Torch
+class PackageProfile:
+    """Which of its libraries a package loads: see packages.toml."""
+
+    names: tuple[str, ...]
+    loads: Literal["every", "one"]
+    source: tuple[str, ...]
+    pattern: str = ""
+    follows: Literal["torch", "jax"] | None = None
+    override: str | None = None
+    missing: str = ""
+    optional: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemLibraries:
+    """Patterns of what every Linux has."""
+
+    libraries: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkLibraries:
+    """Patterns of the libraries that only a framework's own package brings."""
+
+    name: str
+    libraries: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packages:
+    """packages.toml."""
+
+    sources: dict[str, Source]
+    profile: tuple[PackageProfile, ...]
+    system: SystemLibraries
+    framework: tuple[FrameworkLibraries, ...]

@@ -1,12 +1,12 @@
-"""The tables of facts, read from `data/*.toml` and checked as a whole.
+"""The tables of facts, read from `data/*.toml` and checked.
 
-A mistake anywhere raises one FactsError that names every mistake, so that an edit is put right in one go.
+A mistake raises one FactsError that names every mistake, so that an edit is put right in one go.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -23,8 +23,8 @@ from cuwheel.facts.rows import (
     CMake,
     Gpus,
     Libraries,
+    Packages,
     Source,
-    Tables,
     Toolkit,
     Toolkits,
     Torch,
@@ -38,57 +38,89 @@ DATA = Path(__file__).with_name("data")
 T = TypeVar("T")
 
 
+class Tables:
+    """Each file is read when it is first asked for: most verbs need few, and parsing takes longer than they do."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @cached_property
+    def architectures(self) -> Architectures:
+        return self._read("architectures.toml", Architectures, _architecture_problems)
+
+    @cached_property
+    def cmake(self) -> CMake:
+        return self._read("cmake.toml", CMake, lambda file: _source_problems(file.sources, file.spelling))
+
+    @cached_property
+    def gpus(self) -> Gpus:
+        return self._read("gpus.toml", Gpus, lambda file: _gpu_problems(file, self._known()))
+
+    @cached_property
+    def libraries(self) -> Libraries:
+        return self._read("libraries.toml", Libraries, _library_problems)
+
+    @cached_property
+    def packages(self) -> Packages:
+        return self._read("packages.toml", Packages, _package_problems)
+
+    @cached_property
+    def toolkits(self) -> Toolkits:
+        return self._read("toolkits.toml", Toolkits, lambda file: _toolkit_problems(file, self._known()))
+
+    @cached_property
+    def torch(self) -> Torch:
+        return self._read("torch.toml", Torch, lambda file: _torch_problems(file, self._known()))
+
+    def _known(self) -> dict[str, Architecture] | None:
+        """By capability, whatever is wrong with the rows otherwise: their own file's check says that."""
+        try:
+            return {row.capability: row for row in self._decode("architectures.toml", Architectures).architecture}
+        except FactsError:
+            return None
+
+    def _read(self, name: str, type_: type[T], check: Callable[[T], Iterable[str]]) -> T:
+        file = self._decode(name, type_)
+        if problems := [f"{name}: {problem}" for problem in check(file)]:
+            raise FactsError(problems)
+        return file
+
+    def _decode(self, name: str, type_: type[T]) -> T:
+        problems: list[str] = []
+        try:
+            data = msgspec.toml.decode((self._folder / name).read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise FactsError([f"{name}: {error}"]) from error
+        file = decode.convert(data, type_, name, problems)
+        if file is None:
+            raise FactsError(problems)
+        return file
+
+
 @cache
 def tables() -> Tables:
-    """The tables of this installation, read once."""
-    return load(DATA)
+    """The tables of this installation."""
+    return Tables(DATA)
 
 
 def load(folder: Path) -> Tables:
-    """The tables in `folder`; raises FactsError with every problem of every file."""
+    """All tables in `folder` at once; raises FactsError with every problem of every file."""
+    found = Tables(folder)
     problems: list[str] = []
-    architectures = _read(folder / "architectures.toml", Architectures, problems)
-    cmake = _read(folder / "cmake.toml", CMake, problems)
-    gpus = _read(folder / "gpus.toml", Gpus, problems)
-    libraries = _read(folder / "libraries.toml", Libraries, problems)
-    toolkits = _read(folder / "toolkits.toml", Toolkits, problems)
-    torch = _read(folder / "torch.toml", Torch, problems)
-    known = {row.capability: row for row in architectures.architecture} if architectures else None
-    if architectures:
-        problems += _prefixed("architectures.toml", _architecture_problems(architectures))
-    if cmake:
-        problems += _prefixed("cmake.toml", _source_problems(cmake.sources, cmake.spelling))
-    if gpus:
-        problems += _prefixed("gpus.toml", _gpu_problems(gpus, known))
-    if libraries:
-        problems += _prefixed("libraries.toml", _library_problems(libraries))
-    if toolkits:
-        problems += _prefixed("toolkits.toml", _toolkit_problems(toolkits, known))
-    if torch:
-        problems += _prefixed("torch.toml", _torch_problems(torch, known))
-    if problems or not (architectures and cmake and gpus and libraries and toolkits and torch):
+    for name, value in vars(Tables).items():
+        if isinstance(value, cached_property):
+            try:
+                getattr(found, name)
+            except FactsError as error:
+                problems += error.problems
+    if problems:
         raise FactsError(problems)
-    return Tables(
-        architectures=architectures, cmake=cmake, gpus=gpus, libraries=libraries, toolkits=toolkits, torch=torch
-    )
+    return found
 
 
 def squashed(name: str) -> str:
     """A GPU's name as it is compared: letters and digits only, lower case, without the maker's name."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("nvidia")
-
-
-def _read(path: Path, type_: type[T], problems: list[str]) -> T | None:
-    try:
-        data = msgspec.toml.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        problems.append(f"{path.name}: {error}")
-        return None
-    return decode.convert(data, type_, path.name, problems)
-
-
-def _prefixed(file: str, problems: Iterable[str]) -> list[str]:
-    return [f"{file}: {problem}" for problem in problems]
 
 
 def _source_problems(sources: dict[str, Source], *kinds: Iterable[object]) -> Iterator[str]:
@@ -145,10 +177,7 @@ def _gpu_problems(file: Gpus, known: dict[str, Architecture] | None) -> Iterator
     yield from _repeated("GPU", [squashed(name) for name in [*names, *others]])
     yield from (f"alias of unknown GPU {target!r}" for target in file.aliases.values() if target not in names)
     for pattern in file.normalisation.ignore:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            yield f"pattern {pattern!r}: {error}"
+        yield from _pattern_problems(pattern)
     for group in file.group:
         if not _parses(Capability.parse, group.capability):
             yield f"{group.names[:1]}: {group.capability!r} is no capability"
@@ -165,6 +194,22 @@ def _library_problems(file: Libraries) -> Iterator[str]:
         yield from _repeated(f"{row.name}:", [*row.sonames, *row.dlls])
         if row.cuda is not None and not row.folder:
             yield f"{row.name} has no folder"
+
+
+def _package_problems(file: Packages) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.profile, file.framework, (file.system,))
+    yield from _repeated("package", [name for row in file.profile for name in row.names])
+    for row in file.profile:
+        yield from _pattern_problems(row.pattern)
+        if (row.loads == "one") != bool(row.pattern and row.follows):
+            yield f"{row.names[:1]}: a pattern and a framework to follow go with loads = 'one'"
+
+
+def _pattern_problems(pattern: str) -> Iterator[str]:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        yield f"pattern {pattern!r}: {error}"
 
 
 def _toolkit_problems(file: Toolkits, known: dict[str, Architecture] | None) -> Iterator[str]:

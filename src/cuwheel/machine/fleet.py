@@ -5,10 +5,25 @@ What is not known is never assumed: it becomes a condition of the verdict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import architectures, gpus
+from cuwheel.facts.arch import Capability, looks_like_arch
+
+if TYPE_CHECKING:
+    from cuwheel.machine.profile import MachineProfile
 
 Jit: TypeAlias = Literal["allowed", "disabled", "forced"]
+System: TypeAlias = Literal["linux", "windows"]
+
+L4T_NOT_KNOWN = "not known"  # a Jetson runs L4T, of whatever release
+_HERE = "this machine"
+_JETSON = "Jetson"
+_CPUS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+_SYSTEMS: dict[str, System] = {"Linux": "linux", "Windows": "windows"}
+_SWITCHES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"), ("CUDA_DISABLE_PTX_JIT", "disabled"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,15 +31,17 @@ class Machine:
     """One kind of machine, `count` of them.
 
     `libraries`: the CUDA sonames that its environment provides. `python`: the interpreter's version.
-    `torch_cxx11_abi`: how its torch was compiled.
+    `torch_cxx11_abi`: how its torch was compiled. `toolkits`: the versions that are installed in the system.
+    `loads`: what BNB_CUDA_VERSION and its like say, as NAME=VALUE.
     """
 
     name: str
     capability: str | None
     gpu: str | None = None
+    product: str | None = None
     driver: str | None = None
     driver_cuda: str | None = None
-    os: Literal["linux", "windows"] | None = None
+    os: System | None = None
     cpu: str | None = None
     l4t: str | None = None
     glibc: str | None = None
@@ -33,6 +50,112 @@ class Machine:
     torch: str | None = None
     torch_cuda: str | None = None
     torch_cxx11_abi: bool | None = None
+    jax_cuda: str | None = None
     jit: Jit = "allowed"
     libraries: tuple[str, ...] | None = None
+    toolkits: tuple[str, ...] = ()
+    loads: tuple[str, ...] = ()
     count: int = 1
+
+    def loads_by(self, variable: str) -> str | None:
+        """The value of a variable that chooses what a package loads."""
+        return next((each.partition("=")[2] for each in self.loads if each.startswith(f"{variable}=")), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refinement:
+    """What the command line says of every machine; None leaves what is known as it is."""
+
+    driver: str | None = None
+    driver_cuda: str | None = None
+    os: System | None = None
+    cpu: str | None = None
+    l4t: str | None = None
+    glibc: str | None = None
+    glibcxx: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    torch_cuda: str | None = None
+    jax_cuda: str | None = None
+    jit: Jit | None = None
+
+    def apply(self, machine: Machine) -> Machine:
+        said = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        if "driver" in said and "driver_cuda" not in said:
+            said["driver_cuda"] = None  # of the other driver
+        if cpu := said.get("cpu"):
+            said["cpu"] = _CPUS.get(cpu.lower(), cpu.lower())
+        return replace(machine, **said)
+
+
+def from_gpu(text: str, name: str | None = None) -> Machine:
+    """A GPU by its name, or a capability. A Tegra says more: its processor, and that it runs L4T."""
+    if looks_like_arch(text):
+        capability = architectures.current(Capability.parse(text))
+        tegra = capability in architectures.current_capabilities() and architectures.find_architecture(capability).tegra
+        machine = Machine(name=name or text, capability=str(capability), product=_JETSON if tegra else None)
+    else:
+        gpu = gpus.find_gpu(text)
+        tegra = gpu.tegra is not None
+        machine = Machine(name=name or text, capability=str(gpu.capability), gpu=gpu.name, product=gpu.product)
+    return replace(machine, os="linux", cpu="aarch64", l4t=L4T_NOT_KNOWN) if tegra else machine
+
+
+def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, ...]:
+    """One machine for each kind of GPU in it; one without a GPU where none was found."""
+    kinds: dict[tuple[str, str | None], int] = {}
+    for gpu in profile.gpus:
+        kinds[gpu.name, gpu.capability] = kinds.get((gpu.name, gpu.capability), 0) + 1
+    base = _of_profile(profile, name)
+    if not kinds:
+        return (base,)
+    return tuple(
+        replace(
+            base,
+            name=f"{name} ({gpu})" if len(kinds) > 1 else name,
+            gpu=gpu,
+            capability=capability,
+            product=_product(gpu),
+            count=1,
+        )
+        for gpu, capability in kinds
+    )
+
+
+def _of_profile(profile: MachineProfile, name: str) -> Machine:
+    system, torch, jax = profile.system, profile.framework("torch"), profile.framework("jax")
+    provided = (soname for folder in profile.library_folders for soname in folder.libraries)
+    return Machine(
+        name=name,
+        capability=None,
+        driver=profile.driver.version,
+        driver_cuda=profile.driver.cuda,
+        os=_SYSTEMS.get(system.os.value),
+        cpu=_CPUS.get(system.cpu.value.lower(), system.cpu.value.lower()),
+        l4t=system.l4t.value if system.l4t else None,
+        glibc=system.glibc.value if system.glibc else None,
+        glibcxx=system.glibcxx.value if system.glibcxx else None,
+        python=profile.python.version if profile.python else None,
+        torch=torch.version if torch else None,
+        torch_cuda=torch.cuda if torch else None,
+        jax_cuda=jax.cuda if jax else None,
+        jit=_jit(profile),
+        libraries=tuple(dict.fromkeys(provided)),
+        toolkits=tuple(dict.fromkeys(each.version for each in profile.toolkits)),
+        loads=tuple(f"{each.name}={each.value}" for each in profile.variables if each.name == "BNB_CUDA_VERSION"),
+    )
+
+
+def _jit(profile: MachineProfile) -> Jit:
+    for name, state in _SWITCHES:
+        variable = profile.variable(name)
+        if variable and variable.value not in ("", "0"):
+            return state
+    return "allowed"
+
+
+def _product(gpu: str) -> str | None:
+    try:
+        return gpus.find_gpu(gpu).product
+    except UnknownNameError:
+        return None

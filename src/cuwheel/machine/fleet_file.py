@@ -1,0 +1,114 @@
+"""`fleet.toml`: named machines that a person wrote down. Every problem of the file at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cuwheel import decode
+from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
+from cuwheel.machine import fleet
+from cuwheel.machine.fleet import Jit, Machine, System
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_HINT = 'a machine is: [[machine]], name = "rack 7", gpu = "h100" (or capability), driver = "580.65.06", count = 8'
+_MAX_BYTES = 8 * 1024 * 1024
+_VERSION = re.compile(r"\d+(\.\d+)*([-+].*)?", re.ASCII)
+_VERSIONS = ("driver", "driver_cuda", "glibc", "glibcxx", "python", "torch", "torch_cuda", "jax_cuda")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetMachine:
+    """A `[[machine]]` as it is written. `l4t`: a release, or true where it is not known which."""
+
+    name: str
+    gpu: str | None = None
+    capability: str | None = None
+    driver: str | None = None
+    driver_cuda: str | None = None
+    os: System | None = None
+    cpu: str | None = None
+    l4t: str | bool | None = None
+    glibc: str | None = None
+    glibcxx: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    torch_cuda: str | None = None
+    torch_cxx11_abi: bool | None = None
+    jax_cuda: str | None = None
+    jit: Jit = "allowed"
+    libraries: tuple[str, ...] | None = None
+    count: int = 1
+
+
+def read(path: Path) -> tuple[Machine, ...]:
+    """The machines of a fleet file. Raises ConfigurationError."""
+    problems: list[str] = []
+    rows = _rows(path, problems)
+    made = [_machine(row, f"machine {row.name!r}", problems) for row in rows]
+    names = [row.name for row in rows]
+    problems += [f"two machines are called {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if problems:
+        raise ConfigurationError(path, problems, _HINT)
+    return tuple(machine for machine in made if machine)
+
+
+def _rows(path: Path, problems: list[str]) -> list[FleetMachine]:
+    """Each machine on its own: one that cannot be read does not hide what is wrong with the others."""
+    try:
+        data = msgspec.toml.decode(_text(path))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(path, [f"it is not TOML: {error}"], _HINT) from error
+    problems += [f"unknown key {key!r}" for key in data if key != "machine"]
+    tables = data.get("machine")
+    if not isinstance(tables, list) or not tables:
+        problems.append("there is no [[machine]] in it")
+        return []
+    found = (decode.convert(each, FleetMachine, f"machine[{index}]", problems) for index, each in enumerate(tables))
+    return [row for row in found if row]
+
+
+def _text(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    if len(text) > _MAX_BYTES:
+        raise ConfigurationError(path, ["it is too large to be a fleet file"])
+    return text
+
+
+def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | None:
+    problems += [f"{where}: {each}" for each in _problems(row)]
+    try:
+        base = fleet.from_gpu(row.gpu or row.capability or "", row.name)
+        if row.gpu and row.capability and fleet.from_gpu(row.capability).capability != base.capability:
+            problems.append(f"{where}: {row.gpu!r} has capability {base.capability}, not {row.capability}")
+    except UnknownNameError as error:
+        if row.gpu or row.capability:
+            hint = f" ({error.hint})" if error.hint else ""
+            problems.append(f"{where}: {error.message}{hint}")
+        return None
+    l4t = fleet.L4T_NOT_KNOWN if row.l4t is True else row.l4t or None
+    same = [field.name for field in fields(FleetMachine) if field.name not in ("name", "gpu", "capability", "l4t")]
+    said = {name: value for name in same if (value := getattr(row, name)) is not None}
+    machine = replace(base, **said, l4t=l4t or (None if row.l4t is False else base.l4t))
+    return fleet.Refinement(cpu=machine.cpu).apply(machine)
+
+
+def _problems(row: FleetMachine) -> Iterator[str]:
+    if not (row.gpu or row.capability):
+        yield "it has neither gpu nor capability"
+    if row.count < 1:
+        yield f"count is {row.count}"
+    for name in _VERSIONS:
+        value = getattr(row, name)
+        if value is not None and not _VERSION.fullmatch(value):
+            yield f"{name} = {value!r} is not a version"

@@ -1,0 +1,50 @@
+"""From the words behind `--on` and `--for` to machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CuwheelError, UnknownNameError, UsageError
+from cuwheel.machine import fleet, fleet_file
+from cuwheel.machine import profile as profiles
+from cuwheel.machine.fleet import Machine, Refinement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+def machines(on: Iterable[str | Path], refine: Refinement | None = None) -> tuple[Machine, ...]:
+    """What `--on` names, in order: GPUs, capabilities, machine profiles, fleet files. All unknown names at once."""
+    found: list[Machine] = []
+    errors: list[CuwheelError] = []
+    for word in _words(on):
+        try:
+            found += _named(word)
+        except UnknownNameError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise UsageError(
+            "; ".join(each.message for each in errors), hint=" ".join(each.hint for each in errors if each.hint)
+        )
+    refine = refine or Refinement()
+    return tuple(refine.apply(each) for each in dict.fromkeys(found))
+
+
+def _words(on: Iterable[str | Path]) -> Iterator[str]:
+    """Split at commas, unless there is a file of that name."""
+    for word in on:
+        if isinstance(word, Path) or Path(word).is_file():
+            yield str(word)
+        else:
+            yield from (part.strip() for part in word.split(",") if part.strip())
+
+
+def _named(word: str) -> Sequence[Machine]:
+    if word.endswith(".toml"):
+        return fleet_file.read(Path(word))
+    if word.endswith(".json"):
+        return fleet.from_profile(profiles.load(Path(word)), Path(word).stem)
+    return (fleet.from_gpu(word),)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection import elf as elf_file
 from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.dynamic import SYMBOL
-from cuwheel.inspection.elf import Elf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.inspection.buffer import Buffer
+    from cuwheel.inspection.elf import Elf
 
 ABI_7, ABI_8 = 7, 8
 _TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 2, 1, 2
@@ -30,15 +29,14 @@ _SYMBOL_AND_VALUE = struct.Struct("<II")
 _REGISTERS_SHIFT = 24
 _SPECIFIC_ABI_7, _SPECIFIC_ABI_8 = 0x800, 0x8
 _NOTE_LIMIT = 1 << 20
-_ARCH_OPTION = re.compile(rb"-arch[ =](sm_1?\d\d[af]?)\b")
+_ARCH_OPTION = rb"-arch[ =](sm_1?\d\d[af]?)\b"
 _TOOLS = b"Cuda compilation tools, release "  # in .note.nv.tkinfo
 _RELEASE = re.compile(_TOOLS + rb"(\d{1,2}\.\d{1,2})")
 _ABI_AT, _VERSION_AT = 8, 20
 _PTX_ENTRY = re.compile(rb"^[ \t]*(?:\.(?:visible|weak|extern)[ \t]+)*\.entry[ \t]+([\w$%]+)", re.MULTILINE | re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class Kernel(NamedTuple):
     """A kernel and what it needs; None where the code does not record it."""
 
     name: str
@@ -48,8 +46,7 @@ class Kernel:
     code_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cubin:
+class Cubin(NamedTuple):
     elf: Elf
 
     @property
@@ -68,7 +65,7 @@ class Cubin:
     @property
     def arch(self) -> Arch:
         """With its suffix, which the flags alone do not always have: CUDA 13.0 only tells its options."""
-        if told := _ARCH_OPTION.search(self._toolkit_note()):
+        if told := re.search(_ARCH_OPTION, self._toolkit_note()):
             return Arch.parse(told[1].decode())
         specific = self.elf.flags & (_SPECIFIC_ABI_8 if self.abi >= ABI_8 else _SPECIFIC_ABI_7)
         return Arch(Capability.from_number(self.sm), "a" if specific else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
@@ -32,8 +31,7 @@ _NAMES_PER_BYTE = 8  # names share their ends, but not without limit
 _VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_(\d+(?:\.\d+)*)", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dynamic:
+class Dynamic(NamedTuple):
     soname: str | None = None
     needed: tuple[str, ...] = ()
     rpath: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ or an offset that a hostile file makes up must end in MalformedError before anyt
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
@@ -67,8 +66,7 @@ class Segment(NamedTuple):
     alignment: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Elf:
+class Elf(NamedTuple):
     buffer: Buffer
     machine: int
     osabi: int

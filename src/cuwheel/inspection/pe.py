@@ -6,16 +6,16 @@ Read with `struct`, not pefile: that needs the whole file in memory and 70 ms to
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.buffer import Buffer, string_at
 from cuwheel.inspection.image import FATBIN_SECTIONS, AddressMap, Range, Role, Section
-from cuwheel.inspection.values import FileType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cuwheel.inspection.values import FileType
 
 
 MAGIC = b"MZ"
@@ -31,8 +31,7 @@ _MOST_IMPORTS = 4096
 _NAME_LIMIT = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pe:
+class Pe(NamedTuple):
     buffer: Buffer
     machine: str
     file_type: FileType

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -14,12 +12,12 @@ from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection import metadata
 from cuwheel.inspection.buffer import FileBuffer
-from cuwheel.inspection.values import Distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from cuwheel.inspection.buffer import Buffer
+    from cuwheel.inspection.values import Distribution
 
 HEAD = 4096
 # Text by name: a wheel has thousands, and opening each to see that it is none of ours takes longer
@@ -46,15 +44,14 @@ class Item(Protocol):
     def open(self, advance: Callable[[int], None]) -> Buffer: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(NamedTuple):
     target: str
     kind: Literal["wheel", "folder", "file", "distribution"]
     size: int
-    distribution: Distribution | None = None
     items: tuple[Item, ...]  # those that may be binaries
+    distribution: Distribution | None = None
     findings: tuple[Finding, ...] = ()
-    close: Callable[[], None] = field(default=lambda: None)
+    close: Callable[[], None] = lambda: None
 
 
 class FileItem(NamedTuple):

@@ -1,0 +1,96 @@
+"""What is decided about a library, and what became of it: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cuwheel.finding import Finding
+from cuwheel.inspection.values import Compression, Kind
+from cuwheel.machine.fleet import Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlimOptions:
+    """`targets`: the machines it must still run on as before; None keeps all architectures.
+
+    `future`: keep PTX that later GPUs can use. `force`: drop even where nothing shows that a target does as
+    well without it, or where the library is signed by its bytes being known.
+    """
+
+    targets: tuple[Machine, ...] | None
+    future: bool = False
+    recompress: bool = False
+    drop_relocatable: bool = False
+    strip_debug: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDecision:
+    """`index`: of the entry in the library's list. `bytes`: as stored, header included."""
+
+    index: int
+    container: int | None
+    offset: int
+    section: str
+    kind: Kind
+    arch: str
+    linked: bool
+    bytes: int
+    keep: bool
+    recompress_to: Compression | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryPlan:
+    """`untouched`: what could be saved and is left, and why. `refused`: what would leave a target without code.
+
+    A plan with `refused` findings keeps what the targets had; with `force` it is empty.
+    """
+
+    path: str
+    options: SlimOptions
+    entries: tuple[EntryDecision, ...]
+    untouched: tuple[Finding, ...]
+    refused: tuple[Finding, ...]
+    bytes_before: int
+    bytes_after_estimate: int
+
+    @property
+    def changes(self) -> bool:
+        return any(not each.keep or each.recompress_to for each in self.entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    kind: Kind
+    arch: str
+    section: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recompressed:
+    kind: Kind
+    arch: str
+    section: str
+    before: Compression
+    after: Compression
+    count: int
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult:
+    """`written` is false where nothing was to be changed: no target file was made."""
+
+    path: str
+    written: bool
+    bytes_before: int
+    bytes_after: int
+    dropped: tuple[Dropped, ...]
+    recompressed: tuple[Recompressed, ...]
+    findings: tuple[Finding, ...]

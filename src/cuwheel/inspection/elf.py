@@ -109,13 +109,18 @@ class Elf(NamedTuple):
         )
 
 
+def is_foreign(head: bytes) -> bool:
+    """32-bit or big-endian: no CUDA of today makes such files, but folders have them."""
+    return head[:4] == MAGIC and len(head) >= HEADER_SIZE and head[4:6] != bytes([_CLASS_64, _LITTLE_ENDIAN])
+
+
 def read(buffer: Buffer) -> Elf:
     raw = buffer.read(0, min(HEADER_SIZE, buffer.size))
     if raw[:4] != MAGIC:
         raise MalformedError(buffer.name, "not an ELF file")
     if len(raw) < HEADER_SIZE:
         raise MalformedError(buffer.name, f"an ELF file of {buffer.size} bytes: cut short")
-    if raw[4] != _CLASS_64 or raw[5] != _LITTLE_ENDIAN:
+    if is_foreign(raw):
         raise MalformedError(buffer.name, "a 32-bit or big-endian ELF file, which no CUDA of today makes")
     ident, kind, machine, version, _, phoff, shoff, flags, _, phsize, phnum, shsize, shnum, names = _HEADER.unpack(raw)
     segments = _segments(buffer, phoff, phsize, phnum)

@@ -212,6 +212,14 @@ def unread(path: str, error: CuwheelError) -> Finding:
     )
 
 
+def foreign(path: str) -> Finding:
+    return Finding(
+        rule="library-foreign",
+        severity="note",
+        message=f"{path} was not read: a 32-bit or big-endian ELF file, which no CUDA of today makes",
+    )
+
+
 def _incomplete(name: str, what: str) -> Finding:
     return Finding(
         rule="wheel-incomplete",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import log
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import library, source
+from cuwheel.inspection import elf, library, source
 from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.values import Survey
 
@@ -86,6 +86,9 @@ def is_library(item: Item, findings: list[Finding]) -> bool:
         head = item.head()
     except CuwheelError as error:
         findings.append(source.unread(item.path, error))
+        return False
+    if elf.is_foreign(head):
+        findings.append(source.foreign(item.path))
         return False
     try:
         return library.recognise(MemoryBuffer(item.path, head)) is not None

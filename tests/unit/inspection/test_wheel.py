@@ -159,6 +159,14 @@ def test_folder(tmp_path: Path) -> None:
     assert [each.rule for each in found.findings] == ["unreadable"]
 
 
+def test_files_of_other_machines_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "old.so").write_bytes(b"\x7fELF\x01\x01" + bytes(100))
+    (tmp_path / "lib.so").write_bytes(LIBRARY)
+    found = survey(tmp_path)
+    assert [each.path for each in found.libraries] == ["lib.so"]
+    assert [(each.rule, each.severity) for each in found.findings] == [("library-foreign", "note")]
+
+
 def test_installed_distribution(tmp_path: Path) -> None:
     site = tmp_path / "lib" / "python3.11" / "site-packages"
     info = site / "My_Pkg-1.0.dist-info"

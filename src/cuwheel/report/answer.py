@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -25,4 +25,17 @@ def to_json(answer: object) -> str:
 
 def json_schema(answer_type: type) -> str:
     """The JSON Schema that ships in `schemas/`; a test keeps file and type together."""
-    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(answer_type)), indent=2).decode() + "\n"
+    schema = _tidy(msgspec.json.schema(answer_type))
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
+
+
+def _tidy(schema: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Docstrings as Python 3.13 has them: before it, their indentation is part of them."""
+    from inspect import cleandoc  # noqa: PLC0415 - for the schemas alone
+
+    if isinstance(schema, dict):
+        return {
+            key: cleandoc(value) if key == "description" and isinstance(value, str) else _tidy(value)
+            for key, value in schema.items()
+        }
+    return [_tidy(each) for each in schema] if isinstance(schema, list) else schema

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.kernels import Kernels
     from cuwheel.report.toolkits import Toolkits
+
+
+T = TypeVar("T")
 
 
 def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
@@ -148,15 +152,7 @@ def kernels(
     from cuwheel.report.kernels import Kernels
 
     found = stage.kernels(_on_disk(target, platform), pattern, env=env)
-    return Kernels(
-        target=found.target,
-        pattern=found.pattern,
-        code=found.code,
-        presence=found.presence,
-        absent_from=found.absent_from,
-        unread=found.unread,
-        findings=found.findings,
-    )
+    return _shown(Kernels, found)
 
 
 def compare(
@@ -177,16 +173,12 @@ def compare(
     old, new = (survey(target, env=env) for target in targets)
     named = [kernel_stage.kernels(target, env=env) for target in targets] if kernels else None
     found = stage.compare(old, new, kernels=(named[0], named[1]) if named else None)
-    return Compare(
-        before=found.before,
-        after=found.after,
-        size=found.size,
-        parts=found.parts,
-        architectures=found.architectures,
-        needed=found.needed,
-        libraries=found.libraries,
-        kernels=found.kernels,
-    )
+    return _shown(Compare, found)
+
+
+def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value, field for field
+    """What a stage found as the answer that has the same fields, and a schema."""
+    return answer(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
 def _on_disk(target: str | Path, platform: str | None) -> str | Path:

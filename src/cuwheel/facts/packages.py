@@ -49,3 +49,9 @@ def framework_of(soname: str) -> str | None:
         if any(fnmatchcase(soname, pattern) for pattern in row.libraries):
             return row.name
     return None
+
+
+def brings(framework: str, component: str) -> bool:
+    """Whether a CUDA build of a framework comes with a component of CUDA: `cublas` with torch."""
+    rows = (row for row in tables().packages.framework if row.name == framework)
+    return any(fnmatchcase(component, pattern) for row in rows for pattern in row.brings)

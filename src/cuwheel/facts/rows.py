@@ -123,6 +123,7 @@ class Architecture:
     tegra: bool = False
     family: tuple[str, ...] = ()
     renamed_to: str | None = None
+    desktop_code: str = ""
     note: str = ""
 
 
@@ -260,11 +261,12 @@ class SystemLibraries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkLibraries:
-    """Patterns of the libraries that only a framework's own package brings."""
+    """Patterns of the libraries that only a framework's own package brings, and of CUDA's that come with it."""
 
     name: str
-    libraries: tuple[str, ...]
     source: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
+    brings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

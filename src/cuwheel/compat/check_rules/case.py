@@ -1,0 +1,56 @@
+"""What the rules of `check` are asked about, and how they speak of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.loading import Loading
+from cuwheel.compat.needed import Needed
+from cuwheel.compat.predict import Prediction
+from cuwheel.inspection.values import Library, Survey
+from cuwheel.machine.fleet import Machine
+
+if TYPE_CHECKING:
+    from cuwheel.compat.choose import CudaError
+
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One library on one machine."""
+
+    library: Library
+    machine: Machine
+    prediction: Prediction
+    needed: tuple[Needed, ...] = ()
+
+    @property
+    def gpu(self) -> str:
+        return named(self.machine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """The whole target on one machine."""
+
+    survey: Survey
+    machine: Machine
+    loading: Loading
+
+
+def named(machine: Machine) -> str:
+    """`H100 (9.0)`, or `GPU of capability 9.0`."""
+    if machine.gpu and machine.capability:
+        return f"{machine.gpu} ({machine.capability})"
+    return f"GPU of capability {machine.capability}" if machine.capability else machine.gpu or "GPU"
+
+
+def error_words(error: CudaError) -> str:
+    return f"error {error.code} ({error.name})"
+
+
+def some(texts: tuple[str, ...] | list[str]) -> str:
+    rest = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return "; ".join(texts[:_SHOWN]) + rest

@@ -1,0 +1,242 @@
+"""Is there device code that the GPU can use, and does the driver get to it?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import drivers, platforms
+from cuwheel.compat.check_rules.case import Case, error_words, some
+from cuwheel.compat.choose import INVALID_SOURCE, JIT_DISABLED, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
+from cuwheel.compat.rule import Found, rule
+from cuwheel.facts import versions
+from cuwheel.facts.arch import Capability
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.compat.choose import CudaError
+
+
+def _failed_by(case: Case, error: CudaError) -> bool:
+    told = case.prediction
+    return told.outcome in ("fails", "partial") and told.stop is None and told.predicted_error == error
+
+
+def _holds(case: Case) -> tuple[str, ...]:
+    return tuple(f"a container holds {each}" for each in case.prediction.missing[:3])
+
+
+def _more_architectures(case: Case) -> str:
+    if case.machine.capability is None:
+        return ""
+    number = Capability.parse(case.machine.capability).number
+    return (
+        f"build it for this GPU too: CMAKE_CUDA_ARCHITECTURES='…;{number}', TORCH_CUDA_ARCH_LIST='… "
+        f"{case.machine.capability}', or take a release that has it"
+    )
+
+
+@rule(
+    "no-code-for-gpu",
+    severity="error",
+    why="""Machine code runs on its own major and later minors only (`a` code on its exact capability, `f` code in its
+    family), PTX compiles for its own capability and later ones. Where a container has neither, the first launch of a
+    kernel in it fails with error 209, no kernel image is available.""",
+    source="NVIDIA: CUDA programming guide, compatibility; measured on an H200 with fat binaries made for it",
+)
+def no_code_for_gpu(case: Case) -> Iterator[Found]:
+    told = case.prediction
+    if told.outcome == "fails" and _failed_by(case, NO_KERNEL_IMAGE) and case.machine.jit != "forced":
+        yield Found(
+            message=f"it has no code for the {case.gpu}: {error_words(NO_KERNEL_IMAGE)}",
+            evidence=_holds(case),
+            fix=_more_architectures(case),
+        )
+
+
+@rule(
+    "code-for-gpu-in-part",
+    severity="error",
+    why="""A library is many containers, one for each file that was compiled. One that comes from a single list of
+    architectures is broken for a GPU if one container misses it: the kernels in that one fail, the others run.""",
+    source="measured on an H200; libcublasLt, cuDNN, NCCL and cuSPARSELt choose kernels themselves and are excepted",
+)
+def code_for_gpu_in_part(case: Case) -> Iterator[Found]:
+    told = case.prediction
+    if told.outcome == "partial" and told.stop is None and told.predicted_error:
+        count, total = told.containers.none, sum(_counts(case))
+        yield Found(
+            message=f"{count} of {total} containers have nothing for the {case.gpu}: their kernels fail with "
+            f"{error_words(told.predicted_error)}, the others run",
+            evidence=_holds(case),
+            fix=_more_architectures(case),
+        )
+
+
+def _counts(case: Case) -> tuple[int, int, int, int]:
+    counted = case.prediction.containers
+    return counted.native, counted.compatible, counted.jit, counted.none
+
+
+@rule(
+    "device-link-without-code",
+    severity="error",
+    why="""Device-linked code is looked up by name. Where no linked cubin fits, the driver links the relocatable
+    objects that it was made from, but only if every one of them has something that fits. Otherwise the kernel's name
+    is not found: error 500, not 209; or 300, where some objects fit and others do not. So 500 alone does not mean a
+    wrong platform.""",
+    source="measured on an H200 with bitsandbytes and with libraries made for it",
+)
+def device_link_without_code(case: Case) -> Iterator[Found]:
+    if case.prediction.outcome != "fails" or not _failed_by(case, SYMBOL_NOT_FOUND):
+        return
+    if case.prediction.mixed_objects:
+        reason = f"only some of its relocatable objects fit: {error_words(SYMBOL_NOT_FOUND)}, or "
+        reason += error_words(INVALID_SOURCE)
+    else:
+        reason = f"neither its linked code nor its objects fit: {error_words(SYMBOL_NOT_FOUND)}"
+    yield Found(
+        message=f"it is device-linked and has no code for the {case.gpu}; {reason}",
+        evidence=_holds(case),
+        fix=_more_architectures(case),
+    )
+
+
+@rule(
+    "ptx-newer-than-driver",
+    severity="error",
+    why="""A driver compiles PTX up to the ISA of the toolkit it came for. It takes the highest PTX that fits the GPU,
+    and if that one is too new it does not look for an older one beside it: error 222. Machine code of a newer toolkit
+    of the same major does run.""",
+    source="measured on an H200 with driver 580 and PTX of CUDA 13.4",
+)
+def ptx_newer_than_driver(case: Case) -> Iterator[Found]:
+    if not _failed_by(case, UNSUPPORTED_PTX):
+        return
+    on = drivers.system(case.library, case.machine)
+    known = drivers.ptx_isa(case.machine, on)
+    newest = max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
+    cuda = drivers.cuda_of_isa(newest) or "a later"
+    yield Found(
+        message=f"it has no machine code for the {case.gpu}, and its PTX (ISA {newest}) is newer than the driver "
+        f"(ISA {known}): {error_words(UNSUPPORTED_PTX)}",
+        evidence=(
+            f"the driver is {case.machine.driver or f'of CUDA {case.machine.driver_cuda}'}",
+            f"PTX ISA {newest} was written by CUDA {cuda}",
+            *_holds(case),
+        ),
+        fix=f"{drivers.newer_driver(case.machine, f'that of CUDA {cuda}')}, or: {_more_architectures(case)}",
+    )
+
+
+@rule(
+    "jit-switched-off",
+    severity="error",
+    why="""CUDA_DISABLE_PTX_JIT=1 keeps the driver from compiling PTX: error 223 where there is no machine code.
+    CUDA_FORCE_PTX_JIT=1 keeps it from taking machine code: error 209 where there is no PTX.""",
+    source="NVIDIA: CUDA programming guide, environment variables; measured on an H200",
+)
+def jit_switched_off(case: Case) -> Iterator[Found]:
+    if _failed_by(case, JIT_DISABLED):
+        yield Found(
+            message=f"for the {case.gpu} it has PTX alone, and CUDA_DISABLE_PTX_JIT keeps the driver from compiling "
+            f"it: {error_words(JIT_DISABLED)}",
+            evidence=_holds(case),
+            fix="unset CUDA_DISABLE_PTX_JIT",
+        )
+    elif case.machine.jit == "forced" and _failed_by(case, NO_KERNEL_IMAGE):
+        yield Found(
+            message=f"CUDA_FORCE_PTX_JIT asks for PTX, and there is none for the {case.gpu}: "
+            f"{error_words(NO_KERNEL_IMAGE)}",
+            evidence=_holds(case),
+            fix="unset CUDA_FORCE_PTX_JIT",
+        )
+
+
+@rule(
+    "compiled-by-driver",
+    severity="note",
+    why="""PTX is compiled by the driver when it is first loaded, and kept in ~/.nv/ComputeCache. The first start
+    takes seconds to minutes longer, once for every user, driver and GPU.""",
+    source="NVIDIA: CUDA programming guide, just-in-time compilation",
+)
+def compiled_by_driver(case: Case) -> Iterator[Found]:
+    told = case.prediction
+    taken = [each for each in told.taken if each.how == "jit"]
+    if told.outcome == "jit" and told.basis != "relocatable":
+        yield Found(
+            message=f"for the {case.gpu} the driver compiles {some(sorted({each.arch for each in taken}))}: it runs, "
+            "and the first start takes longer",
+            evidence=(f"{told.containers.jit} of {sum(_counts(case))} containers have no machine code for it",),
+            fix="none needed; machine code for this GPU would start at once",
+        )
+
+
+@rule(
+    "linked-at-load",
+    severity="note",
+    why="""With no linked code that fits, the driver links the relocatable objects when the library is loaded,
+    compiling their PTX where they have no machine code. It works if every object has something that fits, and takes
+    time at first start; such a library counts as `jit`.""",
+    source="measured on an H200: bitsandbytes without its linked cubin still ran",
+)
+def linked_at_load(case: Case) -> Iterator[Found]:
+    told = case.prediction
+    if told.basis == "relocatable" and told.outcome == "jit":
+        archs = sorted({each.arch for each in told.taken if not each.linked})
+        yield Found(
+            message=f"no linked code fits the {case.gpu}: the driver links the relocatable objects at load",
+            evidence=(f"each of them has {' or '.join(archs)}",),
+            fix="none needed; linked code for this GPU would start at once",
+        )
+
+
+@rule(
+    "chooses-kernels-itself",
+    severity="note",
+    why="""Libraries such as cuBLASLt, cuDNN and NCCL hold kernels for one generation each and pick those that suit
+    the machine. A container that holds nothing for it proves nothing; the verdict goes by what fits. For libraries
+    that no table lists this is guessed: many containers, a tenth of which share no architecture with the rest.""",
+    source="measured: of the 2,782 containers of libcublasLt 1,185 hold nothing for 9.0, and it works",
+)
+def chooses_kernels_itself(case: Case) -> Iterator[Found]:
+    told = case.prediction
+    if told.basis == "fitting":
+        how = "by its containers it seems to choose" if told.heuristic else "it chooses"
+        yield Found(
+            message=f"{told.containers.none} of {sum(_counts(case))} containers hold nothing for the {case.gpu}, and "
+            f"{how} its kernels itself",
+            evidence=("a guess from its containers, not a fact",) if told.heuristic else ("listed in libraries.toml",),
+            fix="none needed" if not told.heuristic else "if it fails with error 209 after all, the guess was wrong",
+        )
+
+
+@rule(
+    "desktop-code-on-tegra",
+    severity="note",
+    why="""Machine code runs on later minors of its major, but between desktop parts and Tegra NVIDIA promises
+    nothing. sm_80 code was seen running on an Orin (8.7), and was doubted elsewhere.""",
+    source="NVIDIA: CUDA programming guide, binary compatibility; a build for sm_80 alone that ran on an Orin",
+)
+def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
+    taken = [each for each in case.prediction.taken if each.how == "compatible"]
+    archs = sorted({each.arch for each in taken if platforms.across_tegra(each.arch, case.machine)})
+    if archs:
+        yield Found(
+            message=f"{some(archs)} serves the {case.gpu}; between desktop and Tegra NVIDIA promises nothing",
+            evidence=("sm_80 code was seen running on an Orin, and was doubted elsewhere",),
+            fix="none needed where it runs; to be sure, " + _more_architectures(case),
+        )
+
+
+RULES = (
+    no_code_for_gpu,
+    code_for_gpu_in_part,
+    device_link_without_code,
+    ptx_newer_than_driver,
+    jit_switched_off,
+    chooses_kernels_itself,
+    linked_at_load,
+    compiled_by_driver,
+    desktop_code_on_tegra,
+)

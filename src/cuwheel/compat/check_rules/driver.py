@@ -1,0 +1,107 @@
+"""Does the driver run this CUDA at all, and is the build for this kind of machine?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import drivers, platforms
+from cuwheel.compat.check_rules.case import Case, error_words
+from cuwheel.compat.choose import INSUFFICIENT_DRIVER, SYMBOL_NOT_FOUND
+from cuwheel.compat.rule import Found, rule
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@rule(
+    "driver-below-cuda-floor",
+    severity="error",
+    why="""Every minor release of a CUDA major runs on the driver that the major began with. Below that floor the
+    first CUDA call fails with error 35, whatever code the library has, and whether the runtime is shared or linked
+    in.""",
+    source="NVIDIA: CUDA compatibility guide, minor-version compatibility",
+)
+def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
+    if case.prediction.stop != "driver" and not (
+        not case.library.device_code and drivers.below_floor(case.library, case.machine)
+    ):
+        return
+    floor = drivers.floor_of(case.library, case.machine)
+    major = drivers.cuda_major(case.library)
+    has = f"driver {case.machine.driver}" if case.machine.driver else f"a driver of CUDA {case.machine.driver_cuda}"
+    runtime = case.library.cudart.evidence if case.library.cudart else ""
+    yield Found(
+        message=f"{has} is too old for CUDA {major}: {error_words(INSUFFICIENT_DRIVER)}",
+        evidence=(f"CUDA {major} needs driver {floor or f'of CUDA {major}'} or later", runtime),
+        fix=f"{drivers.newer_driver(case.machine, floor or f'one of CUDA {major}')}, or take a build for an older CUDA",
+    )
+
+
+@rule(
+    "zstd-needs-newer-driver",
+    severity="error",
+    why="""Fat binaries compressed with ZSTD are read by drivers of CUDA 12.4 and later only. CUDA 13 needs a newer
+    driver anyway; code that CUDA 12 compressed so does not load on an older one. Which error it gives is not
+    confirmed.""",
+    source="CUDA Toolkit release notes, fat binary compression",
+)
+def zstd_needs_newer_driver(case: Case) -> Iterator[Found]:
+    floor = drivers.zstd_floor(case.library, case.machine)
+    if case.prediction.stop == "zstd" and floor:
+        yield Found(
+            message=f"its device code is compressed with ZSTD, which the driver cannot read before {floor}",
+            evidence=tuple(
+                sorted(
+                    {f"{row.arch} in {row.section}" for row in case.library.device_code if row.compression == "zstd"}
+                )
+            )[:3],
+            fix=f"{drivers.newer_driver(case.machine, floor)}, or build with nvcc --compress-mode=speed",
+        )
+
+
+@rule(
+    "sbsa-on-l4t",
+    severity="error",
+    why="""Up to CUDA 12 there are two distributions of CUDA for arm64: for servers (SBSA), and for Jetson, which runs
+    L4T. A library built with one fails on the other at the first launch with error 500, named symbol not found,
+    although its machine code fits: adding architectures does not help. From CUDA 13 on there is one. This rests on
+    one package and one thread of evidence.""",
+    source="bitsandbytes pull request 1939: a build on the device ran, the wheel for servers did not",
+)
+def sbsa_on_l4t(case: Case) -> Iterator[Found]:
+    platform = case.library.platform
+    if case.prediction.stop != "platform" or platform is None:
+        return
+    fitting = ", ".join(sorted({each.arch for each in case.prediction.taken}))
+    although = f", although {fitting} fits the {case.gpu}: the architecture list is not the fault" if fitting else ""
+    since = tables().toolkits.arm64.one_distribution_since
+    built, runs = ("servers (SBSA)", "L4T") if platform.name == "sbsa" else ("Jetson (L4T)", "a server's Linux")
+    yield Found(
+        message=f"it is built for {built} by a CUDA before {since}, and this machine runs {runs}: "
+        f"{error_words(SYMBOL_NOT_FOUND)}{although} (known from one package)",
+        evidence=(f"CUDA {drivers.cuda_major(case.library)}, {platform.evidence}",),
+        fix="build it on the device with JetPack's toolkit, or install a build from an index for Jetson",
+    )
+
+
+@rule(
+    "arm64-build-unconfirmed",
+    severity="warning",
+    why="""From CUDA 13 on servers and Jetson share one distribution. It was made for Thor; that it serves an Orin
+    nobody has confirmed.""",
+    source="CUDA Toolkit 13.0 release notes, arm64",
+)
+def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
+    platform = case.library.platform
+    if platform and platforms.unconfirmed(case.library, case.machine) and case.prediction.stop is None:
+        confirmed = ", ".join(tables().toolkits.arm64.confirmed_on)
+        yield Found(
+            message=f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and whether that runs on "
+            f"the {case.gpu} nobody has confirmed",
+            evidence=(platform.evidence, f"one distribution for servers and Jetson is confirmed on {confirmed} only"),
+            fix="try it on the device, or build it there",
+        )
+
+
+RULES = (driver_below_cuda_floor, sbsa_on_l4t, zstd_needs_newer_driver, arm64_build_unconfirmed)

@@ -1,0 +1,83 @@
+"""May the package be installed on the machine, and does it have a library to load there?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import tags
+from cuwheel.compat.rule import Found, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.compat.check_rules.case import Whole
+
+
+@rule(
+    "wheel-tag-mismatch",
+    severity="error",
+    why="""An installer takes a wheel only if one of its tags fits: the Python version, its ABI, the system, the
+    processor, and for manylinux the C library.""",
+    source="PEP 425 and PEP 600",
+)
+def wheel_tag_mismatch(whole: Whole) -> Iterator[Found]:
+    told = whole.survey.distribution
+    found = tags.fits(told.tags, whole.machine) if told else ()
+    if found and found[0].problems:
+        yield Found(
+            message=f"it cannot be installed: {' and '.join(found[0].problems)}",
+            evidence=tuple(f"tag {each.tag}" for each in found[:3]),
+            fix="take the wheel whose tags fit this machine, or build one on it",
+        )
+
+
+@rule(
+    "no-library-to-load",
+    severity="error",
+    why="""A package with one library for each CUDA version loads the one for its framework's CUDA: the same version,
+    else the highest lower minor of that major, else the lowest higher one. It has none for another major, and none
+    for a version that a variable such as BNB_CUDA_VERSION asks for if that file is not there.""",
+    source="bitsandbytes/cextension.py and its like: see packages.toml",
+)
+def no_library_to_load(whole: Whole) -> Iterator[Found]:
+    if whole.loading.missing:
+        yield Found(
+            message=f"it has no library to load here: {whole.loading.missing}",
+            evidence=tuple(each.path for each in whole.survey.libraries if each.device_code)[:4],
+            fix="take a release that has it, or build one for this CUDA",
+        )
+
+
+@rule(
+    "no-device-code",
+    severity="note",
+    why="""Without device code there is nothing that a GPU could refuse, and nothing that says it is used. Packages
+    that compile their kernels at run time look like this.""",
+    source="the sections of the files",
+)
+def no_device_code(whole: Whole) -> Iterator[Found]:
+    if not any(each.device_code for each in whole.survey.libraries):
+        count = len(whole.survey.libraries)
+        yield Found(
+            message="there is no CUDA device code in it: whether a GPU can be used cannot be told from the files",
+            evidence=(f"{count} {'library was' if count == 1 else 'libraries were'} read",),
+            fix="none needed if it compiles its kernels at run time",
+        )
+
+
+@rule(
+    "gpu-not-known",
+    severity="note",
+    why="What runs depends on the capability of the GPU; without it nothing can be said of the device code.",
+    source="the machine as it was described or found",
+)
+def gpu_not_known(whole: Whole) -> Iterator[Found]:
+    if whole.machine.capability is None:
+        yield Found(
+            message=f"of {whole.machine.name} no GPU is known",
+            evidence=(whole.machine.gpu or "none was found",),
+            fix="say which: --on h100, or a capability, a machine profile or a fleet file",
+        )
+
+
+RULES = (wheel_tag_mismatch, no_library_to_load, no_device_code, gpu_not_known)

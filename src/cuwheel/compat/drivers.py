@@ -1,0 +1,138 @@
+"""What a machine's driver can do for a library: run its CUDA major, compile its PTX, read its compression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.choose import Device
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.facts.arch import Capability
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from cuwheel.facts.rows import OperatingSystem, Toolkit
+    from cuwheel.inspection.values import Library
+    from cuwheel.machine.fleet import Machine
+
+
+def device_of(library: Library, machine: Machine) -> Device | None:
+    """The machine's GPU as the choice of code goes by it; None where its capability is not known."""
+    try:
+        capability = Capability.parse(machine.capability) if machine.capability else None
+    except UnknownNameError:
+        capability = None
+    if capability is None:
+        return None
+    return Device(
+        capability=architectures.current(capability),
+        ptx_isa=ptx_isa(machine, system(library, machine)),
+        jit=machine.jit,
+    )
+
+
+def system(library: Library, machine: Machine) -> OperatingSystem:
+    """The machine's; where that is not known, the only one that the library can run on."""
+    return machine.os or ("windows" if library.format == "pe" else "linux")
+
+
+def cuda_major(library: Library) -> int | None:
+    """Of the CUDA runtime that it was linked with; failing that, of the toolkit that wrote its code."""
+    if library.cudart and library.cudart.major:
+        return library.cudart.major
+    majors = {versions.major(each) for each in library.toolkits}
+    return max(majors) if majors else None
+
+
+def ptx_isa(machine: Machine, on: OperatingSystem) -> str | None:
+    """The newest PTX that the driver compiles: that of the newest toolkit it came for. None: not known."""
+    row = _newest_known(machine, on)
+    return row.ptx_isa if row else None
+
+
+def _newest_known(machine: Machine, on: OperatingSystem) -> Toolkit | None:
+    rows = toolkits.all_toolkits()
+    if machine.driver_cuda:
+        reached = [row for row in rows if versions.at_least(machine.driver_cuda, row.version)]
+        return reached[-1] if reached else rows[0]
+    if not machine.driver or machine.l4t:  # a Jetson's driver is numbered otherwise and comes with L4T
+        return None
+    row = toolkits.driver_cuda(machine.driver, on) or rows[0]
+    later = rows[rows.index(row) + 1 :]
+    # The drivers of later toolkits are not in the table: this one may be of one of them.
+    return None if later and later[0].driver.on(on) is None else row
+
+
+def floor_of(library: Library, machine: Machine) -> str | None:
+    """The driver from which on its CUDA runtime works; None where it has no runtime, or nobody has said."""
+    major = cuda_major(library)
+    if library.cudart is None or major is None or machine.l4t:
+        return None
+    return toolkits.minor_compat_floor(major, system(library, machine))
+
+
+def below_floor(library: Library, machine: Machine) -> bool:
+    """Whether the driver is known to be too old for the library's CUDA major: error 35."""
+    major = cuda_major(library)
+    if library.cudart is None or major is None:
+        return False
+    floor = floor_of(library, machine)
+    if machine.driver and floor:
+        return not versions.at_least(machine.driver, floor)
+    return bool(machine.driver_cuda) and versions.major(machine.driver_cuda or "0") < major
+
+
+def floor_condition(library: Library, machine: Machine) -> str | None:
+    """What must hold of a driver that is not known."""
+    major = cuda_major(library)
+    if library.cudart is None or major is None or machine.driver or machine.driver_cuda:
+        return None
+    if floor := floor_of(library, machine):
+        return f"driver {floor} or later (CUDA {major})"
+    return f"a driver of CUDA {major} or later"
+
+
+def zstd_floor(library: Library, machine: Machine) -> str | None:
+    """The driver that reads its ZSTD-compressed code; None where its CUDA major needs a newer one anyway."""
+    floor = toolkits.zstd_floor(system(library, machine))
+    if floor is None or machine.l4t:
+        return None
+    major = cuda_major(library)
+    minimum = toolkits.minor_compat_floor(major, system(library, machine)) if major and library.cudart else None
+    return None if minimum and versions.at_least(minimum, floor) else floor
+
+
+def below_zstd_floor(library: Library, machine: Machine) -> bool:
+    floor = zstd_floor(library, machine)
+    if floor is None:
+        return False
+    if machine.driver:
+        return not versions.at_least(machine.driver, floor)
+    came_with = toolkits.driver_cuda(floor, system(library, machine))
+    return bool(machine.driver_cuda and came_with) and not versions.at_least(
+        machine.driver_cuda or "", came_with.version if came_with else ""
+    )
+
+
+def isa_condition(isa: str, on: OperatingSystem) -> str:
+    """What a driver must be to compile PTX of this ISA."""
+    row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.ptx_isa, isa)), None)
+    if row is None:
+        return f"a driver that compiles PTX ISA {isa}"
+    driver = row.driver.on(on)
+    named = f"driver {driver} or later (CUDA {row.version})" if driver else f"a driver of CUDA {row.version} or later"
+    return f"{named}, to compile its PTX (ISA {isa})"
+
+
+def cuda_of_isa(isa: str) -> str | None:
+    """The first toolkit that writes, and whose driver compiles, PTX of this ISA."""
+    row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.ptx_isa, isa)), None)
+    return row.version if row else None
+
+
+def newer_driver(machine: Machine, floor: str) -> str:
+    """The fix for a driver that is too old, with the way out that data-centre GPUs have."""
+    fix = f"update the driver to {floor} or later"
+    if machine.product and toolkits.forward_compatible(machine.product) and not machine.l4t:
+        fix += f", or install the package {tables().toolkits.forward_compatibility.package} of that CUDA beside it"
+    return fix

@@ -1,0 +1,190 @@
+"""Targets against machines: one verdict each, from predictions and rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import check_rules, drivers, tags
+from cuwheel.compat.check_rules.case import Case, Whole
+from cuwheel.compat.choose import INSUFFICIENT_DRIVER
+from cuwheel.compat.loading import Loading, loading
+from cuwheel.compat.needed import resolve
+from cuwheel.compat.predict import Outcome, Prediction, predict
+from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
+from cuwheel.finding import SEVERITIES, Finding
+from cuwheel.inspection.values import Library
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.inspection.values import Survey
+    from cuwheel.machine.fleet import Machine
+
+_NOTHING = Prediction(outcome="unknown", basis="nothing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """A library on the machine. `stopped`: it cannot even be loaded."""
+
+    library: Library
+    verdict: LibraryVerdict
+    findings: tuple[Finding, ...]
+    conditions: tuple[str, ...]
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Libraries that are loaded together: the outcome of them all."""
+
+    cuda: str
+    judged: tuple[_Judged, ...]
+    outcome: Outcome
+
+
+def judge(survey: Survey, machine: Machine) -> Verdict:
+    """Needs the containers of the libraries."""
+    load = loading(survey, machine)
+    whole = Whole(survey=survey, machine=machine, loading=load)
+    about = check_rules.examine_package(whole)
+    judged = {each.path: _judge(each, survey, machine, load) for each in survey.libraries}
+    always = [judged[path] for path in load.always]
+    groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
+    groups = groups or [_group("", always)]
+    outcome = best(group.outcome for group in groups)
+    chosen = [group for group in groups if group.outcome == outcome]
+    stopped = any(each.severity == "error" for each in about)
+    loaded = [each.verdict for each in chosen[0].judged]
+    at_import = stopped or any(each.stopped for each in chosen[0].judged)
+    return Verdict(
+        target=survey.target,
+        machine=machine.name,
+        outcome="fails" if stopped else outcome,
+        predicted_error=None if at_import else error_of(loaded),
+        conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
+        libraries=tuple(each.verdict for each in judged.values() if each.library.device_code),
+        findings=_sorted([*about, *survey.findings, *_told(groups, chosen, load)]),
+    )
+
+
+def _judge(library: Library, survey: Survey, machine: Machine, load: Loading) -> _Judged:
+    told = predict(library, machine) if library.device_code else _without_code(library, machine)
+    needed = resolve(library, survey, machine, follows=load.follows)
+    case = Case(library=library, machine=machine, prediction=told, needed=needed)
+    host = check_rules.examine_host(case)
+    stopped = any(each.severity == "error" for each in host)
+    findings = host if stopped else (*host, *check_rules.examine_code(case))
+    optional = library.path in load.optional
+    undecided = any(library.path in each.paths for each in load.candidates)
+    missing = _missing_condition([each.soname for each in needed if each.place == "unknown"])
+    beyond = _toolkit_condition([each.soname for each in needed if each.place == "toolkit"])
+    return _Judged(
+        library=library,
+        verdict=LibraryVerdict(
+            path=library.path,
+            outcome="fails" if stopped else told.outcome,
+            containers=told.containers,
+            predicted_error=None if stopped else told.predicted_error,
+            loaded=None if undecided else library.path in load.always,
+            optional=optional,
+            rests_on=told.taken,
+            conditions=told.conditions,
+        ),
+        findings=tuple(_of_library(each, library, optional=optional) for each in findings),
+        conditions=(*told.conditions, *missing, *beyond, *_host_conditions(library, machine)),
+        stopped=stopped,
+    )
+
+
+def _without_code(library: Library, machine: Machine) -> Prediction:
+    """A library that only calls the CUDA runtime can still meet a driver that is too old for it."""
+    if drivers.below_floor(library, machine):
+        return replace(_NOTHING, outcome="fails", predicted_error=INSUFFICIENT_DRIVER, stop="driver")
+    return _NOTHING
+
+
+def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
+    """Libraries without device code have no outcome of their own, unless they cannot be loaded."""
+    telling = [each for each in judged if each.library.device_code or each.verdict.outcome == "fails"]
+    return _Group(cuda=cuda, judged=tuple(judged), outcome=together(each.verdict for each in telling))
+
+
+def _of_library(finding: Finding, library: Library, *, optional: bool) -> Finding:
+    name = file_name(library.path)
+    severity = "warning" if optional and finding.severity == "error" else finding.severity
+    evidence = tuple(f"{name}: {each}" for each in finding.evidence)
+    return replace(finding, severity=severity, evidence=evidence or (name,))
+
+
+def _told(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:
+    """What the libraries give rise to. Of those that are loaded only if things are otherwise, as warnings."""
+    yield from _merged(finding for group in chosen for each in group.judged for finding in each.findings)
+    others = [group for group in groups if group not in chosen]
+    for finding in _merged(finding for group in others for each in group.judged for finding in each.findings):
+        if finding.severity == "error":
+            when = ", ".join(group.cuda for group in others)
+            yield replace(
+                finding, severity="warning", message=f"with {load.follows} for CUDA {when}: {finding.message}"
+            )
+
+
+def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """What several libraries have in common is said once, with the evidence of all of them."""
+    alike: dict[tuple[str, str, str, str], list[Finding]] = {}
+    for each in findings:
+        alike.setdefault((each.rule, each.severity, each.message, each.fix), []).append(each)
+    for found in alike.values():
+        evidence = dict.fromkeys(item for each in found for item in each.evidence)
+        yield replace(found[0], evidence=tuple(evidence))
+
+
+def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(dict.fromkeys(findings), key=lambda each: SEVERITIES.index(each.severity)))
+
+
+def _conditions(
+    survey: Survey, machine: Machine, load: Loading, groups: Sequence[_Group], chosen: Sequence[_Group]
+) -> Iterator[str]:
+    if chosen[0].outcome == "fails":
+        return
+    found = tags.fits(survey.distribution.tags, machine) if survey.distribution else ()
+    if found:
+        yield from tags.words(found[0])
+    if load.candidates and len(chosen) < len(groups):
+        yield f"{load.follows} is built for CUDA {_versions(chosen)}{_otherwise(groups, chosen)}"
+    by_condition: dict[str, list[_Group]] = {}
+    for group in chosen:
+        for condition in dict.fromkeys(text for each in group.judged for text in each.conditions):
+            by_condition.setdefault(condition, []).append(group)
+    for condition, where in by_condition.items():
+        only = f"with {load.follows} for CUDA {_versions(where)}: " if len(where) < len(chosen) else ""
+        yield only + condition
+
+
+def _versions(groups: Sequence[_Group]) -> str:
+    return ", ".join(group.cuda for group in groups)
+
+
+def _otherwise(groups: Sequence[_Group], chosen: Sequence[_Group]) -> str:
+    others = {outcome: [each for each in groups if each.outcome == outcome] for outcome in (g.outcome for g in groups)}
+    told = [f"{outcome} with {_versions(found)}" for outcome, found in others.items() if found[0] not in chosen]
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _missing_condition(sonames: Sequence[str]) -> Iterator[str]:
+    if sonames:
+        yield f"{', '.join(sonames)} can be found"
+
+
+def _toolkit_condition(sonames: Sequence[str]) -> Iterator[str]:
+    if sonames:
+        yield f"the loader finds {', '.join(sonames)} of the toolkit that is installed"
+
+
+def _host_conditions(library: Library, machine: Machine) -> Iterator[str]:
+    """Where a wheel's tags do not say it already: a bare library asks for a C library too."""
+    if library.glibcxx and machine.glibcxx is None and machine.glibc is not None and machine.libraries is not None:
+        yield f"libstdc++ with GLIBCXX_{library.glibcxx} or later"

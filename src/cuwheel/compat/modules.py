@@ -1,0 +1,116 @@
+"""The containers of a library as the driver sees them: which stand alone, which a device link made, which it was
+made from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.choose import Code
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import libraries
+from cuwheel.facts.arch import Arch
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.inspection.values import DeviceCode, Library
+
+_DEVICE_LINKED = 2  # the version of a wrapper
+# When a library that nobody described is taken for one that chooses its kernels itself.
+_MANY_CONTAINERS = 16
+_SHARE_APART = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One container. `empty`: it holds nothing at all, as opposed to nothing that a driver could load."""
+
+    codes: tuple[Code, ...]
+    section: str
+    relocatable: bool
+    device_linked: bool
+    empty: bool = False
+
+    @property
+    def words(self) -> str:
+        """`sm_80, compute_90`."""
+        return ", ".join(dict.fromkeys(str(code.arch) for code in self.codes)) or "nothing"
+
+    @property
+    def machine_code(self) -> frozenset[Arch]:
+        return frozenset(code.arch for code in self.codes if code.arch.kind == "sm")
+
+
+def modules(library: Library) -> tuple[Module, ...]:
+    """Containers of LTO-IR alone are left out: no driver loads them, the library's own code links them."""
+    linked = {each.container for each in library.registration.wrappers if each.version == _DEVICE_LINKED}
+    rows = library.device_code
+    kept = any(not row.linked for row in rows) and library.type != "relocatable"
+    found = []
+    for index, container in enumerate(library.containers):
+        code = [rows[each] for each in container.code]
+        made_by_link = index in linked or (kept and not linked and all(row.linked for row in code))
+        if not code and index in linked:
+            continue  # nvcc registers one for every shared library; most have nothing in it
+        found.append(_module(code, container.section, device_linked=made_by_link))
+    inside = {index for container in library.containers for index in container.code}
+    found += [
+        _module([row], row.section, device_linked=kept and row.linked)
+        for index, row in enumerate(rows)
+        if index not in inside
+    ]
+    return tuple(each for each in found if each.codes or each.empty)
+
+
+def _module(rows: Sequence[DeviceCode], section: str, *, device_linked: bool) -> Module:
+    relocatable = bool(rows) and all(not row.linked for row in rows)
+    return Module(
+        codes=tuple(_codes(rows)),
+        section=section,
+        relocatable=relocatable,
+        device_linked=device_linked and not relocatable,
+        empty=not rows,
+    )
+
+
+def _codes(rows: Iterable[DeviceCode]) -> Iterable[Code]:
+    for row in rows:
+        try:
+            arch = Arch.parse(row.arch)
+        except UnknownNameError:  # a kind or number that no toolkit has written yet
+            continue
+        if row.kind in ("cubin", "ptx") and arch.kind != "lto":
+            yield Code(arch=arch, ptx_isa=row.ptx_isa)
+
+
+def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:
+    """The relocatable objects without those that libcudadevrt brought, which has code for every architecture."""
+    asked_for = {arch for each in found if each.device_linked for arch in each.machine_code}
+    objects = [each for each in found if each.relocatable]
+    own = [each for each in objects if each.machine_code <= asked_for]
+    return tuple(own or objects)
+
+
+def chooses_kernels_itself(library: Library) -> tuple[bool, bool]:
+    """Whether it picks kernels for the machine itself; and whether that is only a guess from its containers.
+
+    The guess: it has many containers, and a tenth of them or more share no architecture with the list that most of them
+    were compiled for. No build from one list looks like that.
+    """
+    for name in (library.soname, file_name(library.path)):
+        try:
+            if name and libraries.find_library(name).chooses_kernels_itself:
+                return True, False
+        except UnknownNameError:
+            continue
+    lists = [frozenset(code.arch for code in each.codes) for each in modules(library) if not each.relocatable]
+    if len(lists) < _MANY_CONTAINERS:
+        return False, False
+    commonest = Counter(lists).most_common(1)[0][0]
+    apart = sum(1 for each in lists if not each & commonest)
+    guessed = apart >= _SHARE_APART * len(lists)
+    return guessed, guessed

@@ -1,0 +1,133 @@
+"""Where the libraries that a library needs come from: the wheel itself, the environment, the driver, the system."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import libraries, packages, versions
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cuwheel.facts.libraries import Library as CudaLibrary
+    from cuwheel.inspection.values import Library, Survey
+    from cuwheel.machine.fleet import Machine
+
+# wheel: beside it, on its search path. loaded: in the wheel, but the path does not lead there. required: a package that
+# it requires brings it. toolkit: of a toolkit in the system, if the loader knows the folder. nowhere: it is not there.
+Place: TypeAlias = Literal[
+    "wheel", "loaded", "system", "driver", "environment", "required", "framework", "toolkit", "unknown", "nowhere"
+]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_WHOLE_TOOLKIT = "cuda-toolkit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """`brought_by`: the package that would bring it, where there is one."""
+
+    soname: str
+    place: Place
+    brought_by: str = ""
+    found: str = ""
+
+
+def resolve(library: Library, survey: Survey, machine: Machine, *, follows: str | None = None) -> tuple[Needed, ...]:
+    """For each library that it needs, where that comes from as far as the machine is known.
+
+    `follows`: the framework by whose CUDA the library was chosen, so that what comes with that one is there.
+    """
+    inside = {file_name(each.path): each.path for each in survey.libraries}
+    inside |= {each.soname: each.path for each in survey.libraries if each.soname}
+    required = _required(survey)
+    return tuple(_resolve(soname, library, inside, required, machine, follows) for soname in library.needed)
+
+
+def _resolve(
+    soname: str,
+    library: Library,
+    inside: Mapping[str, str],
+    required: frozenset[str],
+    machine: Machine,
+    follows: str | None,
+) -> Needed:
+    if path := inside.get(soname):
+        on_path = posixpath.dirname(path) in set(_search_path(library))
+        return Needed(soname=soname, place="wheel" if on_path else "loaded", found=path)
+    if packages.from_system(soname) or library.format == "pe":
+        known = _cuda(soname) if library.format == "pe" else None
+        if known is None:
+            return Needed(soname=soname, place="system")
+    if framework := packages.framework_of(soname):
+        return _of_framework(soname, framework, machine)
+    cuda = _cuda(soname)
+    if cuda is None:
+        return Needed(soname=soname, place="unknown")
+    if cuda.from_driver:
+        return Needed(soname=soname, place="driver")
+    return _of_cuda(soname, cuda, required, machine, follows)
+
+
+def _of_framework(soname: str, framework: str, machine: Machine) -> Needed:
+    """An environment that was looked at and has no torch has none; of another one that is not known."""
+    there = machine.torch is not None
+    known = there or machine.libraries is not None
+    return Needed(
+        soname=soname, place="framework" if there else "nowhere" if known else "unknown", brought_by=framework
+    )
+
+
+def _of_cuda(soname: str, cuda: CudaLibrary, required: frozenset[str], machine: Machine, follows: str | None) -> Needed:
+    bringing = [package.name for package in cuda.packages if package.cuda is not None]
+    by = bringing[0] if bringing else ""
+    if machine.libraries is not None and _same_soname(soname, machine.libraries):
+        return Needed(soname=soname, place="environment", brought_by=by)
+    if required & {*bringing, _WHOLE_TOOLKIT}:
+        return Needed(soname=soname, place="required", brought_by=by)
+    if machine.libraries is None and _comes_with_framework(cuda, machine, follows):
+        return Needed(soname=soname, place="framework", brought_by=by)
+    if any(versions.major(each) in cuda.majors for each in machine.toolkits):
+        return Needed(soname=soname, place="toolkit", brought_by=by)
+    return Needed(soname=soname, place="unknown" if machine.libraries is None else "nowhere", brought_by=by)
+
+
+def _comes_with_framework(cuda: CudaLibrary, machine: Machine, follows: str | None) -> bool:
+    if follows and packages.brings(follows, cuda.component):
+        return True
+    built_for = {"torch": machine.torch_cuda, "jax": machine.jax_cuda}
+    return any(
+        version and versions.major(version) in cuda.majors and packages.brings(name, cuda.component)
+        for name, version in built_for.items()
+    )
+
+
+def _cuda(soname: str) -> CudaLibrary | None:
+    try:
+        return libraries.find_library(soname)
+    except UnknownNameError:
+        return None
+
+
+def _same_soname(soname: str, there: Iterable[str]) -> bool:
+    return any(each == soname or each.startswith(f"{soname}.") for each in there)
+
+
+def _search_path(library: Library) -> Iterator[str]:
+    """The folders inside the wheel that its RPATH or RUNPATH names; RUNPATH hides RPATH."""
+    here = posixpath.dirname(library.path.replace("\\", "/"))
+    for entry in library.runpath or library.rpath:
+        for origin in ("$ORIGIN", "${ORIGIN}"):
+            if entry.startswith(origin):
+                yield posixpath.normpath(here + entry[len(origin) :])
+
+
+def _required(survey: Survey) -> frozenset[str]:
+    """The names of what the distribution requires without being asked for an extra."""
+    requires = survey.distribution.requires if survey.distribution else ()
+    names = (_NAME.match(each.strip()) for each in requires if "extra ==" not in each)
+    return frozenset(re.sub(r"[-_.]+", "-", match[0]).lower() for match in names if match)

@@ -1,0 +1,66 @@
+"""Servers and Jetsons: two distributions of CUDA for arm64, until there was one; and desktop code on a Tegra."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import drivers
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import architectures, versions
+from cuwheel.facts.arch import Arch, Capability
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.inspection.values import Library
+    from cuwheel.machine.fleet import Machine
+
+
+def wrong_distribution(library: Library, machine: Machine) -> bool:
+    """A build for servers on a Jetson, from before there was one distribution for both; or the reverse."""
+    if library.platform is None or one_distribution(library):
+        return False
+    if library.platform.name == "sbsa":
+        return machine.l4t is not None
+    return machine.cpu == "aarch64" and machine.l4t is None and machine.capability is not None and not is_tegra(machine)
+
+
+def one_distribution(library: Library) -> bool:
+    major = drivers.cuda_major(library)
+    return major is not None and major >= versions.major(tables().toolkits.arm64.one_distribution_since)
+
+
+def unconfirmed(library: Library, machine: Machine) -> bool:
+    """A server build of the one distribution, on a Tegra where nobody has seen it run."""
+    return (
+        library.platform is not None
+        and library.platform.name == "sbsa"
+        and machine.l4t is not None
+        and one_distribution(library)
+        and machine.capability not in tables().toolkits.arm64.confirmed_on
+    )
+
+
+def is_tegra(machine: Machine) -> bool:
+    return machine.capability is not None and tegra(Capability.parse(machine.capability))
+
+
+def tegra(capability: Capability) -> bool:
+    try:
+        return architectures.find_architecture(architectures.current(capability)).tegra
+    except UnknownNameError:
+        return False
+
+
+def across_tegra(arch: str, machine: Machine) -> bool:
+    """Machine code of a desktop part on a Tegra of the same major, or the reverse: NVIDIA promises nothing."""
+    if machine.capability is None or not arch.startswith("sm_"):
+        return False
+    return tegra(Arch.parse(arch).capability) != is_tegra(machine)
+
+
+def conditions(library: Library, machine: Machine) -> Iterator[str]:
+    if unconfirmed(library, machine):
+        since = tables().toolkits.arm64.one_distribution_since
+        yield f"CUDA {since} or later for servers runs on this Jetson, which nobody has confirmed"

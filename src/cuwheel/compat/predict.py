@@ -1,0 +1,200 @@
+"""What becomes of a library's device code on a machine: pure, from what is in the file and known of the machine.
+
+A library is a set of modules. A container that a plain wrapper names is one. What a device link made is another: the
+driver takes its linked container if that fits, else links the relocatable objects, if every one of them has something
+that fits. Code that is linked at load counts as `jit`: it is the driver that makes it ready, at every first start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cuwheel.compat import drivers, platforms
+from cuwheel.compat.choose import (
+    INSUFFICIENT_DRIVER,
+    NO_KERNEL_IMAGE,
+    SYMBOL_NOT_FOUND,
+    Choice,
+    Code,
+    CudaError,
+    How,
+    choose,
+)
+from cuwheel.compat.modules import Module, chooses_kernels_itself, modules, objects_of_its_own
+from cuwheel.facts import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.compat.choose import Device
+    from cuwheel.inspection.values import Library
+    from cuwheel.machine.fleet import Machine
+
+Outcome: TypeAlias = Literal["native", "compatible", "jit", "partial", "fails", "unknown"]
+# What a verdict rests on: every container, those that fit, the objects linked at load, or nothing that was read.
+Basis: TypeAlias = Literal["every", "fitting", "relocatable", "nothing"]
+# What stops a library whose code would fit.
+Stop: TypeAlias = Literal["driver", "zstd", "platform"]
+
+_GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Containers:
+    """How many containers the driver serves, and how."""
+
+    native: int = 0
+    compatible: int = 0
+    jit: int = 0
+    none: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The entries that the driver takes, those alike counted."""
+
+    arch: str
+    how: How
+    linked: bool
+    section: str
+    count: int
+    ptx_isa: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess."""
+
+    outcome: Outcome
+    predicted_error: CudaError | None = None
+    containers: Containers = Containers()
+    taken: tuple[Taken, ...] = ()
+    missing: tuple[str, ...] = ()
+    basis: Basis = "every"
+    heuristic: bool = False
+    stop: Stop | None = None
+    mixed_objects: bool = False
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    module: Module
+    choice: Choice
+
+
+def predict(library: Library, machine: Machine) -> Prediction:
+    """Needs the library's containers. `unknown` where the code, or the GPU, cannot be told."""
+    device = drivers.device_of(library, machine)
+    found = modules(library)
+    if device is None or not any(module.codes or module.empty for module in found) or library.type == "relocatable":
+        return Prediction(outcome="unknown", basis="nothing")
+    return _stopped(_by_code(library, found, device), library, machine)
+
+
+def _by_code(library: Library, found: Sequence[Module], device: Device) -> Prediction:
+    judged = [_Judged(each, choose(each.codes, device)) for each in found if not each.relocatable]
+    linked = [each for each in judged if each.module.device_linked]
+    objects = [_Judged(each, choose(each.codes, device)) for each in found if each.relocatable]
+    plain = [each for each in judged if not each.module.device_linked]
+    fallback = bool(objects) and all(each.choice.how == "none" for each in linked)
+    if not fallback:
+        return _summed(library, judged)
+    if all(each.choice.how in _GOOD for each in objects):
+        return _relinked(library, plain, objects)
+    error = _link_error(linked, objects)
+    failed = [_failed(each, error) for each in linked or objects[:1]]
+    own = objects_of_its_own(found)
+    fits = [each.choice.how != "none" for each in objects if each.module in own]
+    return replace(_summed(library, [*plain, *failed]), mixed_objects=any(fits) and not all(fits))
+
+
+def _failed(judged: _Judged, error: CudaError) -> _Judged:
+    return _Judged(judged.module, replace(judged.choice, how="none", error=error))
+
+
+def _link_error(linked: Sequence[_Judged], objects: Sequence[_Judged]) -> CudaError:
+    """Of objects that would fit but for the driver or a switch, that is the reason; else there is no symbol."""
+    errors = [each.choice.error for each in (*linked, *objects) if each.choice.error is not None]
+    other = [error for error in errors if error != NO_KERNEL_IMAGE]
+    missing = any(each.choice.error == NO_KERNEL_IMAGE for each in objects)
+    return other[0] if other and not missing else SYMBOL_NOT_FOUND
+
+
+def _relinked(library: Library, plain: Sequence[_Judged], objects: Sequence[_Judged]) -> Prediction:
+    result = _summed(library, [*plain, *objects])
+    outcome: Outcome = "jit" if result.outcome in _GOOD else result.outcome
+    return replace(result, outcome=outcome, basis="relocatable")
+
+
+def _summed(library: Library, judged: Sequence[_Judged]) -> Prediction:
+    hows = Counter(each.choice.how for each in judged)
+    containers = Containers(native=hows["native"], compatible=hows["compatible"], jit=hows["jit"], none=hows["none"])
+    missed = [each for each in judged if each.choice.how == "none"]
+    errors = Counter(each.choice.error for each in missed)
+    chooses, heuristic = chooses_kernels_itself(library) if missed and len(missed) < len(judged) else (False, False)
+    if chooses:
+        outcome: Outcome = next(how for how in _GOOD if hows[how])
+    elif not missed:
+        outcome = next(how for how in reversed(_GOOD) if hows[how])
+    else:
+        outcome = "fails" if len(missed) == len(judged) else "partial"
+    return Prediction(
+        outcome=outcome,
+        predicted_error=errors.most_common(1)[0][0] if outcome in ("fails", "partial") else None,
+        containers=containers,
+        taken=_taken(judged),
+        missing=tuple(dict.fromkeys(each.module.words for each in missed)),
+        basis="fitting" if chooses else "every",
+        heuristic=heuristic,
+    )
+
+
+def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
+    counts: Counter[tuple[Code, How, bool, str]] = Counter()
+    for each in judged:
+        if each.choice.how != "none" and each.choice.entry is not None:
+            code = each.module.codes[each.choice.entry]
+            counts[code, each.choice.how, not each.module.relocatable, each.module.section] += 1
+    return tuple(
+        Taken(arch=str(code.arch), how=how, linked=linked, section=section, count=count, ptx_isa=code.ptx_isa)
+        for (code, how, linked, section), count in counts.items()
+    )
+
+
+def _stopped(result: Prediction, library: Library, machine: Machine) -> Prediction:
+    """What stops the library although its code fits; otherwise the conditions that are left."""
+    if drivers.below_floor(library, machine):
+        return replace(result, outcome="fails", predicted_error=INSUFFICIENT_DRIVER, stop="driver")
+    if platforms.wrong_distribution(library, machine):
+        return replace(result, outcome="fails", predicted_error=SYMBOL_NOT_FOUND, stop="platform")
+    if result.outcome == "fails":
+        return result
+    compressed = uses_zstd(library, result)
+    if compressed and drivers.below_zstd_floor(library, machine):
+        return replace(result, outcome="fails", predicted_error=None, stop="zstd")
+    if platforms.unconfirmed(library, machine):
+        result = replace(result, outcome="unknown")
+    return replace(result, conditions=tuple(_conditions(library, machine, result, compressed=compressed)))
+
+
+def uses_zstd(library: Library, result: Prediction) -> bool:
+    taken = {(each.arch, each.section, each.linked) for each in result.taken}
+    return any(
+        row.compression == "zstd" and (row.arch, row.section, row.linked) in taken for row in library.device_code
+    )
+
+
+def _conditions(library: Library, machine: Machine, result: Prediction, *, compressed: bool) -> Iterable[str]:
+    on = drivers.system(library, machine)
+    needed = [each.ptx_isa for each in result.taken if each.how == "jit" and each.ptx_isa]
+    if needed and drivers.ptx_isa(machine, on) is None:  # such a driver is above every other floor
+        yield drivers.isa_condition(max(needed, key=versions.key), on)
+    elif condition := drivers.floor_condition(library, machine):
+        yield condition
+    floor = drivers.zstd_floor(library, machine)
+    if compressed and floor and not (machine.driver or machine.driver_cuda):
+        yield f"driver {floor} or later, to read ZSTD-compressed device code"
+    yield from platforms.conditions(library, machine)

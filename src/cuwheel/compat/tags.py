@@ -1,0 +1,118 @@
+"""Do a wheel's tags allow it on a machine: Python, ABI, operating system, processor, C library."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.facts import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.machine.fleet import Machine
+
+# What the old names of manylinux stand for (PEP 600).
+_LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+_MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
+_INTERPRETER = re.compile(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
+_WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    os: str | None = None
+    cpu: str | None = None
+    glibc: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """`problems`: why this tag cannot be; `conditions`: what must hold where the machine does not say."""
+
+    tag: str
+    problems: tuple[str, ...]
+    conditions: tuple[str, ...]
+
+
+def fits(tags: Iterable[str], machine: Machine) -> tuple[Fit, ...]:
+    """Of each tag whether it fits, the best first: fewest problems, then fewest conditions."""
+    found = [_fit(tag, machine) for tag in tags]
+    return tuple(sorted(found, key=lambda each: (len(each.problems), len(each.conditions))))
+
+
+def _fit(tag: str, machine: Machine) -> Fit:
+    python, abi, platform = ([*tag.split("-"), "", "", ""])[:3]
+    problems: list[str] = []
+    conditions: list[str] = []
+    wanted = _platform(platform)
+    told = (
+        (_python_problem(python, abi, machine.python), _python_words(python, abi)),
+        (_differs("the operating system", machine.os, wanted.os), _capital(wanted.os)),
+        (_differs("the processor", machine.cpu, wanted.cpu), wanted.cpu),
+        (_glibc_problem(machine.glibc, wanted.glibc), f"glibc {wanted.glibc} or later" if wanted.glibc else None),
+    )
+    known = (machine.python, machine.os, machine.cpu, machine.glibc)
+    for (problem, condition), value in zip(told, known, strict=True):
+        if problem:
+            problems.append(problem)
+        elif condition and value is None:
+            conditions.append(condition)
+    if wanted.os is None and platform != "any":
+        problems.append(f"no machine of ours runs {platform}")
+    return Fit(tag=tag, problems=tuple(problems), conditions=tuple(conditions))
+
+
+def _platform(platform: str) -> Platform:
+    if platform in _WINDOWS_CPUS:
+        return Platform(os="windows", cpu=_WINDOWS_CPUS[platform])
+    if match := _MANYLINUX.fullmatch(platform):
+        return Platform(os="linux", cpu=match[3], glibc=f"{match[1]}.{match[2]}")
+    name, _, cpu = platform.partition("_")
+    if name in _LEGACY:
+        return Platform(os="linux", cpu=cpu, glibc=_LEGACY[name])
+    return Platform(os="linux", cpu=cpu) if name == "linux" else Platform()
+
+
+def _differs(what: str, has: str | None, wants: str | None) -> str | None:
+    return f"{what} is {has}, not {wants}" if has and wants and has != wants else None
+
+
+def _glibc_problem(has: str | None, wants: str | None) -> str | None:
+    if has and wants and not versions.at_least(has, wants):
+        return f"glibc is {has}, older than {wants}"
+    return None
+
+
+def _python_problem(python: str, abi: str, has: str | None) -> str | None:
+    words = _python_words(python, abi)
+    match = _INTERPRETER.fullmatch(python)
+    if has is None or words is None or match is None:
+        return None
+    wanted = f"{match[2]}.{match[3]}" if match[3] else match[2]
+    later = abi == "abi3" or match[1] == "py"
+    same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == int(wanted)
+    if same or (later and versions.major(has) == int(match[2]) and versions.at_least(has, wanted)):
+        return None
+    return f"Python is {versions.minor(has)}, not {words.removeprefix('Python ')}"
+
+
+def _python_words(python: str, abi: str) -> str | None:
+    match = _INTERPRETER.fullmatch(python)
+    if match is None or not match[3]:
+        return None  # py3: any that one meets
+    implementation = "PyPy" if match[1] == "pp" else "Python"
+    later = " or later" if abi == "abi3" or match[1] == "py" else ""
+    threads = " without the GIL" if abi.endswith("t") and abi[:2] == "cp" else ""
+    return f"{implementation} {match[2]}.{match[3]}{later}{threads}"
+
+
+def _capital(os: str | None) -> str | None:
+    return os.capitalize() if os else None
+
+
+def words(fit: Fit) -> Iterator[str]:
+    """The conditions of a tag as one sentence."""
+    if fit.conditions:
+        yield f"{', '.join(fit.conditions)} (tag {fit.tag})"

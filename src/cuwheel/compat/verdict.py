@@ -1,0 +1,74 @@
+"""The verdict on a target and a machine: values, named as the JSON names them, and how they add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.choose import CudaError
+from cuwheel.compat.predict import Containers, Outcome, Taken
+from cuwheel.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# The best first. `unknown` is better than `fails` only where nothing is known to fail.
+ORDER: tuple[Outcome, ...] = ("native", "compatible", "jit", "partial", "unknown", "fails")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryVerdict:
+    """`loaded`: null where it depends on what is not known. `optional`: the rest works without it.
+
+    `rests_on`: the entries that the driver takes.
+    """
+
+    path: str
+    outcome: Outcome
+    containers: Containers
+    predicted_error: CudaError | None
+    loaded: bool | None
+    optional: bool
+    rests_on: tuple[Taken, ...]
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`machine` is its name. `conditions`: what was not known and must hold."""
+
+    target: str
+    machine: str
+    outcome: Outcome
+    predicted_error: CudaError | None
+    conditions: tuple[str, ...]
+    libraries: tuple[LibraryVerdict, ...]
+    findings: tuple[Finding, ...]
+
+
+def together(libraries: Iterable[LibraryVerdict]) -> Outcome:
+    """All of them must serve; one that is opened only when asked for leaves the rest working."""
+    outcomes: list[Outcome] = []
+    for each in libraries:
+        spoiled = each.optional and each.outcome in ("fails", "unknown")
+        outcomes.append("partial" if spoiled else each.outcome)
+    return worst(outcomes)
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """`unknown` where there is nothing to go by."""
+    return max(outcomes, key=ORDER.index, default="unknown")
+
+
+def best(outcomes: Iterable[Outcome]) -> Outcome:
+    """Of several that it could be. What fails for certain outweighs what nobody has confirmed."""
+    found = list(outcomes)
+    known = [each for each in found if each != "unknown"]
+    return min(known or found, key=ORDER.index, default="unknown")
+
+
+def error_of(libraries: Iterable[LibraryVerdict]) -> CudaError | None:
+    """The first error that the program meets: of a library that it cannot do without, if there is one."""
+    failed = [each for each in libraries if each.outcome in ("fails", "partial") and each.predicted_error]
+    failed.sort(key=lambda each: (each.optional, each.outcome != "fails"))
+    return failed[0].predicted_error if failed else None

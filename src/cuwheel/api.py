@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.facts.rows import Toolkit
+    from cuwheel.machine.fleet import Machine, Refinement
     from cuwheel.machine.profile import MachineProfile
+    from cuwheel.report.check import Check
     from cuwheel.report.compare import Compare
     from cuwheel.report.doctor import Doctor
     from cuwheel.report.gpus import Gpus
@@ -179,6 +181,31 @@ def compare(
 def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value, field for field
     """What a stage found as the answer that has the same fields, and a schema."""
     return answer(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+
+def check(
+    *targets: str | Path,
+    on: Sequence[str | Path | Machine] = (),
+    refine: Refinement | None = None,
+    env: Path | None = None,
+    platform: str | None = None,
+) -> Check:
+    """Whether wheels, libraries or installed distributions run on machines, how, and why not.
+
+    `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values; without one, this machine.
+    """
+    from cuwheel.compat import matrix
+    from cuwheel.inspection.survey import survey
+    from cuwheel.machine import named, probe
+    from cuwheel.report.check import Check, targets_of
+
+    machines = named.machines(on, refine) if on else named.here(probe.probe(env), refine)
+    found = [survey(_on_disk(target, platform), env=env, detail="containers") for target in targets]
+    return Check(
+        targets=targets_of(found),
+        machines=machines,
+        verdicts=tuple(matrix.judge(each, machine) for each in found for machine in machines),
+    )
 
 
 def _on_disk(target: str | Path, platform: str | None) -> str | Path:

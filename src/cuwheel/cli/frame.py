@@ -26,6 +26,7 @@ VERBS = {
     "inspect": "what device code is in it, for what, how big, what it needs",
     "kernels": "which kernels are in which cubin, and where one is missing",
     "compare": "what an architecture, or a change, costs in bytes",
+    "check": "will it run there, how, and if not which error and why",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }

@@ -56,7 +56,7 @@ def judge(survey: Survey, machine: Machine) -> Verdict:
     groups = groups or [_group("", always)]
     outcome = best(group.outcome for group in groups)
     chosen = [group for group in groups if group.outcome == outcome]
-    stopped = any(each.severity == "error" for each in about)
+    stopped = any(each.severity == "error" for each in about)  # what cannot be installed is not loaded either
     loaded = [each.verdict for each in chosen[0].judged]
     at_import = stopped or any(each.stopped for each in chosen[0].judged)
     return Verdict(
@@ -66,7 +66,7 @@ def judge(survey: Survey, machine: Machine) -> Verdict:
         predicted_error=None if at_import else error_of(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(each.verdict for each in judged.values() if each.library.device_code),
-        findings=_sorted([*about, *survey.findings, *_told(groups, chosen, load)]),
+        findings=_sorted([*about, *survey.findings, *([] if stopped else _told(groups, chosen, load))]),
     )
 
 

@@ -13,8 +13,16 @@ from cuwheel.machine.fleet import Machine, Refinement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from cuwheel.machine.profile import MachineProfile
 
-def machines(on: Iterable[str | Path], refine: Refinement | None = None) -> tuple[Machine, ...]:
+
+def here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Machine, ...]:
+    """This machine: one for each kind of GPU in it."""
+    refine = refine or Refinement()
+    return tuple(refine.apply(each) for each in fleet.from_profile(profile))
+
+
+def machines(on: Iterable[str | Path | Machine], refine: Refinement | None = None) -> tuple[Machine, ...]:
     """What `--on` names, in order: GPUs, capabilities, machine profiles, fleet files. All unknown names at once."""
     found: list[Machine] = []
     errors: list[CuwheelError] = []
@@ -33,16 +41,20 @@ def machines(on: Iterable[str | Path], refine: Refinement | None = None) -> tupl
     return tuple(refine.apply(each) for each in dict.fromkeys(found))
 
 
-def _words(on: Iterable[str | Path]) -> Iterator[str]:
+def _words(on: Iterable[str | Path | Machine]) -> Iterator[str | Machine]:
     """Split at commas, unless there is a file of that name."""
     for word in on:
-        if isinstance(word, Path) or Path(word).is_file():
+        if isinstance(word, Machine):
+            yield word
+        elif isinstance(word, Path) or Path(word).is_file():
             yield str(word)
         else:
             yield from (part.strip() for part in word.split(",") if part.strip())
 
 
-def _named(word: str) -> Sequence[Machine]:
+def _named(word: str | Machine) -> Sequence[Machine]:
+    if isinstance(word, Machine):
+        return (word,)
     if word.endswith(".toml"):
         return fleet_file.read(Path(word))
     if word.endswith(".json"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from cuwheel.finding import Finding
 
@@ -67,12 +67,34 @@ class HeatMap:
     cells: tuple[tuple[Amount, ...], ...]
 
 
+Look: TypeAlias = Literal["good", "fair", "poor", "bad", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A word that says it all, how it looks (never by colour alone), and a few words more."""
+
+    text: str
+    look: Look
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows against columns, each cell a mark that can be read across a room."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    cells: tuple[tuple[Mark, ...], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Findings:
     items: tuple[Finding, ...]
 
 
-Block: TypeAlias = Heading | Paragraph | Facts | Table | HeatMap | Findings
+Block: TypeAlias = Heading | Paragraph | Facts | Table | HeatMap | Matrix | Findings
 
 
 @dataclass(frozen=True, slots=True)

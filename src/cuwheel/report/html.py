@@ -12,7 +12,7 @@ from markupsafe import Markup
 from cuwheel import __version__
 from cuwheel.errors import UnreadableError
 from cuwheel.report import documents
-from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Paragraph, Table
+from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table
 
 if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
@@ -56,6 +56,7 @@ for _type, _file in (
     (Facts, "facts"),
     (Table, "table"),
     (HeatMap, "heat_map"),
+    (Matrix, "matrix"),
     (Findings, "findings"),
 ):
     _name.register(_type)(lambda _block, name=_file: name)

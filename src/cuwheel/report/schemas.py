@@ -9,6 +9,7 @@ from cuwheel.report.answer import SCHEMAS, json_schema
 
 # Verb → the class of its answer, in report/<verb>.py. `machine` is the profile that `doctor --save` writes.
 ANSWERS = {
+    "check": "Check",
     "compare": "Compare",
     "doctor": "Doctor",
     "gpus": "Gpus",

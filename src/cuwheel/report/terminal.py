@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cuwheel.report.document import Amount, Document, Facts, Findings, Heading, HeatMap, Paragraph, Table
+from cuwheel.report.document import Amount, Document, Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table
 
 if TYPE_CHECKING:
     from cuwheel.finding import Finding
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 12
 _FIGURE_WIDTH = 7  # "26.5 MB"
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_LOOK_STYLE = {"good": "green", "fair": "cyan", "poor": "yellow", "bad": "bold red", "none": "dim"}
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 # File names, kernels and versions come from untrusted files: an escape sequence in them must not
 # reach the terminal.
@@ -102,6 +103,18 @@ def _cell(cell: Cell) -> Text:
 @render.register
 def _heat_map(block: HeatMap) -> RenderableType:  # noqa: ARG001 - left to the tables
     return Group()
+
+
+@render.register
+def _matrix(block: Matrix) -> RenderableType:
+    table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("", overflow="fold")
+    for column in block.columns:
+        table.add_column(clean(column), overflow="fold")
+    for row, marks in zip(block.rows, block.cells, strict=True):
+        name = Text.assemble(clean(row.name), (f"  {clean(row.value)}" if row.value else "", "dim"))
+        table.add_row(name, *(Text.assemble((mark.text, _LOOK_STYLE[mark.look]), f" {mark.note}") for mark in marks))
+    return Padding(table, (0, 0, 0, 2))
 
 
 @render.register

@@ -1,0 +1,198 @@
+"""`cuwheel check`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.compat.verdict import Verdict
+from cuwheel.finding import SEVERITIES, Finding
+from cuwheel.machine.fleet import Machine
+from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Mark, Matrix, Paragraph, Row, Table
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.compat.predict import Outcome
+    from cuwheel.compat.verdict import LibraryVerdict
+    from cuwheel.inspection.values import Survey
+    from cuwheel.report.document import Block, Look
+
+_EVIDENCE = 3
+_NAMES = 4
+_LOOKS: dict[Outcome, Look] = {
+    "native": "good",
+    "compatible": "good",
+    "jit": "fair",
+    "partial": "poor",
+    "unknown": "none",
+    "fails": "bad",
+}
+_MEANINGS = (
+    ("native", "machine code made for this very GPU"),
+    ("compatible", "machine code made for an earlier capability of the same major"),
+    ("jit", "runs, after the driver has compiled or linked it at first start"),
+    ("partial", "some of it runs and some fails"),
+    ("fails", "does not run"),
+    ("unknown", "the device code, or the GPU, could not be told"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """`target` is what was asked for, `name` what it says it is."""
+
+    target: str
+    name: str
+
+
+def targets_of(surveys: Sequence[Survey]) -> tuple[Target, ...]:
+    """Each by what it says it is; where several say the same, with the platform."""
+    names = [_name(each) for each in surveys]
+    return tuple(
+        Target(target=each.target, name=f"{name} {_platform(each)}" if names.count(name) > 1 else name)
+        for each, name in zip(surveys, names, strict=True)
+    )
+
+
+def _name(survey: Survey) -> str:
+    told = survey.distribution
+    return f"{told.name} {told.version}" if told else file_name(survey.target)
+
+
+def _platform(survey: Survey) -> str:
+    told = survey.distribution
+    return told.tags[0].rpartition("-")[2] if told and told.tags else survey.target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A verdict for every target on every machine, target by target."""
+
+    schema: Literal["cuwheel.check/1"] = "cuwheel.check/1"
+    targets: tuple[Target, ...]
+    machines: tuple[Machine, ...]
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        """False where anything fails anywhere."""
+        return all(verdict.outcome != "fails" for verdict in self.verdicts)
+
+
+def document(answer: Check, *, verbose: bool) -> Document:
+    title = ", ".join(each.name for each in answer.targets[:_NAMES])
+    blocks: list[Block] = [Heading(title), _matrix(answer)]
+    shown = {verdict.outcome for verdict in answer.verdicts}
+    blocks.append(Facts(tuple(Row(word, meaning) for word, meaning in _MEANINGS if word in shown)))
+    if conditions := tuple(_conditions(answer)):
+        columns = (Column("on"), Column("the verdict holds only if"))
+        blocks += [Heading("Conditions"), Table(columns, conditions)]
+    if findings := tuple(_findings(answer, verbose=verbose)):
+        blocks += [Heading("Reasons"), Findings(findings)]
+    if verbose:
+        for verdict in answer.verdicts:
+            blocks += _libraries(verdict, answer)
+    return Document(f"cuwheel check {title}", tuple(blocks))
+
+
+def _matrix(answer: Check) -> Matrix:
+    verdicts = {(each.target, each.machine): each for each in answer.verdicts}
+    return Matrix(
+        caption="Machines against what is to run on them",
+        columns=tuple(target.name for target in answer.targets),
+        rows=tuple(Row(machine.name, _described(machine)) for machine in answer.machines),
+        cells=tuple(
+            tuple(_mark(verdicts[target.target, machine.name]) for target in answer.targets)
+            for machine in answer.machines
+        ),
+    )
+
+
+def _mark(verdict: Verdict) -> Mark:
+    error = verdict.predicted_error
+    note = f"error {error.code}" if error else "if …" if verdict.conditions else ""
+    return Mark(text=verdict.outcome, look=_LOOKS[verdict.outcome], note=note)
+
+
+def _described(machine: Machine) -> str:
+    gpu = machine.gpu if machine.gpu and machine.gpu.lower() != machine.name.lower() else ""
+    capability = machine.capability if machine.capability != machine.name else ""
+    driver = f"driver {machine.driver}" if machine.driver else ""
+    count = f"{machine.count} ×" if machine.count > 1 else ""
+    return " ".join(filter(None, (count, gpu, capability, driver)))
+
+
+def _conditions(answer: Check) -> Iterator[tuple[str, str]]:
+    """Each condition once, with all that it is a condition of."""
+    alike: dict[str, list[Verdict]] = {}
+    for verdict in answer.verdicts:
+        for condition in verdict.conditions:
+            alike.setdefault(condition, []).append(verdict)
+    for condition, verdicts in alike.items():
+        yield _where(answer, verdicts), condition
+
+
+def _where(answer: Check, verdicts: list[Verdict]) -> str:
+    """The machines, and the targets where there are several; nothing where it is all of them."""
+    if len(verdicts) == len(answer.verdicts):
+        return "all" if len(answer.verdicts) > 1 else answer.verdicts[0].machine
+    machines = list(dict.fromkeys(verdict.machine for verdict in verdicts))
+    names = {target.target: target.name for target in answer.targets}
+    targets = list(dict.fromkeys(names[verdict.target] for verdict in verdicts))
+    rest = f" and {len(machines) - _NAMES} more" if len(machines) > _NAMES else ""
+    of = f" ({', '.join(targets)})" if 0 < len(targets) < len(answer.targets) else ""
+    return ", ".join(machines[:_NAMES]) + rest + of
+
+
+def _findings(answer: Check, *, verbose: bool) -> Iterator[Finding]:
+    """Each finding once, the gravest first, with the machines it was found for."""
+    alike: dict[tuple[str, str, str], list[tuple[Verdict, Finding]]] = {}
+    for verdict in answer.verdicts:
+        for finding in verdict.findings:
+            alike.setdefault((finding.rule, finding.severity, finding.message), []).append((verdict, finding))
+    for found in sorted(alike.values(), key=lambda each: SEVERITIES.index(each[0][1].severity)):
+        first = found[0][1]
+        where = _where(answer, [verdict for verdict, _ in found]) if len(answer.verdicts) > 1 else ""
+        evidence = tuple(dict.fromkeys(item for _, finding in found for item in finding.evidence))
+        yield replace(
+            first,
+            message=f"{where}: {first.message}" if where else first.message,
+            evidence=evidence if verbose else _shortened(evidence),
+        )
+
+
+def _shortened(evidence: tuple[str, ...]) -> tuple[str, ...]:
+    if len(evidence) <= _EVIDENCE:
+        return evidence
+    return (*evidence[: _EVIDENCE - 1], f"{evidence[_EVIDENCE - 1]}, and {len(evidence) - _EVIDENCE} more (--verbose)")
+
+
+def _libraries(verdict: Verdict, answer: Check) -> Iterator[Block]:
+    names = {target.target: target.name for target in answer.targets}
+    yield Heading(f"{names[verdict.target]} on {verdict.machine}")
+    if not verdict.libraries:
+        yield Paragraph("  no library with device code")
+        return
+    columns = (Column("library"), Column("verdict", wrap=False), Column("containers"), Column("takes"))
+    yield Table(columns, tuple(_library(each) for each in verdict.libraries))
+
+
+def _library(library: LibraryVerdict) -> tuple[str, ...]:
+    loaded = {True: "", False: " (not loaded)", None: " (perhaps)"}[library.loaded]
+    counted = library.containers
+    counts = (("native", counted.native), ("compatible", counted.compatible), ("jit", counted.jit))
+    told = [f"{count} {how}" for how, count in (*counts, ("none", counted.none)) if count]
+    error = f" {library.predicted_error.code}" if library.predicted_error else ""
+    return (
+        file_name(library.path) + loaded,
+        library.outcome + error,
+        ", ".join(told),
+        _some(f"{each.arch} × {each.count}" for each in library.rests_on),
+    )
+
+
+def _some(texts: Iterable[str]) -> str:
+    listed = list(texts)
+    return ", ".join(listed[:_NAMES]) + (" …" if len(listed) > _NAMES else "")

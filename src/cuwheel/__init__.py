@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-_VERBS = ("check", "compare", "doctor", "gpus", "inspect", "kernels", "toolkits")
+_VERBS = ("check", "compare", "doctor", "gpus", "inspect", "kernels", "plan", "toolkits")
 
 __all__ = ["__version__", *_VERBS]  # noqa: PLE0604 - the verbs are names, one list serves both uses
 

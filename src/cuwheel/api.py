@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows import Toolkit
     from cuwheel.machine.fleet import Machine, Refinement
     from cuwheel.machine.profile import MachineProfile
+    from cuwheel.plan.values import Job
     from cuwheel.report.check import Check
     from cuwheel.report.compare import Compare
     from cuwheel.report.doctor import Doctor
     from cuwheel.report.gpus import Gpus
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.kernels import Kernels
+    from cuwheel.report.plan import Plan
     from cuwheel.report.toolkits import Toolkits
 
 
@@ -183,6 +185,65 @@ def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value,
     return answer(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
+def plan(
+    *machines: str | Path | Machine,
+    cuda: Sequence[str] = (),
+    future: bool = False,
+    native: bool = False,
+    specific: bool = False,
+    family: bool = False,
+    ptx: bool = True,
+    like: str | Path | None = None,
+    cmake: str | None = None,
+) -> Plan:
+    """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
+    from cuwheel.errors import CuwheelError, UsageError
+    from cuwheel.plan import planner, settings
+    from cuwheel.report.plan import Plan
+
+    errors: list[CuwheelError] = []
+    wishes = settings.Wishes(future=future, native=native, specific=specific, family=family, ptx=ptx)
+    rows = settings.find_toolkits(cuda, errors)
+    version = settings.cmake_version(cmake, errors)
+    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors)
+    if not found and not errors:
+        errors.append(UsageError("there is no machine to plan for", hint="cuwheel plan --for h100,l40"))
+    conflicts = tuple(settings.conflicts(wishes))
+    made = planner.make(found, rows, settings.compatible(wishes), cmake=version)
+    if errors or conflicts:
+        settings.refuse(errors, [*conflicts, *planner.contradictions(made.unserved)])
+    jobs = _with_sizes(made.jobs, like) if like else made.jobs
+    return Plan(jobs=jobs, unserved=made.unserved)
+
+
+def _with_sizes(jobs: tuple[Job, ...], like: str | Path) -> tuple[Job, ...]:
+    from dataclasses import replace
+
+    from cuwheel.inspection.survey import survey
+    from cuwheel.plan import sizes
+
+    found = survey(_on_disk(like, None))
+    return tuple(replace(job, size=sizes.predict(found, job.cuda, [*job.archs, *job.ptx])) for job in jobs)
+
+
+def read_list(
+    text: str, *machines: str | Path | Machine, spelling: str | None = None, cuda: Sequence[str] = ()
+) -> Plan:
+    """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
+    from cuwheel.errors import CuwheelError, UsageError
+    from cuwheel.plan import planner, reading, settings
+    from cuwheel.report.plan import Plan
+
+    errors: list[CuwheelError] = []
+    rows = settings.find_toolkits(cuda, errors)
+    if len(rows) > 1:
+        errors.append(UsageError("a list is read for one CUDA version at a time"))
+    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors)
+    settings.refuse(errors, ())
+    toolkit = rows[0] if rows else None
+    return Plan(jobs=(), unserved=(), reading=reading.explain(text, found, spelling=spelling, toolkit=toolkit))
+
+
 def check(
     *targets: str | Path,
     on: Sequence[str | Path | Machine] = (),
@@ -210,8 +271,8 @@ def check(
 
 def _on_disk(target: str | Path, platform: str | None) -> str | Path:
     """`name==version` as the wheel downloaded for it; everything else as it is."""
+    if not isinstance(target, str) or "==" not in target or Path(target).exists():
+        return target
     from cuwheel.inspection import index
 
-    if isinstance(target, str) and index.is_pinned(target) and not Path(target).exists():
-        return index.wheel_of(target, platform=platform)
-    return target
+    return index.wheel_of(target, platform=platform) if index.is_pinned(target) else target

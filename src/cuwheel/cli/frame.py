@@ -27,6 +27,7 @@ VERBS = {
     "kernels": "which kernels are in which cubin, and where one is missing",
     "compare": "what an architecture, or a change, costs in bytes",
     "check": "will it run there, how, and if not which error and why",
+    "plan": "the smallest architecture list for a fleet, in every spelling",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }

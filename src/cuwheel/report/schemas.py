@@ -15,6 +15,7 @@ ANSWERS = {
     "gpus": "Gpus",
     "inspect": "Inspect",
     "kernels": "Kernels",
+    "plan": "Plan",
     "toolkits": "Toolkits",
 }
 

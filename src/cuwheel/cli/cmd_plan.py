@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.plan import Plan
+
+EXAMPLES = """\
+  cuwheel plan --for h100,l40,"rtx 4090"       the smallest list for these
+  cuwheel plan --for fleet.toml                and the fewest CUDA versions
+  cuwheel plan --for fleet.toml --cuda 12.8,13.0 --future
+  cuwheel plan --for all --cuda 13.0 --native  every GPU that it can target
+  cuwheel plan --for h100 --like old.whl       with the size to expect
+  cuwheel plan --read "8.0;9.0+PTX" --on orin  a list that somebody wrote
+  cuwheel plan --read "75;80;90" --as bitsandbytes
+
+exit status: 0 every machine is served, 1 some machine is not"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--for",
+        dest="machines",
+        metavar="MACHINES",
+        action="append",
+        default=[],
+        help="GPUs, capabilities, profiles of doctor --save, fleet files, or 'all'; repeated or with commas",
+    )
+    parser.add_argument(
+        "--cuda",
+        metavar="VERSIONS",
+        action="append",
+        default=[],
+        help="the toolkits to build with; otherwise the fewest and newest that drivers and torch builds take",
+    )
+    wishes = parser.add_argument_group("wishes")
+    wishes.add_argument("--future", action="store_true", help="also PTX, for GPUs later than these")
+    wishes.add_argument("--native", action="store_true", help="for every GPU machine code of its own architecture")
+    wishes.add_argument("--specific", action="store_true", help="'a' architectures (90a) where there are any")
+    wishes.add_argument("--family", action="store_true", help="'f' architectures (100f) where there are any")
+    wishes.add_argument("--no-ptx", action="store_true", help="serve nobody through PTX")
+    parser.add_argument("--like", metavar="WHEEL", help="predict the size from this wheel's bytes an architecture")
+    parser.add_argument("--cmake", metavar="VERSION", help="the CMake that has to understand the list")
+    reverse = parser.add_argument_group("the reverse")
+    reverse.add_argument("--read", metavar="LIST", help="explain this architecture list and what it covers")
+    reverse.add_argument(
+        "--as",
+        dest="spelling",
+        metavar="SYSTEM",
+        choices=("cmake", "torch", "nvcc", "bitsandbytes", "cargo"),
+        help="whose it is: cmake, torch, nvcc, bitsandbytes or cargo; otherwise guessed",
+    )
+    reverse.add_argument(
+        "--on", metavar="MACHINES", action="append", default=[], help="how it serves these, named as for --for"
+    )
+
+
+_PLANS = "is about what to build, and --read about a list that is there: --on names machines for it"
+_READS = "is about a list that is there: give it with --read, or name machines with --for"
+_OPTIONS = {"machines": "--for", "spelling": "--as", "no_ptx": "--no-ptx"}
+
+
+def _refuse_all(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+    """Options that do not belong to what was asked for, all of them at once."""
+    given = [_OPTIONS.get(name, f"--{name}") for name in names if getattr(args, name)]
+    if given:
+        raise UsageError(f"{', '.join(given)} {why}", hint="cuwheel plan --help")
+
+
+def run(args: argparse.Namespace) -> Plan:
+    from cuwheel import api
+
+    if args.read is not None:
+        _refuse_all(args, ("machines", "future", "native", "specific", "family", "no_ptx", "like", "cmake"), _PLANS)
+        return api.read_list(args.read, *args.on, spelling=args.spelling, cuda=args.cuda)
+    _refuse_all(args, ("spelling", "on"), _READS)
+    return api.plan(
+        *args.machines,
+        cuda=args.cuda,
+        future=args.future,
+        native=args.native,
+        specific=args.specific,
+        family=args.family,
+        ptx=not args.no_ptx,
+        like=args.like,
+        cmake=args.cmake,
+    )

@@ -1,0 +1,1 @@
+"""What to build for which machines: the smallest list, in every build system's spelling (pure)."""

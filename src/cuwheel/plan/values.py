@@ -1,0 +1,147 @@
+"""What a plan is made of: frozen values, named as the JSON names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+How: TypeAlias = Literal["native", "compatible", "jit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A machine that a job's wheel runs on, and by which entry of its list.
+
+    `conditions`: what is not known of the machine, or promised by nobody, and must hold. `notes`: what is known and
+    worth knowing.
+    """
+
+    machine: str
+    count: int
+    capability: str
+    how: How
+    by: str
+    conditions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotServed:
+    """A machine that no wheel of this kind runs on, every reason, and what would change that."""
+
+    machine: str
+    count: int
+    capability: str | None
+    why: tuple[str, ...]
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A list as one build system spells it.
+
+    `value` is null where it cannot say exactly this list: then `reason` says why, and `nearest` is the closest that it
+    can say. `needs`: a limit on the version of the build system.
+    """
+
+    variable: str
+    value: str | None
+    reason: str = ""
+    nearest: str | None = None
+    needs: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """`cargo`: CUDA_COMPUTE_CAP of Rust build scripts."""
+
+    cmake: Flag
+    cudaarchs: Flag
+    torch: Flag
+    nvcc: Flag
+    bitsandbytes: Flag
+    cargo: Flag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchSize:
+    """`like`: the architecture of the given wheel whose bytes were taken; itself where the wheel has it."""
+
+    arch: str
+    bytes: int
+    like: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A prediction: the libraries of a wheel like the given one, unpacked, with this job's list.
+
+    `other_bytes`: what is no device code and stays as it is. `like_bytes`: the same libraries as they are now.
+    """
+
+    bytes: int
+    other_bytes: int
+    archs: tuple[ArchSize, ...]
+    like_bytes: int
+    libraries: tuple[str, ...]
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One build: a CUDA version and its list. `reach`: all GPUs that the list serves, the fleet's or not, in words."""
+
+    cuda: str
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...]
+    coverage: tuple[Served, ...]
+    left_out: tuple[NotServed, ...]
+    reach: str
+    flags: Flags
+    notes: tuple[str, ...] = ()
+    size: Size | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """One word of a list that somebody wrote, and what it asks the compiler for."""
+
+    word: str
+    archs: tuple[str, ...]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnMachine:
+    """How a list serves one machine, if at all."""
+
+    machine: str
+    count: int
+    capability: str | None
+    how: Literal["native", "compatible", "jit", "none"]
+    by: str | None
+    explanation: str
+    conditions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A list explained. `spelling` is whose it was taken for; `guessed`: from its looks alone.
+
+    `open`: it has words that the build system resolves itself, so that there is more to it than can be said here.
+    """
+
+    text: str
+    spelling: str
+    guessed: bool
+    words: tuple[Word, ...]
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...]
+    unknown: tuple[str, ...]
+    open: bool
+    reach: str
+    missed: str
+    machines: tuple[OnMachine, ...]
+    toolkits: str
+    notes: tuple[str, ...] = ()

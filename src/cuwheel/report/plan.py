@@ -1,0 +1,163 @@
+"""`cuwheel plan`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.plan.values import Flag, Job, NotServed, OnMachine, Reading, Served
+from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.units import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.report.document import Block
+
+_NAMED = 4
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to build; or, where a list was given to read, what that list means."""
+
+    schema: Literal["cuwheel.plan/1"] = "cuwheel.plan/1"
+    jobs: tuple[Job, ...]
+    unserved: tuple[NotServed, ...]
+    reading: Reading | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """False where a machine is not served, or a list has words that mean nothing."""
+        if self.reading:
+            certain = [each for each in self.reading.machines if not self.reading.open]
+            return not self.reading.unknown and all(each.how != "none" for each in certain)
+        return not self.unserved
+
+
+def document(answer: Plan, *, verbose: bool) -> Document:
+    if answer.reading:
+        return Document("cuwheel plan", tuple(_reading(answer.reading)))
+    blocks: list[Block] = []
+    for job in answer.jobs:
+        blocks += _job(job, answer, verbose=verbose)
+    if answer.unserved:
+        blocks.append(Heading(f"Not served: {_number(answer.unserved)}"))
+        blocks += _not_served(answer.unserved, verbose=verbose)
+    return Document("cuwheel plan", tuple(blocks))
+
+
+def _job(job: Job, answer: Plan, *, verbose: bool) -> Iterator[Block]:
+    yield Heading(f"CUDA {job.cuda}: {' '.join((*job.archs, *job.ptx)) or 'nothing to build'}")
+    yield Paragraph(job.reach[:1].upper() + job.reach[1:] + ".")
+    if job.coverage:
+        yield _coverage(job.coverage, verbose=verbose)
+        yield from _provisos(job.coverage)
+    flags = job.flags
+    told = (flags.cmake, flags.cudaarchs, flags.torch, flags.nvcc, flags.bitsandbytes, flags.cargo)
+    if job.archs or job.ptx:
+        yield Paragraph("The same list as build systems spell it:")
+        yield Facts(tuple(_flag(flag) for flag in told))
+    if job.size:
+        change = (job.size.bytes - job.size.like_bytes) / (job.size.like_bytes or 1)
+        told_size = f"{size(job.size.bytes)}, {change:+.0%} against {size(job.size.like_bytes)}"
+        yield Facts((Row("predicted size", told_size, origin=f"estimated: {job.size.method}"),))
+    for note in job.notes:
+        yield Paragraph(f"note: {note}")
+    nowhere = {each.machine for each in answer.unserved}
+    elsewhere = [each for each in job.left_out if each.machine not in nowhere]
+    if elsewhere:
+        yield Paragraph("Left to another job:")
+        yield from _not_served(elsewhere, verbose=verbose, fixes=False)
+
+
+def _coverage(rows: Sequence[Served], *, verbose: bool) -> Table:
+    """Machines that are served alike are one row."""
+    alike: dict[tuple[str, str, str], list[Served]] = {}
+    for row in rows:
+        alike.setdefault((row.capability, row.how, row.by), []).append(row)
+    columns = (Column("machines"), Column("number", numeric=True), Column("GPU"), Column("how"), Column("by"))
+    return Table(
+        columns,
+        tuple(
+            (_names([each.machine for each in found], verbose=verbose), _count(found), capability, how, by)
+            for (capability, how, by), found in alike.items()
+        ),
+    )
+
+
+def _count(rows: Sequence[Served]) -> Amount:
+    number = sum(each.count for each in rows)
+    return Amount(f"{number:,}", number)
+
+
+def _provisos(rows: Sequence[Served | OnMachine]) -> Iterator[Block]:
+    """Each condition once, with the machines that it is about."""
+    for word, chosen in (("if", "conditions"), ("note", "notes")):
+        about: dict[str, list[str]] = {}
+        for row in rows:
+            for text in getattr(row, chosen):
+                about.setdefault(text, []).append(row.machine)
+        if about:
+            everywhere = len(rows)
+            yield Facts(
+                tuple(
+                    Row(word, text if len(names) == everywhere else f"{text}\n({_names(names, verbose=False)})")
+                    for text, names in about.items()
+                )
+            )
+
+
+def _flag(flag: Flag) -> Row:
+    if flag.value is not None:
+        return Row(flag.variable, flag.value, origin=f"needs {flag.needs}" if flag.needs else "")
+    near = f"nearest: {flag.nearest}" if flag.nearest else "nothing comes near"
+    return Row(flag.variable, near, origin=f"not exactly this list: {flag.reason}")
+
+
+def _not_served(rows: Iterable[NotServed], *, verbose: bool, fixes: bool = True) -> Iterator[Block]:
+    alike: dict[tuple[str | None, tuple[str, ...], str], list[NotServed]] = {}
+    for row in rows:
+        alike.setdefault((row.capability, row.why, row.fix if fixes else ""), []).append(row)
+    found = list(alike.items())
+    yield Facts(
+        tuple(
+            Row(
+                capability or "?",
+                "\n".join([_names([each.machine for each in group], verbose=verbose), *why]),
+                origin=f"fix: {fix}" if fix else "",
+            )
+            for (capability, why, fix), group in (found if verbose else found[:_SHOWN])
+        )
+    )
+    if not verbose and len(found) > _SHOWN:
+        yield Paragraph(f"  and {len(found) - _SHOWN} more kinds of machine (--verbose)")
+
+
+def _names(names: Sequence[str], *, verbose: bool) -> str:
+    distinct = list(dict.fromkeys(names))
+    shown = distinct if verbose or len(distinct) <= _NAMED + 1 else distinct[:_NAMED]
+    return ", ".join(shown) + (f" and {len(distinct) - len(shown)} more" if len(shown) < len(distinct) else "")
+
+
+def _number(rows: Sequence[NotServed]) -> str:
+    number = sum(each.count for each in rows)
+    return "one machine" if number == 1 else f"{number:,} machines"
+
+
+def _reading(reading: Reading) -> Iterator[Block]:
+    whose = f"{'looks like' if reading.guessed else 'read as'} {reading.spelling}'s"
+    yield Heading(f"{reading.text}  ({whose})")
+    words = tuple((word.word, word.meaning) for word in reading.words)
+    yield Table((Column("word"), Column("asks for")), words)
+    yield Paragraph(f"It {reading.reach}.")
+    facts = [Row("not served", reading.missed)] if reading.missed and not reading.open else []
+    facts += [Row("compiled by", reading.toolkits)] if reading.toolkits else []
+    yield Facts((*facts, *(Row("note", note) for note in reading.notes)))
+    for row in reading.machines:
+        number = f" × {row.count}" if row.count > 1 else ""
+        outcome = f"{row.how}, by {row.by}" if row.by else "not served"
+        yield Heading(f"{row.machine}{number}: {outcome}")
+        yield Paragraph(row.explanation[:1].upper() + row.explanation[1:] + ".")
+        yield from _provisos([row])

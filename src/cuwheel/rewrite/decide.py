@@ -1,17 +1,224 @@
-"""What of a library its machines load: pure, from a survey with every entry."""
+"""What of a library its machines load: pure, from a survey with every entry.
+
+Kept is, in each container, what the driver would take for each machine, and whatever that cannot be said of. A
+container with nothing for any of them is left empty: the driver says 209 of an empty one as it did of the full one
+(seen on an H200, where PyTorch and NVIDIA's libraries ran with theirs emptied).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.compat import drivers
+from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.rewrite import left
+from cuwheel.rewrite.chosen import LOADABLE, chosen, code, device, possible
+from cuwheel.rewrite.later import later_devices
 from cuwheel.rewrite.values import EntryDecision, LibraryPlan, SlimOptions
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Library
+    from collections.abc import Sequence
+
+    from cuwheel.compat.choose import Device
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.values import Compression, Entry, Library
 
 __all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
+
+_VERSION_LINKED = 2
+_ANY = "for every architecture"
+_CHOSEN = "what the driver takes for"
+_RAW_RATIO, _LZ4_RATIO = 0.35, 0.8  # of what ZSTD makes, measured on bitsandbytes and PyTorch
+
+
+class _Verdict(NamedTuple):
+    keep: bool
+    reason: str
 
 
 def decide(library: Library, options: SlimOptions) -> LibraryPlan:
     """`library` must have been surveyed with `detail="entries"`."""
-    raise NotImplementedError
+    fixed = left.reason(library)
+    verdicts: dict[int, _Verdict] = {}
+    refused: tuple[Finding, ...] = ()
+    if fixed is None:
+        members = _members(library)
+        verdicts = _verdicts(library, options, members)
+        if options.drop_relocatable:
+            refused = _drop_relocatable(library, options, verdicts)
+        if options.strip_debug:
+            _strip_debug(library, members, verdicts)
+        if options.targets is not None and not options.force and _nothing_left(library, verdicts):
+            verdicts = {}
+            refused = ()
+            fixed = left.nothing_for(options.targets)
+    wanted = _compression(library, options) if fixed is None else None
+    entries = tuple(
+        _decision(index, entry, verdicts.get(index), wanted if _movable(library, entry) else None)
+        for index, entry in enumerate(library.entries)
+    )
+    return LibraryPlan(
+        path=library.path,
+        options=options,
+        entries=entries,
+        untouched=tuple(left.findings(library, options, fixed, wanted)),
+        refused=refused,
+        bytes_before=library.size,
+        bytes_after_estimate=library.size - sum(map(_saved, entries)),
+    )
+
+
+def _members(library: Library) -> dict[int, list[int]]:
+    """The entries of each container that may be changed."""
+    members: dict[int, list[int]] = {}
+    for index, entry in enumerate(library.entries):
+        if _movable(library, entry) and entry.container is not None:
+            members.setdefault(entry.container, []).append(index)
+    return members
+
+
+def _movable(library: Library, entry: Entry) -> bool:
+    registration = library.registration
+    return (
+        entry.section in FATBIN_SECTIONS
+        and entry.container is not None
+        and bool(registration.wrappers)
+        and entry.container not in left.unnamed(registration)
+    )
+
+
+def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[int]]) -> dict[int, _Verdict]:
+    if options.targets is None:
+        return {}
+    machines = [(machine.name, device(machine)) for machine in options.targets]
+    known = [(name, found) for name, found in machines if found]
+    later = later_devices([found.capability for _, found in known]) if options.future else ()
+    if unknown := [name for name, found in machines if found is None]:
+        return {
+            index: _Verdict(keep=True, reason=f"the capability of {unknown[0]} is not known")
+            for indices in members.values()
+            for index in indices
+        }
+    seen: dict[tuple[tuple[str, str], ...], tuple[_Verdict, ...]] = {}  # thousands of containers share a few lists
+    verdicts: dict[int, _Verdict] = {}
+    for indices in members.values():
+        entries = [library.entries[index] for index in indices]
+        key = tuple((entry.kind, entry.arch) for entry in entries)
+        if key not in seen:
+            seen[key] = _container(entries, known, later)
+        verdicts.update(zip(indices, seen[key], strict=True))
+    return verdicts
+
+
+def _container(
+    entries: Sequence[Entry], machines: Sequence[tuple[str, Device]], later: Sequence[Device]
+) -> tuple[_Verdict, ...]:
+    reasons: dict[int, str] = {}
+    for name, on in machines:
+        for index in possible(entries, on):
+            reasons.setdefault(index, f"{_CHOSEN} {name}")
+    for on in later:
+        if (taken := chosen(entries, on)) is not None:
+            reasons.setdefault(taken, f"later GPUs can use it, such as {on.capability}")
+    for index, entry in enumerate(entries):
+        if code(entry) is None:
+            reasons.setdefault(index, f"nothing tells who uses {entry.kind} code")
+    return tuple(
+        _Verdict(index in reasons, reasons.get(index, "no machine of these would take it"))
+        for index in range(len(entries))
+    )
+
+
+def _drop_relocatable(library: Library, options: SlimOptions, verdicts: dict[int, _Verdict]) -> tuple[Finding, ...]:
+    """Relocatable code is linked at load where the linked code does not fit: it goes where that does, everywhere."""
+    objects = [index for index, each in enumerate(library.entries) if not each.linked and _movable(library, each)]
+    if not objects:
+        return ()
+    if not options.force and (missing := _not_linked_for(library, options)):
+        return (left.needs_relocatable(missing),)
+    for index in objects:
+        verdicts[index] = _Verdict(keep=False, reason="the linked code covers every machine")
+    return ()
+
+
+def _not_linked_for(library: Library, options: SlimOptions) -> list[str]:
+    """The machines for which the linked containers have no machine code, so that the driver links at load."""
+    linked = {each.container for each in library.registration.wrappers if each.version == _VERSION_LINKED}
+    containers: dict[int, list[Entry]] = {each: [] for each in linked if each is not None}
+    for entry in library.entries:
+        if entry.container in containers:
+            containers[entry.container].append(entry)
+    machines = [(each.name, device(each)) for each in options.targets or ()]
+    if options.targets is None:
+        machines = [(str(each.capability), each) for each in left.served(library)]
+    missing = []
+    for name, on in machines:
+        taken = [] if on is None else [(each, chosen(each, on)) for each in containers.values()]
+        if not taken or any(index is None or each[index].kind != "cubin" for each, index in taken):
+            missing.append(name)
+    return missing
+
+
+def _strip_debug(library: Library, members: dict[int, list[int]], verdicts: dict[int, _Verdict]) -> None:
+    """A debug cubin goes where the same container has the same without: taking a cubin apart is not safe."""
+    for indices in members.values():
+        plain = {
+            (library.entries[index].kind, library.entries[index].arch): index
+            for index in reversed(indices)
+            if not library.entries[index].debug
+        }
+        for index in indices:
+            entry = library.entries[index]
+            equal = plain.get((entry.kind, entry.arch))
+            if entry.debug and equal is not None and verdicts.get(index, _Verdict(keep=True, reason="")).keep:
+                verdicts[index] = _Verdict(keep=False, reason="the same code without debug information is beside it")
+                verdicts[equal] = _Verdict(keep=True, reason="in place of the same code with debug information")
+
+
+def _nothing_left(library: Library, verdicts: dict[int, _Verdict]) -> bool:
+    """Whether nothing in the whole library is for any of the machines."""
+    kept = [index for index, each in verdicts.items() if each.keep]
+    return bool(verdicts) and not any(library.entries[index].kind in LOADABLE for index in kept)
+
+
+def _compression(library: Library, options: SlimOptions) -> Compression | None:
+    if not options.recompress:
+        return None
+    old = any(drivers.below_zstd_floor(library, machine) for machine in options.targets or ())
+    return "lz4" if old else "zstd"
+
+
+def _decision(index: int, entry: Entry, verdict: _Verdict | None, wanted: Compression | None) -> EntryDecision:
+    keep = verdict is None or verdict.keep
+    better = wanted if keep and entry.kind in LOADABLE and _improves(entry.compression, wanted) else None
+    return EntryDecision(
+        index=index,
+        container=entry.container,
+        offset=entry.offset,
+        section=entry.section,
+        kind=entry.kind,
+        arch=entry.arch,
+        ptx_isa=entry.ptx_isa,
+        compression=entry.compression,
+        linked=entry.linked,
+        bytes=entry.header_size + entry.bytes,
+        header_size=entry.header_size,
+        compressed_bytes=entry.compressed_bytes,
+        real_bytes=entry.real_bytes,
+        keep=keep,
+        recompress_to=better,
+        reason=verdict.reason if verdict else _ANY,
+    )
+
+
+def _improves(now: Compression, wanted: Compression | None) -> bool:
+    return (now, wanted) in (("none", "lz4"), ("none", "zstd"), ("lz4", "zstd"))
+
+
+def _saved(each: EntryDecision) -> int:
+    if not each.keep:
+        return each.bytes
+    if each.recompress_to is None:
+        return 0
+    ratio = _LZ4_RATIO if each.compression == "lz4" else _RAW_RATIO
+    return int((each.bytes - each.header_size) * (1 - ratio))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.finding import Finding
+from cuwheel.inspection.buffer import FileBuffer
+from cuwheel.rewrite import check, compress, copying, elf_writer
+from cuwheel.rewrite.draft import Draft, draft
+from cuwheel.rewrite.results import dropped, recompressed
 from cuwheel.rewrite.values import Dropped, FileResult, Recompressed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from cuwheel.rewrite.compress import Spool
     from cuwheel.rewrite.values import LibraryPlan
 
 __all__ = ["Dropped", "FileResult", "Recompressed", "slim_library"]
@@ -17,6 +26,73 @@ __all__ = ["Dropped", "FileResult", "Recompressed", "slim_library"]
 def slim_library(source: Path, target: Path, plan: LibraryPlan) -> FileResult:
     """Write the library that `plan` describes to `target`: beside it first, then renamed. `source` is only read.
 
-    Where the plan changes nothing, or the file cannot shrink, nothing is written and `written` is false.
+    Where the plan changes nothing, or the file is such that it cannot be changed safely, nothing is written,
+    `written` is false and the findings say why. Raises MalformedError where what was written is not what was
+    planned, and UnreadableError where the disk does not do its part: `target` is then what it was.
     """
-    raise NotImplementedError
+    if not plan.changes:
+        return _untouched(source, plan, ())
+    with ExitStack() as stack:
+        buffer = FileBuffer(source)
+        stack.callback(buffer.close)
+        spool = stack.enter_context(compress.spool(target.parent, buffer, plan))
+        try:
+            made = draft(buffer, plan, spool.replacements)
+        except MalformedError as error:
+            return _untouched(source, plan, (_cannot(error),))
+        return _write(source, target, plan, made, spool)
+
+
+def _write(source: Path, target: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> FileResult:
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target.parent) from error
+    beside = Path(name)
+    try:
+        _fill(handle, source, made, spool)
+        check.same_as_planned(source, beside, plan, made, spool)
+        beside.replace(target)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target) from error
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+    return FileResult(
+        path=plan.path,
+        written=True,
+        bytes_before=made.elf.buffer.size,
+        bytes_after=made.size,
+        dropped=dropped(plan),
+        recompressed=recompressed(plan, made),
+        findings=(*plan.untouched, *made.findings, *spool.findings),
+    )
+
+
+def _fill(handle: int, source: Path, made: Draft, spool: Spool) -> None:
+    with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
+        os.fchmod(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
+        os.ftruncate(file.fileno(), made.size)
+        patches = elf_writer.patches(made.elf, made.tables, made.layout, made.moved, made.pointers, made.symbols)
+        copying.write(original.fileno(), spool.fileno, file.fileno(), made.pieces, patches)
+
+
+def _untouched(source: Path, plan: LibraryPlan, findings: tuple[Finding, ...]) -> FileResult:
+    size = source.stat().st_size
+    return FileResult(
+        path=plan.path,
+        written=False,
+        bytes_before=size,
+        bytes_after=size,
+        dropped=(),
+        recompressed=(),
+        findings=(*plan.untouched, *findings),
+    )
+
+
+def _cannot(error: MalformedError) -> Finding:
+    return Finding(
+        rule="cannot-rewrite",
+        severity="warning",
+        message=f"it is left as it is: {error.problem}",
+    )

@@ -35,8 +35,13 @@ class EntryDecision:
     section: str
     kind: Kind
     arch: str
+    ptx_isa: str | None
+    compression: Compression
     linked: bool
     bytes: int
+    header_size: int
+    compressed_bytes: int
+    real_bytes: int
     keep: bool
     recompress_to: Compression | None
     reason: str

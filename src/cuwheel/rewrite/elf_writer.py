@@ -1,0 +1,195 @@
+"""The tables of an ELF file as a layout wants them: patches, each at its place in the new file. Pure."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from cuwheel.errors import MalformedError
+from cuwheel.inspection.dynamic import SYMBOL
+from cuwheel.inspection.elf import HEADER_SIZE, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
+from cuwheel.rewrite.geometry import Block, Shift, without
+from cuwheel.rewrite.layout import Table, page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.inspection.elf import Elf
+    from cuwheel.rewrite.layout import Layout
+    from cuwheel.rewrite.references import Reference, SymbolAt
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_PAIR = struct.Struct("<QQ")
+_WORD = struct.Struct("<Q")
+_PT_PHDR = 6
+_STT_SECTION, _TYPE_MASK = 3, 15
+# Entries of the dynamic section that hold the address of a table which may have moved.
+_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
+_ADDRESS_TAGS = frozenset({_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM})
+_MOST_TAGS = 2000
+
+Patch: TypeAlias = tuple[int, bytes]
+
+
+class Tables(NamedTuple):
+    """The file's header and both tables, as they are."""
+
+    header: tuple[bytes, int, int, int, int, int, int, int, int, int, int, int, int, int]
+    segments: tuple[tuple[int, int, int, int, int, int, int, int], ...]
+    sections: tuple[tuple[int, int, int, int, int, int, int, int, int, int], ...]
+    programs: Table
+    sections_at: int
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        end = self.sections_at + len(self.sections) * _SECTION.size
+        return (0, HEADER_SIZE), (self.programs.offset, self.programs.end), (self.sections_at, end)
+
+
+def read(elf: Elf) -> Tables:
+    """What `elf` was read from, with the fields that reading does not need."""
+    header = _HEADER.unpack(elf.buffer.read(0, HEADER_SIZE))
+    programs = Table(header[5], len(elf.segments))
+    sections = elf.buffer.read(header[6], len(elf.headers) * _SECTION.size)
+    return Tables(
+        header=header,
+        segments=tuple(_SEGMENT.iter_unpack(elf.buffer.read(programs.offset, programs.end - programs.offset))),
+        sections=tuple(_SECTION.iter_unpack(sections)),
+        programs=programs,
+        sections_at=header[6],
+    )
+
+
+def patches(
+    elf: Elf,
+    tables: Tables,
+    layout: Layout,
+    moved: Mapping[int, int],
+    pointers: Sequence[Reference],
+    symbols: Sequence[SymbolAt],
+) -> Iterator[Patch]:
+    """`moved`: from the old address of a container to its new one."""
+    shift = Shift(layout.cuts, layout.block)
+    segments = tuple(_segments(elf, tables, layout, shift))
+    yield 0, _file_header(tables, len(segments), shift)
+    table = b"".join(_SEGMENT.pack(*each) for each in segments)
+    yield tables.programs.offset, table
+    if layout.block:
+        left = layout.block.end - (tables.programs.offset + len(table))
+        yield tables.programs.offset + len(table), bytes(max(left, 0))
+    sections = b"".join(_SECTION.pack(*each) for each in _sections(tables, layout, shift))
+    yield shift(tables.sections_at), sections
+    yield from _pointers(elf, pointers, moved, shift)
+    yield from _symbols(elf, symbols, moved, layout, shift)
+    if layout.block:
+        yield from _dynamic(elf, layout.block, shift)
+
+
+def _file_header(tables: Tables, count: int, shift: Shift) -> bytes:
+    fields = list(tables.header)
+    fields[6] = shift(tables.sections_at)
+    fields[10] = count
+    return _HEADER.pack(*fields)
+
+
+def _segments(elf: Elf, tables: Tables, layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
+    count = len(tables.segments) + sum(
+        len(tuple(without(each[2], each[2] + each[5], layout.cuts))) - 1
+        for each in tables.segments
+        if each[0] == PT_LOAD
+    )
+    for number, row in enumerate(tables.segments):
+        kind, flags, offset, address, physical, stored, memory, alignment = row
+        if kind == PT_LOAD:
+            yield from _split(elf, number, row, layout, shift)
+            continue
+        if kind == _PT_PHDR:
+            size = count * _SEGMENT.size
+            yield kind, flags, offset, address, physical, size, size, alignment
+            continue
+        if not stored:
+            yield kind, flags, shift.placed(offset), address, physical, stored, memory, alignment
+            continue
+        if tuple(without(offset, offset + stored, layout.cuts)) != ((offset, offset + stored),):
+            raise MalformedError(elf.buffer.name, f"a program header of type {kind:#x} covers device code")
+        delta = _moved_by(layout.block, offset)
+        yield kind, flags, shift(offset), address + delta, physical + delta, stored, memory, alignment
+
+
+def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
+    kind, flags, offset, address, physical, stored, memory, alignment = row
+    parts = tuple(without(offset, offset + stored, layout.cuts)) or ((offset, offset),)
+    for start, end in parts:
+        last = end == offset + stored
+        extra = memory - stored if last else 0
+        place = shift.placed(start)
+        step = start - offset
+        if alignment > 1 and (place - address - step) % alignment:
+            alignment = page_of(elf, elf.segments[number]) or 0
+            if not alignment or (place - address - step) % alignment:
+                raise MalformedError(elf.buffer.name, "a segment would no longer lie at a whole page")
+        yield kind, flags, place, address + step, physical + step, end - start, end - start + extra, alignment
+
+
+def _sections(tables: Tables, layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
+    for number, row in enumerate(tables.sections):
+        name, kind, flags, address, offset, size, link, info, alignment, width = row
+        if packed := layout.packed.get(number):
+            address += packed.low - offset
+            offset, size = shift.placed(packed.low), packed.high - packed.low
+        elif kind:
+            delta = _moved_by(layout.block, offset) if kind != SHT_NOBITS and size else 0
+            address += delta
+            offset = shift(offset) if delta else shift.placed(offset)
+        yield name, kind, flags, address, offset, size, link, info, alignment, width
+
+
+def _moved_by(block: Block | None, offset: int) -> int:
+    """How far the address of what stands at `offset` moves."""
+    return block.address_delta if block and block.holds(offset) else 0
+
+
+def _pointers(elf: Elf, pointers: Sequence[Reference], moved: Mapping[int, int], shift: Shift) -> Iterator[Patch]:
+    for each in pointers:
+        new = moved.get(each.target, each.target)
+        if new == each.target:
+            continue
+        data = _WORD.pack(new)
+        if each.addend is not None:
+            yield shift(each.addend), data
+        # Some linkers write the address in place too, and prelinked files rest on it.
+        if each.addend is None or _WORD.unpack(elf.buffer.read(each.slot, _WORD.size))[0] == each.target:
+            yield shift(each.slot), data
+
+
+def _symbols(
+    elf: Elf, symbols: Sequence[SymbolAt], moved: Mapping[int, int], layout: Layout, shift: Shift
+) -> Iterator[Patch]:
+    """Local names of containers follow them; a name of anything else in the section stays within its bounds."""
+    for each in symbols:
+        name, info, other, section, value, size = SYMBOL.unpack(elf.buffer.read(each.at, SYMBOL.size))
+        if delta := _moved_by(layout.block, elf.headers[section].offset if section < len(elf.headers) else 0):
+            value += delta
+        elif packed := layout.packed.get(section):
+            header = elf.headers[section]
+            low, high = header.address + packed.low - header.offset, header.address + packed.high - header.offset
+            value = low if info & _TYPE_MASK == _STT_SECTION else min(max(moved.get(value, value), low), high)
+            size = min(size, high - value)
+        else:
+            continue
+        yield shift(each.at), SYMBOL.pack(name, info, other, section, value, size)
+
+
+def _dynamic(elf: Elf, block: Block, shift: Shift) -> Iterator[Patch]:
+    place = next((each for each in elf.segments if each.type == PT_DYNAMIC), None)
+    if place is None:
+        return
+    size = min(place.file_size // _PAIR.size, _MOST_TAGS) * _PAIR.size
+    for index, (tag, value) in enumerate(_PAIR.iter_unpack(elf.buffer.read(place.offset, size))):
+        if tag == 0:
+            return
+        at = elf.addresses.offset_of(value) if tag in _ADDRESS_TAGS else None
+        if at is not None and (delta := _moved_by(block, at)):
+            yield shift(place.offset) + index * _PAIR.size, _PAIR.pack(tag, value + delta)

@@ -1,0 +1,194 @@
+"""Which pages of an ELF file can be cut out once its device code is packed, and how the loader is told. Pure.
+
+A cut in the middle of a segment makes two of it, so the table of program headers grows. It stays where it is, right
+behind the file's header, where every tool looks for it: the small sections behind it (build id, hash table) move into
+room that the device code no longer needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.inspection.elf import PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_STRTAB
+from cuwheel.rewrite.geometry import PAGES, Block, Cut, down, up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.inspection.elf import Elf, Header, Segment
+    from cuwheel.rewrite.fatbin_writer import Packed
+
+SHT_GNU_HASH = 0x6FFFFFF6
+_SHT_VERSYM = 0x6FFFFFFF
+PROGRAM_HEADER = 56
+# Found through an entry of the dynamic section or a program header alone, so free to move.
+_MOVABLE = frozenset({SHT_NOTE, SHT_HASH, SHT_GNU_HASH, SHT_DYNSYM, SHT_STRTAB, _SHT_VERSYM})
+_ALLOC = 0x2
+_BLOCK_ALIGNMENT = 64
+_INTERPRETER = ".interp"
+
+
+class Layout(NamedTuple):
+    """`packed`: by the number of the section. `short`: cuts were given up for want of room for program headers."""
+
+    packed: Mapping[int, Packed]
+    cuts: tuple[Cut, ...]
+    block: Block | None
+    short: bool = False
+
+
+class Table(NamedTuple):
+    """The program headers: where, and how many."""
+
+    offset: int
+    rows: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.rows * PROGRAM_HEADER
+
+
+def plan(elf: Elf, table: Table, tables: Sequence[tuple[int, int]], packed: Mapping[int, Packed]) -> Layout:
+    """`tables`: where the tables of section and program headers are, from and to."""
+    ends = {number: each.high for number, each in packed.items()}
+    used = sorted(_used(elf, tables))
+    cuts = _cuts(elf, packed, ends, used)
+    while cuts:
+        need = _splits(elf, cuts) * PROGRAM_HEADER
+        first = next((start for start, end in used if end > table.end and start >= table.end), elf.buffer.size)
+        if table.end + need <= first:
+            return Layout(packed, cuts, None)
+        block = _block(elf, table.end, table.end + need, used)
+        if block is None:
+            return Layout(packed, (), None, short=True)
+        home = max(packed, key=lambda number: sum(cut.size for cut in cuts if _behind(elf, cut, number)))
+        to = up(packed[home].high - block[0], block[2]) + block[0]
+        ends[home] = to + block[1] - block[0]
+        roomier = _cuts(elf, packed, ends, used)
+        if _splits(elf, roomier) * PROGRAM_HEADER == need and roomier:
+            return Layout(packed, roomier, Block(block[0], block[1], to, _distance(elf, block[0], to)))
+        if roomier == cuts:
+            break
+        cuts = roomier
+    return Layout(packed, (), None)
+
+
+def page_of(elf: Elf, segment: Segment) -> int | None:
+    """What must divide a cut; None where the segment's offset and address do not allow one."""
+    page = PAGES[elf.machine_name]
+    if segment.alignment and segment.alignment < page:
+        page = segment.alignment  # linked for kernels with small pages only
+    if page < min(PAGES.values()) or (segment.offset - segment.address) % page:
+        return None
+    return page
+
+
+def segment_of(elf: Elf, header: Header) -> Segment | None:
+    """The one segment that loads a section."""
+    found = [
+        each
+        for each in elf.segments
+        if each.type == PT_LOAD and each.offset < header.offset + header.size and header.offset < _end(each)
+    ]
+    if len(found) != 1 or header.offset < found[0].offset or header.offset + header.size > _end(found[0]):
+        return None
+    return found[0]
+
+
+def _cuts(
+    elf: Elf, packed: Mapping[int, Packed], ends: Mapping[int, int], used: Sequence[tuple[int, int]]
+) -> tuple[Cut, ...]:
+    cuts = []
+    for number, each in packed.items():
+        header = elf.headers[number]
+        segment = segment_of(elf, header)
+        page = page_of(elf, segment) if segment else None
+        if segment is None or page is None:
+            continue
+        free = _free_behind(header, segment, used, elf.buffer.size)
+        for start, end in ((header.offset, each.low), (ends[number], free)):
+            cut = Cut(up(start, page), down(end, page))
+            if cut.size > 0 and cut.start > segment.offset:
+                cuts.append(cut)
+    return tuple(sorted(cuts))
+
+
+def _free_behind(header: Header, segment: Segment, used: Sequence[tuple[int, int]], size: int) -> int:
+    """Up to where nothing but padding follows a section."""
+    end = header.offset + header.size
+    following = min((start for start, stop in used if stop > end and start >= end), default=size)
+    if any(start < end < stop for start, stop in used if start != header.offset):
+        return end
+    return min(following, _end(segment)) if segment.memory_size > segment.file_size else following
+
+
+def _used(elf: Elf, tables: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What the file's bytes are needed for, as far as its tables say. Segments count where they begin."""
+    yield from tables
+    for section in elf.headers:
+        if section.type not in (0, SHT_NOBITS) and section.size:
+            yield section.offset, section.offset + section.size
+    for segment in elf.segments:
+        if segment.file_size:
+            if segment.type == PT_LOAD:
+                yield segment.offset, segment.offset + 1
+            else:
+                yield segment.offset, _end(segment)
+
+
+def _behind(elf: Elf, cut: Cut, number: int) -> bool:
+    header = elf.headers[number]
+    return header.offset < cut.end and cut.start < header.offset + header.size
+
+
+def _splits(elf: Elf, cuts: Sequence[Cut]) -> int:
+    """How many program headers more there will be."""
+    return sum(
+        1
+        for cut in cuts
+        for each in elf.segments
+        if each.type == PT_LOAD and each.offset < cut.start and cut.end < _end(each)
+    )
+
+
+def _block(elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]]) -> tuple[int, int, int] | None:
+    """What stands between `start` and at least `wanted` if all of it may move: from, to, and its alignment."""
+    end, alignment = start, _BLOCK_ALIGNMENT
+    sections = sorted((each for each in elf.headers if each.type not in (0, SHT_NOBITS)), key=lambda each: each.offset)
+    for section in sections:
+        if section.offset < start or not section.size:
+            continue
+        if section.offset >= wanted and section.offset >= end:
+            break
+        if not (section.flags & _ALLOC and (section.type in _MOVABLE or section.name == _INTERPRETER)):
+            return None
+        end = section.offset + section.size
+    if end < wanted and any(offset < wanted for offset, stop in used if offset >= end and stop > end):
+        return None
+    if end <= start or not all(_moves_with(each, start, end) for each in elf.segments if each.file_size):
+        return None
+    return start, end, alignment
+
+
+def _moves_with(segment: Segment, start: int, end: int) -> bool:
+    """Whether a segment does not care that [start, end) moves: it has none of it, or is moved too, or loads it."""
+    low, high = segment.offset, _end(segment)
+    if high <= start or low >= end:
+        return True
+    if segment.type == PT_LOAD:
+        return low <= start and end <= high
+    return start <= low and high <= end
+
+
+def _distance(elf: Elf, start: int, to: int) -> int:
+    """Between the addresses of two places that are loaded."""
+
+    def address(offset: int) -> int:
+        home = next(each for each in elf.segments if each.type == PT_LOAD and each.offset <= offset < _end(each))
+        return offset - home.offset + home.address
+
+    return address(to) - address(start)
+
+
+def _end(segment: Segment) -> int:
+    return segment.offset + segment.file_size

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 __version__ = "0.1.0"
 
-_VERBS = ("check", "compare", "doctor", "gpus", "inspect", "kernels", "plan", "toolkits")
+_VERBS = ("check", "compare", "doctor", "gpus", "inspect", "kernels", "plan", "slim", "toolkits")
 
 __all__ = ["__version__", *_VERBS]  # noqa: PLE0604 - the verbs are names, one list serves both uses
+
+
+class _Package(types.ModuleType):
+    """`cuwheel.plan` is the verb, also once the room of that name was imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _VERBS and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> object:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.kernels import Kernels
     from cuwheel.report.plan import Plan
+    from cuwheel.report.slim import Slim
     from cuwheel.report.toolkits import Toolkits
 
 
@@ -185,8 +186,9 @@ def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value,
     return answer(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
-def plan(
+def plan(  # noqa: PLR0913 - one keyword for each wish
     *machines: str | Path | Machine,
+    refine: Refinement | None = None,
     cuda: Sequence[str] = (),
     future: bool = False,
     native: bool = False,
@@ -205,7 +207,7 @@ def plan(
     wishes = settings.Wishes(future=future, native=native, specific=specific, family=family, ptx=ptx)
     rows = settings.find_toolkits(cuda, errors)
     version = settings.cmake_version(cmake, errors)
-    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors)
+    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
     if not found and not errors:
         errors.append(UsageError("there is no machine to plan for", hint="cuwheel plan --for h100,l40"))
     conflicts = tuple(settings.conflicts(wishes))
@@ -227,7 +229,11 @@ def _with_sizes(jobs: tuple[Job, ...], like: str | Path) -> tuple[Job, ...]:
 
 
 def read_list(
-    text: str, *machines: str | Path | Machine, spelling: str | None = None, cuda: Sequence[str] = ()
+    text: str,
+    *machines: str | Path | Machine,
+    refine: Refinement | None = None,
+    spelling: str | None = None,
+    cuda: Sequence[str] = (),
 ) -> Plan:
     """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
     from cuwheel.errors import CuwheelError, UsageError
@@ -238,7 +244,7 @@ def read_list(
     rows = settings.find_toolkits(cuda, errors)
     if len(rows) > 1:
         errors.append(UsageError("a list is read for one CUDA version at a time"))
-    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors)
+    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
     settings.refuse(errors, ())
     toolkit = rows[0] if rows else None
     return Plan(jobs=(), unserved=(), reading=reading.explain(text, found, spelling=spelling, toolkit=toolkit))
@@ -267,6 +273,71 @@ def check(
         machines=machines,
         verdicts=tuple(matrix.judge(each, machine) for each in found for machine in machines),
     )
+
+
+def slim(  # noqa: PLR0913 - the options of the verb, all by keyword
+    *targets: str | Path,
+    machines: Sequence[str | Path | Machine] = (),
+    env: Path | None = None,
+    output: Path | None = None,
+    future: bool = False,
+    cuda: str | None = None,
+    recompress: bool = False,
+    drop_relocatable: bool = False,
+    strip_debug: bool = False,
+    force: bool = False,
+    version: str | None = None,
+    level: int | None = None,
+    platform: str | None = None,
+    dry_run: bool = False,
+    commit: bool = False,
+) -> Slim:
+    """A wheel, libraries, a folder or the environment `env` without what `machines` never load.
+
+    `machines`: as for `check`; also `this`, and `all` to keep every architecture.
+    """
+    from cuwheel.report.slim import answer_of
+    from cuwheel.rewrite import slim as stage
+    from cuwheel.rewrite import wanted
+    from cuwheel.rewrite.values import SlimOptions
+
+    changes_all = recompress or drop_relocatable or strip_debug or cuda is not None
+    options = SlimOptions(
+        targets=wanted.machines(machines, env, changes_all=changes_all),
+        future=future,
+        recompress=recompress,
+        drop_relocatable=drop_relocatable,
+        strip_debug=strip_debug,
+        force=force,
+    )
+    job = stage.SlimJob(
+        targets=targets if env else tuple(_on_disk(target, platform) for target in targets),
+        options=options,
+        env=env,
+        output=output,
+        cuda=wanted.cuda(cuda) if cuda else None,
+        version=version,
+        level=level,
+        dry_run=dry_run,
+        commit=commit,
+    )
+    return answer_of(stage.slim(job), job)
+
+
+def slim_undo(root: Path) -> Slim:
+    """Every original of the environment or folder back in its place."""
+    from cuwheel.report.slim import settled
+    from cuwheel.rewrite import slim as stage
+
+    return settled(stage.take_back(root), root, "undo")
+
+
+def slim_commit(root: Path) -> Slim:
+    """Give up the originals of the environment or folder, and so free their space."""
+    from cuwheel.report.slim import settled
+    from cuwheel.rewrite import slim as stage
+
+    return settled(stage.settle(root), root, "commit")
 
 
 def _on_disk(target: str | Path, platform: str | None) -> str | Path:

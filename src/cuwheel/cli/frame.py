@@ -28,6 +28,7 @@ VERBS = {
     "compare": "what an architecture, or a change, costs in bytes",
     "check": "will it run there, how, and if not which error and why",
     "plan": "the smallest architecture list for a fleet, in every spelling",
+    "slim": "the same without what the GPUs named never load",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }

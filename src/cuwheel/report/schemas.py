@@ -16,6 +16,7 @@ ANSWERS = {
     "inspect": "Inspect",
     "kernels": "Kernels",
     "plan": "Plan",
+    "slim": "Slim",
     "toolkits": "Toolkits",
 }
 

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.slim import Slim
+
+EXAMPLES = """\
+  cuwheel slim torch-2.11.0.whl --for h100,l40 -o slim/
+  cuwheel slim bitsandbytes==0.50.2 --for h100 --cuda 12.8 -o slim/
+  cuwheel slim libfoo.so libbar.so --for 'rtx 4090' --future -o slim/
+  cuwheel slim --env .venv --for this           in place; then one of
+  cuwheel slim --env .venv --undo               every byte as it was
+  cuwheel slim --env .venv --commit             give up the originals
+  cuwheel slim x.whl --for all --recompress -o small/
+  cuwheel slim site-packages/ --for fleet.toml --dry-run --json
+
+exit status: 0 done, 1 refused: a GPU would be left without code it had"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="*",
+        help="a wheel, name==version, libraries, or a folder; with --env, names of what is installed there",
+    )
+    parser.add_argument(
+        "--for",
+        dest="machines",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        help="GPUs, capabilities, machine profiles, fleet.toml; 'this' machine; 'all' (with --recompress)",
+    )
+    parser.add_argument("--env", metavar="FOLDER", type=Path, help="the Python environment to slim in place")
+    parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="the folder, or the file, to write")
+    parser.add_argument("--dry-run", action="store_true", help="the same report from estimates, nothing written")
+    _add_what(parser)
+    _add_wheels(parser)
+    later = parser.add_argument_group("environments and folders, in place")
+    later.add_argument("--undo", action="store_true", help="put every original back")
+    later.add_argument("--commit", action="store_true", help="give up the originals; with --for, keep none")
+    add_html(parser)
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("what is left out")
+    what.add_argument("--future", action="store_true", help="keep PTX that later GPUs can use")
+    what.add_argument(
+        "--cuda", metavar="VERSION", help="of packages with a library per CUDA version, keep the one loaded with this"
+    )
+    what.add_argument("--recompress", action="store_true", help="compress device code better, lossless")
+    what.add_argument("--drop-relocatable", action="store_true", help="also relocatable code that linked code covers")
+    what.add_argument("--strip-debug", action="store_true", help="also device debug code")
+    what.add_argument("--force", action="store_true", help="even if a GPU is left without code that it had")
+
+
+def _add_wheels(parser: argparse.ArgumentParser) -> None:
+    wheels = parser.add_argument_group("wheels")
+    wheels.add_argument("--version", metavar="VERSION", help="of the new wheel, instead of adding +slim")
+    wheels.add_argument(
+        "--level", metavar="N", type=_level, help="deflate everything anew, 0 to 9; without it what changed, at 6"
+    )
+    wheels.add_argument("--platform", metavar="TAG", help="of name==version, the wheel for this platform")
+
+
+def _level(text: str) -> int:
+    level = int(text)
+    if not 0 <= level <= 9:  # noqa: PLR2004 - zlib's levels
+        raise ValueError
+    return level
+
+
+def run(args: argparse.Namespace) -> Slim:
+    from cuwheel import api
+
+    if args.undo or (args.commit and not args.machines):
+        answer = _settle(args)
+    else:
+        answer = api.slim(
+            *args.target,
+            machines=args.machines,
+            env=args.env,
+            output=args.output,
+            future=args.future,
+            cuda=args.cuda,
+            recompress=args.recompress,
+            drop_relocatable=args.drop_relocatable,
+            strip_debug=args.strip_debug,
+            force=args.force,
+            version=args.version,
+            level=args.level,
+            platform=args.platform,
+            dry_run=args.dry_run,
+            commit=args.commit,
+        )
+    write_html(answer, args)
+    return answer
+
+
+def _settle(args: argparse.Namespace) -> Slim:
+    from cuwheel import api
+
+    if args.undo and (args.commit or args.machines):
+        raise UsageError("--undo goes alone", hint="cuwheel slim --undo --env .venv")
+    places = [*([args.env] if args.env else []), *map(Path, args.target)]
+    if len(places) != 1:
+        raise UsageError("say which environment or folder", hint="cuwheel slim --undo --env .venv")
+    return api.slim_undo(places[0]) if args.undo else api.slim_commit(places[0])

@@ -1,0 +1,302 @@
+"""Changes to many files at once that can be undone.
+
+All new files are prepared apart and every original is kept by a hard link before the first name changes;
+what follows is renaming alone. So a file is the original or the finished one at any moment, a run that was
+killed is finished or taken back by the next, and nothing is ever written through a link into a cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnreadableError
+from cuwheel.finding import Finding
+from cuwheel.rewrite import journal
+from cuwheel.rewrite.journal import FileState, Step, Writer
+from cuwheel.rewrite.record import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.rewrite.journal import Action, Header, Journal
+    from cuwheel.rewrite.record import Digest
+
+_UNDO_HINT = "nothing was changed"
+
+
+def folder_of(root: Path) -> Path:
+    """Where the journals of an environment or folder are."""
+    return root / ".cuwheel" / "slim"
+
+
+class Changes:
+    """What one run is about to change below `root`. Nothing changes before `apply`."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self._folder = root, folder
+        self._steps: list[Step] = []
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def stage(self) -> Path:
+        """A place for a new file, on the file system of the root."""
+        with self._lock:
+            self._next += 1
+            return self._folder / "new" / str(self._next)
+
+    def replace(self, path: Path, staged: Path, digest: Digest) -> None:
+        """`staged` will take the place of `path`, with its mode, owner and times."""
+        before = _state(path.lstat())
+        if before.size == digest.size and not path.is_symlink():
+            # A RECORD mostly keeps its size: only its content tells the two apart in a copied environment.
+            before = replace(before, sha256=digest_of(path).sha256)
+        _make_alike(staged, path)
+        self._add("replace", path, staged, before, digest)
+
+    def create(self, path: Path, staged: Path, digest: Digest) -> None:
+        self._add("create", path, staged, None, digest)
+
+    def remove(self, path: Path) -> None:
+        self._add("remove", path, self.stage(), _state(path.lstat()), None)
+
+    def _add(self, action: Action, path: Path, staged: Path, before: FileState | None, digest: Digest | None) -> None:
+        after = None
+        if digest:
+            journal.sync_file(staged)
+            after = replace(_state(staged.stat()), sha256=digest.sha256)
+        inside = path.relative_to(self.root).as_posix()
+        step = Step(number=int(staged.name), action=action, path=inside, before=before, after=after)
+        with self._lock:
+            self._steps.append(step)
+
+    def apply(self) -> None:
+        """All of it, or nothing and an error."""
+        steps = tuple(sorted(self._steps, key=lambda each: each.path))
+        writer = Writer(self._folder)
+        with _errors_of(self.root):
+            writer.steps(steps)
+            for step in steps:
+                _keep_original(self.root, self._folder, step)
+            journal.sync_folder(self._folder / "originals")
+            journal.sync_folder(self._folder / "new")
+            _must_be_as_before(self.root, steps)
+            writer.state("switching")
+            try:
+                for step in steps:
+                    _switch(self.root, self._folder, step)
+                _sync_folders(self.root, steps)
+                writer.state("done")
+            except BaseException:
+                _take_back(self.root, self._folder, steps)
+                raise
+
+
+@contextlib.contextmanager
+def begin(root: Path, header: Header) -> Iterator[Changes]:
+    """The caller holds the lock. What is not applied when the block ends leaves nothing behind."""
+    folders = _folders(root)
+    folder = folder_of(root) / f"{int(folders[-1].name) + 1 if folders else 1:04}"
+    with _errors_of(root):
+        try:
+            for part in ("new", "originals"):
+                (folder / part).mkdir(parents=True)
+            Writer(folder).start(header)
+            yield Changes(root, folder)
+        finally:
+            state = journal.read(folder).state
+            if state == "preparing":
+                shutil.rmtree(folder, ignore_errors=True)
+            elif state == "done":
+                shutil.rmtree(folder / "new", ignore_errors=True)
+
+
+def recover(root: Path) -> tuple[Finding, ...]:
+    """Finish or take back what an interrupted run left. The caller holds the lock."""
+    findings: list[Finding] = []
+    for folder in reversed(_folders(root)):
+        found = journal.read(folder)
+        if found.state == "preparing":
+            shutil.rmtree(folder, ignore_errors=True)
+        elif found.state == "switching":
+            findings += _finish(root, folder, found)
+        elif found.state == "undoing":
+            findings += _undo(root, folder, found)
+        elif found.state == "committing":
+            shutil.rmtree(folder, ignore_errors=True)
+    return tuple(findings)
+
+
+def undo(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
+    """Every original back in its place, the latest run first. What others changed since is left to them."""
+    findings = list(recover(root))
+    steps: list[Step] = []
+    for folder in reversed(_folders(root)):
+        found = journal.read(folder)
+        with _errors_of(root):
+            Writer(folder).state("undoing")
+        findings += _undo(root, folder, found)
+        steps += found.steps
+    return tuple(steps), tuple(findings)
+
+
+def commit(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
+    """Give up the originals: only then is their space free."""
+    findings = recover(root)
+    steps: list[Step] = []
+    for folder in _folders(root):
+        steps += journal.read(folder).steps
+        with _errors_of(root):
+            Writer(folder).state("committing")
+            shutil.rmtree(folder)
+    return tuple(steps), findings
+
+
+def _folders(root: Path) -> list[Path]:
+    place = folder_of(root)
+    return sorted(each for each in place.iterdir() if each.name.isdigit()) if place.is_dir() else []
+
+
+def _keep_original(root: Path, folder: Path, step: Step) -> None:
+    if step.before is None:
+        return
+    path, kept = root / step.path, folder / "originals" / str(step.number)
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except OSError:  # file systems without hard links, files of others
+        shutil.copy2(path, kept, follow_symlinks=False)
+        if not kept.is_symlink():
+            journal.sync_file(kept)
+
+
+def _must_be_as_before(root: Path, steps: tuple[Step, ...]) -> None:
+    for step in steps:
+        path = root / step.path
+        if not _is(path, step.before):
+            raise UnreadableError(
+                path, "was changed by something else meanwhile", hint="run it again: nothing was changed"
+            )
+
+
+def _switch(root: Path, folder: Path, step: Step) -> None:
+    path, staged = root / step.path, folder / "new" / str(step.number)
+    if step.action == "remove":
+        path.unlink(missing_ok=True)
+    elif staged.exists():
+        staged.replace(path)
+
+
+def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
+    """The new files were all ready: what remains is renaming."""
+    with _errors_of(root):
+        for step in found.steps:
+            path = root / step.path
+            if _is(path, step.before):
+                _switch(root, folder, step)
+            elif not _is(path, step.after):
+                yield _changed_since(step)
+        _sync_folders(root, found.steps)
+        Writer(folder).state("done")
+        shutil.rmtree(folder / "new", ignore_errors=True)
+
+
+def _take_back(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
+    """Renames need no room on the disk. What cannot be taken back now is left to the next run."""
+    with contextlib.suppress(OSError):
+        Writer(folder).state("undoing")
+    with contextlib.suppress(OSError):
+        for step in reversed(steps):
+            _restore(root, folder, step)
+        shutil.rmtree(folder)
+
+
+def _undo(root: Path, folder: Path, found: Journal) -> list[Finding]:
+    with _errors_of(root):
+        problems = [_restore(root, folder, step) for step in reversed(found.steps)]
+        _sync_folders(root, found.steps)
+        shutil.rmtree(folder)
+    return [each for each in problems if each]
+
+
+def _restore(root: Path, folder: Path, step: Step) -> Finding | None:
+    path, kept = root / step.path, folder / "originals" / str(step.number)
+    if _is(path, step.before):
+        return None  # never switched, or restored already
+    if not _is(path, step.after):
+        return _changed_since(step)
+    if step.action == "create":
+        path.unlink()
+    elif os.path.lexists(kept):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept.replace(path)
+    return None
+
+
+def _state(status: os.stat_result) -> FileState:
+    return FileState(size=status.st_size, mtime_ns=status.st_mtime_ns, inode=status.st_ino)
+
+
+def _is(path: Path, wanted: FileState | None) -> bool:
+    """Whether the file is this one; None: whether there is none. A copied environment has other inodes."""
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return wanted is None
+    if wanted is None or status.st_size != wanted.size:
+        return False
+    if (status.st_ino, status.st_mtime_ns) == (wanted.inode, wanted.mtime_ns):
+        return True
+    if wanted.sha256 is None:
+        return status.st_mtime_ns == wanted.mtime_ns
+    return stat.S_ISREG(status.st_mode) and digest_of(path).sha256 == wanted.sha256
+
+
+def _make_alike(staged: Path, path: Path) -> None:
+    """Mode, times, extended attributes and, where we may, the owner of the file that it replaces."""
+    shutil.copystat(path, staged)
+    there, here = path.stat(), staged.stat()
+    if (there.st_uid, there.st_gid) != (here.st_uid, here.st_gid):
+        try:
+            os.chown(staged, there.st_uid, there.st_gid)
+        except PermissionError as error:
+            raise UnreadableError(
+                path, "belongs to another user", hint="run cuwheel as the user who owns the environment"
+            ) from error
+        staged.chmod(stat.S_IMODE(there.st_mode))  # changing the owner clears the set-user-id bits
+
+
+def _sync_folders(root: Path, steps: tuple[Step, ...]) -> None:
+    for folder in {(root / step.path).parent for step in steps}:
+        journal.sync_folder(folder)
+
+
+def _changed_since(step: Step) -> Finding:
+    return Finding(
+        rule="changed-since",
+        severity="warning",
+        message=f"{step.path} was changed, or removed, by something else after it was slimmed: left as it is",
+        fix="reinstall its package if it does not work",
+    )
+
+
+@contextlib.contextmanager
+def _errors_of(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        name = Path(error.filename) if isinstance(error.filename, str) else root
+        raise UnreadableError.from_os(error, name, hint=_hint(error)) from error
+
+
+def _hint(error: OSError) -> str:
+    import errno  # noqa: PLC0415 - for errors alone
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"make room first: the originals are kept until --commit; {_UNDO_HINT}"
+    return _UNDO_HINT

@@ -1,0 +1,45 @@
+"""From the words behind `--for` and `--cuda` to what they mean for slimming."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+from cuwheel.facts import toolkits
+from cuwheel.machine import named, probe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cuwheel.machine.fleet import Machine
+
+_THIS, _ALL = "this", "all"
+
+
+def machines(
+    words: Sequence[str | Path | Machine], env: Path | None, *, changes_all: bool
+) -> tuple[Machine, ...] | None:
+    """None for `all`. `changes_all`: whether anything is asked for that changes files which keep everything."""
+    flat = [part for word in words for part in (word.split(",") if isinstance(word, str) else [word])]
+    if not flat:
+        raise UsageError(
+            "say which GPUs it must still run on", hint="--for h100,l40, --for this, or --for all with --recompress"
+        )
+    if _ALL in flat:
+        if len(flat) > 1 or not changes_all:
+            raise UsageError("--for all keeps every architecture", hint="use it alone, with --recompress or --cuda")
+        return None
+    others = [each for each in flat if each != _THIS]
+    found = named.machines(others) if others else ()
+    if _THIS in flat:
+        found = (*found, *named.here(probe.probe(env)))
+    if unknown := [each.name for each in found if each.capability is None]:
+        raise UsageError(f"no GPU is known of {', '.join(unknown)}", hint="name the GPUs instead: --for h100")
+    return found
+
+
+def cuda(text: str) -> str:
+    """`12.8`, of any spelling that `cuwheel toolkits` knows; a major alone stays one."""
+    majors = {each.version.partition(".")[0] for each in toolkits.all_toolkits()}
+    return text if text in majors else toolkits.find_toolkit(text).version

@@ -24,6 +24,7 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _PAIR = struct.Struct("<QQ")
 _WORD = struct.Struct("<Q")
 _PT_PHDR = 6
+_PF_X, _SHF_EXEC = 0x1, 0x4
 _STT_SECTION, _TYPE_MASK = 3, 15
 # Entries of the dynamic section that hold the address of a table which may have moved.
 _HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
@@ -122,6 +123,10 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
     kind, flags, offset, address, physical, stored, memory, alignment = row
     parts = tuple(without(offset, offset + stored, layout.cuts)) or ((offset, offset),)
     for start, end in parts:
+        if len(parts) > 1 and not _has_code(elf, start, end):
+            flags &= ~_PF_X
+        else:
+            flags = row[1]
         last = end == offset + stored
         extra = memory - stored if last else 0
         place = shift.placed(start)
@@ -131,6 +136,13 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
             if not alignment or (place - address - step) % alignment:
                 raise MalformedError(elf.buffer.name, "a segment would no longer lie at a whole page")
         yield kind, flags, place, address + step, physical + step, end - start, end - start + extra, alignment
+
+
+def _has_code(elf: Elf, start: int, end: int) -> bool:
+    return any(
+        each.flags & _SHF_EXEC and each.type != SHT_NOBITS and each.offset < end and start < each.offset + each.size
+        for each in elf.headers
+    )
 
 
 def _sections(tables: Tables, layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:

@@ -25,6 +25,7 @@ PROGRAM_HEADER = 56
 _MOVABLE = frozenset({SHT_NOTE, SHT_HASH, SHT_GNU_HASH, SHT_DYNSYM, SHT_STRTAB, _SHT_VERSYM})
 _ALLOC = 0x2
 _BLOCK_ALIGNMENT = 64
+_SPARE = 4  # rows: patchelf adds some of its own, and looks for room only where section headers are in order
 _INTERPRETER = ".interp"
 
 
@@ -53,24 +54,36 @@ def plan(elf: Elf, table: Table, tables: Sequence[tuple[int, int]], packed: Mapp
     ends = {number: each.high for number, each in packed.items()}
     used = sorted(_used(elf, tables))
     cuts = _cuts(elf, packed, ends, used)
+    first = min((start for start, _ in used if start >= table.end), default=elf.buffer.size)
+    if table.end + _splits(elf, cuts) * PROGRAM_HEADER <= first:
+        return Layout(packed, cuts, None)
+    for spare in (_SPARE, 0):
+        if made := _with_room(elf, table, packed, used, spare):
+            return made
+    return Layout(packed, (), None, short=True)
+
+
+def _with_room(
+    elf: Elf, table: Table, packed: Mapping[int, Packed], used: Sequence[tuple[int, int]], spare: int
+) -> Layout | None:
+    """Move what stands behind the table behind device code; that takes room too, so some cuts may go."""
+    plain = {number: each.high for number, each in packed.items()}
+    cuts = _cuts(elf, packed, plain, used)
     while cuts:
-        need = _splits(elf, cuts) * PROGRAM_HEADER
-        first = next((start for start, end in used if end > table.end and start >= table.end), elf.buffer.size)
-        if table.end + need <= first:
-            return Layout(packed, cuts, None)
-        block = _block(elf, table.end, table.end + need, used)
+        rows = _splits(elf, cuts)
+        block = _block(elf, table.end, table.end + (rows + spare) * PROGRAM_HEADER, used)
         if block is None:
-            return Layout(packed, (), None, short=True)
+            return None
+        start, end = block
         home = max(packed, key=lambda number: sum(cut.size for cut in cuts if _behind(elf, cut, number)))
-        to = up(packed[home].high - block[0], block[2]) + block[0]
-        ends[home] = to + block[1] - block[0]
-        roomier = _cuts(elf, packed, ends, used)
-        if _splits(elf, roomier) * PROGRAM_HEADER == need and roomier:
-            return Layout(packed, roomier, Block(block[0], block[1], to, _distance(elf, block[0], to)))
-        if roomier == cuts:
-            break
+        to = up(packed[home].high - start, _BLOCK_ALIGNMENT) + start
+        roomier = _cuts(elf, packed, {**plain, home: to + end - start}, used)
+        if not any(cut.start >= to for cut in roomier if _behind(elf, cut, home)):
+            return None
+        if _splits(elf, roomier) <= rows:
+            return Layout(packed, roomier, Block(start, end, to, _distance(elf, start, to)))
         cuts = roomier
-    return Layout(packed, (), None)
+    return None
 
 
 def page_of(elf: Elf, segment: Segment) -> int | None:
@@ -151,9 +164,9 @@ def _splits(elf: Elf, cuts: Sequence[Cut]) -> int:
     )
 
 
-def _block(elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]]) -> tuple[int, int, int] | None:
-    """What stands between `start` and at least `wanted` if all of it may move: from, to, and its alignment."""
-    end, alignment = start, _BLOCK_ALIGNMENT
+def _block(elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """What stands between `start` and at least `wanted`, if all of it may move."""
+    end = start
     sections = sorted((each for each in elf.headers if each.type not in (0, SHT_NOBITS)), key=lambda each: each.offset)
     for section in sections:
         if section.offset < start or not section.size:
@@ -167,7 +180,7 @@ def _block(elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]]) -
         return None
     if end <= start or not all(_moves_with(each, start, end) for each in elf.segments if each.file_size):
         return None
-    return start, end, alignment
+    return start, end
 
 
 def _moves_with(segment: Segment, start: int, end: int) -> bool:

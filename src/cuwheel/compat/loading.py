@@ -42,8 +42,8 @@ class Loading:
 
 def loading(survey: Survey, machine: Machine) -> Loading:
     """By the profile of the package; one that nobody described loads everything that it has."""
-    loadable = [each for each in survey.libraries if is_loadable(each)]
-    paths = tuple(each.path for each in loadable)
+    alone = survey.kind == "file"
+    paths = tuple(each.path for each in survey.libraries if alone or is_loadable(each))
     profile = packages.find_profile(survey.distribution.name) if survey.distribution else None
     if profile is None:
         return Loading(always=paths)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from cuwheel.compat import drivers
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, packages, versions
 from cuwheel.units import file_name
@@ -70,7 +71,8 @@ def _resolve(
         return Needed(soname=soname, place="unknown")
     if cuda.from_driver:
         return Needed(soname=soname, place="driver")
-    return _of_cuda(soname, cuda, required, machine, follows)
+    needed = Needed(soname=soname, place="unknown", brought_by=_package(cuda, library))
+    return _of_cuda(needed, cuda, required, machine, follows)
 
 
 def _of_framework(soname: str, framework: str, machine: Machine) -> Needed:
@@ -82,18 +84,30 @@ def _of_framework(soname: str, framework: str, machine: Machine) -> Needed:
     )
 
 
-def _of_cuda(soname: str, cuda: CudaLibrary, required: frozenset[str], machine: Machine, follows: str | None) -> Needed:
-    bringing = [package.name for package in cuda.packages if package.cuda is not None]
-    by = bringing[0] if bringing else ""
-    if machine.libraries is not None and _same_soname(soname, machine.libraries):
-        return Needed(soname=soname, place="environment", brought_by=by)
-    if required & {*bringing, _WHOLE_TOOLKIT}:
-        return Needed(soname=soname, place="required", brought_by=by)
-    if machine.libraries is None and _comes_with_framework(cuda, machine, follows):
-        return Needed(soname=soname, place="framework", brought_by=by)
-    if any(versions.major(each) in cuda.majors for each in machine.toolkits):
-        return Needed(soname=soname, place="toolkit", brought_by=by)
-    return Needed(soname=soname, place="unknown" if machine.libraries is None else "nowhere", brought_by=by)
+def _of_cuda(
+    needed: Needed, cuda: CudaLibrary, required: frozenset[str], machine: Machine, follows: str | None
+) -> Needed:
+    """In the order of certainty: what is seen there, what an installer brings, what ought to come with something."""
+    bringing = {package.name for package in cuda.packages}
+    there = machine.libraries
+    if there is not None and _same_soname(needed.soname, there):
+        place: Place = "environment"
+    elif required & {*bringing, _WHOLE_TOOLKIT}:
+        place = "required"
+    elif there is None and _comes_with_framework(cuda, machine, follows):
+        place = "framework"
+    elif any(versions.major(each) in cuda.majors for each in machine.toolkits):
+        place = "toolkit"
+    else:
+        place = "unknown" if there is None else "nowhere"
+    return replace(needed, place=place)
+
+
+def _package(cuda: CudaLibrary, library: Library) -> str:
+    """The package that brings it: of the library's own CUDA major, where one soname serves several."""
+    major = drivers.cuda_major(library)
+    names = [package.name for package in cuda.packages if package.cuda == major]
+    return (names or [package.name for package in cuda.packages if package.cuda] or [""])[-1]
 
 
 def _comes_with_framework(cuda: CudaLibrary, machine: Machine, follows: str | None) -> bool:

@@ -99,10 +99,9 @@ def _by_code(library: Library, found: Sequence[Module], device: Device) -> Predi
     linked = [each for each in judged if each.module.device_linked]
     objects = [_Judged(each, choose(each.codes, device)) for each in found if each.relocatable]
     plain = [each for each in judged if not each.module.device_linked]
-    fallback = bool(objects) and all(each.choice.how == "none" for each in linked)
-    if not fallback:
+    if not (linked or objects) or any(each.choice.how in _GOOD for each in linked):
         return _summed(library, judged)
-    if all(each.choice.how in _GOOD for each in objects):
+    if objects and all(each.choice.how in _GOOD for each in objects):
         return _relinked(library, plain, objects)
     error = _link_error(linked, objects)
     failed = [_failed(each, error) for each in linked or objects[:1]]

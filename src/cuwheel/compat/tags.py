@@ -86,15 +86,15 @@ def _glibc_problem(has: str | None, wants: str | None) -> str | None:
 
 
 def _python_problem(python: str, abi: str, has: str | None) -> str | None:
-    words = _python_words(python, abi)
     match = _INTERPRETER.fullmatch(python)
-    if has is None or words is None or match is None:
+    if has is None or match is None:
         return None
     wanted = f"{match[2]}.{match[3]}" if match[3] else match[2]
     later = abi == "abi3" or match[1] == "py"
     same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == int(wanted)
     if same or (later and versions.major(has) == int(match[2]) and versions.at_least(has, wanted)):
         return None
+    words = _python_words(python, abi) or wanted
     return f"Python is {versions.minor(has)}, not {words.removeprefix('Python ')}"
 
 

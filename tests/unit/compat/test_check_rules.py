@@ -1,0 +1,215 @@
+"""Every rule of `check`: when it speaks, when it does not, and that it says what, why and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel.compat import check_rules
+from cuwheel.compat.matrix import judge
+from tests.unit.compat.subjects import library, machine, survey
+
+if TYPE_CHECKING:
+    from cuwheel.compat.rule import Rule
+    from cuwheel.compat.verdict import Verdict
+    from cuwheel.inspection.values import Library
+
+NEW = {"driver": "580.65.06"}
+LINUX = {"os": "linux", "cpu": "x86_64", "glibc": "2.35", "python": "3.11.9"}
+ORIN = {"gpu": "Jetson AGX Orin", "product": "Jetson", "os": "linux", "cpu": "aarch64", "l4t": "36.4"}
+TAG = "cp311-cp311-manylinux_2_28_x86_64"
+
+
+def _judge(
+    *libraries: Library, on: dict[str, Any] | None = None, capability: str | None = "9.0", **told: Any
+) -> Verdict:
+    return judge(survey(*libraries, **told), machine(capability, **{**NEW, **LINUX, **(on or {})}))
+
+
+CASES: dict[str, tuple[Verdict, Verdict]] = {
+    # rule: (a verdict with it, one without)
+    "no-code-for-gpu": (_judge(library("sm_80")), _judge(library("sm_90"))),
+    "code-for-gpu-in-part": (_judge(library("sm_80", "sm_90")), _judge(library("sm_80 sm_90", "sm_90"))),
+    "device-link-without-code": (
+        _judge(library(linked=("sm_80",), objects=("sm_80",))),
+        _judge(library(linked=("sm_90",), objects=("sm_90",))),
+    ),
+    "ptx-newer-than-driver": (_judge(library("compute_90@9.4")), _judge(library("compute_90@9.0"))),
+    "jit-switched-off": (
+        _judge(library("compute_80"), on={"jit": "disabled"}),
+        _judge(library("sm_90"), on={"jit": "disabled"}),
+    ),
+    "chooses-kernels-itself": (
+        _judge(library("sm_80", "sm_90", path="lib/libnccl.so.2")),
+        _judge(library("sm_90", "sm_90", path="lib/libnccl.so.2")),
+    ),
+    "linked-at-load": (
+        _judge(library(linked=("sm_80",), objects=("sm_80 compute_80",))),
+        _judge(library(linked=("sm_90",), objects=("sm_80 compute_80",))),
+    ),
+    "compiled-by-driver": (_judge(library("compute_80")), _judge(library("sm_90"))),
+    "desktop-code-on-tegra": (
+        _judge(library("sm_80", machine="aarch64"), on=ORIN, capability="8.7"),
+        _judge(library("sm_87", machine="aarch64"), on=ORIN, capability="8.7"),
+    ),
+    "driver-below-cuda-floor": (
+        _judge(library("sm_90", cuda=13), on={"driver": "570.26"}),
+        _judge(library("sm_90", cuda=12), on={"driver": "570.26"}),
+    ),
+    "sbsa-on-l4t": (
+        _judge(library("sm_80", platform="sbsa", machine="aarch64"), on=ORIN, capability="8.7"),
+        _judge(library("sm_80", platform="l4t", machine="aarch64"), on=ORIN, capability="8.7"),
+    ),
+    "zstd-needs-newer-driver": (
+        _judge(library("sm_90", compression="zstd"), on={"driver": "535.54.03"}),
+        _judge(library("sm_90", compression="zstd")),
+    ),
+    "arm64-build-unconfirmed": (
+        _judge(library("sm_80", cuda=13, platform="sbsa", machine="aarch64"), on=ORIN, capability="8.7"),
+        _judge(
+            library("sm_110", cuda=13, platform="sbsa", machine="aarch64"), on={**ORIN, "gpu": None}, capability="11.0"
+        ),
+    ),
+    "wrong-processor": (_judge(library("sm_90", machine="aarch64")), _judge(library("sm_90"))),
+    "wrong-system": (_judge(library("sm_90", format="pe")), _judge(library("sm_90"))),
+    "glibc-newer-than-system": (_judge(library("sm_90", glibc="2.38")), _judge(library("sm_90", glibc="2.35"))),
+    "libstdcxx-newer-than-system": (
+        _judge(library("sm_90", glibcxx="3.4.32"), on={"glibcxx": "3.4.30"}),
+        _judge(library("sm_90", glibcxx="3.4.30"), on={"glibcxx": "3.4.30"}),
+    ),
+    "needed-library-missing": (
+        _judge(library("sm_90", needed=("libcusolver.so.11", "libc.so.6")), on={"libraries": ()}),
+        _judge(library("sm_90", needed=("libcusolver.so.11",)), on={"libraries": ("libcusolver.so.11",)}),
+    ),
+    "cuda-major-differs": (
+        _judge(library("sm_90", needed=("libcublas.so.12",)), on={"libraries": ("libcublas.so.13",)}),
+        _judge(library("sm_90", needed=("libcublas.so.12",)), on={"libraries": ("libcublas.so.12",)}),
+    ),
+    "torch-missing": (
+        _judge(library("sm_90", needed=("libc10.so",)), on={"libraries": ()}),
+        _judge(library("sm_90", needed=("libc10.so",)), on={"libraries": (), "torch": "2.11.0"}),
+    ),
+    "torch-abi-differs": (
+        _judge(library("sm_90", needed=("libc10.so",), cxx11_abi=False), on={"torch": "2.7", "torch_cxx11_abi": True}),
+        _judge(library("sm_90", needed=("libc10.so",), cxx11_abi=True), on={"torch": "2.7", "torch_cxx11_abi": True}),
+    ),
+    "wheel-tag-mismatch": (
+        _judge(library("sm_90"), on={"python": "3.12.1"}, tags=(TAG,)),
+        _judge(library("sm_90"), tags=(TAG,)),
+    ),
+    "no-library-to-load": (
+        _judge(
+            library("sm_90", path="bitsandbytes/libbitsandbytes_cuda118.so"),
+            on={"torch_cuda": "12.8"},
+            name="bitsandbytes",
+        ),
+        _judge(
+            library("sm_90", path="bitsandbytes/libbitsandbytes_cuda118.so"),
+            on={"torch_cuda": "11.8"},
+            name="bitsandbytes",
+        ),
+    ),
+    "no-device-code": (_judge(library()), _judge(library("sm_90"))),
+    "gpu-not-known": (_judge(library("sm_90"), capability=None), _judge(library("sm_90"))),
+}
+EVERY_RULE: tuple[Rule[Any], ...] = (*check_rules.HOST_RULES, *check_rules.CODE_RULES, *check_rules.PACKAGE_RULES)
+
+
+def _rules(verdict: Verdict) -> set[str]:
+    return {finding.rule for finding in verdict.findings}
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_speaks_where_it_should_and_nowhere_else(rule: str) -> None:
+    with_it, without_it = CASES[rule]
+    assert rule in _rules(with_it)
+    assert rule not in _rules(without_it)
+
+
+def test_every_rule_has_a_case_an_id_of_its_own_and_a_reason() -> None:
+    ids = [rule.id for rule in EVERY_RULE]
+    assert len(set(ids)) == len(ids)
+    assert set(ids) == set(CASES)
+    assert all(rule.why and rule.source for rule in EVERY_RULE)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_finding_says_what_why_and_what_to_do(rule: str) -> None:
+    finding = next(each for each in CASES[rule][0].findings if each.rule == rule)
+    assert finding.message
+    assert finding.evidence
+    assert finding.fix
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_an_error_means_that_it_fails_and_nothing_else_does(rule: str) -> None:
+    for verdict in CASES[rule]:
+        errors = [each for each in verdict.findings if each.severity == "error"]
+        assert bool(errors) == (verdict.outcome in ("fails", "partial"))
+
+
+def _message(rule: str) -> str:
+    finding = next(each for each in CASES[rule][0].findings if each.rule == rule)
+    return f"{finding.message} {' '.join(finding.evidence)} {finding.fix}"
+
+
+def test_what_they_say() -> None:
+    assert "error 209 (cudaErrorNoKernelImageForDevice)" in _message("no-code-for-gpu")
+    assert "1 of 2 containers have nothing for the GPU of capability 9.0" in _message("code-for-gpu-in-part")
+    assert "error 500" in _message("device-link-without-code")
+    assert "PTX (ISA 9.4) is newer than the driver (ISA 9.0)" in _message("ptx-newer-than-driver")
+    assert "CUDA_DISABLE_PTX_JIT" in _message("jit-switched-off")
+    assert "driver 570.26 is too old for CUDA 13" in _message("driver-below-cuda-floor")
+    assert "the architecture list is not the fault" in _message("sbsa-on-l4t")
+    assert "sm_80 fits the Jetson AGX Orin (8.7)" in _message("sbsa-on-l4t")
+    assert "one package" in _message("sbsa-on-l4t")
+    assert "pip install nvidia-cusolver-cu12" in _message("needed-library-missing")
+    assert "libcublas.so.13" in _message("cuda-major-differs")
+    assert "Python is 3.12, not 3.11" in _message("wheel-tag-mismatch")
+
+
+def test_some_objects_fit_and_others_do_not() -> None:
+    mixed = _judge(library(linked=("sm_80",), objects=("sm_80", "sm_80 compute_80")))
+    (finding,) = mixed.findings
+    assert "error 500" in finding.message
+    assert "error 300 (cudaErrorInvalidSource)" in finding.message
+    assert mixed.predicted_error
+    assert mixed.predicted_error.code == 500
+
+
+def test_forced_jit_without_ptx() -> None:
+    (finding,) = _judge(library("sm_90"), on={"jit": "forced"}).findings
+    assert finding.rule == "jit-switched-off"
+    assert finding.fix == "unset CUDA_FORCE_PTX_JIT"
+
+
+def test_data_centre_gpus_have_a_way_out_of_an_old_driver() -> None:
+    old = {"driver": "570.26"}
+    (finding,) = _judge(library("sm_90", cuda=13), on={**old, "product": "data centre"}).findings
+    assert "cuda-compat" in finding.fix
+    (finding,) = _judge(library("sm_90", cuda=13), on={**old, "product": "GeForce"}).findings
+    assert "cuda-compat" not in finding.fix
+
+
+def test_the_guess_says_that_it_is_one() -> None:
+    (finding,) = _judge(library(*["sm_90"] * 20, *["sm_100"] * 5)).findings
+    assert finding.rule == "chooses-kernels-itself"
+    assert "it seems to" in finding.message
+    assert "a guess" in finding.evidence[0]
+
+
+def test_a_torch_of_another_major_is_a_warning_where_the_environment_is_not_known() -> None:
+    verdict = _judge(library("sm_90", needed=("libcublas.so.12",)), on={"torch_cuda": "13.0"})
+    (finding,) = verdict.findings
+    assert (finding.rule, finding.severity) == ("cuda-major-differs", "warning")
+    assert verdict.outcome == "native"
+    assert "libcublas.so.12 can be found" in verdict.conditions
+
+
+def test_a_library_without_device_code_can_still_be_stopped_by_the_driver() -> None:
+    caller = library(path="pkg/libcaller.so", cuda=13)
+    verdict = _judge(caller, library("sm_90", cuda=13), on={"driver": "570.26"})
+    assert verdict.outcome == "fails"
+    assert verdict.predicted_error
+    assert verdict.predicted_error.code == 35

@@ -1,0 +1,224 @@
+"""Whole packages on machines: what is loaded, what must hold, what the verdict is; real teams' cases among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cuwheel.compat.loading import loading
+from cuwheel.compat.matrix import judge
+from cuwheel.compat.needed import resolve
+from cuwheel.compat.verdict import ORDER, best, worst
+from cuwheel.facts import packages
+from cuwheel.inspection.values import Survey
+from cuwheel.machine import named
+from tests.unit.compat.subjects import library, machine, survey
+
+
+def _bitsandbytes(*cudas: str, code: str = "sm_89 sm_90", **fields: Any) -> Survey:
+    libraries = [
+        library(
+            linked=(code,),
+            objects=(code,),
+            path=f"bitsandbytes/libbitsandbytes_cuda{cuda.replace('.', '')}.so",
+            cuda=int(cuda.split(".")[0]),
+            needed=(f"libcublas.so.{cuda.split('.')[0]}", "libc.so.6"),
+            **fields,
+        )
+        for cuda in cudas
+    ]
+    cpu = library(path="bitsandbytes/libbitsandbytes_cpu.so", runtime=False)
+    return survey(*libraries, cpu, name="bitsandbytes", requires=("torch<3,>=2.2",))
+
+
+@pytest.mark.parametrize(
+    ("torch", "loaded"),
+    [("12.6", "126"), ("12.7", "126"), ("12.9", "128"), ("12.0", "121"), ("13.1", "130"), ("11.8", "118")],
+)
+def test_one_library_a_cuda_version(torch: str, loaded: str) -> None:
+    told = loading(_bitsandbytes("11.8", "12.1", "12.6", "12.8", "13.0"), machine(torch_cuda=torch))
+    assert told.always == (f"bitsandbytes/libbitsandbytes_cuda{loaded}.so",)
+
+
+def test_a_variable_overrides_and_then_the_file_must_be_there() -> None:
+    there = _bitsandbytes("12.1", "12.6")
+    told = loading(there, machine(torch_cuda="12.6", loads=("BNB_CUDA_VERSION=121",)))
+    assert told.always == ("bitsandbytes/libbitsandbytes_cuda121.so",)
+    verdict = judge(there, machine(torch_cuda="12.6", loads=("BNB_CUDA_VERSION=122",)))
+    assert verdict.outcome == "fails"
+    assert verdict.predicted_error is None
+    (finding,) = verdict.findings
+    assert "Configured CUDA binary not found" in finding.message
+    assert "BNB_CUDA_VERSION=122" in finding.message
+
+
+def test_no_library_of_another_major_is_loaded() -> None:
+    verdict = judge(_bitsandbytes("11.8", "12.6"), machine(torch_cuda="13.0"))
+    assert (verdict.outcome, [each.rule for each in verdict.findings]) == ("fails", ["no-library-to-load"])
+
+
+def test_case_2_a_wheel_for_two_gpus_runs_there_and_nowhere_else() -> None:
+    wheel = _bitsandbytes("12.8")
+    machines = named.machines(["h100, l40, t4, a100, b200, 'rtx 5090'".replace("'", "")])
+    outcomes = {each.name: judge(wheel, each) for each in machines}
+    assert {name: verdict.outcome for name, verdict in outcomes.items()} == {
+        "h100": "native",
+        "l40": "native",
+        "t4": "fails",
+        "a100": "fails",
+        "b200": "fails",
+        "rtx 5090": "fails",
+    }
+    assert {verdict.predicted_error.code for verdict in outcomes.values() if verdict.predicted_error} == {500}
+
+
+@pytest.mark.parametrize("torch", [None, "12.6"])
+def test_case_3_a_server_build_on_an_orin(torch: str | None) -> None:
+    wheel = _bitsandbytes("11.8", "12.6", "13.0", code="sm_75 sm_80 sm_90", platform="sbsa", machine="aarch64")
+    (orin,) = named.machines(["orin"], None)
+    verdict = judge(wheel, machine("8.7", gpu=orin.gpu, l4t=orin.l4t, cpu=orin.cpu, os=orin.os, torch_cuda=torch))
+    assert verdict.outcome == "fails"
+    assert verdict.predicted_error
+    assert (verdict.predicted_error.code, verdict.predicted_error.name) == (500, "cudaErrorSymbolNotFound")
+    reason = next(each for each in verdict.findings if each.severity == "error")
+    assert reason.rule == "sbsa-on-l4t"
+    assert "the architecture list is not the fault" in reason.message
+    loaded = [each for each in verdict.libraries if each.loaded is not False and each.outcome == "fails"]
+    assert loaded
+    assert all(each.containers.compatible == 1 for each in loaded)
+
+
+def test_a_framework_that_is_not_known_makes_the_choice_a_condition() -> None:
+    wheel = _bitsandbytes("11.8", "12.8", code="sm_60")
+    wheel = survey(
+        *(each for each in wheel.libraries if "118" in each.path),
+        *(each for each in _bitsandbytes("12.8", code="sm_70").libraries if "128" in each.path),
+        name="bitsandbytes",
+    )
+    verdict = judge(wheel, machine("6.1"))
+    assert verdict.outcome == "compatible"
+    assert "torch is built for CUDA 11.8 (fails with 12.8)" in verdict.conditions
+    assert [(each.severity, each.message[:27]) for each in verdict.findings] == [
+        ("warning", "with torch for CUDA 12.8: i")
+    ]
+    assert {each.loaded for each in verdict.libraries} == {None}
+
+
+def test_conditions_that_differ_by_candidate_say_so() -> None:
+    verdict = judge(_bitsandbytes("12.8", "13.0"), machine())
+    assert verdict.outcome == "native"
+    assert verdict.conditions == (
+        "with torch for CUDA 12.8: driver 525.60.13 or later (CUDA 12)",
+        "with torch for CUDA 13.0: driver 580 or later (CUDA 13)",
+    )
+
+
+def test_folders_for_each_major() -> None:
+    wheel = survey(
+        library("sm_90", path="jaxmg/cu12/libjaxmg.so"), library("sm_80", path="jaxmg/cu13/libjaxmg.so"), name="jaxmg"
+    )
+    assert judge(wheel, machine(jax_cuda="12")).outcome == "native"
+    assert judge(wheel, machine(jax_cuda="13")).outcome == "fails"
+    assert judge(wheel, machine()).outcome == "native"
+
+
+def test_an_optional_library_leaves_the_rest_working() -> None:
+    wheel = survey(
+        library("sm_75", path="torch/lib/libtorch_cuda.so"),
+        library("sm_80", path="torch/lib/libtorch_cuda_linalg.so"),
+        name="torch",
+    )
+    verdict = judge(wheel, machine("7.5", driver="580.65.06"))
+    assert verdict.outcome == "partial"
+    assert verdict.predicted_error
+    assert [each.severity for each in verdict.findings] == ["warning"]
+
+
+def test_every_library_of_a_package_that_nobody_described_must_serve() -> None:
+    wheel = survey(library("sm_90"), library("sm_80", path="pkg/libother.so"))
+    assert judge(wheel, machine(driver="580.65.06")).outcome == "fails"
+
+
+def test_static_archives_and_programs_in_a_wheel_are_not_loaded() -> None:
+    wheel = survey(library("sm_90"), library("sm_80", path="pkg/libdevice.a", type="relocatable", format="archive"))
+    verdict = judge(wheel, machine(driver="580.65.06"))
+    assert verdict.outcome == "native"
+    assert [each.loaded for each in verdict.libraries] == [True, False]
+
+
+def test_a_program_alone_is_judged() -> None:
+    assert judge(survey(library("sm_80", type="executable"), name=None), machine(driver="580.65.06")).outcome == "fails"
+
+
+def test_outcomes_in_order() -> None:
+    assert worst(ORDER) == "fails"
+    assert worst(()) == best(()) == "unknown"
+    assert worst(("native", "unknown")) == "unknown"
+    assert best(("unknown", "jit", "partial")) == "jit"
+    assert best(("unknown", "fails")) == "fails"
+
+
+@pytest.mark.parametrize(
+    ("needed", "fields", "known", "place"),
+    [
+        ("libhelper.so", {"runpath": ("$ORIGIN/../pkg.libs",)}, {}, "wheel"),
+        ("libhelper.so", {"rpath": ("${ORIGIN}/../pkg.libs",)}, {}, "wheel"),
+        ("libhelper.so", {}, {}, "loaded"),
+        ("libstdc++.so.6", {}, {}, "system"),
+        ("ld-linux-x86-64.so.2", {}, {}, "system"),
+        ("libcuda.so.1", {}, {}, "driver"),
+        ("libcublas.so.12", {}, {}, "unknown"),
+        ("libcublas.so.12", {}, {"libraries": ("libcublas.so.12",)}, "environment"),
+        ("libcublas.so.12", {}, {"libraries": ()}, "nowhere"),
+        ("libcublas.so.12", {}, {"libraries": (), "toolkits": ("12.6",)}, "toolkit"),
+        ("libcublas.so.12", {}, {"torch_cuda": "12.8"}, "framework"),
+        ("libcublas.so.12", {}, {"torch_cuda": "13.0"}, "unknown"),
+        ("libcusparse.so.12", {}, {"libraries": ()}, "required"),
+        ("libtorch.so", {}, {}, "unknown"),
+        ("libtorch.so", {}, {"torch": "2.11"}, "framework"),
+        ("libtorch.so", {}, {"libraries": ()}, "nowhere"),
+        ("libfrob.so.1", {}, {"libraries": ()}, "unknown"),
+        ("KERNEL32.dll", {"format": "pe"}, {}, "system"),
+        ("cublas64_12.dll", {"format": "pe"}, {"libraries": ()}, "nowhere"),
+    ],
+)
+def test_where_needed_libraries_come_from(
+    needed: str, fields: dict[str, Any], known: dict[str, Any], place: str
+) -> None:
+    wheel = survey(
+        library("sm_90", path="pkg/libpkg.so", needed=(needed,), **fields),
+        library(path="pkg.libs/libhelper.so", runtime=False),
+        requires=("nvidia-cusparse-cu12==12.5", 'nvidia-cublas-cu12; extra == "all"'),
+    )
+    (found,) = resolve(wheel.libraries[0], wheel, machine(**known))
+    assert found.place == place
+
+
+def test_what_comes_with_a_framework() -> None:
+    assert packages.brings("torch", "cublasLt")
+    assert packages.brings("torch", "cudnn_adv")
+    assert not packages.brings("jax", "cusolverMp")
+    wheel = survey(
+        library("sm_90", path="jaxmg/cu12/x.so", needed=("libcublas.so.12", "libcusolverMp.so.0")), name="jaxmg"
+    )
+    assert "libcusolverMp.so.0 can be found" in judge(wheel, machine(driver="580.65.06")).conditions
+
+
+def test_a_wheel_with_libraries_nobody_can_read_says_so() -> None:
+    from cuwheel.finding import Finding
+
+    broken = Finding(rule="library-unreadable", severity="error", message="it is cut short")
+    wheel = survey(library("sm_90"))
+    verdict = judge(
+        Survey(
+            target=wheel.target,
+            kind=wheel.kind,
+            size=1,
+            distribution=wheel.distribution,
+            libraries=wheel.libraries,
+            findings=(broken,),
+        ),
+        machine(driver="580.65.06"),
+    )
+    assert broken in verdict.findings

@@ -1,0 +1,237 @@
+"""What becomes of a whole library: containers added up, the device link and its objects, what stops it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuwheel.compat.predict import Containers, Prediction, predict
+from tests.unit.compat.subjects import library, machine
+
+DRIVER = {"driver": "580.65.06"}
+
+
+def _code(told: Prediction) -> int | None:
+    return told.predicted_error.code if told.predicted_error else None
+
+
+def _told(told: Prediction) -> tuple[str, int | None]:
+    return told.outcome, _code(told)
+
+
+@pytest.mark.parametrize(
+    ("containers", "capability", "expected"),
+    [
+        (("sm_90",), "9.0", ("native", None)),
+        (("sm_90", "sm_90 sm_80"), "9.0", ("native", None)),
+        (("sm_80", "sm_80"), "8.6", ("compatible", None)),
+        (("sm_90", "compute_80"), "9.0", ("jit", None)),
+        (("sm_86", "sm_80"), "8.6", ("compatible", None)),
+        (("sm_80",), "9.0", ("fails", 209)),
+        (("sm_90", "sm_80"), "9.0", ("partial", 209)),
+        (("sm_90", ""), "9.0", ("partial", 209)),
+        (("",), "9.0", ("fails", 209)),
+        (("sm_90", "compute_90@9.9"), "9.0", ("partial", 222)),
+        (("compute_90@9.9",), "9.0", ("fails", 222)),
+        (("sm_90", "lto_90"), "9.0", ("native", None)),
+        (("lto_90",), "9.0", ("unknown", None)),
+        ((), "9.0", ("unknown", None)),
+    ],
+)
+def test_containers_add_up(containers: tuple[str, ...], capability: str, expected: tuple[str, int | None]) -> None:
+    assert _told(predict(library(*containers), machine(capability, **DRIVER))) == expected
+
+
+def test_containers_are_counted() -> None:
+    told = predict(library("sm_89", "sm_80", "compute_80", "sm_90"), machine("8.9", **DRIVER))
+    assert told.containers == Containers(native=1, compatible=1, jit=1, none=1)
+    assert {(each.arch, each.how) for each in told.taken} == {
+        ("sm_89", "native"),
+        ("sm_80", "compatible"),
+        ("compute_80", "jit"),
+    }
+    assert told.missing == ("sm_90",)
+
+
+@pytest.mark.parametrize(
+    ("linked", "objects", "expected"),
+    [
+        (("sm_90",), ("sm_90 compute_90", "sm_90"), ("native", None)),
+        (("sm_80",), ("sm_80 compute_80", "sm_80 compute_80"), ("jit", None)),
+        (("sm_80",), ("sm_80 sm_90", "sm_80 sm_90"), ("jit", None)),
+        (("sm_80",), ("sm_80", "sm_80"), ("fails", 500)),
+        (("sm_80",), ("sm_80 compute_80", "sm_80"), ("fails", 500)),
+        (("sm_80",), ("sm_80 compute_90@9.9", "sm_80 compute_90@9.9"), ("fails", 222)),
+        (("sm_80",), ("sm_80 compute_90@9.9", "sm_80"), ("fails", 500)),
+        ((), ("sm_90", "compute_90"), ("jit", None)),
+        ((), ("sm_90", "sm_80"), ("fails", 500)),
+        (("sm_80",), ("lto_80",), ("fails", 500)),
+    ],
+)
+def test_the_device_link_and_its_objects(
+    linked: tuple[str, ...], objects: tuple[str, ...], expected: tuple[str, int | None]
+) -> None:
+    assert _told(predict(library(linked=linked, objects=objects), machine("9.0", **DRIVER))) == expected
+
+
+def test_plain_containers_beside_a_device_link_stand_alone() -> None:
+    told = predict(library("sm_90", linked=("sm_80",), objects=("sm_80",)), machine("9.0", **DRIVER))
+    assert _told(told) == ("partial", 500)
+    assert told.containers == Containers(native=1, none=1)
+
+
+def test_objects_of_libcudadevrt_prove_nothing() -> None:
+    devrt = "sm_75 sm_80 sm_86 sm_90 sm_100"
+    told = predict(library(linked=("sm_80",), objects=("sm_80", devrt)), machine("9.0", **DRIVER))
+    assert _told(told) == ("fails", 500)
+    assert not told.mixed_objects
+    mixed = predict(library(linked=("sm_80",), objects=("sm_80", "sm_80 compute_80")), machine("9.0", **DRIVER))
+    assert mixed.mixed_objects
+
+
+@pytest.mark.parametrize(
+    ("path", "chooses"),
+    [("nvidia/lib/libcublasLt.so.12", True), ("nvidia/lib/libcudnn_adv.so.9", True), ("pkg/libpkg.so", False)],
+)
+def test_libraries_that_choose_their_kernels(path: str, chooses: bool) -> None:  # noqa: FBT001
+    told = predict(library("sm_80", "sm_90", "sm_100", path=path), machine("9.0", **DRIVER))
+    assert _told(told) == (("native", None) if chooses else ("partial", 209))
+    assert not told.heuristic
+    assert predict(library("sm_80", path=path), machine("9.0", **DRIVER)).outcome == "fails"
+
+
+def test_the_guess_for_unknown_ones_says_that_it_is_one() -> None:
+    told = predict(library(*["sm_80 sm_90"] * 15, *["sm_100f"] * 5), machine("9.0", **DRIVER))
+    assert (told.outcome, told.heuristic, told.basis) == ("native", True, "fitting")
+    few = predict(library(*["sm_80 sm_90"] * 3, "sm_100f"), machine("9.0", **DRIVER))
+    assert (few.outcome, few.heuristic) == ("partial", False)
+    one_list = predict(library(*["sm_80 sm_90"] * 30, "sm_80"), machine("9.0", **DRIVER))
+    assert (one_list.outcome, one_list.heuristic) == ("partial", False)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "known", "expected"),
+    [
+        (13, {"driver": "570.26"}, ("fails", 35)),
+        (13, {"driver_cuda": "12.8"}, ("fails", 35)),
+        (12, {"driver": "525.60.13"}, ("native", None)),
+        (12, {"driver": "520.61.05"}, ("fails", 35)),
+        (12, {"driver": "528.02", "os": "windows"}, ("fails", 35)),
+        (12, {"driver_cuda": "13.0"}, ("native", None)),
+        (None, {"driver": "450.80.02"}, ("native", None)),
+    ],
+)
+def test_driver_floors(cuda: int | None, known: dict[str, Any], expected: tuple[str, int | None]) -> None:
+    assert _told(predict(library("sm_90", cuda=cuda), machine("9.0", **known))) == expected
+
+
+def test_the_floor_comes_before_everything_else() -> None:
+    assert _told(predict(library("sm_80", cuda=13), machine("9.0", driver="570.26"))) == ("fails", 35)
+    without_runtime = library("sm_90", cuda=13, runtime=False)
+    assert predict(without_runtime, machine("9.0", driver="570.26")).outcome == "native"
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"), [("535.54.03", "fails"), ("550.54.14", "native"), ("570.26", "native")]
+)
+def test_zstd_needs_a_newer_driver_under_cuda_12(driver: str, expected: str) -> None:
+    assert predict(library("sm_90", compression="zstd"), machine("9.0", driver=driver)).outcome == expected
+    assert predict(library("sm_90", compression="lz4"), machine("9.0", driver=driver)).outcome == "native"
+
+
+def test_zstd_by_the_drivers_cuda() -> None:
+    packed = library("sm_90", compression="zstd")
+    assert predict(packed, machine("9.0", driver_cuda="12.2")).stop == "zstd"
+    assert predict(packed, machine("9.0", driver_cuda="12.4")).outcome == "native"
+    told = predict(packed, machine("9.0"))
+    assert any("ZSTD" in each for each in told.conditions)
+    assert not any(
+        "ZSTD" in each for each in predict(library("sm_90", cuda=13, compression="zstd"), machine()).conditions
+    )
+
+
+@pytest.mark.parametrize(
+    ("platform", "cuda", "capability", "known", "expected"),
+    [
+        ("sbsa", 12, "8.7", {"l4t": "36.4", "cpu": "aarch64"}, ("fails", 500)),
+        ("sbsa", 12, "9.0", {"cpu": "aarch64"}, ("native", None)),
+        ("sbsa", 13, "11.0", {"l4t": "38.2"}, ("native", None)),
+        ("sbsa", 13, "8.7", {"l4t": "36.4"}, ("unknown", None)),
+        ("l4t", 12, "8.7", {"l4t": "36.4"}, ("compatible", None)),
+        ("l4t", 12, "9.0", {"cpu": "aarch64"}, ("fails", 500)),
+    ],
+)
+def test_servers_and_jetsons(
+    platform: str, cuda: int, capability: str, known: dict[str, Any], expected: tuple[str, int | None]
+) -> None:
+    code = library("sm_80 sm_90 sm_110", cuda=cuda, platform=platform, machine="aarch64")
+    assert _told(predict(code, machine(capability, **known))) == expected
+
+
+def test_what_is_not_known_becomes_a_condition() -> None:
+    assert predict(library("sm_90"), machine()).conditions == ("driver 525.60.13 or later (CUDA 12)",)
+    assert predict(library("compute_90@8.7"), machine()).conditions == (
+        "driver 570.26 or later (CUDA 12.8), to compile its PTX (ISA 8.7)",
+    )
+    assert predict(library("sm_90"), machine(driver="570.26")).conditions == ()
+    assert predict(library("sm_90", cuda=13), machine("11.0", l4t="38.2")).outcome == "fails"
+    assert predict(library("sm_110", cuda=13), machine("11.0", l4t="38.2")).conditions == (
+        "a driver of CUDA 13 or later",
+    )
+    windows = predict(library("compute_90@9.4", cuda=13, format="pe"), machine(driver="581.0", os="windows"))
+    assert windows.conditions == ("a driver of CUDA 13.4 or later, to compile its PTX (ISA 9.4)",)
+    assert predict(library("compute_90@99.0"), machine()).conditions == ("a driver that compiles PTX ISA 99.0",)
+
+
+def test_what_cannot_be_told() -> None:
+    assert predict(library("sm_90"), machine(None)).outcome == "unknown"
+    assert predict(library("sm_90"), machine("weird")).outcome == "unknown"
+    assert predict(library("sm_90", type="relocatable"), machine()).outcome == "unknown"
+
+
+def test_switches() -> None:
+    assert _told(predict(library("compute_80"), machine(jit="disabled", **DRIVER))) == ("fails", 223)
+    assert _told(predict(library("sm_90"), machine(jit="forced", **DRIVER))) == ("fails", 209)
+
+
+def test_rows_without_containers_are_judged_one_by_one() -> None:
+    assert predict(library("sm_80 sm_90", containers=False), machine(**DRIVER)).outcome == "partial"
+    assert predict(library("sm_90", containers=False), machine(**DRIVER)).outcome == "native"
+
+
+CAPABILITIES = st.sampled_from(("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"))
+WORDS = st.sampled_from(("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "compute_75", "compute_90"))
+LISTS = st.lists(st.lists(WORDS, min_size=1, max_size=4).map(" ".join), min_size=1, max_size=5).map(tuple)
+BETTER = ("native", "compatible", "jit", "partial", "fails")
+
+
+@given(LISTS, CAPABILITIES, WORDS)
+def test_an_entry_more_in_every_container_never_makes_it_worse(
+    containers: tuple[str, ...], capability: str, more: str
+) -> None:
+    before = predict(library(*containers), machine(capability, **DRIVER))
+    after = predict(library(*(f"{each} {more}" for each in containers)), machine(capability, **DRIVER))
+    assert BETTER.index(after.outcome) <= BETTER.index(before.outcome)
+
+
+@given(LISTS, LISTS, CAPABILITIES)
+def test_objects_never_hurt_what_the_link_serves(
+    linked: tuple[str, ...], objects: tuple[str, ...], capability: str
+) -> None:
+    on = machine(capability, **DRIVER)
+    alone = predict(library(*linked), on)
+    both = predict(library(linked=linked, objects=objects), on)
+    if alone.outcome in BETTER[:4]:
+        assert both.outcome == alone.outcome
+    assert (both.outcome == "fails") == (both.predicted_error is not None and both.outcome != "partial")
+
+
+@given(LISTS, CAPABILITIES)
+def test_an_unknown_driver_promises_what_a_new_one_keeps(containers: tuple[str, ...], capability: str) -> None:
+    assert (
+        predict(library(*containers), machine(capability)).outcome
+        == predict(library(*containers), machine(capability, **DRIVER)).outcome
+    )

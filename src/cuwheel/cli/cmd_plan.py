@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.cli.cmd_check import add_refinement, refinement
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ EXAMPLES = """\
   cuwheel plan --for fleet.toml                and the fewest CUDA versions
   cuwheel plan --for fleet.toml --cuda 12.8,13.0 --future
   cuwheel plan --for all --cuda 13.0 --native  every GPU that it can target
+  cuwheel plan --for a6000 --driver-cuda 12.2 --torch-cuda 12.4
   cuwheel plan --for h100 --like old.whl       with the size to expect
   cuwheel plan --read "8.0;9.0+PTX" --on orin  a list that somebody wrote
   cuwheel plan --read "75;80;90" --as bitsandbytes
@@ -57,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reverse.add_argument(
         "--on", metavar="MACHINES", action="append", default=[], help="how it serves these, named as for --for"
     )
+    add_refinement(parser)
 
 
 _PLANS = "is about what to build, and --read about a list that is there: --on names machines for it"
@@ -76,10 +79,11 @@ def run(args: argparse.Namespace) -> Plan:
 
     if args.read is not None:
         _refuse_all(args, ("machines", "future", "native", "specific", "family", "no_ptx", "like", "cmake"), _PLANS)
-        return api.read_list(args.read, *args.on, spelling=args.spelling, cuda=args.cuda)
+        return api.read_list(args.read, *args.on, refine=refinement(args), spelling=args.spelling, cuda=args.cuda)
     _refuse_all(args, ("spelling", "on"), _READS)
     return api.plan(
         *args.machines,
+        refine=refinement(args),
         cuda=args.cuda,
         future=args.future,
         native=args.native,

@@ -143,7 +143,7 @@ def _served(
                 how=how,
                 by=str(arch),
                 conditions=tuple(reasons.conditions(kind, toolkit, arch)),
-                notes=tuple(reasons.notes(kind, toolkit)),
+                notes=(*reasons.notes(kind, toolkit), *reasons.doubts(kind)),
             )
         like = said[group]
         yield Served(

@@ -39,7 +39,8 @@ def conditions(kind: Kind, toolkit: Toolkit, arch: Arch) -> Iterator[str]:
     """What is not known of the machine, or promised by nobody, and must hold."""
     bit = serving.mask([toolkit])
     if not kind.driver.runs_surely & bit:
-        yield f"{_floor(kind, toolkit)} or later" + ("" if kind.tegra else f" (CUDA {toolkit.major})")
+        floor = _floor(kind, toolkit)
+        yield f"{floor} or later" + ("" if "CUDA" in floor else f" (CUDA {toolkit.major})")
     if arch.kind == "compute" and not kind.driver.compiles_surely & bit:
         yield isa_condition(toolkit.ptx_isa, kind.system)
     if arch.kind == "sm":
@@ -89,6 +90,16 @@ def notes(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
         yield (
             f"its driver (CUDA {kind.driver.cuda}) is older than CUDA {toolkit.version}: machine code runs "
             "through minor-version compatibility, PTX would not"
+        )
+
+
+def doubts(kind: Kind) -> Iterator[str]:
+    """What does not go together in the machine itself."""
+    first = serving.rows_of(serving.compilers_for(kind.capability, Wishes(native=True)))[:1]
+    if first and kind.driver.behind & serving.mask(first):
+        yield (
+            f"its driver (CUDA {kind.driver.cuda}) is older than CUDA {first[0].version}, the first to know "
+            f"{kind.capability}: it may not know this GPU at all"
         )
 
 

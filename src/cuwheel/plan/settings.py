@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cuwheel.facts.rows import Toolkit
+    from cuwheel.machine.fleet import Refinement
 
 ALL = "all"
 _VERSION = re.compile(r"\d+(\.\d+)*", re.ASCII)
@@ -59,9 +60,15 @@ def find_toolkits(names: Iterable[str], errors: list[CuwheelError]) -> tuple[Too
 
 
 def find_machines(
-    names: Iterable[str | Path | Machine], every: Callable[[], Sequence[Machine]], errors: list[CuwheelError]
+    names: Iterable[str | Path | Machine],
+    every: Callable[[], Sequence[Machine]],
+    errors: list[CuwheelError],
+    refine: Refinement | None = None,
 ) -> tuple[Machine, ...]:
-    """What `--for` and `--on` name, `all` being what `every` gives; what is wrong with them goes to `errors`."""
+    """What `--for` and `--on` name, `all` being what `every` gives; what is wrong with them goes to `errors`.
+
+    `refine`: what else is known of all of them.
+    """
     found: list[Machine] = []
     for name in names:
         if isinstance(name, Machine):
@@ -72,7 +79,7 @@ def find_machines(
                 found += every() if word.lower() == ALL else named.machines([word])
             except CuwheelError as error:
                 errors.append(error)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(refine.apply(each) for each in found) if refine else dict.fromkeys(found))
 
 
 def split(values: Iterable[str]) -> list[str]:

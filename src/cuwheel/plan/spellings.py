@@ -29,6 +29,9 @@ def flags(archs: Sequence[Arch], ptx: Sequence[Arch], *, cmake: str | None = Non
 def _cmake(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], version: str | None) -> Flag:
     if not (archs or ptx):
         return Flag(variable=variable, value=None, reason=_NOTHING)
+    oldest = cmake.find_spelling("plain").since
+    if version and not versions.at_least(version, oldest):
+        return Flag(variable=variable, value=None, reason=f"CMake {version} does not have it yet: {oldest} does")
     words = [*(f"{arch.number}-real" for arch in archs), *(f"{arch.number}-virtual" for arch in ptx)]
     value = ";".join(words)
     refused = _refused([*archs, *ptx], version)

@@ -35,6 +35,11 @@ class _Judged:
     conditions: tuple[str, ...]
     stopped: bool
 
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        counted = self.verdict.containers
+        return counted.native, counted.compatible, counted.jit, counted.none
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
@@ -107,8 +112,8 @@ def _without_code(library: Library, machine: Machine) -> Prediction:
 
 
 def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
-    """Libraries without device code have no outcome of their own, unless they cannot be loaded."""
-    telling = [each for each in judged if each.library.device_code or each.verdict.outcome == "fails"]
+    """Libraries with nothing that a driver loads have no outcome of their own, unless they cannot be loaded."""
+    telling = [each for each in judged if sum(each.counts) or each.verdict.outcome == "fails"]
     return _Group(cuda=cuda, judged=tuple(judged), outcome=together(each.verdict for each in telling))
 
 

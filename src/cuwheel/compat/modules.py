@@ -12,6 +12,7 @@ from cuwheel.compat.choose import Code
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries
 from cuwheel.facts.arch import Arch
+from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.values import DeviceCode, Library
 
 _DEVICE_LINKED = 2  # the version of a wrapper
+_REGISTERING = ("elf", "pe")  # the others are loaded as a whole
 # When a library that nobody described is taken for one that chooses its kernels itself.
 _MANY_CONTAINERS = 16
 _SHARE_APART = 0.1
@@ -46,30 +48,47 @@ class Module:
 
 
 def modules(library: Library) -> tuple[Module, ...]:
-    """Containers of LTO-IR alone are left out: no driver loads them, the library's own code links them."""
-    linked = {each.container for each in library.registration.wrappers if each.version == _DEVICE_LINKED}
+    """What the runtime registers, and what the library's own code loads from elsewhere in the file.
+
+    Left out: LTO-IR alone, which no driver loads; and what stands in the sections of registered code without being
+    registered, as linkers leave it behind.
+    """
     rows = library.device_code
+    linked = {each.container for each in library.registration.wrappers if each.version == _DEVICE_LINKED}
     kept = any(not row.linked for row in rows) and library.type != "relocatable"
+    left_behind = _left_behind(library)
+    by_code: dict[tuple[int, ...], tuple[Code, ...]] = {}
     found = []
     for index, container in enumerate(library.containers):
+        if index in left_behind or (not container.code and index in linked):
+            continue  # of the latter nvcc registers one for every shared library; most have nothing in it
         code = [rows[each] for each in container.code]
+        codes = by_code.setdefault(container.code, tuple(_codes(code)))
         made_by_link = index in linked or (kept and not linked and all(row.linked for row in code))
-        if not code and index in linked:
-            continue  # nvcc registers one for every shared library; most have nothing in it
-        found.append(_module(code, container.section, device_linked=made_by_link))
+        found.append(_module(code, codes, container.section, device_linked=made_by_link))
     inside = {index for container in library.containers for index in container.code}
     found += [
-        _module([row], row.section, device_linked=kept and row.linked)
+        _module([row], tuple(_codes([row])), row.section, device_linked=kept and row.linked)
         for index, row in enumerate(rows)
         if index not in inside
     ]
     return tuple(each for each in found if each.codes or each.empty)
 
 
-def _module(rows: Sequence[DeviceCode], section: str, *, device_linked: bool) -> Module:
+def _left_behind(library: Library) -> frozenset[int]:
+    """The containers that nothing loads: no wrapper names them, and they are not where the library would look itself."""
+    registration = library.registration
+    if library.format not in _REGISTERING or any(each.container is None for each in registration.wrappers):
+        return frozenset()  # loaded as a whole; or what some wrappers name could not be told
+    named = {each.container for each in registration.wrappers}
+    found = enumerate(library.containers)
+    return frozenset(index for index, each in found if index not in named and each.section in FATBIN_SECTIONS)
+
+
+def _module(rows: Sequence[DeviceCode], codes: tuple[Code, ...], section: str, *, device_linked: bool) -> Module:
     relocatable = bool(rows) and all(not row.linked for row in rows)
     return Module(
-        codes=tuple(_codes(rows)),
+        codes=codes,
         section=section,
         relocatable=relocatable,
         device_linked=device_linked and not relocatable,

@@ -95,9 +95,12 @@ def predict(library: Library, machine: Machine) -> Prediction:
 
 
 def _by_code(library: Library, found: Sequence[Module], device: Device) -> Prediction:
-    judged = [_Judged(each, choose(each.codes, device)) for each in found if not each.relocatable]
+    choices = {id(each.codes): each.codes for each in found}  # of thousands of containers most are alike
+    chosen = {key: choose(codes, device) for key, codes in choices.items()}
+    everything = [_Judged(each, chosen[id(each.codes)]) for each in found]
+    objects = [each for each in everything if each.module.relocatable]
+    judged = [each for each in everything if not each.module.relocatable]
     linked = [each for each in judged if each.module.device_linked]
-    objects = [_Judged(each, choose(each.codes, device)) for each in found if each.relocatable]
     plain = [each for each in judged if not each.module.device_linked]
     if not (linked or objects) or any(each.choice.how in _GOOD for each in linked):
         return _summed(library, judged)

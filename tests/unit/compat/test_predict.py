@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuwheel.compat.predict import Containers, Prediction, predict
+from cuwheel.inspection.library import NOTHING
+from cuwheel.inspection.values import Registration, Wrapper
 from tests.unit.compat.subjects import library, machine
 
 DRIVER = {"driver": "580.65.06"}
@@ -235,3 +238,19 @@ def test_an_unknown_driver_promises_what_a_new_one_keeps(containers: tuple[str, 
         predict(library(*containers), machine(capability)).outcome
         == predict(library(*containers), machine(capability, **DRIVER)).outcome
     )
+
+
+def test_what_no_wrapper_names_is_not_loaded_unless_the_library_does_so_itself() -> None:
+    whole = library("sm_90", "sm_75")
+    told = predict(
+        replace(whole, registration=replace(whole.registration, wrappers=whole.registration.wrappers[:1])),
+        machine(**DRIVER),
+    )
+    assert (told.outcome, told.containers) == ("native", Containers(native=1))
+    stub = library("sm_75", registration=NOTHING)
+    assert predict(stub, machine(**DRIVER)).outcome == "unknown"
+    hidden = replace(stub, containers=(replace(stub.containers[0], section=".rodata"),))
+    assert predict(hidden, machine(**DRIVER)).outcome == "fails"
+    assert predict(replace(stub, format="fatbin"), machine(**DRIVER)).outcome == "fails"
+    unresolved = Registration(wrappers=(Wrapper(version=1, container=None),), module_ids=(), containers=1, unnamed=(0,))
+    assert predict(library("sm_75", registration=unresolved), machine(**DRIVER)).outcome == "fails"

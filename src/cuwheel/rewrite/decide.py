@@ -27,8 +27,12 @@ __all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
 
 _VERSION_LINKED = 2
 _ANY = "for every architecture"
-_CHOSEN = "what the driver takes for"
-_RAW_RATIO, _LZ4_RATIO = 0.35, 0.8  # of what ZSTD makes, measured on bitsandbytes and PyTorch
+# What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
+_RATIOS: dict[tuple[Compression, Compression], float] = {
+    ("none", "zstd"): 0.12,
+    ("none", "lz4"): 0.2,
+    ("lz4", "zstd"): 0.4,
+}
 
 
 class _Verdict(NamedTuple):
@@ -116,7 +120,8 @@ def _container(
     reasons: dict[int, str] = {}
     for name, on in machines:
         for index in possible(entries, on):
-            reasons.setdefault(index, f"{_CHOSEN} {name}")
+            verb = "takes" if entries[index].linked else "would link"
+            reasons.setdefault(index, f"what the driver {verb} for {name}")
     for on in later:
         if (taken := chosen(entries, on)) is not None:
             reasons.setdefault(taken, f"later GPUs can use it, such as {on.capability}")
@@ -212,7 +217,7 @@ def _decision(index: int, entry: Entry, verdict: _Verdict | None, wanted: Compre
 
 
 def _improves(now: Compression, wanted: Compression | None) -> bool:
-    return (now, wanted) in (("none", "lz4"), ("none", "zstd"), ("lz4", "zstd"))
+    return wanted is not None and (now, wanted) in _RATIOS
 
 
 def _saved(each: EntryDecision) -> int:
@@ -220,5 +225,4 @@ def _saved(each: EntryDecision) -> int:
         return each.bytes
     if each.recompress_to is None:
         return 0
-    ratio = _LZ4_RATIO if each.compression == "lz4" else _RAW_RATIO
-    return int((each.bytes - each.header_size) * (1 - ratio))
+    return int((each.bytes - each.header_size) * (1 - _RATIOS[each.compression, each.recompress_to]))

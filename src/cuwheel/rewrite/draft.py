@@ -213,5 +213,5 @@ def _no_room() -> Finding:
     return Finding(
         rule="file-keeps-its-size",
         severity="note",
-        message="device code was taken out, but there is no room for the program headers that a shorter file needs",
+        message="device code was taken out, but too little to shorten the file: its tables would need that room",
     )

@@ -1,0 +1,214 @@
+"""Compiling: each piece once, and the libraries that others are made of. The test cache keeps what was compiled."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import process
+from cuwheel.inspection.survey import survey
+from tests.fixtures import cache, toolkits
+from tests.gpu import assemble
+from tests.gpu.variants import KERNELS, SITES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.gpu.codes import Part, Piece
+    from tests.gpu.variants import Build, Shape
+
+# To be raised where the same pieces are compiled otherwise: what the cache holds is then made again.
+_RECIPE = "1"
+SOURCES = Path(__file__).parent / "src"
+# The index's releases that tests/fixtures has no use for.
+_MORE = {"13.1": "13.1.1", "13.2": "13.2.2", "13.3": "13.3.1"}
+_SOURCE: dict[Part, str] = {"a": "part_a.cu", "b": "part_b.cu", "c": "part_a.cu"}
+_LINKED: dict[Part, tuple[Part, ...]] = {"linked": ("a", "b"), "linked3": ("a", "b", "c")}
+_HOST = ("-Xcompiler", "-fPIC,-Os")
+_NO_DEVRT = ("-cudadevrt", "none")
+# Raw cubins make room in a library for other containers.
+_ROOM = {"12.4": "sm_70 sm_75 sm_80 sm_86 sm_89 sm_90 sm_90a", "": "sm_75 sm_80 sm_86 sm_89 sm_90 sm_90a sm_100 sm_120"}
+_RAW = {"12.4": (), "": ("--compress-mode=none",)}
+# What the linked code adds, so that it is told from objects linked at load, and its second kernel from the first.
+_BUILT: dict[Part, int] = {"whole": 11, "second": 22, "third": 33, "a": 44000, "b": 55, "c": 66000}
+_LINKED_HELPER, _SECOND_KERNEL = 999, 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A library of nvcc's, and where its containers stand, in the order of its shape's parts."""
+
+    data: bytes
+    sites: tuple[assemble.Site, ...]
+
+
+@functools.cache
+def toolkit(version: str) -> Path:
+    return toolkits._from_index(_MORE[version])() if version in _MORE else toolkits.nvcc(version)
+
+
+@functools.cache
+def cudart(version: str) -> Path:
+    """The shared runtime of a toolkit."""
+    if version == "12.4":  # Debian's compilers come without
+        top = cache.made("cudart-12.4", lambda target: cache.pip_install(target, "nvidia-cuda-runtime-cu12==12.4.127"))
+        return top / "nvidia" / "cuda_runtime" / "lib" / "libcudart.so.12"
+    return toolkit(version) / "lib" / "libcudart.so.13"
+
+
+def piece(what: Piece, number: int) -> assemble.Entry:
+    """One entry, whose kernel writes `number` (times a thousand, if an object adds its own)."""
+    made = _cached((*_identity(what), str(number)), lambda work: _compile(what, number, work))
+    (entry,) = assemble.entries(made)
+    return entry
+
+
+def markers(what: Piece, number: int) -> dict[str, int]:
+    """What the kernels of this piece write; of an object, what it adds."""
+    if what.part == "linked":
+        return {"mark": 1000 * number + _LINKED_HELPER}
+    if what.part == "linked3":
+        first = 1000 * number + _LINKED_HELPER
+        return {"mark": first, "mark_2": first + _SECOND_KERNEL}
+    if what.part == "b":
+        return dict.fromkeys(("mark", "mark_2"), number)
+    return {KERNELS[what.part]: number * (1000 if what.part in ("a", "c") else 1)}
+
+
+def template(shape: Shape, version: str) -> Template:
+    data = _cached(("template", shape, version), lambda work: _template(shape, version, work))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "template.so"
+        path.write_bytes(data)
+        (library,) = survey(path, detail="containers").libraries
+    # Objects first, what was linked from them last: as the parts are named.
+    found = sorted(library.containers, key=lambda each: (each.section == ".nv_fatbin", each.offset))
+    if len(found) != len(SITES[shape]):
+        raise AssertionError(f"{shape} {version}: {len(found)} containers")
+    return Template(data=data, sites=tuple(assemble.Site(offset=each.offset, size=each.size) for each in found))
+
+
+def library(build: Build, version: str) -> bytes:
+    """A library as nvcc makes it."""
+    key = ("build", repr(build), version)
+    return _cached(key, lambda work: _link(_objects(build, version, work), build, version, work))
+
+
+def built_markers(build: Build) -> list[list[dict[str, int]]]:
+    """All entries of a container of nvcc's write the same: what ran is not told, only that it did."""
+    numbers = {part: _BUILT[part] for part, _ in build.objects}
+    kernels = [KERNELS[part] for part in numbers if part in KERNELS]
+    rows = []
+    for part, text in build.objects:
+        names = [KERNELS[part]] if part in KERNELS else kernels
+        rows.append([dict.fromkeys(names, numbers[part])] * len(text.split()))
+    if build.linked:
+        shared = sum(number for part, number in numbers.items() if part not in KERNELS)
+        linked = {KERNELS[part]: number + shared for part, number in numbers.items() if part in KERNELS}
+        rows.append([linked] * len(build.linked.split()))
+    return rows
+
+
+def _compile(what: Piece, number: int, work: Path) -> Path:
+    out = work / "out.fatbin"
+    if what.part not in _LINKED:
+        _device(what, what.part, markers(what, number).get(KERNELS.get(what.part, "mark"), number), out)
+        return out
+    objects = []
+    for part in _LINKED[what.part]:
+        marker = {"a": 1000 * number, "b": _LINKED_HELPER, "c": 1000 * number + _SECOND_KERNEL}[part]
+        objects.append(work / f"{part}.fatbin")
+        _device(what, part, marker, objects[-1])
+    _nvcc(what.toolkit, ["-dlink", "-fatbin", *_NO_DEVRT, *_gencode(what.arch), *objects, "-o", out], work)
+    return out
+
+
+def _device(what: Piece, part: Part, marker: int, out: Path) -> None:
+    options = ["-rdc=true"] if part in _SOURCE else []
+    options += ["-G"] if what.debug else []
+    command = ["-fatbin", *options, *_defines(part, marker), *_gencode(what.arch)]
+    _nvcc(what.toolkit, [*command, _SOURCE.get(part, "whole.cu"), "-o", out], SOURCES)
+
+
+def _template(shape: Shape, version: str, work: Path) -> Path:
+    from tests.gpu.variants import Build
+
+    room = _ROOM.get(version, _ROOM[""])
+    parts = [part for part in SITES[shape] if part not in _LINKED]
+    build = Build(
+        objects=tuple((part, room) for part in parts),
+        linked=room if any(part in _LINKED for part in SITES[shape]) else "",
+        options=_RAW.get(version, _RAW[""]),
+    )
+    return _link(_objects(build, version, work), build, version, work)
+
+
+def _objects(build: Build, version: str, work: Path) -> list[Path]:
+    made = []
+    for part, text in build.objects:
+        options = [*_HOST, *build.options, *(["-rdc=true"] if build.linked else [])]
+        made.append(work / f"{part}.o")
+        command = [*options, *_defines(part, _BUILT[part]), *_gencode(text), "-c"]
+        # A source of its own: two objects of one file would have the same module id.
+        source = work / f"{part}.cu"
+        shutil.copyfile(SOURCES / _SOURCE.get(part, "whole.cu"), source)
+        _nvcc(version, [*command, f"-I{SOURCES}", source, "-o", made[-1]], work)
+    if build.linked:
+        devrt = [] if build.devrt else _NO_DEVRT
+        made.append(work / "linked.o")
+        options = [*_HOST, *devrt, *build.link_options]
+        _nvcc(version, ["-dlink", *options, *_gencode(build.linked), *made[:-1], "-o", made[-1]], work)
+    return made
+
+
+def _link(objects: Sequence[Path], build: Build, version: str, work: Path) -> Path:
+    out = work / "out.so"
+    libraries: list[str | Path] = [cudart(version)]
+    if build.cudart == "static":
+        libraries = [toolkit(version) / "lib" / "libcudart_static.a", "-lrt", "-lpthread", "-ldl"]
+    if build.devrt:
+        libraries.insert(0, toolkit(version) / "lib" / "libcudadevrt.a")
+    process.run(["g++", "-shared", "-s", "-Wl,--build-id=none", *objects, *libraries, "-o", out], timeout=300)
+    return out
+
+
+def _nvcc(version: str, arguments: Sequence[str | Path], folder: Path) -> None:
+    top = toolkit(version)
+    env = {**os.environ, "PATH": f"{top / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    process.run([top / "bin" / "nvcc", *arguments], timeout=300, env=env, cwd=folder)
+
+
+def _gencode(text: str) -> list[str]:
+    words = []
+    for code in text.split():
+        words += ["-gencode", f"arch=compute_{code.split('_')[1]},code={code}"]
+    return words
+
+
+def _defines(part: Part, marker: int) -> list[str]:
+    return [f"-DMARK={marker}", f"-DNAME={KERNELS.get(part, 'mark')}"]
+
+
+def _identity(what: Piece) -> tuple[str, ...]:
+    return (what.part, what.arch, what.toolkit, str(what.copy), str(what.debug))
+
+
+@functools.cache
+def _sources() -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()))
+
+
+def _cached(key: tuple[str, ...], make: Callable[[Path], Path]) -> bytes:
+    digest = hashlib.sha256("\n".join((*key, _RECIPE)).encode() + _sources()).hexdigest()[:32]
+    path = cache.folder() / "gpu" / digest
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as name:
+            make(Path(name)).rename(path)
+    return path.read_bytes()

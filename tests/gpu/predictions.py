@@ -1,0 +1,119 @@
+"""What cuwheel says of each variant without a GPU: through the product's own functions, from the very file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from cuwheel.compat import drivers
+from cuwheel.compat.choose import Choice, Code, Device, choose
+from cuwheel.compat.predict import predict
+from cuwheel.facts.arch import Arch
+from cuwheel.inspection.survey import survey
+from cuwheel.machine.fleet import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from cuwheel.compat.choose import Jit
+    from cuwheel.inspection.values import Library
+
+# The kernels of an entry and the numbers that they write, for the entries of each container.
+Markers: TypeAlias = "Sequence[Sequence[Mapping[str, int]]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """What becomes of one kernel: the number that it writes, or the error."""
+
+    marker: int | None
+    error: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    outcome: str
+    error: int | None
+    kernels: dict[str, Kernel]
+
+
+def machine(driver: str, driver_cuda: str, jit: Jit = "allowed") -> Machine:
+    """The one the set is for."""
+    return Machine(
+        name="capability 9.0",
+        capability="9.0",
+        driver=driver,
+        driver_cuda=driver_cuda,
+        os="linux",
+        cpu="x86_64",
+        jit=jit,
+    )
+
+
+def of(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Prediction:
+    """`markers`: for each container of the file, objects before what was linked from them.
+
+    `kernels`: in the order of the containers that they are in.
+    """
+    (library,) = survey(path, detail="entries").libraries
+    device = drivers.device_of(library, on)
+    if device is None:
+        raise ValueError("the machine's capability is not known")
+    choices = _choices(library, device)
+    if library.format == "elf":
+        return _of_library(library, on, choices, markers, kernels)
+    (choice,) = choices
+    outcome = "fails" if choice.error else choice.how
+    (kernel,) = kernels
+    return Prediction(outcome=outcome, error=_code(choice), kernels={kernel: _kernel(choice, markers[0], kernel)})
+
+
+def _choices(library: Library, device: Device) -> list[Choice]:
+    """Of each container; a cubin that stands alone is one too. Objects come before what was linked from them."""
+    codes: dict[int, list[Code]] = {index: [] for index in range(max(len(library.containers), 1))}
+    for entry in library.entries:
+        codes[entry.container or 0].append(Code(arch=Arch.parse(entry.arch), ptx_isa=entry.ptx_isa))
+    places = [(each.section == ".nv_fatbin", each.offset) for each in library.containers] or [(False, 0)]
+    order = sorted(range(len(places)), key=places.__getitem__)
+    return [choose(codes[index], device) for index in order]
+
+
+def _of_library(
+    library: Library, on: Machine, choices: Sequence[Choice], markers: Markers, kernels: Sequence[str]
+) -> Prediction:
+    said = predict(library, on)
+    error = said.predicted_error.code if said.predicted_error else None
+    if library.device_linked:
+        made = _linked(choices, markers, kernels, relocatable=said.basis == "relocatable")
+        told = {kernel: Kernel(marker=None if error else made[kernel], error=error) for kernel in kernels}
+    else:
+        places = zip(kernels, choices, markers, strict=True)
+        told = {kernel: _kernel(choice, entries, kernel) for kernel, choice, entries in places}
+    return Prediction(outcome=said.outcome, error=error, kernels=told)
+
+
+def _linked(
+    choices: Sequence[Choice], markers: Markers, kernels: Sequence[str], *, relocatable: bool
+) -> dict[str, int | None]:
+    """What was linked writes its own number; objects linked at load add theirs up."""
+    # Objects that came from libcudadevrt stand behind our own, and write nothing.
+    objects = zip(choices[: len(markers) - 1], markers[:-1], strict=True)
+    used = list(objects) if relocatable else [(choices[-1], markers[-1])]
+    numbers: dict[str, int | None] = dict.fromkeys(kernels)
+    for choice, entries in used:
+        if choice.error or choice.entry is None:
+            continue
+        for kernel, number in entries[choice.entry].items():
+            if kernel in numbers:
+                numbers[kernel] = (numbers[kernel] or 0) + number
+    return numbers
+
+
+def _kernel(choice: Choice, entries: Sequence[Mapping[str, int]], kernel: str) -> Kernel:
+    taken = None if choice.error or choice.entry is None else entries[choice.entry][kernel]
+    return Kernel(marker=taken, error=_code(choice))
+
+
+def _code(choice: Choice) -> int | None:
+    return choice.error.code if choice.error else None

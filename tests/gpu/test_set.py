@@ -1,0 +1,54 @@
+"""The whole set, made anew: every file holds the entries that were meant, as cuwheel reads it and as cuobjdump does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.inspection.survey import survey
+from tests.fixtures import cache, cuobjdump
+from tests.gpu import generate, variants
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.gpu.variants import Variant
+
+_KINDS = {"sm": "cubin", "compute": "ptx", "lto": "lto-ir"}
+
+
+@pytest.mark.slow
+@pytest.mark.download
+def test_every_file_holds_what_was_meant(tmp_path: Path) -> None:
+    wanted = variants.everything()
+    numbers = generate.Numbers(wanted)
+    wrong = []
+    for index, variant in enumerate(wanted):
+        path = tmp_path / f"{index}"
+        try:
+            path.write_bytes(generate.contents(variant, numbers))
+        except cache.UnavailableError as error:
+            pytest.skip(str(error))
+        wrong += [f"{variants.name(variant)}: {why}" for why in problems(variant, path)]
+    assert not wrong
+
+
+def problems(variant: Variant, path: Path) -> list[str]:
+    (library,) = survey(path, detail="entries").libraries
+    found = [(entry.kind, entry.arch, entry.ptx_isa) for entry in library.entries]
+    why = [f"damaged: {finding.message}" for finding in library.findings if finding.severity == "error"]
+    if variant.build is None and Counter(entry[:2] for entry in found) != Counter(meant(variant)):
+        why.append(f"cuwheel reads {found}")
+    if variant.form != "cubin":
+        listed = Counter((each.kind, each.arch, each.ptx_isa) for each in cuobjdump.list_entries(path).elements())
+        read = Counter((kind, arch, isa or "") for kind, arch, isa in found)
+        if listed != read:
+            why.append(f"cuobjdump lists {listed}, cuwheel reads {read}")
+    return why
+
+
+def meant(variant: Variant) -> list[tuple[str, str]]:
+    codes = [code for container in variant.containers for code in container]
+    return [(_KINDS[code.piece.arch.split("_")[0]], code.piece.arch) for code in codes]

@@ -1,0 +1,92 @@
+"""What to make and to run: every variant, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from cuwheel.compat.choose import Jit
+from tests.gpu.codes import Code, Part
+
+Form: TypeAlias = Literal["fatbin", "cubin", "library"]
+Shape: TypeAlias = Literal["plain", "many", "rdc", "rdc3"]
+Cudart: TypeAlias = Literal["shared", "static"]
+
+# The containers of a library of each shape, and the kernels to launch.
+SITES: dict[Shape, tuple[Part, ...]] = {
+    "plain": ("whole",),
+    "many": ("whole", "second", "third"),
+    "rdc": ("a", "b", "linked"),
+    "rdc3": ("a", "b", "c", "linked3"),
+}
+KERNELS: dict[Part, str] = {
+    "whole": "mark",
+    "second": "mark_2",
+    "third": "mark_3",
+    "a": "mark",
+    "c": "mark_2",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """A library as nvcc makes it: an architecture list for each object, nothing changed afterwards.
+
+    `linked`: the list of the device link, where the objects are relocatable.
+    """
+
+    objects: tuple[tuple[Part, str], ...]
+    linked: str = ""
+    options: tuple[str, ...] = ()
+    link_options: tuple[str, ...] = ()
+    cudart: Cudart = "shared"
+    devrt: bool = False  # with libcudadevrt, as nvcc links it unless told otherwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """`containers`: what is put into the places of a library of that shape, or into a bare fat binary.
+
+    `reverse`: launch the last kernel first.
+    """
+
+    axis: str
+    form: Form
+    containers: tuple[tuple[Code, ...], ...] = ()
+    shape: Shape = "plain"
+    toolkit: str = "13.0"  # of the library's host half
+    build: Build | None = None
+    jit: Jit = "allowed"
+    reverse: bool = False
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """In the order of their containers."""
+        sites = [part for part, _ in self.build.objects] if self.build else list(SITES[self.shape])
+        return tuple(KERNELS[part] for part in sites if part in KERNELS)
+
+
+def everything() -> tuple[Variant, ...]:
+    """All of them, each once: the same entries under two axes are one variant."""
+    from tests.gpu import bare, libraries  # they are made of what is above
+
+    found: dict[Variant, Variant] = {}
+    for variant in (*bare.variants(), *libraries.variants()):
+        found.setdefault(replace(variant, axis=""), variant)
+    return tuple(found.values())
+
+
+def name(variant: Variant) -> str:
+    """What is in it, in words, and how it is loaded: no two variants have the same."""
+    words: list[str] = [variant.form if variant.form != "library" else variant.shape]
+    if variant.build:
+        words = ["nvcc", *variant.build.options, *variant.build.link_options, variant.build.cudart]
+        words += [
+            f"{part}({text})" for part, text in (*variant.build.objects, ("linked", variant.build.linked)) if text
+        ]
+        words += ["devrt"] if variant.build.devrt else []
+    if variant.form == "library":
+        words.insert(1, variant.toolkit)
+    words += [f"[{' '.join(map(str, container))}]" for container in variant.containers]
+    words += [f"jit-{variant.jit}"] if variant.jit != "allowed" else []
+    return " ".join(words + (["reverse"] if variant.reverse else []))

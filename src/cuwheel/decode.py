@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import types
 import typing
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -41,8 +42,7 @@ def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: A
 
 
 def _table_problems(data: dict[Any, Any], type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401
-    hints = typing.get_type_hints(type_)
-    fields = {field.name: field for field in dataclasses.fields(type_)}
+    hints, fields = _shape(type_)
     for key in data.keys() - fields.keys():
         near = difflib.get_close_matches(str(key), fields, n=1)
         meant = f"; did you mean '{near[0]}'?" if near else ""
@@ -53,6 +53,12 @@ def _table_problems(data: dict[Any, Any], type_: Any, where: str) -> Iterator[st
             yield from _problems(data[name], hints[name], f"{where}.{name}" if where else name)
         elif required:
             yield f"{where}: '{name}' is missing"
+
+
+@cache
+def _shape(type_: Any) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:  # noqa: ANN401
+    """The annotations and fields of a dataclass: a file has thousands of rows of a few kinds."""
+    return typing.get_type_hints(type_), {field.name: field for field in dataclasses.fields(type_)}
 
 
 def _without_none(type_: Any) -> Any:  # noqa: ANN401

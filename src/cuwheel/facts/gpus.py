@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from cuwheel.errors import AmbiguousNameError, UnknownNameError
 from cuwheel.facts.arch import Capability, looks_like_arch
@@ -58,6 +58,7 @@ def all_gpus() -> tuple[Gpu, ...]:
     )
 
 
+@lru_cache(maxsize=1024)
 def find_gpu(text: str) -> Gpu:
     """The GPU that `text` names; an error if none does, or several of different capabilities do."""
     if found := _by_full_name().get(squashed(text)):

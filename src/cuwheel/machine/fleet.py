@@ -81,6 +81,8 @@ class Refinement:
 
     def apply(self, machine: Machine) -> Machine:
         said = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        if not said:
+            return machine
         if "driver" in said and "driver_cuda" not in said:
             said["driver_cuda"] = None  # of the other driver
         if cpu := said.get("cpu"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,8 @@ def read(path: Path) -> tuple[Machine, ...]:
     problems: list[str] = []
     rows = _rows(path, problems)
     made = [_machine(row, f"machine {row.name!r}", problems) for row in rows]
-    names = [row.name for row in rows]
-    problems += [f"two machines are called {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]
+    names = Counter(row.name for row in rows)
+    problems += [f"two machines are called {name!r}" for name, count in names.items() if count > 1]
     if problems:
         raise ConfigurationError(path, problems, _HINT)
     return tuple(machine for machine in made if machine)

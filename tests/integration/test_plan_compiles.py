@@ -1,0 +1,74 @@
+"""What a plan says, compiled: real nvcc and CMake make exactly the list."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel import api
+from tests.fixtures import toolkits
+from tests.fixtures.cache import UnavailableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.plan.values import Job
+
+KERNEL = "__global__ void nothing() {}\n"
+LISTS = """\
+cmake_minimum_required(VERSION 3.22)
+project(one LANGUAGES CUDA)
+add_library(one SHARED one.cu)
+"""
+
+
+@pytest.fixture(params=["12.4", "13.0"])
+def cuda(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def nvcc(cuda: str) -> Path:
+    try:
+        return toolkits.nvcc(cuda) / "bin" / "nvcc"
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+def planned(job: Job) -> set[str]:
+    return {*job.archs, *job.ptx}
+
+
+def compiled(path: Path) -> set[str]:
+    return {row.arch for library in api.inspect(path).libraries for row in library.device_code}
+
+
+@pytest.mark.parametrize("wish", ["future", "specific", "family"])
+def test_nvcc_makes_what_was_planned(nvcc: Path, cuda: str, wish: str, tmp_path: Path) -> None:
+    (job,) = api.plan("all", cuda=[cuda], **{wish: True}).jobs  # type: ignore[arg-type]  # one of the wishes
+    source = tmp_path / "one.cu"
+    source.write_text(KERNEL)
+    flags = (job.flags.nvcc.value or "").split()
+    subprocess.run([nvcc, "-fatbin", *flags, "-o", tmp_path / "one.fatbin", source], check=True, capture_output=True)
+    assert compiled(tmp_path / "one.fatbin") == planned(job)
+
+
+def test_cmake_makes_what_was_planned(tmp_path: Path) -> None:
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        pytest.skip("there is no cmake here")
+    try:
+        top = toolkits.nvcc("13.0")
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    (job,) = api.plan("h100", "l40", cuda=["13.0"], future=True).jobs
+    (tmp_path / "one.cu").write_text(KERNEL)
+    (tmp_path / "CMakeLists.txt").write_text(LISTS)
+    build = tmp_path / "build"
+    words = ["-DCMAKE_CUDA_ARCHITECTURES=" + (job.flags.cmake.value or ""), f"-DCMAKE_CUDA_COMPILER={top}/bin/nvcc"]
+    subprocess.run([cmake, "-S", tmp_path, "-B", build, *words], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", build], check=True, capture_output=True)
+    assert compiled(build / "libone.so") == planned(job)

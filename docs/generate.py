@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from cuwheel import errors
-from cuwheel.compat import library_rules, machine_rules
+from cuwheel.compat import check_rules, library_rules, machine_rules
 
 DOCS = Path(__file__).parent
 
@@ -31,6 +31,9 @@ goes to standard output, so `cuwheel VERB --json > file` never mixes the two.
 GROUPS = (
     ("Machines", "what `cuwheel doctor` finds", machine_rules.RULES),
     ("Libraries", "what `cuwheel inspect` finds", library_rules.RULES),
+    ("Device code on machines", "what `cuwheel check` finds", check_rules.CODE_RULES),
+    ("Loading", "what keeps a library from being loaded, as `cuwheel check` finds it", check_rules.HOST_RULES),
+    ("Packages", "what `cuwheel check` finds of a whole wheel", check_rules.PACKAGE_RULES),
 )
 
 
@@ -41,9 +44,13 @@ def pages() -> dict[str, str]:
         for rule in rules:
             found[f"rules/{rule.id}.md"] = (
                 f"# {rule.id}\n\nSeverity: {rule.severity}, unless the finding says otherwise.\n\n"
-                f"## Why\n\n{rule.why}\n\n## Source\n\n{rule.source}\n"
+                f"## Why\n\n{rule.why}\n\n{_fix(rule.fix)}## Source\n\n{rule.source}\n"
             )
     return found
+
+
+def _fix(text: str) -> str:
+    return f"## How to fix\n\n{text[:1].upper()}{text[1:]}.\n\n" if text else ""
 
 
 def _exit_codes() -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.facts.rows import Toolkit
+    from cuwheel.finding import Finding
     from cuwheel.machine.fleet import Machine, Refinement
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.plan.values import Job
@@ -28,19 +29,38 @@ T = TypeVar("T")
 
 
 def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
-    """What is wrong with this machine, or with the one a profile describes."""
+    """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
     from cuwheel.compat import machine_rules
     from cuwheel.compat import needs as needs_
+    from cuwheel.finding import SEVERITIES
     from cuwheel.machine import probe, profile
     from cuwheel.report.doctor import Doctor
 
     wanted = needs_.parse(needs)
     machine = profile.load(on) if isinstance(on, Path) else on or probe.probe(env)
+    found = machine_rules.examine(machine)
+    if on is None:  # a saved machine's files are elsewhere
+        found = (*found, *_installed(machine, env, found))
     return Doctor(
         machine=machine,
-        findings=machine_rules.examine(machine),
+        findings=tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))),
         needs=needs_.examine(wanted, machine),
     )
+
+
+def _installed(machine: MachineProfile, env: Path | None, said: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What the rules of `check` find in the environment's CUDA packages; without a GPU there is nothing to ask."""
+    from cuwheel.compat import environment as stage
+    from cuwheel.inspection import presence
+    from cuwheel.inspection.survey import survey
+    from cuwheel.machine import environment, named, world
+
+    machines = [each for each in named.here(machine) if each.capability]
+    if not machines:
+        return ()
+    _, folders = environment.locate(world.World.here(), env)
+    there = presence.distributions_with_device_code(folders)
+    return stage.examine([survey(name, env=folder, detail="containers") for name, folder in there], machines, said)
 
 
 def gpus(*names: str) -> Gpus:

@@ -61,7 +61,7 @@ def judge(survey: Survey, machine: Machine) -> Verdict:
     groups = groups or [_group("", always)]
     outcome = best(group.outcome for group in groups)
     chosen = [group for group in groups if group.outcome == outcome]
-    stopped = any(each.severity == "error" for each in about)  # what cannot be installed is not loaded either
+    stopped = any(each.severity == "error" for each in about)
     loaded = [each.verdict for each in chosen[0].judged]
     at_import = stopped or any(each.stopped for each in chosen[0].judged)
     return Verdict(
@@ -71,7 +71,7 @@ def judge(survey: Survey, machine: Machine) -> Verdict:
         predicted_error=None if at_import else error_of(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(each.verdict for each in judged.values() if each.library.device_code),
-        findings=_sorted([*about, *survey.findings, *([] if stopped else _told(groups, chosen, load))]),
+        findings=_sorted([*about, *survey.findings, *_news(about, _told(groups, chosen, load))]),
     )
 
 
@@ -81,7 +81,8 @@ def _judge(library: Library, survey: Survey, machine: Machine, load: Loading) ->
     case = Case(library=library, machine=machine, prediction=told, needed=needed)
     host = check_rules.examine_host(case)
     stopped = any(each.severity == "error" for each in host)
-    findings = host if stopped else (*host, *check_rules.examine_code(case))
+    elsewhere = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)
+    findings = host if elsewhere else (*host, *check_rules.examine_code(case))
     optional = library.path in load.optional
     undecided = any(library.path in each.paths for each in load.candidates)
     missing = _missing_condition([each.soname for each in needed if each.place == "unknown"])
@@ -134,6 +135,12 @@ def _told(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> 
             yield replace(
                 finding, severity="warning", message=f"with {load.follows} for CUDA {when}: {finding.message}"
             )
+
+
+def _news(about: Sequence[Finding], told: Iterable[Finding]) -> Iterator[Finding]:
+    """Without what the tags of the wheel said of all its libraries."""
+    tagged = any(each.rule == "wheel-tag-mismatch" for each in about)
+    return (each for each in told if not (tagged and each.rule in check_rules.ANOTHER_MACHINE))
 
 
 def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:

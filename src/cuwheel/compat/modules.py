@@ -29,13 +29,18 @@ _SHARE_APART = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One container. `empty`: it holds nothing at all, as opposed to nothing that a driver could load."""
+    """One container, or a cubin that stands in none.
+
+    `empty`: it holds nothing at all, as opposed to nothing that a driver could load. `own`: it is not registered with
+    the runtime; the library's own code finds and loads it.
+    """
 
     codes: tuple[Code, ...]
     section: str
     relocatable: bool
     device_linked: bool
     empty: bool = False
+    own: bool = False
 
     @property
     def words(self) -> str:
@@ -57,6 +62,7 @@ def modules(library: Library) -> tuple[Module, ...]:
     linked = {each.container for each in library.registration.wrappers if each.version == _DEVICE_LINKED}
     kept = any(not row.linked for row in rows) and library.type != "relocatable"
     left_behind = _left_behind(library)
+    registers = library.format in _REGISTERING
     by_code: dict[tuple[int, ...], tuple[Code, ...]] = {}
     found = []
     for index, container in enumerate(library.containers):
@@ -65,10 +71,17 @@ def modules(library: Library) -> tuple[Module, ...]:
         code = [rows[each] for each in container.code]
         codes = by_code.setdefault(container.code, tuple(_codes(code)))
         made_by_link = index in linked or (kept and not linked and all(row.linked for row in code))
-        found.append(_module(code, codes, container.section, device_linked=made_by_link))
+        own = registers and container.section not in FATBIN_SECTIONS
+        found.append(_module(code, codes, container.section, device_linked=made_by_link, own=own))
     inside = {index for container in library.containers for index in container.code}
     found += [
-        _module([row], tuple(_codes([row])), row.section, device_linked=kept and row.linked)
+        _module(
+            [row],
+            tuple(_codes([row])),
+            row.section,
+            device_linked=kept and row.linked,
+            own=registers and row.section not in FATBIN_SECTIONS,
+        )
         for index, row in enumerate(rows)
         if index not in inside
     ]
@@ -76,7 +89,7 @@ def modules(library: Library) -> tuple[Module, ...]:
 
 
 def _left_behind(library: Library) -> frozenset[int]:
-    """The containers that nothing loads: no wrapper names them, and they are not where the library would look itself."""
+    """The containers that nothing loads: no wrapper names them, nor are they where the library would look itself."""
     registration = library.registration
     if library.format not in _REGISTERING or any(each.container is None for each in registration.wrappers):
         return frozenset()  # loaded as a whole; or what some wrappers name could not be told
@@ -85,14 +98,17 @@ def _left_behind(library: Library) -> frozenset[int]:
     return frozenset(index for index, each in found if index not in named and each.section in FATBIN_SECTIONS)
 
 
-def _module(rows: Sequence[DeviceCode], codes: tuple[Code, ...], section: str, *, device_linked: bool) -> Module:
+def _module(
+    rows: Sequence[DeviceCode], codes: tuple[Code, ...], section: str, *, device_linked: bool, own: bool
+) -> Module:
     relocatable = bool(rows) and all(not row.linked for row in rows)
     return Module(
         codes=codes,
         section=section,
         relocatable=relocatable,
-        device_linked=device_linked and not relocatable,
+        device_linked=device_linked and not relocatable and not own,
         empty=not rows,
+        own=own,
     )
 
 

@@ -131,7 +131,10 @@ def _relinked(library: Library, plain: Sequence[_Judged], objects: Sequence[_Jud
     return replace(result, outcome=outcome, basis="relocatable")
 
 
-def _summed(library: Library, judged: Sequence[_Judged]) -> Prediction:
+def _summed(library: Library, every: Sequence[_Judged]) -> Prediction:
+    """All registered containers must serve. Of what the library loads itself, what does not fit it leaves alone."""
+    fitting = any(each.choice.how in _GOOD for each in every)
+    judged = [each for each in every if not (fitting and each.module.own and each.choice.how == "none")]
     hows = Counter(each.choice.how for each in judged)
     containers = Containers(native=hows["native"], compatible=hows["compatible"], jit=hows["jit"], none=hows["none"])
     missed = [each for each in judged if each.choice.how == "none"]

@@ -16,7 +16,7 @@ Subject = TypeVar("Subject")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a check yields; its rule adds the id, and the severity unless the check knows better."""
+    """What a check yields; its rule adds the id, and severity and fix unless the check knows better."""
 
     message: str
     evidence: tuple[str, ...] = ()
@@ -26,11 +26,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Generic[Subject]):
+    """`fix`: what helps in general; a check that knows more says it itself."""
+
     id: str
     severity: Severity
     why: str
     source: str
     check: Callable[[Subject], Iterator[Found]]
+    fix: str = ""
 
     def findings(self, subject: Subject) -> Iterator[Finding]:
         for found in self.check(subject):
@@ -39,15 +42,15 @@ class Rule(Generic[Subject]):
                 severity=found.severity or self.severity,
                 message=found.message,
                 evidence=found.evidence,
-                fix=found.fix,
+                fix=found.fix or self.fix,
             )
 
 
 def rule(
-    id_: str, *, severity: Severity, why: str, source: str
+    id_: str, *, severity: Severity, why: str, source: str, fix: str = ""
 ) -> Callable[[Callable[[Subject], Iterator[Found]]], Rule[Subject]]:
     def make(check: Callable[[Subject], Iterator[Found]]) -> Rule[Subject]:
-        return Rule(id=id_, severity=severity, why=" ".join(why.split()), source=source, check=check)
+        return Rule(id=id_, severity=severity, why=" ".join(why.split()), source=source, check=check, fix=fix)
 
     return make
 

@@ -62,11 +62,18 @@ def find_library(name: str) -> Library:
 
 
 def is_cuda_library(name: str) -> bool:
+    if _component(re.split(r"[/\\]", name)[-1]).lower() not in _components():
+        return False  # asked of every file in /usr/lib: most names need no comparing with patterns
     try:
         find_library(name)
     except UnknownNameError:
         return False
     return True
+
+
+@cache
+def _components() -> frozenset[str]:
+    return frozenset(library.component.lower() for library in all_libraries())
 
 
 def libraries_of(component: str, cuda: int | None = None) -> tuple[Library, ...]:

@@ -9,6 +9,7 @@ import msgspec
 
 from cuwheel.facts import libraries
 from cuwheel.machine.profile import LibraryFolder, Variable
+from cuwheel.machine.system import library_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +42,8 @@ NAMES = (
     "CUDA_MODULE_LOADING",
     "MAX_JOBS",
 )
+# Where NVIDIA's packages put libraries, and torch those that it brings for Windows.
+_PACKAGE_FOLDERS = ("nvidia/*/lib", "nvidia/*/bin", "nvidia/*/bin/x86_64", "torch/lib")
 
 
 def probe_variables(world: World) -> tuple[Variable, ...]:
@@ -90,18 +93,33 @@ def _cargo_value(entry: object, folder: Path) -> tuple[str | None, bool]:
 
 
 def probe_library_folders(world: World, site_packages: Sequence[Path]) -> tuple[LibraryFolder, ...]:
-    """In the loader's order: LD_LIBRARY_PATH before what the environment's packages bring."""
+    """In the loader's order: LD_LIBRARY_PATH before what the environment's packages bring, the system last."""
     folders = [
         (world.path(entry), "LD_LIBRARY_PATH")
         for entry in world.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
         if entry
     ]
     for packages in site_packages:
-        folders += [(folder, "site-packages") for folder in sorted(packages.glob("nvidia/*/lib"))]
-    return tuple(
+        for pattern in _PACKAGE_FOLDERS:
+            folders += [(folder, "site-packages") for folder in sorted(packages.glob(pattern))]
+    found = [
         LibraryFolder(path=world.shown(folder), libraries=_cuda_libraries(folder), found_via=found_via)
         for folder, found_via in folders
-    )
+    ]
+    return (*found, *_system_folders(world))
+
+
+def _system_folders(world: World) -> Iterator[LibraryFolder]:
+    """Those of the system, and of conda, that hold CUDA's libraries; links to one folder are one."""
+    prefix = world.environ.get("CONDA_PREFIX")
+    places = ((f"{prefix}/lib", "conda"),) if prefix else ()
+    seen: set[Path] = set()
+    for place, found_via in (*places, *((each, "system") for each in library_folders(world))):
+        folder = world.path(place)
+        names = _cuda_libraries(folder) if folder.resolve() not in seen else ()
+        seen.add(folder.resolve())
+        if names:
+            yield LibraryFolder(path=world.shown(folder), libraries=names, found_via=found_via)
 
 
 def _cuda_libraries(folder: Path) -> tuple[str, ...]:

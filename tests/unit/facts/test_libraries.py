@@ -56,8 +56,10 @@ def test_an_unknown_library_suggests_near_ones() -> None:
         ("libcudnn_ops.so.9", True),
         ("libnccl.so.2", True),
         ("libcusparseLt.so.0", True),
-        ("libcublas.so.13", False),
-        ("libcusparse.so.12", False),
+        ("libcublas.so.13", True),
+        ("libcufft.so.12", True),
+        ("libcurand.so.10", False),
+        ("libcudart.so.13", False),
     ],
 )
 def test_which_choose_their_kernels_themselves(name: str, itself: bool) -> None:  # noqa: FBT001 - a column above

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 HOST_RULES: tuple[Rule[Case], ...] = host.RULES
 CODE_RULES: tuple[Rule[Case], ...] = (*driver.RULES, *code.RULES)
+ANOTHER_MACHINE = frozenset({host.wrong_processor.id, host.wrong_system.id})  # beyond these nothing is worth saying
 PACKAGE_RULES: tuple[Rule[Whole], ...] = package.RULES
 
 

@@ -43,6 +43,7 @@ def _more_architectures(case: Case) -> str:
     family), PTX compiles for its own capability and later ones. Where a container has neither, the first launch of a
     kernel in it fails with error 209, no kernel image is available.""",
     source="NVIDIA: CUDA programming guide, compatibility; measured on an H200 with fat binaries made for it",
+    fix="build it for this GPU too, add PTX that it can compile, or take a release that has code for it",
 )
 def no_code_for_gpu(case: Case) -> Iterator[Found]:
     told = case.prediction
@@ -60,6 +61,7 @@ def no_code_for_gpu(case: Case) -> Iterator[Found]:
     why="""A library is many containers, one for each file that was compiled. One that comes from a single list of
     architectures is broken for a GPU if one container misses it: the kernels in that one fail, the others run.""",
     source="measured on an H200; libcublasLt, cuDNN, NCCL and cuSPARSELt choose kernels themselves and are excepted",
+    fix="build all of it with one list of architectures that has this GPU",
 )
 def code_for_gpu_in_part(case: Case) -> Iterator[Found]:
     told = case.prediction
@@ -86,6 +88,7 @@ def _counts(case: Case) -> tuple[int, int, int, int]:
     is not found: error 500, not 209; or 300, where some objects fit and others do not. So 500 alone does not mean a
     wrong platform.""",
     source="measured on an H200 with bitsandbytes and with libraries made for it",
+    fix="build and link it for this GPU too, or take a release that has code for it",
 )
 def device_link_without_code(case: Case) -> Iterator[Found]:
     if case.prediction.outcome != "fails" or not _failed_by(case, SYMBOL_NOT_FOUND):
@@ -109,6 +112,7 @@ def device_link_without_code(case: Case) -> Iterator[Found]:
     and if that one is too new it does not look for an older one beside it: error 222. Machine code of a newer toolkit
     of the same major does run.""",
     source="measured on an H200 with driver 580 and PTX of CUDA 13.4",
+    fix="update the driver, install cuda-compat where the GPU allows it, or ship machine code for the GPU",
 )
 def ptx_newer_than_driver(case: Case) -> Iterator[Found]:
     if not _failed_by(case, UNSUPPORTED_PTX):
@@ -135,6 +139,7 @@ def ptx_newer_than_driver(case: Case) -> Iterator[Found]:
     why="""CUDA_DISABLE_PTX_JIT=1 keeps the driver from compiling PTX: error 223 where there is no machine code.
     CUDA_FORCE_PTX_JIT=1 keeps it from taking machine code: error 209 where there is no PTX.""",
     source="NVIDIA: CUDA programming guide, environment variables; measured on an H200",
+    fix="unset the variable, or take a build with machine code for this GPU",
 )
 def jit_switched_off(case: Case) -> Iterator[Found]:
     if _failed_by(case, JIT_DISABLED):
@@ -159,6 +164,7 @@ def jit_switched_off(case: Case) -> Iterator[Found]:
     why="""PTX is compiled by the driver when it is first loaded, and kept in ~/.nv/ComputeCache. The first start
     takes seconds to minutes longer, once for every user, driver and GPU.""",
     source="NVIDIA: CUDA programming guide, just-in-time compilation",
+    fix="none needed; machine code for this GPU would start at once",
 )
 def compiled_by_driver(case: Case) -> Iterator[Found]:
     told = case.prediction
@@ -168,7 +174,6 @@ def compiled_by_driver(case: Case) -> Iterator[Found]:
             message=f"for the {case.gpu} the driver compiles {some(sorted({each.arch for each in taken}))}: it runs, "
             "and the first start takes longer",
             evidence=(f"{told.containers.jit} of {sum(_counts(case))} containers have no machine code for it",),
-            fix="none needed; machine code for this GPU would start at once",
         )
 
 
@@ -179,6 +184,7 @@ def compiled_by_driver(case: Case) -> Iterator[Found]:
     compiling their PTX where they have no machine code. It works if every object has something that fits, and takes
     time at first start; such a library counts as `jit`.""",
     source="measured on an H200: bitsandbytes without its linked cubin still ran",
+    fix="none needed; linked code for this GPU would start at once",
 )
 def linked_at_load(case: Case) -> Iterator[Found]:
     told = case.prediction
@@ -187,7 +193,6 @@ def linked_at_load(case: Case) -> Iterator[Found]:
         yield Found(
             message=f"no linked code fits the {case.gpu}: the driver links the relocatable objects at load",
             evidence=(f"each of them has {' or '.join(archs)}",),
-            fix="none needed; linked code for this GPU would start at once",
         )
 
 
@@ -198,6 +203,7 @@ def linked_at_load(case: Case) -> Iterator[Found]:
     the machine. A container that holds nothing for it proves nothing; the verdict goes by what fits. For libraries
     that no table lists this is guessed: many containers, a tenth of which share no architecture with the rest.""",
     source="measured: of the 2,782 containers of libcublasLt 1,185 hold nothing for 9.0, and it works",
+    fix="none needed",
 )
 def chooses_kernels_itself(case: Case) -> Iterator[Found]:
     told = case.prediction
@@ -217,6 +223,7 @@ def chooses_kernels_itself(case: Case) -> Iterator[Found]:
     why="""Machine code runs on later minors of its major, but between desktop parts and Tegra NVIDIA promises
     nothing. sm_80 code was seen running on an Orin (8.7), and was doubted elsewhere.""",
     source="NVIDIA: CUDA programming guide, binary compatibility; a build for sm_80 alone that ran on an Orin",
+    fix="none needed where it runs; machine code for the Tegra itself leaves no doubt",
 )
 def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
     taken = [each for each in case.prediction.taken if each.how == "compatible"]

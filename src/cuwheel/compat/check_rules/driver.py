@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     first CUDA call fails with error 35, whatever code the library has, and whether the runtime is shared or linked
     in.""",
     source="NVIDIA: CUDA compatibility guide, minor-version compatibility",
+    fix="update the driver, install cuda-compat where the GPU allows it, or take a build for an older CUDA",
 )
 def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
     if case.prediction.stop != "driver" and not (
@@ -45,6 +46,7 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
     driver anyway; code that CUDA 12 compressed so does not load on an older one. Which error it gives is not
     confirmed.""",
     source="CUDA Toolkit release notes, fat binary compression",
+    fix="update the driver, or build with nvcc --compress-mode=speed",
 )
 def zstd_needs_newer_driver(case: Case) -> Iterator[Found]:
     floor = drivers.zstd_floor(case.library, case.machine)
@@ -68,6 +70,7 @@ def zstd_needs_newer_driver(case: Case) -> Iterator[Found]:
     although its machine code fits: adding architectures does not help. From CUDA 13 on there is one. This rests on
     one package and one thread of evidence.""",
     source="bitsandbytes pull request 1939: a build on the device ran, the wheel for servers did not",
+    fix="build it on the device with JetPack's toolkit, or install a build from an index for Jetson",
 )
 def sbsa_on_l4t(case: Case) -> Iterator[Found]:
     platform = case.library.platform
@@ -81,7 +84,6 @@ def sbsa_on_l4t(case: Case) -> Iterator[Found]:
         message=f"it is built for {built} by a CUDA before {since}, and this machine runs {runs}: "
         f"{error_words(SYMBOL_NOT_FOUND)}{although} (known from one package)",
         evidence=(f"CUDA {drivers.cuda_major(case.library)}, {platform.evidence}",),
-        fix="build it on the device with JetPack's toolkit, or install a build from an index for Jetson",
     )
 
 
@@ -91,6 +93,7 @@ def sbsa_on_l4t(case: Case) -> Iterator[Found]:
     why="""From CUDA 13 on servers and Jetson share one distribution. It was made for Thor; that it serves an Orin
     nobody has confirmed.""",
     source="CUDA Toolkit 13.0 release notes, arm64",
+    fix="try it on the device, or build it there",
 )
 def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
     platform = case.library.platform
@@ -100,7 +103,6 @@ def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
             message=f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and whether that runs on "
             f"the {case.gpu} nobody has confirmed",
             evidence=(platform.evidence, f"one distribution for servers and Jetson is confirmed on {confirmed} only"),
-            fix="try it on the device, or build it there",
         )
 
 

@@ -23,6 +23,7 @@ _PROCESSORS = ("x86_64", "aarch64", "ppc64le", "i686")
     severity="error",
     why="A library holds machine code for one kind of processor; another cannot load it, whatever its GPU.",
     source="the header of the file",
+    fix="take the wheel for this processor",
 )
 def wrong_processor(case: Case) -> Iterator[Found]:
     made_for, has = case.library.machine, case.machine.cpu
@@ -39,6 +40,7 @@ def wrong_processor(case: Case) -> Iterator[Found]:
     severity="error",
     why="ELF libraries load on Linux and PE libraries on Windows.",
     source="the header of the file",
+    fix="take the wheel for this system",
 )
 def wrong_system(case: Case) -> Iterator[Found]:
     made_for, has = _SYSTEMS.get(case.library.format), case.machine.os
@@ -55,6 +57,7 @@ def wrong_system(case: Case) -> Iterator[Found]:
     severity="error",
     why="""A symbol version above that of the machine's C library fails at import: version `GLIBC_2.34' not found.""",
     source="ld.so(8); the version needs of the file",
+    fix="take a wheel with an older manylinux tag, or build it on an older system",
 )
 def glibc_newer_than_system(case: Case) -> Iterator[Found]:
     wants, has = case.library.glibc, case.machine.glibc
@@ -62,7 +65,6 @@ def glibc_newer_than_system(case: Case) -> Iterator[Found]:
         yield Found(
             message=f"it needs glibc {wants} and this machine has {has}: it fails at import",
             evidence=(f"a symbol of version GLIBC_{wants}",),
-            fix="take a wheel with an older manylinux tag, or build it on an older system",
         )
 
 
@@ -71,6 +73,7 @@ def glibc_newer_than_system(case: Case) -> Iterator[Found]:
     severity="error",
     why="""A symbol version above that of the machine's libstdc++ fails at import: `GLIBCXX_3.4.30' not found.""",
     source="ld.so(8); the version needs of the file",
+    fix="conda install -c conda-forge libstdcxx-ng   (or build it with an older compiler)",
 )
 def libstdcxx_newer_than_system(case: Case) -> Iterator[Found]:
     wants, has = case.library.glibcxx, case.machine.glibcxx
@@ -78,7 +81,6 @@ def libstdcxx_newer_than_system(case: Case) -> Iterator[Found]:
         yield Found(
             message=f"it needs GLIBCXX_{wants} and this machine's libstdc++ ends at {has}: it fails at import",
             evidence=(f"a symbol of version GLIBCXX_{wants}",),
-            fix="conda install -c conda-forge libstdcxx-ng   (or build it with an older compiler)",
         )
 
 
@@ -89,6 +91,7 @@ def libstdcxx_newer_than_system(case: Case) -> Iterator[Found]:
     for in the wheel along RPATH and RUNPATH, in the packages it requires, in the environment's NVIDIA packages, in
     LD_LIBRARY_PATH, in the system's folders and toolkits.""",
     source="ld.so(8)",
+    fix="install what brings it",
 )
 def needed_library_missing(case: Case) -> Iterator[Found]:
     missing = [each for each in case.needed if each.place == "nowhere" and not _is_framework(each)]
@@ -109,6 +112,7 @@ def needed_library_missing(case: Case) -> Iterator[Found]:
     why="""CUDA's libraries carry their major in their name: libcublas.so.12 and libcublas.so.13 do not replace each
     other. A package for one major does not load where only the other is installed.""",
     source="ld.so(8); the sonames of NVIDIA's packages",
+    fix="take the build of this package for the CUDA that is installed, or install that major's packages",
 )
 def cuda_major_differs(case: Case) -> Iterator[Found]:
     others = {each.soname: other for each in case.needed if (other := _other_major(each, case))}
@@ -118,7 +122,6 @@ def cuda_major_differs(case: Case) -> Iterator[Found]:
             message=f"it needs {some(list(others))} of CUDA {' or '.join(majors)}, and the environment has another "
             "major: it fails at import",
             evidence=(f"the environment has {some(sorted(set(others.values())))}",),
-            fix="take the build of this package for the CUDA that is installed, or install that major's packages",
         )
     elif case.machine.libraries is None and case.machine.torch_cuda:
         has = versions.major(case.machine.torch_cuda)
@@ -138,6 +141,7 @@ def cuda_major_differs(case: Case) -> Iterator[Found]:
     severity="error",
     why="An extension of torch links with its libraries, which only the package torch brings.",
     source="ld.so(8); the files of the package torch",
+    fix="pip install torch   (the version that the package was built for)",
 )
 def torch_missing(case: Case) -> Iterator[Found]:
     missing = [each.soname for each in case.needed if each.place == "nowhere" and _is_framework(each)]
@@ -145,7 +149,6 @@ def torch_missing(case: Case) -> Iterator[Found]:
         yield Found(
             message=f"it needs {some(missing)}, and there is no torch in this environment",
             evidence=tuple(f"needed: {each}" for each in missing[:3]),
-            fix="pip install torch   (the version that the package was built for)",
         )
 
 
@@ -155,6 +158,7 @@ def torch_missing(case: Case) -> Iterator[Found]:
     why="""torch is compiled with the old or the new C++ string (_GLIBCXX_USE_CXX11_ABI). An extension compiled with
     the other fails at import with an undefined symbol.""",
     source="libstdc++ manual, dual ABI; torch.compiled_with_cxx11_abi()",
+    fix="take the build for this torch, or compile it on this machine",
 )
 def torch_abi_differs(case: Case) -> Iterator[Found]:
     own, torch = case.library.cxx11_abi, case.machine.torch_cxx11_abi
@@ -164,7 +168,6 @@ def torch_abi_differs(case: Case) -> Iterator[Found]:
             message=f"it was compiled with _GLIBCXX_USE_CXX11_ABI={int(own)} and torch with {int(torch)}: undefined "
             "symbol at import",
             evidence=(f"its symbols have the {'new' if own else 'old'} C++ string",),
-            fix="take the build for this torch, or compile it on this machine",
         )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     why="""An installer takes a wheel only if one of its tags fits: the Python version, its ABI, the system, the
     processor, and for manylinux the C library.""",
     source="PEP 425 and PEP 600",
+    fix="take the wheel whose tags fit this machine, or build one on it",
 )
 def wheel_tag_mismatch(whole: Whole) -> Iterator[Found]:
     told = whole.survey.distribution
@@ -27,7 +28,6 @@ def wheel_tag_mismatch(whole: Whole) -> Iterator[Found]:
         yield Found(
             message=f"it cannot be installed: {' and '.join(found[0].problems)}",
             evidence=tuple(f"tag {each.tag}" for each in found[:3]),
-            fix="take the wheel whose tags fit this machine, or build one on it",
         )
 
 
@@ -38,13 +38,13 @@ def wheel_tag_mismatch(whole: Whole) -> Iterator[Found]:
     else the highest lower minor of that major, else the lowest higher one. It has none for another major, and none
     for a version that a variable such as BNB_CUDA_VERSION asks for if that file is not there.""",
     source="bitsandbytes/cextension.py and its like: see packages.toml",
+    fix="take a release that has it, or build one for this CUDA",
 )
 def no_library_to_load(whole: Whole) -> Iterator[Found]:
     if whole.loading.missing:
         yield Found(
             message=f"it has no library to load here: {whole.loading.missing}",
             evidence=tuple(each.path for each in whole.survey.libraries if each.device_code)[:4],
-            fix="take a release that has it, or build one for this CUDA",
         )
 
 
@@ -54,6 +54,7 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
     why="""Without device code there is nothing that a GPU could refuse, and nothing that says it is used. Packages
     that compile their kernels at run time look like this.""",
     source="the sections of the files",
+    fix="none needed if it compiles its kernels at run time",
 )
 def no_device_code(whole: Whole) -> Iterator[Found]:
     if not any(each.device_code for each in whole.survey.libraries):
@@ -61,7 +62,6 @@ def no_device_code(whole: Whole) -> Iterator[Found]:
         yield Found(
             message="there is no CUDA device code in it: whether a GPU can be used cannot be told from the files",
             evidence=(f"{count} {'library was' if count == 1 else 'libraries were'} read",),
-            fix="none needed if it compiles its kernels at run time",
         )
 
 
@@ -70,13 +70,13 @@ def no_device_code(whole: Whole) -> Iterator[Found]:
     severity="note",
     why="What runs depends on the capability of the GPU; without it nothing can be said of the device code.",
     source="the machine as it was described or found",
+    fix="say which: --on h100, or a capability, a machine profile or a fleet file",
 )
 def gpu_not_known(whole: Whole) -> Iterator[Found]:
     if whole.machine.capability is None:
         yield Found(
             message=f"of {whole.machine.name} no GPU is known",
             evidence=(whole.machine.gpu or "none was found",),
-            fix="say which: --on h100, or a capability, a machine profile or a fleet file",
         )
 
 

@@ -1,0 +1,57 @@
+"""The rules of `check` over everything that is installed: what `doctor` says of an environment's CUDA packages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import matrix
+from cuwheel.finding import SEVERITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.values import Survey
+    from cuwheel.machine.fleet import Machine
+
+_FEW = 4
+# What `doctor` says of the machine itself already, once and not for each package.
+_SAID_BY_MACHINE_RULES = {
+    "driver-below-cuda-floor": "driver-too-old",
+    "no-library-to-load": "bitsandbytes-library-missing",
+}
+_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known"})
+
+
+def examine(surveys: Sequence[Survey], machines: Sequence[Machine], said: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Errors and warnings, each once, naming the packages it was found in; none that `said` holds already."""
+    already = {finding.rule for finding in said}
+    alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for survey in surveys:
+        name = f"{survey.distribution.name} {survey.distribution.version}" if survey.distribution else survey.target
+        for machine in machines:
+            for finding in matrix.judge(survey, machine).findings:
+                if not _is_old(finding, already):
+                    alike.setdefault((finding.rule, finding.message), []).append((name, finding))
+    found = [_merged(each) for each in alike.values()]
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def _is_old(finding: Finding, already: set[str]) -> bool:
+    if finding.severity == "note" or finding.rule in _NOTHING_NEW:
+        return True
+    return _SAID_BY_MACHINE_RULES.get(finding.rule) in already
+
+
+def _merged(found: Sequence[tuple[str, Finding]]) -> Finding:
+    names = list(dict.fromkeys(name for name, _ in found))
+    rest = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    first = min((finding for _, finding in found), key=lambda each: SEVERITIES.index(each.severity))
+    evidence = list(dict.fromkeys(item for _, finding in found for item in finding.evidence))
+    more = (f"and {len(evidence) - _FEW} more",) if len(evidence) > _FEW else ()
+    return replace(
+        first,
+        message=f"{', '.join(names[:_FEW])}{rest}: {first.message}",
+        evidence=(*evidence[:_FEW], *more),
+    )

@@ -1,0 +1,54 @@
+"""Which installed distributions hold device code: asked of the section tables alone, so that it costs little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CuwheelError
+from cuwheel.inspection import elf, metadata, pe
+from cuwheel.inspection.buffer import FileBuffer
+from cuwheel.inspection.image import FATBIN_SECTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+_BINARIES = (".so", ".pyd", ".dll")
+
+
+def distributions_with_device_code(site_packages: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """Name and folder of each; the first of a name hides later ones, as it does for an import."""
+    seen: set[str] = set()
+    for folder in site_packages:
+        for info in sorted(folder.glob("*.dist-info")):
+            name = metadata.normalised(info.name.removesuffix(".dist-info").rsplit("-", 1)[0])
+            if name not in seen and any(map(has_device_code, _binaries(info))):
+                yield name, folder
+            seen.add(name)
+
+
+def _binaries(info: Path) -> Iterator[Path]:
+    try:
+        record = (info / "RECORD").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for path in metadata.recorded_files(record):
+        name = path.rpartition("/")[2]
+        if name.endswith(_BINARIES) or ".so." in name:
+            yield info.parent / path
+
+
+def has_device_code(path: Path) -> bool:
+    """Whether a library has a section for it. False for what cannot be read."""
+    try:
+        buffer = FileBuffer(path, str(path))
+    except CuwheelError:
+        return False
+    try:
+        start = buffer.read(0, min(buffer.size, 4))
+        sections = elf.read(buffer).sections() if start == elf.MAGIC else pe.read(buffer).sections
+    except CuwheelError:
+        return False
+    finally:
+        buffer.close()
+    return any(section.name in FATBIN_SECTIONS for section in sections)

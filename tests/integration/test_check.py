@@ -1,0 +1,190 @@
+"""`check` and `doctor` on real files: the fixtures as packages, and wheels from the index."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from cuwheel import api
+from cuwheel.cli import main
+from cuwheel.inspection import presence
+from cuwheel.machine import probe
+from cuwheel.machine.fleet import Refinement
+from cuwheel.report import html
+from cuwheel.report.answer import SCHEMAS, to_json
+from tests.fixtures.cache import UnavailableError
+from tests.oracle.packages import published, wheel
+from tests.unit.compat.machines import MACHINES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
+LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
+
+
+def _wheel(folder: Path, name: str, files: dict[str, str], tag: str = "py3-none-manylinux_2_28_x86_64") -> Path:
+    """A wheel that holds fixtures: its paths → their names."""
+    path = folder / f"{name}-1.0-{tag}.whl"
+    info = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inside, fixture in files.items():
+            archive.write(FIXTURES / fixture, inside)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        archive.writestr(f"{info}/RECORD", "".join(f"{inside},,\n" for inside in files))
+    return path
+
+
+def _outcomes(target: Path | str, on: Sequence[str], refine: Refinement = LINUX) -> dict[str, tuple[str, int | None]]:
+    answer = api.check(target, on=on, refine=refine)
+    return {
+        each.machine: (each.outcome, each.predicted_error.code if each.predicted_error else None)
+        for each in answer.verdicts
+    }
+
+
+@pytest.mark.parametrize(
+    ("fixture", "expected"),
+    [
+        (
+            "plain-130.so",
+            {"9.0": ("native", None), "8.9": ("compatible", None), "10.0": ("jit", None), "7.5": ("fails", 209)},
+        ),
+        (
+            "rdc-130.so",
+            {"9.0": ("native", None), "8.0": ("native", None), "10.0": ("jit", None), "7.5": ("fails", 500)},
+        ),
+        ("many-130.so", {"9.0": ("native", None), "8.0": ("partial", 209), "7.0": ("fails", 209)}),
+        ("bare-130.fatbin", {"9.0": ("native", None), "8.6": ("compatible", None), "7.5": ("fails", 209)}),
+        ("hidden-130.so", {"8.0": ("native", None), "7.5": ("fails", 209)}),
+        ("program-130", {"9.0": ("native", None), "8.0": ("fails", 209)}),
+        ("lto-130.so", {"9.0": ("native", None), "8.0": ("fails", 500)}),
+    ],
+)
+def test_fixtures(fixture: str, expected: dict[str, tuple[str, int | None]]) -> None:
+    assert _outcomes(FIXTURES / fixture, list(expected)) == expected
+
+
+def test_ptx_of_a_newer_toolkit() -> None:
+    old = replace(LINUX, driver="580.65.06")
+    assert _outcomes(FIXTURES / "plain-134.so", ["10.0"], old)["10.0"] in {
+        ("fails", 222),
+        ("native", None),
+        ("jit", None),
+    }
+
+
+def test_json_is_valid_and_exit_status_says_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _wheel(tmp_path, "pkg", {"pkg/libpkg.so": "plain-130.so"})
+    assert main(["check", str(path), "--on", "h100,t4", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    jsonschema.validate(answer, json.loads((SCHEMAS / "check-1.json").read_text()))
+    assert answer["schema"] == "cuwheel.check/1"
+    good, bad = answer["verdicts"]
+    assert (good["machine"], good["outcome"], good["predicted_error"]) == ("h100", "native", None)
+    assert (bad["machine"], bad["outcome"]) == ("t4", "fails")
+    assert bad["predicted_error"] == {"code": 209, "name": "cudaErrorNoKernelImageForDevice"}
+    assert bad["libraries"][0]["containers"] == {"native": 0, "compatible": 0, "jit": 0, "none": 1}
+    assert {"rule", "severity", "message", "evidence", "fix"} == set(bad["findings"][0])
+    assert good["conditions"]
+    assert main(["check", str(path), "--on", "h100"]) == 0
+
+
+def test_text_fits_a_terminal_and_says_what_json_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    wheels = [
+        _wheel(tmp_path, "one", {"one/libone.so": "plain-130.so"}),
+        _wheel(tmp_path, "two", {"two/libtwo.so": "rdc-130.so"}),
+    ]
+    main(["check", *map(str, wheels), "--on", "h100,t4,orin"])
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for word in ("native", "fails error 209", "fails error 500", "wheel-tag-mismatch", "no-code-for-gpu"):
+        assert word in shown
+    main(["check", str(wheels[0]), "--on", "h100", "--verbose"])
+    assert "sm_90 × 1" in capsys.readouterr().out
+
+
+def test_a_page_with_the_matrix(tmp_path: Path) -> None:
+    path = _wheel(tmp_path, "pkg", {"pkg/libpkg.so": "plain-130.so"})
+    answer = api.check(path, on=["h100", "t4", "b200"], refine=LINUX)
+    html.save(answer, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    for look, word in (("good", "native"), ("bad", "fails"), ("fair", "jit")):
+        assert f'<td class="{look}"><b>{word}</b>' in page
+
+
+def test_a_fleet_file_from_the_guide(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+    example = guide.split("```toml\n")[1].split("```")[0]
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(example)
+    answer = api.check(FIXTURES / "plain-130.so", on=[fleet])
+    assert len(answer.verdicts) == len(answer.machines) >= 3
+
+
+def test_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy = next(each for each in MACHINES if each.name == "a healthy H200")
+    monkeypatch.setattr(probe, "probe", lambda _env: healthy.profile)
+    (verdict,) = api.check(FIXTURES / "plain-130.so").verdicts
+    assert (verdict.machine, verdict.outcome) == ("this machine", "fails")
+    assert [each.rule for each in verdict.findings] == ["needed-library-missing"]
+    with_cuda = replace(healthy, folders=(("/site/nvidia/cu13/lib", "site-packages", ("libcudart.so.13",)),))
+    monkeypatch.setattr(probe, "probe", lambda _env: with_cuda.profile)
+    (verdict,) = api.check(FIXTURES / "plain-130.so").verdicts
+    assert (verdict.outcome, verdict.conditions) == ("native", ())
+
+
+def _install(env: Path, name: str, files: dict[str, str]) -> None:
+    site = env / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(_wheel(env, name, files)) as archive:
+        archive.extractall(site)
+
+
+def test_doctor_looks_at_what_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(tmp_path, "fits", {"fits/libfits.so": "plain-130.so"})
+    _install(tmp_path, "host_only", {"host_only/libhost.so": "amd.so"})
+    site = tmp_path / "lib" / "python3.11" / "site-packages"
+    assert list(presence.distributions_with_device_code([site])) == [("fits", site)]
+    turing = replace(next(each for each in MACHINES if each.name == "a healthy H200"), gpus=(("Tesla T4", "7.5"),))
+    monkeypatch.setattr(probe, "probe", lambda _env: turing.profile)
+    found = [each for each in api.doctor(env=tmp_path).findings if each.rule == "no-code-for-gpu"]
+    assert [each.message[:9] for each in found] == ["fits 1.0:"]
+    nothing = replace(turing, gpus=()).profile
+    monkeypatch.setattr(probe, "probe", lambda _env: nothing)
+    assert "no-code-for-gpu" not in {each.rule for each in api.doctor(env=tmp_path).findings}
+
+
+def _download(name: str) -> Path:
+    try:
+        return wheel(next(each for each in published() if str(each) == name))
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.download
+def test_bitsandbytes_from_the_index() -> None:
+    x86 = _download("bitsandbytes-0.50.2-manylinux-x86_64")
+    known = replace(LINUX, torch_cuda="12.8", driver="570.86.10")
+    assert _outcomes(x86, ["h100", "l40", "p100", "12.1"], known) == {
+        "h100": ("native", None),
+        "l40": ("native", None),
+        "p100": ("fails", 500),
+        "12.1": ("compatible", None),
+    }
+    arm = _download("bitsandbytes-0.50.2-manylinux-aarch64")
+    answer: Any = api.check(arm, on=["orin"])
+    (verdict,) = answer.verdicts
+    assert (verdict.outcome, verdict.predicted_error.code) == ("fails", 500)
+    assert verdict.findings[0].rule == "sbsa-on-l4t"
+    assert to_json(answer)

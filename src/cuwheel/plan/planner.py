@@ -193,7 +193,7 @@ def _notes(toolkit: Toolkit, devices: Iterable[Capability], archs: Sequence[Arch
     wanted = "a" if wishes.specific else "f" if wishes.family else ""
     plain = [str(device) for device in devices if wanted and not _has(toolkit, device, wanted)]
     if plain:
-        yield f"CUDA {toolkit.version} has no '{wanted}' architecture for {coverage.ranges(plain)}: plain code there"
+        yield f"CUDA {toolkit.version} has no '{wanted}' architecture for {', '.join(plain)}: plain code there"
 
 
 def _has(toolkit: Toolkit, device: Capability, suffix: str) -> bool:

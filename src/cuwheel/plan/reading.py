@@ -123,7 +123,10 @@ def _notes(text: str, name: str, found: ArchList, toolkit: Toolkit | None) -> It
         yield f"CUDA {toolkit.version} cannot compile {', '.join(dict.fromkeys(beyond))}: nvcc stops there"
     if found.open:
         yield "it also covers what the build system makes of the words that it resolves itself"
-    if not toolkit and not _toolkits(found.archs) and found.archs:
+    strange = [str(arch) for arch in found.archs if not toolkits.toolkits_supporting(arch)]
+    if strange:
+        yield f"no toolkit of the tables compiles {', '.join(strange)}"
+    elif not toolkit and not _toolkits(found.archs) and found.archs:
         yield "no single toolkit compiles all of it: what is oldest in it was dropped before what is newest came"
     if name == "torch" and (refused := [torch.spelled(arch) for arch in found.archs if not torch.takes(arch)]):
         yield f"PyTorch refuses {', '.join(dict.fromkeys(refused))}"

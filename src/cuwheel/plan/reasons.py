@@ -95,6 +95,8 @@ def notes(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
 
 def doubts(kind: Kind) -> Iterator[str]:
     """What does not go together in the machine itself."""
+    if kind.capability not in architectures.current_capabilities():
+        yield f"no GPU of capability {kind.capability} is in the tables: it is judged by the rule alone"
     first = serving.rows_of(serving.compilers_for(kind.capability, Wishes(native=True)))[:1]
     if first and kind.driver.behind & serving.mask(first):
         yield (

@@ -47,10 +47,13 @@ def conflicts(wishes: Wishes) -> Iterator[str]:
         )
 
 
-def find_toolkits(names: Iterable[str], errors: list[CuwheelError]) -> tuple[Toolkit, ...]:
+def find_toolkits(names: Sequence[str], errors: list[CuwheelError]) -> tuple[Toolkit, ...]:
     """`12.8,13.0` as rows, oldest first; what no table knows is appended to `errors`."""
     found = []
-    for name in split(names):
+    words = split(names)
+    if names and not words:
+        errors.append(UsageError("--cuda names no version", hint="leave it away, or --cuda 12.8,13.0"))
+    for name in words:
         try:
             found.append(toolkits.find_toolkit(name))
         except CuwheelError as error:
@@ -70,6 +73,9 @@ def find_machines(
     `refine`: what else is known of all of them.
     """
     found: list[Machine] = []
+    if refine and (wrong := _not_versions(refine)):
+        errors += wrong
+        refine = None
     for name in names:
         if isinstance(name, Machine):
             found.append(name)
@@ -80,6 +86,15 @@ def find_machines(
             except CuwheelError as error:
                 errors.append(error)
     return tuple(dict.fromkeys(refine.apply(each) for each in found) if refine else dict.fromkeys(found))
+
+
+def _not_versions(refine: Refinement) -> list[CuwheelError]:
+    said = {name: getattr(refine, name) for name in ("driver", "driver_cuda", "torch_cuda")}
+    return [
+        UsageError(f"--{name.replace('_', '-')} {value!r} is not a version")
+        for name, value in said.items()
+        if value is not None and not _VERSION.fullmatch(value)
+    ]
 
 
 def split(values: Iterable[str]) -> list[str]:

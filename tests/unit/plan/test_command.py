@@ -146,6 +146,13 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
         (["--for", ", ,"], 2, ["there is no machine to plan for"]),
         (["--for", "rtx 9999"], 3, ["no GPU is known as 'rtx 9999'"]),
         (["--for", "h100", "--cuda", "14.7"], 3, ["no CUDA toolkit is known as '14.7'"]),
+        (["--for", "h100", "--cuda", " ,"], 2, ["--cuda names no version"]),
+        (
+            ["--for", "h100", "--driver", "new", "--torch-cuda", "cpu"],
+            2,
+            ["--driver 'new' is", "--torch-cuda 'cpu' is"],
+        ),
+        (["--read", "90", "--on", "h100", "--driver-cuda", "x"], 2, ["--driver-cuda 'x' is not a version"]),
         (["--for", "nowhere.toml"], 4, ["nowhere.toml"]),
         (["--for", "h100", "--future", "--no-ptx"], 2, ["--future and --no-ptx exclude each other"]),
         (["--for", "h100", "--cmake", "new"], 2, ["'new' is not a version of CMake"]),

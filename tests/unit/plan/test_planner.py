@@ -203,6 +203,13 @@ def test_a_driver_that_is_older_than_the_gpu() -> None:
     )
 
 
+def test_a_capability_that_is_in_no_table() -> None:
+    (job,) = make("9.7", cuda="12.9", wishes=Wishes(family=True)).jobs
+    assert job.coverage[0].by == "sm_90"
+    assert job.coverage[0].notes == ("no GPU of capability 9.7 is in the tables: it is judged by the rule alone",)
+    assert job.notes == ("CUDA 12.9 has no 'f' architecture for 9.7: plain code there",)
+
+
 def test_windows_has_gaps_in_the_table() -> None:
     (job,) = make("rtx 5090", cuda="13.0", driver="581.00", os="windows").jobs
     assert job.coverage[0].conditions == ("a driver of CUDA 13 or later",)

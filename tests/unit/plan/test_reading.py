@@ -118,6 +118,7 @@ def test_how_machines_are_served() -> None:
 def test_notes() -> None:
     assert read("70;120", cuda="13.0").notes[0] == "CUDA 13.0 cannot compile 70: nvcc stops there"
     assert read("35-real;120-real").notes[0].startswith("no single toolkit compiles all of it")
+    assert read("140-real").notes[0] == "no toolkit of the tables compiles sm_140"
     assert read("10.0f").notes == ("PyTorch refuses 10.0f",)
     assert read("89", spelling="cargo").notes == (
         "whether it becomes machine code, PTX or both is the build script's choice",

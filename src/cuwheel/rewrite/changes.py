@@ -13,7 +13,6 @@ import shutil
 import stat
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnreadableError
@@ -21,14 +20,17 @@ from cuwheel.finding import Finding
 from cuwheel.rewrite import journal
 from cuwheel.rewrite.journal import FileState, Step, Writer
 from cuwheel.rewrite.record import digest_of
+from cuwheel.rewrite.trouble import errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cuwheel.rewrite.journal import Action, Header, Journal
     from cuwheel.rewrite.record import Digest
 
-_UNDO_HINT = "nothing was changed"
+_NOTHING = "nothing was changed"
+_AGAIN = "run it again when that is put right: what is done stays done"
 
 
 def folder_of(root: Path) -> Path:
@@ -58,21 +60,25 @@ class Changes:
             # A RECORD mostly keeps its size: only its content tells the two apart in a copied environment.
             before = replace(before, sha256=digest_of(path).sha256)
         _make_alike(staged, path)
-        self._add("replace", path, staged, before, digest)
+        self._add(self._step("replace", path, staged, before, digest))
 
     def create(self, path: Path, staged: Path, digest: Digest) -> None:
-        self._add("create", path, staged, None, digest)
+        self._add(self._step("create", path, staged, None, digest))
 
-    def remove(self, path: Path) -> None:
-        self._add("remove", path, self.stage(), _state(path.lstat()), None)
+    def remove(self, path: Path, listed: Path | None = None) -> None:
+        """`listed`: the RECORD that lists it."""
+        step = self._step("remove", path, self.stage(), _state(path.lstat()), None)
+        self._add(replace(step, record=listed.relative_to(self.root).as_posix() if listed else None))
 
-    def _add(self, action: Action, path: Path, staged: Path, before: FileState | None, digest: Digest | None) -> None:
+    def _step(self, action: Action, path: Path, staged: Path, before: FileState | None, digest: Digest | None) -> Step:
         after = None
         if digest:
             journal.sync_file(staged)
             after = replace(_state(staged.stat()), sha256=digest.sha256)
         inside = path.relative_to(self.root).as_posix()
-        step = Step(number=int(staged.name), action=action, path=inside, before=before, after=after)
+        return Step(number=int(staged.name), action=action, path=inside, before=before, after=after)
+
+    def _add(self, step: Step) -> None:
         with self._lock:
             self._steps.append(step)
 
@@ -103,7 +109,7 @@ def begin(root: Path, header: Header) -> Iterator[Changes]:
     """The caller holds the lock. What is not applied when the block ends leaves nothing behind."""
     folders = _folders(root)
     folder = folder_of(root) / f"{int(folders[-1].name) + 1 if folders else 1:04}"
-    with _errors_of(root):
+    with errors_of(root, _NOTHING):
         try:
             for part in ("new", "originals"):
                 (folder / part).mkdir(parents=True)
@@ -139,7 +145,7 @@ def undo(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
     steps: list[Step] = []
     for folder in reversed(_folders(root)):
         found = journal.read(folder)
-        with _errors_of(root):
+        with errors_of(root, _AGAIN):
             Writer(folder).state("undoing")
         findings += _undo(root, folder, found)
         steps += found.steps
@@ -152,7 +158,7 @@ def commit(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
     steps: list[Step] = []
     for folder in _folders(root):
         steps += journal.read(folder).steps
-        with _errors_of(root):
+        with errors_of(root, _AGAIN):
             Writer(folder).state("committing")
             shutil.rmtree(folder)
     return tuple(steps), findings
@@ -194,7 +200,7 @@ def _switch(root: Path, folder: Path, step: Step) -> None:
 
 def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
     """The new files were all ready: what remains is renaming."""
-    with _errors_of(root):
+    with errors_of(root, _AGAIN):
         for step in found.steps:
             path = root / step.path
             if _is(path, step.before):
@@ -212,23 +218,23 @@ def _take_back(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
         Writer(folder).state("undoing")
     with contextlib.suppress(OSError):
         for step in reversed(steps):
-            _restore(root, folder, step)
+            _restore(root, folder, step, steps)
         shutil.rmtree(folder)
 
 
 def _undo(root: Path, folder: Path, found: Journal) -> list[Finding]:
-    with _errors_of(root):
-        problems = [_restore(root, folder, step) for step in reversed(found.steps)]
+    with errors_of(root, _AGAIN):
+        problems = [_restore(root, folder, step, found.steps) for step in reversed(found.steps)]
         _sync_folders(root, found.steps)
         shutil.rmtree(folder)
     return [each for each in problems if each]
 
 
-def _restore(root: Path, folder: Path, step: Step) -> Finding | None:
+def _restore(root: Path, folder: Path, step: Step, steps: tuple[Step, ...]) -> Finding | None:
     path, kept = root / step.path, folder / "originals" / str(step.number)
     if _is(path, step.before):
         return None  # never switched, or restored already
-    if not _is(path, step.after):
+    if not _is(path, step.after) or not _still_installed(root, step, steps):
         return _changed_since(step)
     if step.action == "create":
         path.unlink()
@@ -236,6 +242,12 @@ def _restore(root: Path, folder: Path, step: Step) -> Finding | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         kept.replace(path)
     return None
+
+
+def _still_installed(root: Path, step: Step, steps: tuple[Step, ...]) -> bool:
+    """A removed file must not come back into a package that was uninstalled, or upgraded, since."""
+    listed = next((each for each in steps if step.record and each.path == step.record), None)
+    return listed is None or _is(root / listed.path, listed.before) or _is(root / listed.path, listed.after)
 
 
 def _state(status: os.stat_result) -> FileState:
@@ -283,20 +295,3 @@ def _changed_since(step: Step) -> Finding:
         message=f"{step.path} was changed, or removed, by something else after it was slimmed: left as it is",
         fix="reinstall its package if it does not work",
     )
-
-
-@contextlib.contextmanager
-def _errors_of(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        name = Path(error.filename) if isinstance(error.filename, str) else root
-        raise UnreadableError.from_os(error, name, hint=_hint(error)) from error
-
-
-def _hint(error: OSError) -> str:
-    import errno  # noqa: PLC0415 - for errors alone
-
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"make room first: the originals are kept until --commit; {_UNDO_HINT}"
-    return _UNDO_HINT

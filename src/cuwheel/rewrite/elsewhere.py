@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import UsageError
 from cuwheel.inspection.survey import survey
 from cuwheel.rewrite import environment, in_place, library, lock, proposal, work
+from cuwheel.rewrite.trouble import errors_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def slim_libraries(paths: Sequence[Path], output: Path, request: Request) -> Out
     findings = (*(each for one in found for each in one.findings), *plan.findings)
     if plan.refused or request.dry_run:
         return in_place.outcome(plan, proposal.expected(plan), findings, written=False)
-    try:
+    with errors_of(output, "what is there is whole, the rest was not written"):
         for place in places.values():
             place.parent.mkdir(parents=True, exist_ok=True)
         results = work.each_of(plan.to_write, lambda each: _write(each, places[each.path]))
@@ -39,8 +40,6 @@ def slim_libraries(paths: Sequence[Path], output: Path, request: Request) -> Out
         for path in paths:
             if str(path) not in done and str(path) not in plan.removed:
                 _copy(path, places[str(path)])
-    except OSError as error:
-        raise UnreadableError.from_os(error, error.filename or output) from error
     findings += tuple(each for result in results for each in result.findings)
     made = in_place.outcome(plan, in_place.files_of(plan, results), findings, written=True)
     return replace(made, written=True, output=str(output))
@@ -93,16 +92,12 @@ def slim_folder(folder: Path, output: Path, request: Request) -> Outcome:
         else:
             shutil.copy2(source, target)
 
-    with lock.scratch(output.parent) as scratch:
+    # shutil's own error is one of the system's.
+    with errors_of(output, f"{output} was not written"), lock.scratch(output.parent) as scratch:
         tree = scratch / "tree"
-        try:
-            shutil.copytree(
-                layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(".cuwheel")
-            )
-            made = in_place.slim(environment.of_folder(tree), replace(request, commit=True))
-            tree.replace(output)
-        except OSError as error:  # shutil's own error is one of these
-            raise UnreadableError.from_os(error, output, hint=f"{output} was not written") from error
+        shutil.copytree(layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(".cuwheel"))
+        made = in_place.slim(environment.of_folder(tree), replace(request, commit=True))
+        tree.replace(output)
     return replace(made, output=str(output), written=True)
 
 

@@ -75,7 +75,8 @@ def _act(
     with journalled.begin(root, header) as changes:
         results = _stage_libraries(changes, plan.to_write)
         for path in plan.removed:
-            changes.remove(root / path)
+            owner = names.get(path)
+            changes.remove(root / path, owner.info / "RECORD" if owner else None)
         files = files_of(plan, [result for result, _ in results])
         if any(each.fate != "unchanged" for each in files):
             digests = {result.path: digest for result, digest in results if digest}
@@ -94,7 +95,10 @@ def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> list[tup
     def act(plan: LibraryPlan) -> FileResult:
         path, staged = changes.root / plan.path, changes.stage()
         result = library.slim_library(path, staged, plan)
-        if result.written:
+        if result.written and result.bytes_after >= result.bytes_before:
+            staged.unlink()  # code was cut and no page with it: not worth a file that differs from its package's
+            result = replace(result, written=False)
+        elif result.written:
             digests[plan.path] = record.digest_of(staged)
             changes.replace(path, staged, digests[plan.path])
         return replace(result, path=plan.path)
@@ -143,7 +147,7 @@ def _stage_record(changes: Changes, request: Request, info: Path, rows: _Rows, v
     _stage_bytes(changes, noted, data, digest)
     signatures = [info / each for each in record.SIGNATURES if (info / each).is_file()]
     for path in signatures:
-        changes.remove(path)
+        changes.remove(path, listed)
     row = f"{info.name}/{note.NAME}"
     text = record.changed(
         environment.read_text(listed),

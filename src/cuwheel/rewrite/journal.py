@@ -36,13 +36,17 @@ class FileState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One file. `path` is relative to the root; `before` is null for what is created, `after` for what is removed."""
+    """One file. `path` is relative to the root; `before` is null for what is created, `after` for what is removed.
+
+    `record`: of what is removed, the RECORD that listed it. Only while that one is there does it come back.
+    """
 
     number: int
     action: Action
     path: str
     before: FileState | None
     after: FileState | None
+    record: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

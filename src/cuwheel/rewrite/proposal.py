@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import packages
@@ -11,6 +11,7 @@ from cuwheel.inspection.values import Library
 from cuwheel.rewrite import decide as decisions
 from cuwheel.rewrite.outcome import FileChange, Heavy, Remaining
 from cuwheel.rewrite.values import Dropped, LibraryPlan, Recompressed
+from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,9 +51,15 @@ def propose(
         libraries=tuple(libraries),
         plans=plans,
         removed=removed,
-        findings=(*findings, *(finding for plan in plans.values() for finding in plan.untouched)),
-        refused=tuple(finding for plan in plans.values() for finding in plan.refused),
+        findings=(*findings, *(_of(plan.path, each) for plan in plans.values() for each in plan.untouched)),
+        refused=tuple(_of(plan.path, each) for plan in plans.values() for each in plan.refused),
     )
+
+
+def _of(path: str, finding: Finding) -> Finding:
+    """A plan speaks of its own library; among many one must know which."""
+    name = file_name(path)
+    return finding if name in finding.message else replace(finding, message=f"{name}: {finding.message}")
 
 
 def _not_loaded(

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.errors import MalformedError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
 from cuwheel.inspection.zip_reader import ZipReader
 from cuwheel.rewrite import journal, library, lock, note, proposal, record, work
 from cuwheel.rewrite.in_place import left_unread, signature_dropped
 from cuwheel.rewrite.outcome import FileChange, Outcome, Size
+from cuwheel.rewrite.trouble import errors_of
 from cuwheel.rewrite.values import SlimOptions
 from cuwheel.rewrite.wheel_names import Names, names_of, with_version
 from cuwheel.rewrite.wheel_writer import DEFAULT_LEVEL, Traits, ZipWriter, data_offset
@@ -57,10 +58,8 @@ def slim(path: Path, request: Request) -> Outcome:
     if not plan.to_write and not plan.removed:
         files = proposal.in_order(work.unchanged(each) for each in plan.plans.values())
         return _outcome(plan, files, (*findings, _nothing(path)))
-    try:
+    with errors_of(output, f"{output} was not written"):
         return _act(path, output, request, names, plan, findings)
-    except OSError as error:
-        raise UnreadableError.from_os(error, error.filename or output, hint=f"{output} was not written") from error
 
 
 def _act(

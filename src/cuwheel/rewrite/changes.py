@@ -86,7 +86,7 @@ class Changes:
         """All of it, or nothing and an error."""
         steps = tuple(sorted(self._steps, key=lambda each: each.path))
         writer = Writer(self._folder)
-        with _errors_of(self.root):
+        with errors_of(self.root, _NOTHING):
             writer.steps(steps)
             for step in steps:
                 _keep_original(self.root, self._folder, step)

@@ -45,7 +45,7 @@ def resolve(library: Library, survey: Survey, machine: Machine, *, follows: str 
     """
     inside = {file_name(each.path): each.path for each in survey.libraries}
     inside |= {each.soname: each.path for each in survey.libraries if each.soname}
-    required = _required(survey)
+    required = _required(survey, machine)
     return tuple(_resolve(soname, library, inside, required, machine, follows) for soname in library.needed)
 
 
@@ -65,7 +65,7 @@ def _resolve(
         if known is None:
             return Needed(soname=soname, place="system")
     if framework := packages.framework_of(soname):
-        return _of_framework(soname, framework, machine)
+        return _of_framework(soname, framework, required, machine)
     cuda = _cuda(soname)
     if cuda is None:
         return Needed(soname=soname, place="unknown")
@@ -75,13 +75,15 @@ def _resolve(
     return _of_cuda(needed, cuda, required, machine, follows)
 
 
-def _of_framework(soname: str, framework: str, machine: Machine) -> Needed:
+def _of_framework(soname: str, framework: str, required: frozenset[str], machine: Machine) -> Needed:
     """An environment that was looked at and has no torch has none; of another one that is not known."""
-    there = machine.torch is not None
-    known = there or machine.libraries is not None
-    return Needed(
-        soname=soname, place="framework" if there else "nowhere" if known else "unknown", brought_by=framework
-    )
+    if machine.torch is not None:
+        place: Place = "framework"
+    elif framework in required:
+        place = "required"
+    else:
+        place = "unknown" if machine.libraries is None else "nowhere"
+    return Needed(soname=soname, place=place, brought_by=framework)
 
 
 def _of_cuda(
@@ -92,7 +94,9 @@ def _of_cuda(
     there = machine.libraries
     if there is not None and _same_soname(needed.soname, there):
         place: Place = "environment"
-    elif required & {*bringing, _WHOLE_TOOLKIT}:
+    elif required & {*bringing, _WHOLE_TOOLKIT} or any(
+        packages.brings(each, cuda.component, bare=True) for each in required
+    ):
         place = "required"
     elif there is None and _comes_with_framework(cuda, machine, follows):
         place = "framework"
@@ -140,8 +144,12 @@ def _search_path(library: Library) -> Iterator[str]:
                 yield posixpath.normpath(here + entry[len(origin) :])
 
 
-def _required(survey: Survey) -> frozenset[str]:
-    """The names of what the distribution requires without being asked for an extra."""
-    requires = survey.distribution.requires if survey.distribution else ()
-    names = (_NAME.match(each.strip()) for each in requires if "extra ==" not in each)
-    return frozenset(re.sub(r"[-_.]+", "-", match[0]).lower() for match in names if match)
+def _required(survey: Survey, machine: Machine) -> frozenset[str]:
+    """What an installer brings with the distribution, without being asked for an extra.
+
+    What is installed already brings nothing more; nor does a torch that is there bring another major's libraries.
+    """
+    requires = survey.distribution.requires if survey.distribution and survey.kind == "wheel" else ()
+    found = (_NAME.match(each.strip()) for each in requires if "extra ==" not in each)
+    names = {re.sub(r"[-_.]+", "-", match[0]).lower() for match in found if match}
+    return frozenset(names - ({"torch"} if machine.torch or machine.torch_cuda else set()))

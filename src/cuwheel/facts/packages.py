@@ -51,7 +51,10 @@ def framework_of(soname: str) -> str | None:
     return None
 
 
-def brings(framework: str, component: str) -> bool:
-    """Whether a CUDA build of a framework comes with a component of CUDA: `cublas` with torch."""
-    rows = (row for row in tables().packages.framework if row.name == framework)
+def brings(framework: str, component: str, *, bare: bool = False) -> bool:
+    """Whether a CUDA build of a framework comes with a component of CUDA: `cublas` with torch.
+
+    `bare`: and an installer that is told its name alone brings such a build.
+    """
+    rows = (row for row in tables().packages.framework if row.name == framework and not (bare and row.only_with_extra))
     return any(fnmatchcase(component, pattern) for row in rows for pattern in row.brings)

@@ -267,6 +267,7 @@ class FrameworkLibraries:
     source: tuple[str, ...]
     libraries: tuple[str, ...] = ()
     brings: tuple[str, ...] = ()
+    only_with_extra: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

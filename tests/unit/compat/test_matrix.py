@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -193,6 +194,18 @@ def test_where_needed_libraries_come_from(
     )
     (found,) = resolve(wheel.libraries[0], wheel, machine(**known))
     assert found.place == place
+
+
+def test_what_a_required_framework_brings() -> None:
+    def place(needed: str, kind: str = "wheel", requires: str = "torch<3,>=2.2", **known: Any) -> str:
+        wheel = replace(survey(library("sm_90", needed=(needed,)), requires=(requires,)), kind=kind)  # type: ignore[arg-type]
+        return resolve(wheel.libraries[0], wheel, machine(libraries=(), **known))[0].place
+
+    assert place("libcublas.so.12") == "required"
+    assert place("libtorch.so") == "required"
+    assert place("libcublas.so.12", kind="distribution") == "nowhere"
+    assert place("libcublas.so.12", torch="2.11", torch_cuda="13.0") == "nowhere"
+    assert place("libcublas.so.12", requires="jax==0.10.1") == "nowhere"
 
 
 def test_what_comes_with_a_framework() -> None:

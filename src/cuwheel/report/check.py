@@ -98,15 +98,12 @@ def document(answer: Check, *, verbose: bool) -> Document:
 
 
 def _matrix(answer: Check) -> Matrix:
-    verdicts = {(each.target, each.machine): each for each in answer.verdicts}
+    several = len(answer.machines)
     return Matrix(
         caption="Machines against what is to run on them",
         columns=tuple(target.name for target in answer.targets),
         rows=tuple(Row(machine.name, _described(machine)) for machine in answer.machines),
-        cells=tuple(
-            tuple(_mark(verdicts[target.target, machine.name]) for target in answer.targets)
-            for machine in answer.machines
-        ),
+        cells=tuple(tuple(map(_mark, answer.verdicts[index::several])) for index in range(several)),
     )
 
 

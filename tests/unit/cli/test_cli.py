@@ -65,6 +65,11 @@ def test_each_verb_explains_itself(
         (["toolkits", "--compiles", "sm_9000"], 3, "sm_9000", "did you mean"),
         (["doctor", "--on", "nowhere.json"], 4, "nowhere.json: No such file", "cuwheel doctor --save"),
         (["doctor", "--on", "x", "--env", "y"], 2, "exclude each other", ""),
+        (["check", "x.so", "--on", "rtx 9999 super"], 3, "no GPU is known as 'rtx 9999 super'", "did you mean"),
+        (["check", "x.so", "--on", "nowhere.toml"], 4, "nowhere.toml: No such file", ""),
+        (["check", "x.so", "--on", "h100", "--no-jit", "--force-jit"], 2, "exclude each other", ""),
+        (["check", "nowhere.so", "--on", "h100"], 4, "nowhere.so: no such file", ""),
+        (["check"], 2, "required: TARGET", "cuwheel check --help"),
         (["doctor", "--need", "frobs>=2", "--need", "gcc>>9"], 2, "'gcc>>9' is not of the form", "what can be needed"),
     ],
 )

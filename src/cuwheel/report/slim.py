@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
 
 from cuwheel.finding import Finding
@@ -106,7 +107,8 @@ def _container_line(kind: Kind, machines: Sequence[Machine] | None, target: str,
     if not any(each.fate != "unchanged" for each in made.files):
         return None
     if kind == "wheel" and made.output:
-        return f"RUN --mount=type=bind,target=/w pip install /w/{file_name(made.output)}"
+        folder = PurePath(made.output).parent.name or "."
+        return f"RUN --mount=type=bind,source={folder},target=/w pip install /w/*.whl"
     if kind != "environment":
         return None
     names = ",".join(dict.fromkeys(each.capability or each.name for each in machines)) if machines else "all"

@@ -40,7 +40,7 @@ def slim_libraries(paths: Sequence[Path], output: Path, request: Request) -> Out
         for path in paths:
             if str(path) not in done and str(path) not in plan.removed:
                 _copy(path, places[str(path)])
-    findings += tuple(each for result in results for each in result.findings)
+    findings += proposal.met(plan, results)
     made = in_place.outcome(plan, in_place.files_of(plan, results), findings, written=True)
     return replace(made, written=True, output=str(output))
 

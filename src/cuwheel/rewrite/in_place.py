@@ -12,7 +12,7 @@ from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.metadata import normalised
 from cuwheel.rewrite import changes as journalled
-from cuwheel.rewrite import environment, library, lock, note, proposal, record, work
+from cuwheel.rewrite import environment, library, licence, lock, note, proposal, record, work
 from cuwheel.rewrite.journal import Header
 from cuwheel.rewrite.outcome import FileChange, Outcome
 from cuwheel.rewrite.record import Digest
@@ -59,7 +59,7 @@ def slim(layout: Layout, request: Request) -> Outcome:
         plan = proposal.propose(
             libraries, request.options, cuda=request.cuda, package_of=lambda path: _package(path, names)
         )
-        findings = (*recovered, *unread, *plan.findings)
+        findings = (*recovered, *unread, *plan.findings, *licence.finding(_metadata(plan, names)))
         if plan.refused or request.dry_run:
             return outcome(plan, proposal.expected(plan), findings, written=False)
         return _act(layout, request, plan, names, findings)
@@ -85,7 +85,7 @@ def _act(
             changes.apply()
     if request.commit:
         journalled.commit(root)
-    findings += tuple(each for result, _ in results for each in result.findings)
+    findings += proposal.met(plan, (result for result, _ in results))
     return outcome(plan, files, findings, written=True)
 
 
@@ -192,6 +192,14 @@ def outcome(plan: Proposal, files: tuple[FileChange, ...], findings: tuple[Findi
         refused=bool(plan.refused),
         written=written and any(each.fate != "unchanged" for each in files),
     )
+
+
+def _metadata(plan: Proposal, names: dict[str, Owner]) -> dict[str, str]:
+    """Of the distributions that are to be changed."""
+    infos = {names[each.path].info: names[each.path].name for each in plan.to_write if each.path in names}
+    return {
+        name: environment.read_text(info / "METADATA") for info, name in infos.items() if (info / "METADATA").is_file()
+    }
 
 
 def left_unread(findings: Sequence[Finding]) -> list[Finding]:

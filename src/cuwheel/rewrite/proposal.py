@@ -16,7 +16,7 @@ from cuwheel.units import file_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from cuwheel.rewrite.values import EntryDecision, SlimOptions
+    from cuwheel.rewrite.values import EntryDecision, FileResult, SlimOptions
 
 _HEAVY = 5
 _HEAVY_BYTES = 1_000_000
@@ -51,15 +51,25 @@ def propose(
         libraries=tuple(libraries),
         plans=plans,
         removed=removed,
-        findings=(*findings, *(_of(plan.path, each) for plan in plans.values() for each in plan.untouched)),
-        refused=tuple(_of(plan.path, each) for plan in plans.values() for each in plan.refused),
+        findings=(*findings, *(_about(plan.path, each) for plan in plans.values() for each in plan.untouched)),
+        refused=tuple(_about(plan.path, each) for plan in plans.values() for each in plan.refused),
     )
 
 
-def _of(path: str, finding: Finding) -> Finding:
+def _about(path: str, finding: Finding) -> Finding:
     """A plan speaks of its own library; among many one must know which."""
     name = file_name(path)
     return finding if name in finding.message else replace(finding, message=f"{name}: {finding.message}")
+
+
+def met(proposal: Proposal, results: Iterable[FileResult]) -> tuple[Finding, ...]:
+    """What writing met that the plans had not told."""
+    return tuple(
+        _about(result.path, each)
+        for result in results
+        for each in result.findings
+        if each not in proposal.plans[result.path].untouched
+    )
 
 
 def _not_loaded(

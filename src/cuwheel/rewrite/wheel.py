@@ -14,7 +14,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
 from cuwheel.inspection.zip_reader import ZipReader
-from cuwheel.rewrite import journal, library, lock, note, proposal, record, work
+from cuwheel.rewrite import journal, library, licence, lock, note, proposal, record, work
 from cuwheel.rewrite.in_place import left_unread, signature_dropped
 from cuwheel.rewrite.outcome import FileChange, Outcome, Size
 from cuwheel.rewrite.trouble import errors_of
@@ -51,6 +51,8 @@ def slim(path: Path, request: Request) -> Outcome:
     package = found.distribution.name if found.distribution else ""
     plan = proposal.propose(found.libraries, request.options, cuda=request.cuda, package_of=lambda _: package)
     findings = (*found.findings, *plan.findings)
+    if plan.to_write:
+        findings += licence.finding({package: _metadata(path, names)})
     if plan.refused or request.dry_run:
         files = proposal.expected(plan)
         size = Size(bytes_before=found.size, bytes_after=_expected_size(path, found.size, files))
@@ -74,7 +76,7 @@ def _act(
         done = {result.path: work.change_of(result) for result in results}
         kept = [done.get(name) or work.unchanged(each) for name, each in plan.plans.items()]
         files = proposal.in_order([*kept, *proposal.removals(plan)])
-        findings += tuple(each for result in results for each in result.findings)
+        findings += proposal.met(plan, results)
         if not written and not plan.removed:
             return _outcome(plan, files, (*findings, _nothing(path)))
         made = folder / "wheel"
@@ -212,6 +214,11 @@ def _check(made: Path, names: Names) -> None:
             )
     finally:
         reader.close()
+
+
+def _metadata(path: Path, names: Names) -> str:
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(names.info + "METADATA").decode("utf-8", "replace")
 
 
 def _output(path: Path, wanted: Path, names: Names) -> Path:

@@ -261,3 +261,18 @@ def test_record_keeps_what_it_does_not_change() -> None:
     text = 'a,sha256=x,1\r\n"b,c",sha256=y,2\r\nd,,\r\nx.dist-info/RECORD,,\r\n'
     made = record.changed(text, {"b,c": digest, "d": digest}, removed=["a"], added={"n": digest})
     assert made == f'"b,c",{digest.hash},5\r\nd,,\r\nn,{digest.hash},5\r\nx.dist-info/RECORD,,\r\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("Name: nvidia-curand\nLicense: LicenseRef-NVIDIA-Proprietary\n", True),
+        ("Name: nvidia-x\nLicense: NVIDIA Proprietary Software\n", True),
+        ("Name: nvidia-nccl\nLicense: BSD-3-Clause\n", False),
+        ("Name: foo\n\nLicense: NVIDIA Proprietary\n", False),
+    ],
+)
+def test_licences_that_restrict_changes_are_told(text: str, told: bool) -> None:  # noqa: FBT001
+    from cuwheel.rewrite import licence
+
+    assert [each.rule for each in licence.finding({"x": text})] == (["licence-on-changes"] if told else [])

@@ -1,0 +1,31 @@
+"""What the licence of a slimmed distribution says of changes, as far as its METADATA tells. No legal advice."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SHOWN = 4
+_PROPRIETARY = re.compile(r"^License(?:-Expression)?:.*NVIDIA.*Proprietary", re.IGNORECASE | re.MULTILINE)
+
+
+def finding(metadata: Mapping[str, str]) -> tuple[Finding, ...]:
+    """`metadata`: the METADATA of each distribution that is changed, by its name."""
+    names = sorted(name for name, text in metadata.items() if _PROPRIETARY.search(text.partition("\n\n")[0]))
+    if not names:
+        return ()
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (
+        Finding(
+            rule="licence-on-changes",
+            severity="note",
+            message="NVIDIA's terms for some of these packages restrict changing and passing on their files",
+            evidence=(", ".join(names[:_SHOWN]) + more,),
+            fix="read their License.txt, sections 1.2 and 2.3 (docs/slim.md sums them up), and decide",
+        ),
+    )

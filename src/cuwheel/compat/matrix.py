@@ -14,7 +14,6 @@ from cuwheel.compat.predict import Outcome, Prediction, predict
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.inspection.values import Library
-from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -119,10 +118,9 @@ def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
 
 
 def _of_library(finding: Finding, library: Library, *, optional: bool) -> Finding:
-    name = file_name(library.path)
     severity = "warning" if optional and finding.severity == "error" else finding.severity
-    evidence = tuple(f"{name}: {each}" for each in finding.evidence)
-    return replace(finding, severity=severity, evidence=evidence or (name,))
+    evidence = tuple(f"{library.path}: {each}" for each in finding.evidence)
+    return replace(finding, severity=severity, evidence=evidence or (library.path,))
 
 
 def _told(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:

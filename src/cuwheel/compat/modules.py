@@ -44,8 +44,9 @@ class Module:
 
     @property
     def words(self) -> str:
-        """`sm_80, compute_90`."""
-        return ", ".join(dict.fromkeys(str(code.arch) for code in self.codes)) or "nothing"
+        """`sm_80, compute_90 (in .nv_fatbin)`."""
+        held = ", ".join(dict.fromkeys(str(code.arch) for code in self.codes)) or "nothing"
+        return f"{held} (in {self.section})" if self.section else held
 
     @property
     def machine_code(self) -> frozenset[Arch]:

@@ -56,7 +56,7 @@ def test_containers_are_counted() -> None:
         ("sm_80", "compatible"),
         ("compute_80", "jit"),
     }
-    assert told.missing == ("sm_90",)
+    assert told.missing == ("sm_90 (in .nv_fatbin)",)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import library
 from cuwheel.inspection.buffer import FileBuffer
 from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.rewrite import copying
+from cuwheel.rewrite import copying, left
 from cuwheel.rewrite.chosen import chosen, device
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def same_as_planned(source: Path, written: Path, plan: LibraryPlan, made: Draft,
 
 def _entries(found: Library, made: Draft, plan: LibraryPlan) -> None:
     """Every container stands where it should, with the entries that were kept, in their order."""
-    if problems := [each.message for each in found.findings if each.severity == "error"]:
+    if problems := [each.message for each in found.findings if each.rule in left.DAMAGE]:
         raise MalformedError(plan.path, f"the slimmed file is damaged: {problems[0]}", _HINT)
     inside: dict[int, list[tuple[int, int]]] = {}
     for index, container in enumerate(found.containers):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _ZSTD_LEVEL = 9
 _LZ4_LEVEL = 6  # 17 % of their size; 9 stores 1 % less at a third of the speed
 _ALIGNMENT = 8
+_HIGHEST_RATIO = 200  # what shrinks further is no code, and readers take it for a bomb
 _WORTH_IT = 16  # smaller by one part in so many
 # Memory that all entries in work may take together, what the compressor takes for one, and for a small one.
 _BUDGET = 160_000_000
@@ -108,7 +109,7 @@ def _one(made: Spool, buffer: Buffer, each: EntryDecision) -> None:
     wanted = each.recompress_to or "none"
     data = _compressed(real, wanted)
     size = up(len(data), _ALIGNMENT)
-    if size + size // _WORTH_IT >= each.bytes - each.header_size:
+    if size + size // _WORTH_IT >= each.bytes - each.header_size or len(real) > _HIGHEST_RATIO * size:
         return
     if not _unpacks_to(data, real, wanted):
         raise MalformedError(buffer.name, f"device code at {each.offset:#x} did not survive compression")

@@ -174,6 +174,10 @@ def _check_pointers(
     named = {each.target for each in pointers}
     if unknown := [old for old, new in moved.items() if old != new and old not in named]:
         raise MalformedError(file.buffer.name, f"how the container at {unknown[0]:#x} is named is not understood")
+    if file.type == references.TYPE_EXECUTABLE:
+        moving = [old for old, new in moved.items() if old != new]
+        if (word := next(references.words_like(file, moving), None)) is not None:
+            raise MalformedError(file.buffer.name, f"its data seems to name a container too, at {word:#x}")
 
 
 def _check_symbols(name: str, symbols: Sequence[SymbolAt], changed: Sequence[tuple[int, int]]) -> None:

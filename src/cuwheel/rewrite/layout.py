@@ -53,37 +53,40 @@ def plan(elf: Elf, table: Table, tables: Sequence[tuple[int, int]], packed: Mapp
     """`tables`: where the tables of section and program headers are, from and to."""
     ends = {number: each.high for number, each in packed.items()}
     used = sorted(_used(elf, tables))
-    cuts = _cuts(elf, packed, ends, used)
+    every = _cuts(elf, packed, ends, used)
     first = min((start for start, _ in used if start >= table.end), default=elf.buffer.size)
-    if table.end + _splits(elf, cuts) * PROGRAM_HEADER <= first:
-        return Layout(packed, cuts, None)
-    for spare in (_SPARE, 0):
-        if made := _with_room(elf, table, packed, used, spare):
-            return made
-    return Layout(packed, (), None, short=True)
+    for count in range(len(every), 0, -1):  # where not all fit the table, the largest
+        cuts = _largest(every, count)
+        if table.end + _splits(elf, cuts) * PROGRAM_HEADER <= first:
+            return Layout(packed, cuts, None)
+        for spare in (_SPARE, 0):
+            if made := _with_room(elf, table, packed, used, count, spare):
+                return made
+    return Layout(packed, (), None, short=bool(every))
+
+
+def _largest(cuts: Sequence[Cut], count: int) -> tuple[Cut, ...]:
+    return tuple(sorted(sorted(cuts, key=lambda cut: -cut.size)[:count]))
 
 
 def _with_room(
-    elf: Elf, table: Table, packed: Mapping[int, Packed], used: Sequence[tuple[int, int]], spare: int
+    elf: Elf, table: Table, packed: Mapping[int, Packed], used: Sequence[tuple[int, int]], count: int, spare: int
 ) -> Layout | None:
-    """Move what stands behind the table behind device code; that takes room too, so some cuts may go."""
+    """Move what stands behind the table to behind device code, which makes a cut the smaller."""
     plain = {number: each.high for number, each in packed.items()}
-    cuts = _cuts(elf, packed, plain, used)
-    while cuts:
-        rows = _splits(elf, cuts)
-        block = _block(elf, table.end, table.end + (rows + spare) * PROGRAM_HEADER, used)
-        if block is None:
-            return None
-        start, end = block
-        home = max(packed, key=lambda number: sum(cut.size for cut in cuts if _behind(elf, cut, number)))
-        to = up(packed[home].high - start, _BLOCK_ALIGNMENT) + start
-        roomier = _cuts(elf, packed, {**plain, home: to + end - start}, used)
-        if not any(cut.start >= to for cut in roomier if _behind(elf, cut, home)):
-            return None
-        if _splits(elf, roomier) <= rows:
-            return Layout(packed, roomier, Block(start, end, to, _distance(elf, start, to)))
-        cuts = roomier
-    return None
+    cuts = _largest(_cuts(elf, packed, plain, used), count)
+    block = _block(elf, table.end, table.end + (_splits(elf, cuts) + spare) * PROGRAM_HEADER, used)
+    if block is None:
+        return None
+    start, end = block
+    home = max(packed, key=lambda number: _section_end(elf, number) - packed[number].high)
+    to = up(packed[home].high - start, _BLOCK_ALIGNMENT) + start
+    if to + end - start > _section_end(elf, home):
+        return None
+    left = _largest(_cuts(elf, packed, {**plain, home: to + end - start}, used), count)
+    if not left or _splits(elf, left) > _splits(elf, cuts):
+        return None
+    return Layout(packed, left, Block(start, end, to, _distance(elf, start, to)))
 
 
 def page_of(elf: Elf, segment: Segment) -> int | None:
@@ -149,9 +152,8 @@ def _used(elf: Elf, tables: Sequence[tuple[int, int]]) -> Iterator[tuple[int, in
                 yield segment.offset, _end(segment)
 
 
-def _behind(elf: Elf, cut: Cut, number: int) -> bool:
-    header = elf.headers[number]
-    return header.offset < cut.end and cut.start < header.offset + header.size
+def _section_end(elf: Elf, number: int) -> int:
+    return elf.headers[number].offset + elf.headers[number].size
 
 
 def _splits(elf: Elf, cuts: Sequence[Cut]) -> int:
@@ -166,11 +168,13 @@ def _splits(elf: Elf, cuts: Sequence[Cut]) -> int:
 
 def _block(elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
     """What stands between `start` and at least `wanted`, if all of it may move."""
-    end = start
     sections = sorted((each for each in elf.headers if each.type not in (0, SHT_NOBITS)), key=lambda each: each.offset)
+    end = start
     for section in sections:
         if section.offset < start or not section.size:
             continue
+        # What a program header covers moves as one piece: several notes may have one.
+        wanted = max(wanted, *(_end(each) for each in elf.segments if _straddles(each, start, end)), 0)
         if section.offset >= wanted and section.offset >= end:
             break
         if not (section.flags & _ALLOC and (section.type in _MOVABLE or section.name == _INTERPRETER)):
@@ -181,6 +185,10 @@ def _block(elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]]) -
     if end <= start or not all(_moves_with(each, start, end) for each in elf.segments if each.file_size):
         return None
     return start, end
+
+
+def _straddles(segment: Segment, start: int, end: int) -> bool:
+    return segment.type != PT_LOAD and start <= segment.offset < end < _end(segment)
 
 
 def _moves_with(segment: Segment, start: int, end: int) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.rewrite.values import SlimOptions
 
 # What a reader says of a file whose parts cannot be trusted to be what they seem.
-_DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
+DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
 _SHOWN = 5
 
 
@@ -35,7 +35,7 @@ class Reason(NamedTuple):
 
 
 def reason(library: Library) -> Reason | None:
-    if damage := next((each for each in library.findings if each.rule in _DAMAGE), None):
+    if damage := next((each for each in library.findings if each.rule in DAMAGE), None):
         return Reason("damaged", damage.message, damage.fix)
     if not library.entries:
         return None

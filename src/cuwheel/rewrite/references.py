@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.dynamic import SYMBOL
 from cuwheel.inspection.elf import SHT_DYNSYM, SHT_NOBITS, SHT_RELA, SHT_SYMTAB
-from cuwheel.inspection.image import WRAPPER_SECTIONS
+from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.inspection.elf import Elf, Header
 
@@ -22,9 +22,9 @@ _WORD = struct.Struct("<Q")
 _WRAPPER_SIZE, _POINTER_AT = 24, 8
 _BITS = 63  # of a RELR bitmap
 _AT_ONCE = 1 << 12
-_ALLOC = 0x2
+_ALLOC, _EXEC = 0x2, 0x4
 _LOCAL = 0
-_TYPE_EXECUTABLE = 2
+TYPE_EXECUTABLE = 2
 # What is read of one table at most; the largest seen has 30 MB.
 _TABLE_LIMIT = 1 << 30
 
@@ -59,7 +59,7 @@ def pointers(elf: Elf, ranges: Sequence[tuple[int, int]]) -> Iterator[Reference]
             yield from _rela(elf, table, ranges)
         elif table.flags & _ALLOC and table.type == SHT_RELR:
             yield from _relr(elf, table, ranges)
-    if elf.type == _TYPE_EXECUTABLE:  # loaded where it was linked for: nothing is relocated
+    if elf.type == TYPE_EXECUTABLE:  # loaded where it was linked for: nothing is relocated
         yield from _in_place(elf, ranges)
 
 
@@ -115,6 +115,20 @@ def _in_place(elf: Elf, ranges: Sequence[tuple[int, int]]) -> Iterator[Reference
                 (value,) = _WORD.unpack_from(data, at)
                 if _inside(value, ranges):
                     yield Reference(section.offset + at, None, value)
+
+
+def words_like(elf: Elf, addresses: Iterable[int]) -> Iterator[int]:
+    """Where data of a program that is not relocated holds a word that is one of `addresses`, wrappers aside."""
+    wanted = set(addresses)
+    for section in elf.headers:
+        if section.type == SHT_NOBITS or not section.flags & _ALLOC or section.flags & _EXEC:
+            continue
+        if section.name in WRAPPER_SECTIONS or section.name in FATBIN_SECTIONS or section.offset % _WORD.size:
+            continue
+        for base, data in _pieces(elf, section, _WORD.size):
+            words = memoryview(data).cast("Q").tolist()
+            if not wanted.isdisjoint(words):
+                yield from (base + index * _WORD.size for index, word in enumerate(words) if word in wanted)
 
 
 def symbols(elf: Elf, ranges: Sequence[tuple[int, int]]) -> Iterator[SymbolAt]:

@@ -1,0 +1,76 @@
+/* A library or program with fat binaries, wrappers and a runtime of its own that says what it was given.
+   The test writes the containers, and says PROGRAM and NO_TABLE. */
+#include <stdint.h>
+#include <stdio.h>
+
+struct wrapper {
+    uint32_t magic, version;
+    const uint8_t *container;
+    const void *name;
+};
+struct container {
+    uint32_t magic;
+    uint16_t version, header;
+    uint64_t size;
+};
+
+#define HIDDEN __attribute__((visibility("hidden")))
+#define PLACE(section, name, file)                                                                                     \
+    __asm__(".pushsection " section ",\"a\"\n.balign 8\n.globl " #name "\n.hidden " #name "\n" #name ":\n.incbin \"" file \
+            "\"\n.popsection\n");                                                                                      \
+    extern const uint8_t name[] HIDDEN;
+#define WRAP(number, version, name)                                                                                    \
+    volatile struct wrapper wrapper_##number __attribute__((section(".nvFatBinSegment"), aligned(8), used)) HIDDEN = {          \
+        0x466243b1, version, name, 0};
+
+PLACE(".nv_fatbin", first, "0.fatbin")
+PLACE(".nv_fatbin", own, "1.fatbin") /* no wrapper: found by the code below */
+PLACE(".nv_fatbin", second, "2.fatbin")
+PLACE("__nv_relfatbin", object, "3.fatbin")
+WRAP(0, 1, first)
+WRAP(1, 1, second)
+WRAP(2, 2, object)
+
+static const char *const words[] = {"relocated", "data"};
+#ifdef NO_TABLE
+#define TABLE(index) (index ? wrapper_0.container : wrapper_1.container)
+#else
+const uint8_t *volatile table[] HIDDEN = {second, first}; /* pointers that are no wrappers */
+#define TABLE(index) table[index]
+#endif
+static _Thread_local int local = 7;
+static int zeros[5000];
+
+static uint32_t sum(const uint8_t *data, uint64_t size) {
+    uint32_t hash = 2166136261u;
+    for (uint64_t i = 0; i < size; i++)
+        hash = (hash ^ data[i]) * 16777619u;
+    return hash;
+}
+
+static int tell(char *out, const uint8_t *data) {
+    const struct container *found = (const struct container *)data;
+    if (found->magic != 0xba55ed50)
+        return sprintf(out, "no container\n");
+    return sprintf(out, "%llu %08x\n", (unsigned long long)found->size, sum(data + found->header, found->size));
+}
+
+__attribute__((visibility("default"))) const char *report(void) {
+    static char out[1000];
+    int at = 0;
+    const volatile struct wrapper *all[] = {&wrapper_0, &wrapper_1, &wrapper_2};
+    for (int i = 0; i < 3; i++)
+        at += tell(out + at, all[i]->container);
+    at += tell(out + at, own);
+    at += tell(out + at, TABLE(0));
+    at += tell(out + at, TABLE(1));
+    sprintf(out + at, "%s %s %d %d\n", words[0], words[1], local, zeros[4999]);
+    return out;
+}
+
+#ifdef PROGRAM
+int main(void) {
+    fputs(report(), stdout);
+    return 0;
+}
+#endif

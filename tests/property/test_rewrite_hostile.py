@@ -1,0 +1,63 @@
+"""Damaged binaries are left as they are, with a finding: no crash, no endless loop, nothing half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cuwheel.errors import CuwheelError
+from cuwheel.inspection import elf
+from cuwheel.inspection.buffer import MemoryBuffer
+from cuwheel.rewrite import draft
+from cuwheel.rewrite.library import slim_library
+from tests.fixtures import manifest
+from tests.property.test_fixture_mutations import PATCHES, Patch, mutated
+from tests.unit.rewrite import engine
+
+DATA = {
+    fixture.file: fixture.path.read_bytes()
+    for fixture in manifest.load()
+    if fixture.format == "elf" and not fixture.file.endswith(".o") and fixture.size < 40_000
+}
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(file=st.sampled_from(list(DATA)), patches=PATCHES, cut=st.just(1.0) | st.floats(0.5, 1), aligned=st.booleans())
+def test_only_our_errors_and_no_temporary_files(file: str, patches: list[Patch], cut: float, aligned: bool) -> None:  # noqa: FBT001
+    data = mutated(DATA[file], patches, cut, aligned)
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "source"), Path(folder, "target")
+        source.write_bytes(data)
+        with contextlib.suppress(CuwheelError):
+            plan = engine.plan(source, "9.0", recompress=True)
+            result = slim_library(source, target, plan)
+            assert target.exists() == result.written
+        assert source.read_bytes() == data
+        assert set(Path(folder).iterdir()) <= {source, target}
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(file=st.sampled_from(list(DATA)), patches=PATCHES, aligned=st.booleans())
+def test_a_plan_for_the_sound_file_never_ruins_another(file: str, patches: list[Patch], aligned: bool) -> None:  # noqa: FBT001
+    """The file changed after it was read: refused, or rewritten soundly."""
+    plan = engine.plan(manifest.HERE / "bin" / file, "9.0")
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "source"), Path(folder, "target")
+        source.write_bytes(mutated(DATA[file], patches, 1.0, aligned))
+        with contextlib.suppress(CuwheelError):
+            if slim_library(source, target, plan).written:
+                engine.read(target)
+
+
+def test_program_headers_that_claim_the_world() -> None:
+    """Cuts are made of what sections and segments say: absurd ones must not loop or allocate."""
+    data = bytearray(DATA["many-130.so"])
+    for at in range(64, 64 + 6 * 56, 56):
+        data[at + 32 : at + 40] = b"\xff" * 7 + b"\x0f"
+    with contextlib.suppress(CuwheelError):
+        draft.draft(MemoryBuffer("huge", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {})
+    assert elf.read(MemoryBuffer("huge", bytes(data))).segments

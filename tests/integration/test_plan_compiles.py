@@ -51,7 +51,7 @@ def test_nvcc_makes_what_was_planned(nvcc: Path, cuda: str, wish: str, tmp_path:
     (job,) = api.plan("all", cuda=[cuda], **{wish: True}).jobs  # type: ignore[arg-type]  # one of the wishes
     source = tmp_path / "one.cu"
     source.write_text(KERNEL)
-    flags = (job.flags.nvcc.value or "").split()
+    flags = (job.flags.nvcc or "").split()
     subprocess.run([nvcc, "-fatbin", *flags, "-o", tmp_path / "one.fatbin", source], check=True, capture_output=True)
     assert compiled(tmp_path / "one.fatbin") == planned(job)
 
@@ -68,7 +68,7 @@ def test_cmake_makes_what_was_planned(tmp_path: Path) -> None:
     (tmp_path / "one.cu").write_text(KERNEL)
     (tmp_path / "CMakeLists.txt").write_text(LISTS)
     build = tmp_path / "build"
-    words = ["-DCMAKE_CUDA_ARCHITECTURES=" + (job.flags.cmake.value or ""), f"-DCMAKE_CUDA_COMPILER={top}/bin/nvcc"]
+    words = ["-DCMAKE_CUDA_ARCHITECTURES=" + (job.flags.cmake or ""), f"-DCMAKE_CUDA_COMPILER={top}/bin/nvcc"]
     subprocess.run([cmake, "-S", tmp_path, "-B", build, *words], check=True, capture_output=True)
     subprocess.run([cmake, "--build", build], check=True, capture_output=True)
     assert compiled(build / "libone.so") == planned(job)

@@ -102,6 +102,7 @@ def _job(toolkit: Toolkit, members: _Members, counts: Mapping[_Group, int], wish
     ptx = _ptx(toolkit, archs, by_ptx, future=wishes.future)
     here = [(machine, group) for machine, group in members if group and group.reach.any & bit]
     absent = [(machine, group) for machine, group in members if not (group and group.reach.any & bit)]
+    said = spellings.spell(archs, ptx, cmake=cmake)
     return Job(
         cuda=toolkit.version,
         archs=tuple(map(str, archs)),
@@ -109,7 +110,8 @@ def _job(toolkit: Toolkit, members: _Members, counts: Mapping[_Group, int], wish
         coverage=tuple(_served(here, toolkit, archs, ptx)),
         left_out=tuple(_not_served(absent, [toolkit], wishes)),
         reach=reach_in_words([*archs, *ptx]),
-        flags=spellings.flags(archs, ptx, cmake=cmake),
+        flags=spellings.flags(said),
+        spellings=said,
         notes=tuple(_notes(toolkit, by_cubin, [*archs, *ptx], wishes)),
     )
 

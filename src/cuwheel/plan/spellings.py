@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import architectures, cmake, torch, versions
 from cuwheel.facts.arch import Arch
-from cuwheel.plan.values import Flag, Flags
+from cuwheel.plan.values import Flags, Spelling, Spellings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 _NOTHING = "there is nothing to build"
 
 
-def flags(archs: Sequence[Arch], ptx: Sequence[Arch], *, cmake: str | None = None) -> Flags:
+def spell(archs: Sequence[Arch], ptx: Sequence[Arch], *, cmake: str | None = None) -> Spellings:
     """`archs` is machine code, `ptx` is PTX; `cmake`: the version that has to take it, where that is known."""
-    return Flags(
+    return Spellings(
         cmake=_cmake("CMAKE_CUDA_ARCHITECTURES", archs, ptx, cmake),
         cudaarchs=_cmake("CUDAARCHS", archs, ptx, cmake),
         torch=_torch(archs, ptx),
@@ -26,20 +27,20 @@ def flags(archs: Sequence[Arch], ptx: Sequence[Arch], *, cmake: str | None = Non
     )
 
 
-def _cmake(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], version: str | None) -> Flag:
+def _cmake(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], version: str | None) -> Spelling:
     if not (archs or ptx):
-        return Flag(variable=variable, value=None, reason=_NOTHING)
+        return Spelling(variable=variable, value=None, reason=_NOTHING)
     oldest = cmake.find_spelling("plain").since
     if version and not versions.at_least(version, oldest):
-        return Flag(variable=variable, value=None, reason=f"CMake {version} does not have it yet: {oldest} does")
+        return Spelling(variable=variable, value=None, reason=f"CMake {version} does not have it yet: {oldest} does")
     words = [*(f"{arch.number}-real" for arch in archs), *(f"{arch.number}-virtual" for arch in ptx)]
     value = ";".join(words)
     refused = _refused([*archs, *ptx], version)
     if not refused:
-        return Flag(variable=variable, value=value, needs=_cmake_needed([*archs, *ptx]))
+        return Spelling(variable=variable, value=value, needs=_cmake_needed([*archs, *ptx]))
     numbers = {arch.number for arch in refused}
     nearest = list(dict.fromkeys(_plain(word) if word.partition("-")[0] in numbers else word for word in words))
-    return Flag(
+    return Spelling(
         variable=variable,
         value=None,
         reason=f"CMake {version} does not take {', '.join(sorted(numbers))}: it needs {_cmake_needed(refused)}",
@@ -64,22 +65,22 @@ def _plain(word: str) -> str:
     return f"{number.rstrip('af')}-{kind}"
 
 
-def _torch(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Flag:
+def _torch(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Spelling:
     """`+PTX` adds PTX to the machine code of the same entry; neither stands alone."""
     variable = "TORCH_CUDA_ARCH_LIST"
     if not (archs or ptx):
-        return Flag(variable=variable, value=None, reason=_NOTHING)
+        return Spelling(variable=variable, value=None, reason=_NOTHING)
     alone = [arch for arch in ptx if _sm(arch) not in archs]
     refused = [arch for arch in archs if not torch.takes(arch)]
     said = sorted({*archs, *map(_sm, alone)})
     words = [torch.spelled(arch) + ("+PTX" if _compute(arch) in ptx else "") for arch in said]
     if not alone and not refused:
-        return Flag(variable=variable, value=";".join(words))
+        return Spelling(variable=variable, value=";".join(words))
     told = [f"torch does not take {', '.join(map(torch.spelled, refused))}"] if refused else []
     told += [f"+PTX also adds machine code: {', '.join(str(_sm(arch)) for arch in alone)}"] if alone else []
     near = [arch if torch.takes(arch) else _torch_nearest(arch) for arch in said]
     nearest = {arch: _compute(old) in ptx for old, arch in zip(said, near, strict=True) if arch}
-    return Flag(
+    return Spelling(
         variable=variable,
         value=None,
         reason="; ".join(told),
@@ -98,20 +99,20 @@ def _torch_nearest(arch: Arch) -> Arch | None:
     return older[-1] if older else None
 
 
-def _nvcc(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Flag:
+def _nvcc(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Spelling:
     if not (archs or ptx):
-        return Flag(variable="nvcc", value=None, reason=_NOTHING)
+        return Spelling(variable="nvcc", value=None, reason=_NOTHING)
     words = [f"-gencode arch=compute_{arch.number},code={arch}" for arch in (*archs, *ptx)]
-    return Flag(variable="nvcc", value=" ".join(words))
+    return Spelling(variable="nvcc", value=" ".join(words))
 
 
-def _bitsandbytes(archs: Sequence[Arch], ptx: Sequence[Arch], version: str | None) -> Flag:
+def _bitsandbytes(archs: Sequence[Arch], ptx: Sequence[Arch], version: str | None) -> Spelling:
     """Its CMakeLists makes machine code of all, and PTX of the highest, whether asked or not."""
     variable = "COMPUTE_CAPABILITY"
     if not archs:
         reason = _NOTHING if not ptx else "it cannot make PTX alone"
         nearest = ";".join(arch.number for arch in ptx) or None
-        return Flag(variable=variable, value=None, reason=reason, nearest=nearest)
+        return Spelling(variable=variable, value=None, reason=reason, nearest=nearest)
     value = ";".join(arch.number for arch in archs)
     added = _compute(archs[-1])
     told = []
@@ -122,16 +123,16 @@ def _bitsandbytes(archs: Sequence[Arch], ptx: Sequence[Arch], version: str | Non
     if missing := [str(arch) for arch in ptx if arch != added]:
         told.append(f"it cannot make {', '.join(missing)}")
     if not told:
-        return Flag(variable=variable, value=value, needs=_cmake_needed(archs))
+        return Spelling(variable=variable, value=value, needs=_cmake_needed(archs))
     plain = list(dict.fromkeys(_plain(arch.number).rstrip("-") if arch in refused else arch.number for arch in archs))
-    return Flag(variable=variable, value=None, reason="; ".join(told), nearest=";".join(plain))
+    return Spelling(variable=variable, value=None, reason="; ".join(told), nearest=";".join(plain))
 
 
-def _cargo(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Flag:
+def _cargo(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Spelling:
     """One whole number. Whether a build script makes machine code or PTX of it is its own choice."""
     variable = "CUDA_COMPUTE_CAP"
     if not (archs or ptx):
-        return Flag(variable=variable, value=None, reason=_NOTHING)
+        return Spelling(variable=variable, value=None, reason=_NOTHING)
     said = sorted({*archs, *map(_sm, ptx)})
     lowest = str(said[0].capability.number)
     told = []
@@ -140,8 +141,8 @@ def _cargo(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Flag:
     if any(arch.suffix for arch in said):
         told.append("it is read as a number, without suffix")
     if told:
-        return Flag(variable=variable, value=None, reason="; ".join(told), nearest=lowest)
-    return Flag(variable=variable, value=lowest)
+        return Spelling(variable=variable, value=None, reason="; ".join(told), nearest=lowest)
+    return Spelling(variable=variable, value=lowest)
 
 
 def _sm(arch: Arch) -> Arch:
@@ -150,3 +151,7 @@ def _sm(arch: Arch) -> Arch:
 
 def _compute(arch: Arch) -> Arch:
     return Arch(arch.capability, arch.suffix, "compute")
+
+
+def flags(said: Spellings) -> Flags:
+    return Flags(**{field.name: getattr(said, field.name).value for field in fields(said)})

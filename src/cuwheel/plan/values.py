@@ -37,7 +37,7 @@ class NotServed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
+class Spelling:
     """A list as one build system spells it.
 
     `value` is null where it cannot say exactly this list: then `reason` says why, and `nearest` is the closest that it
@@ -52,15 +52,27 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Spellings:
     """`cargo`: CUDA_COMPUTE_CAP of Rust build scripts."""
 
-    cmake: Flag
-    cudaarchs: Flag
-    torch: Flag
-    nvcc: Flag
-    bitsandbytes: Flag
-    cargo: Flag
+    cmake: Spelling
+    cudaarchs: Spelling
+    torch: Spelling
+    nvcc: Spelling
+    bitsandbytes: Spelling
+    cargo: Spelling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """The spellings as they are given to the build; null where one cannot say the list: its `Spelling` says why."""
+
+    cmake: str | None
+    cudaarchs: str | None
+    torch: str | None
+    nvcc: str | None
+    bitsandbytes: str | None
+    cargo: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +110,7 @@ class Job:
     left_out: tuple[NotServed, ...]
     reach: str
     flags: Flags
+    spellings: Spellings
     notes: tuple[str, ...] = ()
     size: Size | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel.plan.values import Flag, Job, NotServed, OnMachine, Reading, Served
+from cuwheel.plan.values import Job, NotServed, OnMachine, Reading, Served, Spelling
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.units import size
 
@@ -54,8 +54,8 @@ def _job(job: Job, answer: Plan, *, verbose: bool) -> Iterator[Block]:
     if job.coverage:
         yield _coverage(job.coverage, verbose=verbose)
         yield from _provisos(job.coverage)
-    flags = job.flags
-    told = (flags.cmake, flags.cudaarchs, flags.torch, flags.nvcc, flags.bitsandbytes, flags.cargo)
+    said = job.spellings
+    told = (said.cmake, said.cudaarchs, said.torch, said.nvcc, said.bitsandbytes, said.cargo)
     if job.archs or job.ptx:
         yield Paragraph("The same list as build systems spell it:")
         yield Facts(tuple(_flag(flag) for flag in told))
@@ -109,7 +109,7 @@ def _provisos(rows: Sequence[Served | OnMachine]) -> Iterator[Block]:
             )
 
 
-def _flag(flag: Flag) -> Row:
+def _flag(flag: Spelling) -> Row:
     if flag.value is not None:
         return Row(flag.variable, flag.value, origin=f"needs {flag.needs}" if flag.needs else "")
     near = f"nearest: {flag.nearest}" if flag.nearest else "nothing comes near"

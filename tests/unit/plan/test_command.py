@@ -69,8 +69,9 @@ def _width(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_case_2(capsys: pytest.CaptureFixture[str]) -> None:
     (job,) = answer(["--for", "h100,l40", "--for", "rtx 4090", "--cuda", "12.8"], capsys)["jobs"]
     assert (job["cuda"], job["archs"], job["ptx"]) == ("12.8", ["sm_89", "sm_90"], [])
-    assert job["flags"]["cmake"]["value"] == "89-real;90-real"
-    assert job["flags"]["bitsandbytes"]["nearest"] == "89;90"
+    assert job["flags"]["cmake"] == "89-real;90-real"
+    assert job["flags"]["bitsandbytes"] is None
+    assert job["spellings"]["bitsandbytes"]["nearest"] == "89;90"
     assert [row["machine"] for row in job["coverage"]] == ["h100", "l40", "rtx 4090"]
     text = shown(["--for", "h100,l40", "--cuda", "12.8"], capsys)
     assert "CUDA 12.8: sm_89 sm_90" in text
@@ -117,7 +118,7 @@ def test_all(capsys: pytest.CaptureFixture[str]) -> None:
     (job,) = answer(["--for", "all", "--cuda", "13.0", "--future"], capsys)["jobs"]
     assert job["archs"] == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120"]
     assert job["ptx"] == ["compute_120"]
-    assert job["flags"]["torch"]["value"] == "7.5;8.0;9.0;10.0;11.0;12.0+PTX"
+    assert job["flags"]["torch"] == "7.5;8.0;9.0;10.0;11.0;12.0+PTX"
 
 
 def test_case_3_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

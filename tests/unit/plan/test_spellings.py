@@ -6,15 +6,15 @@ from cuwheel.compat import arch_lists
 from cuwheel.facts.arch import Arch
 from cuwheel.plan import spellings
 from cuwheel.plan.reading import SPELLINGS
-from cuwheel.plan.values import Flag, Flags
+from cuwheel.plan.values import Spelling, Spellings
 
 NAMES = ("cmake", "cudaarchs", "torch", "nvcc", "bitsandbytes", "cargo")
 
 
-def flags(text: str, *, cmake: str | None = None) -> Flags:
+def flags(text: str, *, cmake: str | None = None) -> Spellings:
     archs = [Arch.parse(word) for word in text.split()]
     cubins = [arch for arch in archs if arch.kind == "sm"]
-    return spellings.flags(cubins, [arch for arch in archs if arch.kind == "compute"], cmake=cmake)
+    return spellings.spell(cubins, [arch for arch in archs if arch.kind == "compute"], cmake=cmake)
 
 
 def test_a_list_with_ptx_of_its_highest_can_be_said_by_nearly_all() -> None:
@@ -34,7 +34,7 @@ def test_a_list_with_ptx_of_its_highest_can_be_said_by_nearly_all() -> None:
 
 def test_case_2_bitsandbytes_adds_ptx() -> None:
     said = flags("sm_89 sm_90").bitsandbytes
-    assert said == Flag(
+    assert said == Spelling(
         variable="COMPUTE_CAPABILITY",
         value=None,
         reason="it adds PTX for its highest (compute_90), asked for or not",

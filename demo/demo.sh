@@ -29,6 +29,19 @@ show cuwheel toolkits --compiles "rtx 5060 ti"
 step "What is in a wheel that somebody else built? (downloaded from your index)"
 show cuwheel inspect bitsandbytes==0.50.2 --html "$OUT/bitsandbytes.html"
 
+step "Will it run on our machines?"
+show cuwheel check bitsandbytes==0.50.2 --on demo/fleet.toml --html "$OUT/fleet.html"
+
+step "What would we have to build for two of them?"
+show cuwheel plan --for h100,l40 --cuda 13.0
+
+step "The same wheel without what these two never load"
+show cuwheel slim bitsandbytes==0.50.2 --for h100,l40 --cuda 12.8 -o "$OUT"
+
+step "The proof that it is still the wheel they need"
+show cuwheel check "$OUT"/bitsandbytes-*slim*.whl --on h100,l40,b200 --torch-cuda 12.8
+
 step "Done"
-printf 'the machine profile: %s\n' "$OUT/machine.json"
-printf 'the report as a page: %s\n' "$OUT/bitsandbytes.html"
+printf 'the machine profile:   %s\n' "$OUT/machine.json"
+printf 'the reports as pages:  %s\n' "$OUT/bitsandbytes.html" "$OUT/fleet.html"
+printf 'the smaller wheel:     %s\n' "$OUT"/bitsandbytes-*slim*.whl

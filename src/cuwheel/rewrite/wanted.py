@@ -21,7 +21,7 @@ def machines(
     words: Sequence[str | Path | Machine], env: Path | None, *, changes_all: bool
 ) -> tuple[Machine, ...] | None:
     """None for `all`. `changes_all`: whether anything is asked for that changes files which keep everything."""
-    flat = [part for word in words for part in (word.split(",") if isinstance(word, str) else [word])]
+    flat = [part for word in words for part in (map(str.strip, word.split(",")) if isinstance(word, str) else [word])]
     if not flat:
         raise UsageError(
             "say which GPUs it must still run on", hint="--for h100,l40, --for this, or --for all with --recompress"

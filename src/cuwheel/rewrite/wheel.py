@@ -81,7 +81,7 @@ def _act(
             return _outcome(plan, files, (*findings, _nothing(path)))
         made = folder / "wheel"
         findings += tuple(_write(path, made, request, names, files, written))
-        _check(made, names)
+        findings += _check(path, made, names)
         size = Size(bytes_before=path.stat().st_size, bytes_after=made.stat().st_size)
         made.replace(output)
         journal.sync_folder(output.parent)
@@ -201,17 +201,31 @@ class _Copier:
             )
 
 
-def _check(made: Path, names: Names) -> None:
-    """What was written must read as a wheel whose RECORD lists what is in it."""
-    reader = ZipReader(made)
+def _check(path: Path, made: Path, names: Names) -> tuple[Finding, ...]:
+    """What was written must read as a wheel whose RECORD lists what is in it, as far as the original's did."""
+    before = {names.renamed(each) for each in _disagreements(path, names.info)}
+    after = _disagreements(made, names.new_info)
+    if new := sorted(after - before):
+        raise MalformedError(made, f"RECORD and the files do not agree: {', '.join(new[:5])}", hint="a bug: report it")
+    if not after:
+        return ()
+    return (
+        Finding(
+            rule="record-incomplete",
+            severity="warning",
+            message="RECORD and the files of the original do not agree, and so do not in the new wheel",
+            evidence=tuple(sorted(after)[:3]),
+        ),
+    )
+
+
+def _disagreements(path: Path, info: str) -> set[str]:
+    reader = ZipReader(path)
     try:
-        text = reader.text(names.new_info + "RECORD") or ""
+        text = reader.text(info + "RECORD") or ""
         listed = {fields[0] for _, fields in record.rows(text) if fields}
-        if reader.findings or not listed or listed != set(reader.members):
-            wrong = sorted(listed ^ set(reader.members)) or [each.message for each in reader.findings]
-            raise MalformedError(
-                made, f"RECORD and the files do not agree: {', '.join(wrong[:5])}", hint="the original's did not either"
-            )
+        signatures = {info + each for each in record.SIGNATURES}
+        return (listed ^ set(reader.members)) - signatures | {each.message for each in reader.findings}
     finally:
         reader.close()
 

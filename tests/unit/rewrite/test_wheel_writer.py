@@ -276,3 +276,12 @@ def test_licences_that_restrict_changes_are_told(text: str, told: bool) -> None:
     from cuwheel.rewrite import licence
 
     assert [each.rule for each in licence.finding({"x": text})] == (["licence-on-changes"] if told else [])
+
+
+def test_a_record_that_was_incomplete_stays_so_and_is_told(tmp_path: Path) -> None:
+    source = make_wheel(tmp_path, FOO)
+    with zipfile.ZipFile(source, "a") as archive:
+        archive.writestr("foo/forgotten.txt", "x")
+    made = wheel.slim(source, request(tmp_path / "out"))
+    assert [each.rule for each in made.findings] == ["record-incomplete"]
+    assert wrong_members(next((tmp_path / "out").iterdir())) == ["foo/forgotten.txt", "foo/forgotten.txt"]

@@ -132,3 +132,13 @@ class FactsError(CuwheelError):
         self.problems = tuple(problems)
         listed = "".join(f"\n  - {problem}" for problem in self.problems)
         super().__init__(f"the tables of facts are inconsistent:{listed}", hint="reinstall cuwheel")
+
+
+class UnavailableError(CuwheelError):
+    exit_code = 11
+    meaning = "no provider can give the CUDA toolkit that was asked for"
+
+
+class NoHostCompilerError(CuwheelError):
+    exit_code = 12
+    meaning = "there is no host compiler that this nvcc takes"

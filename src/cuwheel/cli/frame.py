@@ -29,6 +29,7 @@ VERBS = {
     "check": "will it run there, how, and if not which error and why",
     "plan": "the smallest architecture list for a fleet, in every spelling",
     "slim": "the same without what the GPUs named never load",
+    "toolchain": "nvcc and a host compiler that it takes, without root",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }

@@ -25,6 +25,7 @@ from cuwheel.facts.rows import (
     Libraries,
     Packages,
     Source,
+    Toolchains,
     Toolkit,
     Toolkits,
     Torch,
@@ -63,6 +64,10 @@ class Tables:
     @cached_property
     def packages(self) -> Packages:
         return self._read("packages.toml", Packages, _package_problems)
+
+    @cached_property
+    def toolchains(self) -> Toolchains:
+        return self._read("toolchains.toml", Toolchains, _toolchain_problems)
 
     @cached_property
     def toolkits(self) -> Toolkits:
@@ -227,6 +232,19 @@ def _toolkit_problems(file: Toolkits, known: dict[str, Architecture] | None) -> 
             yield f"glibc {clash.glibc}: unknown toolkit {clash.last_broken!r}"
     for row in rows:
         yield from (f"{row.version}: {each}" for each in _architecture_list_problems(row.architectures, known))
+
+
+def _toolchain_problems(file: Toolchains) -> Iterator[str]:
+    places = (file.index, file.redist, file.conda, file.container, file.releases)
+    yield from _source_problems(file.sources, file.component, file.debian, places)
+    names = [row.name for row in file.component]
+    yield from _repeated("component", names)
+    yield from _repeated("Debian's CUDA", [row.cuda for row in file.debian])
+    yield from _repeated("a release of CUDA", [versions.minor(each) for each in file.releases.latest])
+    for row in file.component:
+        yield from (f"{row.name}: unknown component {each!r}" for each in row.beside if each not in names)
+        if bool(row.index) == bool(row.package):
+            yield f"{row.name} is either an extra of {file.index.package} or a package"
 
 
 def _torch_problems(file: Torch, known: dict[str, Architecture] | None) -> Iterator[str]:

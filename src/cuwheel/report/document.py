@@ -19,6 +19,13 @@ class Paragraph:
 
 
 @dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Lines for a shell or a file, copied or evaluated: never wrapped, nothing added."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """A name, what is so, and in small print where that was found."""
 
@@ -94,7 +101,7 @@ class Findings:
     items: tuple[Finding, ...]
 
 
-Block: TypeAlias = Heading | Paragraph | Facts | Table | HeatMap | Matrix | Findings
+Block: TypeAlias = Heading | Paragraph | Verbatim | Facts | Table | HeatMap | Matrix | Findings
 
 
 @dataclass(frozen=True, slots=True)

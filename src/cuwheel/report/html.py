@@ -12,7 +12,7 @@ from markupsafe import Markup
 from cuwheel import __version__
 from cuwheel.errors import UnreadableError
 from cuwheel.report import documents
-from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table
+from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table, Verbatim
 
 if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
@@ -53,6 +53,7 @@ def _name(block: Block) -> str:
 for _type, _file in (
     (Heading, "heading"),
     (Paragraph, "paragraph"),
+    (Verbatim, "verbatim"),
     (Facts, "facts"),
     (Table, "table"),
     (HeatMap, "heat_map"),

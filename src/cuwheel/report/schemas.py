@@ -17,6 +17,7 @@ ANSWERS = {
     "kernels": "Kernels",
     "plan": "Plan",
     "slim": "Slim",
+    "toolchain": "Toolchain",
     "toolkits": "Toolkits",
 }
 

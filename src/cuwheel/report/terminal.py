@@ -11,7 +11,18 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cuwheel.report.document import Amount, Document, Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table
+from cuwheel.report.document import (
+    Amount,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    HeatMap,
+    Matrix,
+    Paragraph,
+    Table,
+    Verbatim,
+)
 
 if TYPE_CHECKING:
     from cuwheel.finding import Finding
@@ -33,7 +44,7 @@ def write(document: Document, stream: TextIO) -> None:
         for index, block in enumerate(document.blocks):
             if index and isinstance(block, Heading):
                 console.print()
-            console.print(render(block))
+            console.print(render(block), soft_wrap=isinstance(block, Verbatim))
     # Columns are padded to the full width; nobody wants that in a pasted report.
     stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
 
@@ -55,6 +66,11 @@ def _heading(block: Heading) -> RenderableType:
 @render.register
 def _paragraph(block: Paragraph) -> RenderableType:
     return Text(clean(block.text))
+
+
+@render.register
+def _verbatim(block: Verbatim) -> RenderableType:
+    return Text(clean("\n".join(block.lines)))
 
 
 @render.register

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.toolchain import Toolchain
+
+EXAMPLES = """\
+  cuwheel toolchain install 13.0               from wherever it can be had
+  cuwheel toolchain install 13.0 --with cublas,cudnn --provider index
+  cuwheel toolchain install 12.4 --provider redist,debian --dry-run
+  eval "$(cuwheel toolchain env 13.0)"         CUDA_HOME, CUDACXX, PATH ...
+  cuwheel toolchain verify 13.0                compiles for all it claims
+  cuwheel toolchain fetch 13.0 --to kit/       for a machine without network
+  cuwheel toolchain install 13.0 --from kit/
+  cuwheel toolchain install 13.0 --lock        writes cuwheel.lock; then
+  cuwheel toolchain install 13.0 --locked      exactly the same again
+  cuwheel toolchain list
+  cuwheel toolchain remove 13.0
+
+exit status: 0 done, 1 it does not work (verify), 11 no provider has it,
+12 no host compiler fits"""
+
+_ACTIONS = ("install", "list", "env", "verify", "fetch", "remove")
+_CHOICE = ("components", "providers", "offline")
+_ELSEWHERE = ("redist_url", "apt_sources", "image", "upgrade")
+# Options that mean something to each action, beside --cache.
+_TAKES = {
+    "install": (*_CHOICE, *_ELSEWHERE, "dry_run", "source", "lock", "locked", "host_compiler", "no_host_compiler"),
+    "list": (),
+    "env": ("components", "providers", "host_compiler"),
+    "verify": ("components", "providers", "host_compiler"),
+    "fetch": (*_CHOICE, *_ELSEWHERE, "dry_run", "to", "locked"),
+    "remove": ("components", "providers", "all", "downloads"),
+}
+_SPELLED = {"components": "--with", "providers": "--provider", "source": "--from"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help=", ".join(_ACTIONS))
+    parser.add_argument("version", metavar="VERSION", nargs="?", help="of CUDA: 13.0, 12.4.1, cu128")
+    parser.add_argument(
+        "--with",
+        dest="components",
+        metavar="PARTS",
+        action="append",
+        default=[],
+        help="libraries too: cublas, cusolver, cudnn, nccl ...; repeated or with commas",
+    )
+    parser.add_argument(
+        "--provider",
+        dest="providers",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="only these of system, index, redist, debian, conda, container, tried in that order",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be fetched, and fetch nothing")
+    parser.add_argument("--upgrade", action="store_true", help="look for a newer patch release than is installed")
+    _add_compiler(parser)
+    _add_places(parser)
+    _add_repeatable(parser)
+    removing = parser.add_argument_group("remove")
+    removing.add_argument("--all", action="store_true", help="every toolkit")
+    removing.add_argument("--downloads", action="store_true", help="also what was downloaded for them")
+
+
+def _add_compiler(parser: argparse.ArgumentParser) -> None:
+    compiler = parser.add_argument_group("host compiler")
+    compiler.add_argument("--host-compiler", metavar="PROGRAM", help="this one, and no other")
+    compiler.add_argument("--no-host-compiler", action="store_true", help="install even where none fits")
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    places = parser.add_argument_group("places")
+    places.add_argument("--cache", metavar="FOLDER", type=Path, help="where toolkits are kept (or CUWHEEL_CACHE)")
+    places.add_argument("--redist-url", metavar="PLACE", help="a mirror of NVIDIA's archives: URL or folder")
+    places.add_argument("--apt-sources", metavar="FILE", help="a list of sources for apt instead of the system's")
+    places.add_argument("--image", metavar="IMAGE", help="the container image instead of NVIDIA's")
+
+
+def _add_repeatable(parser: argparse.ArgumentParser) -> None:
+    again = parser.add_argument_group("without a network, and again")
+    again.add_argument("--offline", action="store_true", help="use no network: what is installed or was downloaded")
+    again.add_argument("--to", metavar="FOLDER", type=Path, help="where fetch puts the files")
+    again.add_argument("--from", dest="source", metavar="PLACE", help="the folder, or its URL, that fetch filled")
+    again.add_argument(
+        "--lock", metavar="FILE", type=Path, nargs="?", const=Path("cuwheel.lock"), help="write down what was used"
+    )
+    again.add_argument(
+        "--locked", metavar="FILE", type=Path, nargs="?", const=Path("cuwheel.lock"), help="use exactly what it says"
+    )
+
+
+def run(args: argparse.Namespace) -> Toolchain:
+    from cuwheel import api
+
+    _refuse(args)
+    if args.action == "list":
+        return api.toolchains(cache=args.cache)
+    if args.action == "remove":
+        parts, named = _split(args.components), _split(args.providers)
+        return api.toolchain_remove(
+            args.version, components=parts, providers=named, downloads=args.downloads, cache=args.cache
+        )
+    wish = {
+        "components": _split(args.components),
+        "providers": _split(args.providers),
+        "cache": args.cache,
+        "host_compiler": "" if args.no_host_compiler else args.host_compiler,
+    }
+    if args.action == "env":
+        return api.toolchain_env(args.version, **wish)
+    if args.action == "verify":
+        return api.toolchain_verify(args.version, **wish)
+    wish |= {name: getattr(args, name) for name in (*_ELSEWHERE, "offline", "locked", "dry_run")}
+    if args.action == "fetch":
+        return api.toolchain_fetch(args.version, to=args.to, **wish)
+    return api.toolchain(args.version, source=args.source, lock=args.lock, **wish)
+
+
+def _split(values: list[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
+def _refuse(args: argparse.Namespace) -> None:
+    """Everything that is wrong with the options, at once."""
+    every = dict.fromkeys(name for names in _TAKES.values() for name in names)
+    given = [name for name in every if getattr(args, name) and name not in _TAKES[args.action]]
+    shown = [_SPELLED.get(name, "--" + name.replace("_", "-")) for name in given]
+    problems = [f"{', '.join(shown)} means nothing to {args.action}"] if given else []
+    if args.action == "remove":
+        if args.all == bool(args.version) and not (args.downloads and not args.all):
+            problems.append("remove takes a version or --all")
+    elif args.action == "list":
+        problems += ["list takes no version"] if args.version else []
+    elif not args.version:
+        problems.append(f"{args.action} takes a version of CUDA")
+    if args.action == "fetch" and not args.to:
+        problems.append("fetch takes --to FOLDER")
+    if args.source and args.locked:
+        problems.append("--from and --locked exclude each other: the folder has its own lock")
+    if args.host_compiler and args.no_host_compiler:
+        problems.append("--host-compiler and --no-host-compiler exclude each other")
+    if problems:
+        raise UsageError("; ".join(problems), hint="cuwheel toolchain --help")

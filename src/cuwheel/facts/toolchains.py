@@ -1,0 +1,51 @@
+"""Questions about what a toolkit is made of, and where it can be had."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import versions
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.facts.rows import Component, DebianSuite
+
+
+def all_components() -> tuple[Component, ...]:
+    return tables().toolchains.component
+
+
+def find_component(name: str) -> Component:
+    wanted = name.strip().lower()
+    for row in all_components():
+        if row.name == wanted:
+            return row
+    known = [row.name for row in all_components()]
+    near = difflib.get_close_matches(wanted, known, n=3)
+    hint = "" if near else "there are " + ", ".join(known)
+    raise UnknownNameError("component", name, near, hint=hint)
+
+
+def with_base(names: Iterable[str]) -> tuple[Component, ...]:
+    """Every component that is part of any toolkit, those asked for, and those that go beside them."""
+    wanted = {find_component(name).name for name in names}
+    wanted |= {other for row in all_components() if row.name in wanted for other in row.beside}
+    return tuple(row for row in all_components() if row.base or row.name in wanted)
+
+
+def release_of(cuda: str) -> str | None:
+    """The last patch release of a minor (`12.2` → `12.2.2`)."""
+    return next((each for each in tables().toolchains.releases.latest if versions.minor(each) == cuda), None)
+
+
+def debian_suite(cuda: str) -> DebianSuite | None:
+    return next((row for row in tables().toolchains.debian if row.cuda == cuda), None)
+
+
+def on_index(cuda: str) -> bool:
+    """Whether the index has an nvcc of this release."""
+    return versions.at_least(cuda, tables().toolchains.index.since)

@@ -1,0 +1,167 @@
+"""`cuwheel toolchain`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cuwheel.finding import Finding
+from cuwheel.machine.profile import Attempt
+from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.toolchain.values import Archive, HostCompiler, Installed, Recipe, Setting
+from cuwheel.toolchain.verify import Verification
+from cuwheel.units import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.report.document import Block
+
+Action: TypeAlias = Literal["install", "list", "env", "remove", "verify", "fetch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """What was done, or with `--dry-run` would be: `recipe` is that plan, `toolkits` what is there."""
+
+    schema: Literal["cuwheel.toolchain/1"] = "cuwheel.toolchain/1"
+    action: Action
+    cache: str
+    toolkits: tuple[Installed, ...] = ()
+    recipe: Recipe | None = None
+    host_compiler: HostCompiler | None = None
+    settings: tuple[Setting, ...] = ()
+    lines: tuple[str, ...] = ()
+    verification: Verification | None = None
+    fetched: tuple[str, ...] = ()
+    lock: str | None = None
+    freed: int | None = None
+    trail: tuple[Attempt, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return self.verification is None or self.verification.succeeded
+
+
+def document(answer: Toolchain, *, verbose: bool) -> Document:
+    blocks = list(_BLOCKS[answer.action](answer))
+    if answer.findings:
+        blocks.append(Findings(answer.findings))
+    if verbose and answer.trail:
+        blocks.append(Heading("Providers"))
+        blocks.append(Facts(tuple(Row(each.tried, each.outcome) for each in answer.trail)))
+    return Document("cuwheel toolchain", tuple(blocks))
+
+
+def _install(answer: Toolchain) -> Iterator[Block]:
+    if answer.recipe:
+        yield from _plan(answer.recipe)
+    for toolkit in answer.toolkits:
+        yield Heading(f"CUDA {_release(toolkit)} is ready")
+        yield Facts(tuple(_facts(toolkit, answer)))
+        if not toolkit.prefix:
+            yield Paragraph(f'Use it: eval "$(cuwheel toolchain env {toolkit.cuda})"')
+    if answer.lock:
+        yield Paragraph(f"Written to {answer.lock}.")
+
+
+def _facts(toolkit: Installed, answer: Toolchain) -> Iterator[Row]:
+    yield Row("root", toolkit.root, origin=toolkit.found_via)
+    yield Row("nvcc", toolkit.version)
+    yield Row("provider", toolkit.provider)
+    yield Row("parts", " ".join(toolkit.components))
+    if compiler := answer.host_compiler:
+        yield Row("host compiler", f"{compiler.kind} {compiler.version}, {compiler.path}", origin=compiler.found_via)
+    if toolkit.prefix:
+        yield Row("run inside", " ".join(toolkit.prefix))
+    yield Row("identity", toolkit.identity[:12])
+    if toolkit.size:
+        yield Row("size", size(toolkit.size))
+
+
+def _plan(recipe: Recipe) -> Iterator[Block]:
+    yield Heading(f"CUDA {recipe.release} from {recipe.provider}: nothing is done (--dry-run)")
+    if recipe.place:
+        yield Paragraph(f"It is there: {recipe.place}")
+    if recipe.archives:
+        yield _archives(recipe.archives)
+    if recipe.commands:
+        yield Paragraph("These commands would run:")
+        yield Verbatim(tuple(" ".join(command) for command in recipe.commands))
+
+
+def _archives(archives: Sequence[Archive]) -> Table:
+    columns = (Column("file"), Column("version"), Column("size", numeric=True), Column("sha256", wrap=False))
+    rows = ((each.name, each.version, _size(each), each.sha256[:12]) for each in archives)
+    return Table(columns, tuple(rows))
+
+
+def _size(archive: Archive) -> Amount:
+    return Amount(size(archive.size) if archive.size else "?", archive.size or 0)
+
+
+def _list(answer: Toolchain) -> Iterator[Block]:
+    if not answer.toolkits:
+        yield Paragraph("No toolkit is installed.")
+        yield Paragraph("Install one: cuwheel toolchain install 13.0")
+        return
+    columns = (Column("CUDA", wrap=False), Column("from", wrap=False), Column("size", numeric=True), Column("with"))
+    yield Table(
+        (*columns, Column("identity", wrap=False)),
+        tuple(
+            (_release(each), each.provider, Amount(size(each.size), each.size), _extras(each), each.identity[:12])
+            for each in answer.toolkits
+        ),
+    )
+    yield Paragraph(f"In {answer.cache}: {size(sum(each.size for each in answer.toolkits))}.")
+
+
+def _release(toolkit: Installed) -> str:
+    return ".".join(toolkit.release.split(".")[:3])
+
+
+def _extras(toolkit: Installed) -> str:
+    base = {"nvcc", "cudart", "cccl", "nvvm"}
+    return " ".join(each for each in toolkit.components if each not in base) or "–"
+
+
+def _env(answer: Toolchain) -> Iterator[Block]:
+    yield Verbatim(answer.lines)
+
+
+def _remove(answer: Toolchain) -> Iterator[Block]:
+    for toolkit in answer.toolkits:
+        yield Paragraph(f"CUDA {_release(toolkit)} from {toolkit.provider} ({toolkit.identity[:12]}) is removed.")
+    yield Paragraph(f"{size(answer.freed or 0)} freed.")
+
+
+def _verify(answer: Toolchain) -> Iterator[Block]:
+    yield from _install(answer)
+    if found := answer.verification:
+        yield Heading(found.words)
+        yield Facts(tuple(Row(each.name, each.outcome, origin=each.evidence) for each in found.checks))
+
+
+def _fetch(answer: Toolchain) -> Iterator[Block]:
+    if answer.recipe:
+        total = sum(each.size or 0 for each in answer.recipe.archives)
+        yield Heading(
+            f"CUDA {answer.recipe.release} from {answer.recipe.provider}: {len(answer.fetched)} files, {size(total)}"
+        )
+        yield _archives(answer.recipe.archives)
+    if answer.lock:
+        folder = answer.lock.rpartition("/")[0]
+        yield Paragraph("Take the folder along, and install from it, without a network:")
+        cuda = answer.recipe.cuda if answer.recipe else "VERSION"
+        yield Verbatim((f"cuwheel toolchain install {cuda} --from {folder}",))
+
+
+_BLOCKS = {
+    "install": _install,
+    "list": _list,
+    "env": _env,
+    "remove": _remove,
+    "verify": _verify,
+    "fetch": _fetch,
+}

@@ -1,0 +1,152 @@
+"""cuwheel.lock: the toolkits that were used, each archive with its hash, so that the same ones can be had again."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from cuwheel import decode
+from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
+from cuwheel.toolchain import downloads
+from cuwheel.toolchain.values import Archive, ProviderName, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.toolchain.values import Installed, Request
+
+NAME = "cuwheel.lock"
+SCHEMA: Final = "cuwheel.lock/1"
+_HEAD = "# What cuwheel built with. Written by `cuwheel toolchain install --lock`; used by `--locked`.\n"
+_LOCAL = re.compile(r"^(?!https?://)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locked:
+    """One toolkit on one platform."""
+
+    cuda: str
+    release: str
+    provider: ProviderName
+    platform: str
+    identity: str
+    components: tuple[str, ...]
+    archive: tuple[Archive, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+
+    def recipe(self) -> Recipe:
+        return Recipe(
+            provider=self.provider,
+            cuda=self.cuda,
+            release=self.release,
+            platform=self.platform,
+            components=self.components,
+            archives=self.archive,
+            commands=self.commands,
+            found_via=NAME,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    schema: Literal["cuwheel.lock/1"] = SCHEMA
+    toolchain: tuple[Locked, ...] = ()
+
+
+def locked(chosen: Recipe | Installed) -> Locked:
+    """Addresses on this machine are left out: the file is for others too."""
+    return Locked(
+        cuda=chosen.cuda,
+        release=chosen.release,
+        provider=chosen.provider,
+        platform=chosen.platform,
+        identity=chosen.identity,
+        components=chosen.components,
+        archive=tuple(replace(each, url="" if _LOCAL.match(each.url) else each.url) for each in chosen.archives),
+        commands=chosen.commands if isinstance(chosen, Recipe) else (),
+    )
+
+
+def update(path: Path, entry: Locked) -> None:
+    """Add a toolkit to the file, in place of the one of the same version and platform."""
+    before = read(path).toolchain if path.exists() else ()
+    kept = [each for each in before if (each.cuda, each.platform) != (entry.cuda, entry.platform)]
+    rows = sorted([*kept, entry], key=lambda each: ([int(part) for part in each.cuda.split(".")], each.platform))
+    beside = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text(rows))
+        beside.replace(path)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+
+
+def read(path: Path) -> Lock:
+    try:
+        return parse(path.read_bytes(), str(path))
+    except OSError as error:
+        hint = "write one with: cuwheel toolchain install VERSION --lock"
+        raise UnreadableError.from_os(error, path, hint=hint) from error
+
+
+def parse(data: bytes, name: str) -> Lock:
+    try:
+        found = msgspec.toml.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedError(name, f"is no {NAME}: {error}") from error
+    schema = str(found.get("schema", ""))
+    version = schema.rpartition("/")[2]
+    if schema.startswith("cuwheel.lock/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
+        raise NewerSchemaError(name, schema, SCHEMA)
+    problems: list[str] = []
+    result = decode.convert(found, Lock, NAME, problems)
+    if result is None:
+        raise ConfigurationError(name, problems)
+    changed = [each.cuda for each in result.toolchain if each.archive and each.recipe().identity != each.identity]
+    if changed:
+        raise MalformedError(name, f"was edited: the identity of CUDA {', '.join(changed)} does not fit its archives")
+    return result
+
+
+def recipe_for(request: Request, source: str | None, path: Path | None) -> Recipe:
+    """What a lock, or the folder that `fetch` filled, says of this version and platform."""
+    if source:
+        name = downloads.join(source, NAME)
+        found = parse(downloads.text_of(source, NAME, offline=request.offline), name)
+    else:
+        path = path or Path(NAME)
+        name, found = str(path), read(path)
+    platform = f"linux-{request.cpu}"
+    for each in found.toolchain:
+        if each.cuda == request.cuda and each.platform == platform and request.exact in (None, each.release):
+            lacking = {row.name for row in request.components} - set(each.components)
+            if lacking:
+                raise UsageError(f"{name}: its CUDA {each.cuda} has no {', '.join(sorted(lacking))}")
+            return each.recipe()
+    there = ", ".join(f"{each.cuda} for {each.platform}" for each in found.toolchain) or "nothing"
+    raise UsageError(f"{name} has no CUDA {request.asked} for {platform}, but {there}")
+
+
+def text(rows: Iterable[Locked]) -> str:
+    return _HEAD + f'schema = "{SCHEMA}"\n' + "".join(_tables(rows))
+
+
+def _tables(rows: Iterable[Locked]) -> Iterator[str]:
+    for row in rows:
+        yield "\n[[toolchain]]\n"
+        yield from _pairs(row, skip="archive")
+        for archive in row.archive:
+            yield "\n[[toolchain.archive]]\n"
+            yield from _pairs(archive)
+
+
+def _pairs(value: Locked | Archive, skip: str = "") -> Iterator[str]:
+    """JSON's strings, numbers and lists are TOML's too."""
+    for name, each in msgspec.to_builtins(value).items():
+        if name != skip and each not in (None, "", (), []):
+            yield f"{name} = {json.dumps(each, ensure_ascii=False)}\n"

@@ -1,0 +1,61 @@
+"""Where toolkits come from, in the order in which they are tried. Each decides first, and acts when told to."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Protocol, cast, get_args
+
+from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.machine.profile import Attempt
+from cuwheel.toolchain.values import ProviderName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cuwheel.toolchain.making import Making
+    from cuwheel.toolchain.values import Installed, Recipe, Request
+    from cuwheel.toolchain.world import Surroundings
+
+ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
+
+
+class Provider(Protocol):
+    """What a module of this package holds."""
+
+    def decide(self, request: Request, around: Surroundings) -> Recipe:
+        """What to do; raises with the reason where this provider cannot."""
+
+    def make(self, recipe: Recipe, making: Making) -> Installed:
+        """Do it."""
+
+
+def provider(name: ProviderName) -> Provider:
+    return cast("Provider", importlib.import_module(f"cuwheel.toolchain.providers.{name}"))
+
+
+def decide(
+    request: Request, around: Surroundings, have: Callable[[ProviderName], Installed | None]
+) -> tuple[Recipe | Installed, tuple[Attempt, ...]]:
+    """The first provider's that can: what `have` finds in the store, else a recipe. And what the others said."""
+    trail: list[Attempt] = []
+    for name in request.providers:
+        if there := have(name):
+            trail.append(Attempt(fact="toolchain", tried=name, outcome=f"installed before: {there.root}"))
+            return there, tuple(trail)
+        try:
+            recipe = provider(name).decide(request, around)
+        except CuwheelError as error:
+            trail.append(Attempt(fact="toolchain", tried=name, outcome=" ".join(error.message.split())))
+            continue
+        trail.append(Attempt(fact="toolchain", tried=name, outcome=recipe.found_via or "can"))
+        return recipe, tuple(trail)
+    raise none_can(request, trail)
+
+
+def none_can(request: Request, trail: Sequence[Attempt]) -> UnavailableError:
+    wanted = ", ".join(row.name for row in request.components if not row.base)
+    told = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
+    return UnavailableError(
+        f"no provider has CUDA {request.asked}{f' with {wanted}' if wanted else ''}:{told}",
+        hint="cuwheel toolkits lists the versions; docs/toolchains.md says what each provider needs",
+    )

@@ -1,0 +1,151 @@
+"""What the providers decide and what the store keeps: frozen values."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from cuwheel.facts.rows import Component, Toolkit
+from cuwheel.machine.profile import Attempt
+
+ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb"]
+ProviderName: TypeAlias = Literal["system", "index", "redist", "debian", "conda", "container"]
+How: TypeAlias = Literal["set", "prepend"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """One file to fetch and unpack. `url` is empty where it is only known by name: then the index is asked again."""
+
+    kind: ArchiveKind
+    name: str
+    version: str
+    file: str
+    sha256: str
+    url: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody wants. `exact` is a patch release (`13.0.2`), where one was named.
+
+    `redist_url`, `apt_sources` and `image` point providers elsewhere than the tables do.
+    """
+
+    toolkit: Toolkit
+    exact: str | None = None
+    components: tuple[Component, ...]
+    providers: tuple[ProviderName, ...]
+    cpu: str
+    offline: bool = False
+    redist_url: str | None = None
+    apt_sources: str | None = None
+    image: str | None = None
+
+    @property
+    def cuda(self) -> str:
+        return self.toolkit.version
+
+    @property
+    def asked(self) -> str:
+        """As a person would say it."""
+        return self.exact or self.cuda
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What a provider will do, decided before anything is done.
+
+    `place`: a toolkit that is there already. `commands`: programs that make one, with `{root}` for its folder.
+    `prefix`: what to put before a command so that it runs where the toolkit is.
+    """
+
+    provider: ProviderName
+    cuda: str
+    release: str
+    platform: str
+    components: tuple[str, ...]
+    archives: tuple[Archive, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    place: str = ""
+    prefix: tuple[str, ...] = ()
+    found_via: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The same toolkit whoever installs it from wherever: hashes and names count, addresses do not."""
+        parts = [[each.name, each.version, each.sha256] for each in self.archives]
+        told = [self.provider, self.cuda, self.platform, sorted(self.components), sorted(parts)]
+        if not self.archives:
+            told += [self.place, self.commands, self.prefix, self.release]
+        return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCompiler:
+    kind: str
+    version: str
+    path: str
+    found_via: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What the store has. `root` holds bin/nvcc; `version` is what that nvcc says of itself."""
+
+    identity: str
+    provider: ProviderName
+    cuda: str
+    release: str
+    version: str
+    platform: str
+    components: tuple[str, ...]
+    folder: str
+    root: str
+    size: int
+    archives: tuple[Archive, ...] = ()
+    prefix: tuple[str, ...] = ()
+    host_compiler: HostCompiler | None = None  # its own, where it brought one
+    found_via: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A variable of the environment; `prepend`: before what is there, with a colon."""
+
+    name: str
+    value: str
+    how: How = "set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """Ready to build with: a toolkit, a host compiler that it takes, and the variables that say so.
+
+    `prefix` goes before every command of the build: empty, unless the toolkit is in a container.
+    """
+
+    toolkit: Installed
+    host_compiler: HostCompiler | None
+    settings: tuple[Setting, ...]
+    trail: tuple[Attempt, ...] = field(default=())
+
+    @property
+    def root(self) -> str:
+        return self.toolkit.root
+
+    @property
+    def identity(self) -> str:
+        return self.toolkit.identity
+
+    @property
+    def provider(self) -> ProviderName:
+        return self.toolkit.provider
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        return self.toolkit.prefix

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import library
+from cuwheel.inspection import elf
 from cuwheel.inspection.buffer import FileBuffer
-from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.rewrite import copying, left
+from cuwheel.rewrite import copying
 from cuwheel.rewrite.chosen import chosen, device
+from cuwheel.rewrite.draft import walked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from cuwheel.compat.choose import Device
-    from cuwheel.inspection.values import Entry, Library
+    from cuwheel.inspection.fatbin import Walk
+    from cuwheel.inspection.values import Entry, Registration
     from cuwheel.rewrite.chosen import HasCode
     from cuwheel.rewrite.compress import Spool
     from cuwheel.rewrite.draft import Draft
@@ -26,33 +27,35 @@ if TYPE_CHECKING:
 _HINT = "this is a bug in cuwheel, and nothing was changed: please report it with the name of the package"
 
 
+class _Found(NamedTuple):
+    """What the new file holds."""
+
+    walk: Walk
+    entries: tuple[Entry, ...]
+    registration: Registration
+
+
 def same_as_planned(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> None:
     """Raises MalformedError where it is not."""
     buffer = FileBuffer(written, plan.path)
     try:
-        found = library.read(buffer, detail="entries")
-        _entries(found, made, plan)
-        _registration(found, made, plan)
-        _choices(found, made, plan)
-    except MalformedError:
-        raise
+        walk, registration = walked(elf.read(buffer))
+        found = _Found(walk, walk.entries(), registration)
     except CuwheelError as error:
         raise MalformedError(plan.path, f"the slimmed file cannot be read: {error}", _HINT) from error
     finally:
         buffer.close()
+    _entries(found, made, plan)
+    _registration(found, made, plan)
+    _choices(found, made, plan)
     _bytes(source, written, plan, made, spool)
 
 
-def _entries(found: Library, made: Draft, plan: LibraryPlan) -> None:
+def _entries(found: _Found, made: Draft, plan: LibraryPlan) -> None:
     """Every container stands where it should, with the entries that were kept, in their order."""
-    if problems := [each.message for each in found.findings if each.rule in left.DAMAGE]:
-        raise MalformedError(plan.path, f"the slimmed file is damaged: {problems[0]}", _HINT)
-    inside: dict[int, list[tuple[int, int]]] = {}
-    for index, container in enumerate(found.containers):
-        if container.section in FATBIN_SECTIONS:
-            inside[container.offset] = [
-                (each.header_size, each.bytes) for each in found.entries if each.container == index
-            ]
+    inside = {
+        each.offset: [(entry.header_size, entry.payload) for entry in each.entries] for each in found.walk.containers
+    }
     wanted = {_place(each, made): _expected(each) for each in made.containers}
     if inside != wanted:
         raise MalformedError(plan.path, "the slimmed file does not hold what was planned", _HINT)
@@ -70,10 +73,10 @@ def _expected(container: NewContainer) -> list[tuple[int, int]]:
     ]
 
 
-def _registration(found: Library, made: Draft, plan: LibraryPlan) -> None:
+def _registration(found: _Found, made: Draft, plan: LibraryPlan) -> None:
     """Every wrapper names the container that it named."""
     after = [
-        (each.version, None if each.container is None else found.containers[each.container].offset)
+        (each.version, None if each.container is None else found.walk.containers[each.container].offset)
         for each in found.registration.wrappers
     ]
     before = [
@@ -84,14 +87,14 @@ def _registration(found: Library, made: Draft, plan: LibraryPlan) -> None:
         raise MalformedError(plan.path, "the slimmed file registers something else than the original", _HINT)
 
 
-def _choices(found: Library, made: Draft, plan: LibraryPlan) -> None:
+def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
     """For each target the driver takes the same entry of each container as before."""
     if plan.options.targets is None:
         return
     by_place: dict[int, list[Entry]] = {}
     for each in found.entries:
         if each.container is not None:
-            by_place.setdefault(found.containers[each.container].offset, []).append(each)
+            by_place.setdefault(found.walk.containers[each.container].offset, []).append(each)
     decisions = {each.offset: each for each in plan.entries}
     for container in made.containers:
         before = [decisions[entry.offset] for entry in container.old.entries]

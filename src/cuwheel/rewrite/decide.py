@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.compat import drivers
-from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.rewrite import left
 from cuwheel.rewrite.chosen import LOADABLE, chosen, code, device, possible
 from cuwheel.rewrite.later import later_devices
@@ -49,7 +48,7 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
         members = _members(library)
         verdicts = _verdicts(library, options, members)
         if options.drop_relocatable:
-            refused = _drop_relocatable(library, options, verdicts)
+            refused = _drop_relocatable(library, options, members, verdicts)
         if options.strip_debug:
             _strip_debug(library, members, verdicts)
         if options.targets is not None and not options.force and _nothing_left(library, verdicts):
@@ -57,8 +56,9 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
             refused = ()
             fixed = left.nothing_for(options.targets)
     wanted = _compression(library, options) if fixed is None else None
+    named = left.named(library)
     entries = tuple(
-        _decision(index, entry, verdicts.get(index), wanted if _movable(library, entry) else None)
+        _decision(index, entry, verdicts.get(index), wanted if entry.container in named else None)
         for index, entry in enumerate(library.entries)
     )
     return LibraryPlan(
@@ -74,21 +74,11 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
 
 def _members(library: Library) -> dict[int, list[int]]:
     """The entries of each container that may be changed."""
-    members: dict[int, list[int]] = {}
+    members: dict[int, list[int]] = {each: [] for each in left.named(library)}
     for index, entry in enumerate(library.entries):
-        if _movable(library, entry) and entry.container is not None:
-            members.setdefault(entry.container, []).append(index)
+        if entry.container in members:
+            members[entry.container].append(index)
     return members
-
-
-def _movable(library: Library, entry: Entry) -> bool:
-    registration = library.registration
-    return (
-        entry.section in FATBIN_SECTIONS
-        and entry.container is not None
-        and bool(registration.wrappers)
-        and entry.container not in left.unnamed(registration)
-    )
 
 
 def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[int]]) -> dict[int, _Verdict]:
@@ -134,9 +124,11 @@ def _container(
     )
 
 
-def _drop_relocatable(library: Library, options: SlimOptions, verdicts: dict[int, _Verdict]) -> tuple[Finding, ...]:
+def _drop_relocatable(
+    library: Library, options: SlimOptions, members: dict[int, list[int]], verdicts: dict[int, _Verdict]
+) -> tuple[Finding, ...]:
     """Relocatable code is linked at load where the linked code does not fit: it goes where that does, everywhere."""
-    objects = [index for index, each in enumerate(library.entries) if not each.linked and _movable(library, each)]
+    objects = [index for indices in members.values() for index in indices if not library.entries[index].linked]
     if not objects:
         return ()
     if not options.force and (missing := _not_linked_for(library, options)):

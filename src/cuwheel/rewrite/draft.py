@@ -53,7 +53,7 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
     """Raises MalformedError, with what it is about the file that forbids changing it."""
     file = elf.read(buffer)
     _check_file(file)
-    walk, registration = _walk(file)
+    walk, registration = walked(file)
     containers = _containers(buffer, walk, registration, plan, replacements)
     packed = dict(_packed(file, containers))
     changed = [(header.address, header.address + header.size) for header in (file.headers[each] for each in packed)]
@@ -98,7 +98,8 @@ def _check_file(file: Elf) -> None:
         raise MalformedError(name, "sections lie over one another")
 
 
-def _walk(file: Elf) -> tuple[fatbin.Walk, Registration]:
+def walked(file: Elf) -> tuple[fatbin.Walk, Registration]:
+    """The containers in the sections made for them, and what names them. Raises MalformedError on any damage."""
     walk = fatbin.Walk(file.buffer)
     sections, _ = disjoint(file.sections())
     for each in sections:

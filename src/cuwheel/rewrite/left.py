@@ -10,6 +10,7 @@ from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures
 from cuwheel.finding import Finding
 from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.machine.fleet import Machine
 from cuwheel.rewrite.chosen import code, device, possible
 from cuwheel.rewrite.geometry import PAGES
 from cuwheel.units import size
@@ -17,12 +18,11 @@ from cuwheel.units import size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.values import Compression, Entry, Library, Registration
-    from cuwheel.machine.fleet import Machine
+    from cuwheel.inspection.values import Compression, Entry, Library
     from cuwheel.rewrite.values import SlimOptions
 
 # What a reader says of a file whose parts cannot be trusted to be what they seem.
-DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
+_DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
 _SHOWN = 5
 
 
@@ -35,7 +35,7 @@ class Reason(NamedTuple):
 
 
 def reason(library: Library) -> Reason | None:
-    if damage := next((each for each in library.findings if each.rule in DAMAGE), None):
+    if damage := next((each for each in library.findings if each.rule in _DAMAGE), None):
         return Reason("damaged", damage.message, damage.fix)
     if not library.entries:
         return None
@@ -57,8 +57,12 @@ def nothing_for(targets: Sequence[Machine]) -> Reason:
     )
 
 
-def unnamed(registration: Registration) -> frozenset[int]:
-    return frozenset(registration.unnamed)
+def named(library: Library) -> frozenset[int]:
+    """The containers that the runtime registers, in the sections made for them: those that may be changed."""
+    if not library.registration.wrappers:
+        return frozenset()
+    inside = (index for index, each in enumerate(library.containers) if each.section in FATBIN_SECTIONS)
+    return frozenset(inside) - frozenset(library.registration.unnamed)
 
 
 def findings(
@@ -72,27 +76,18 @@ def findings(
         words = "device code stands outside the sections that the CUDA runtime registers: the library loads it itself"
         yield _finding("code-elsewhere", words, outside, options)
     inside = [each for each in library.entries if each.section in FATBIN_SECTIONS and each.container is not None]
-    nameless = inside if not library.registration.wrappers else _nameless(library, inside)
+    known = named(library)
+    nameless = [each for each in inside if each.container not in known]
     if nameless:
         words = "nothing that the CUDA runtime registers names these containers: the library finds them in its own way"
         yield _finding("container-without-wrapper", words, nameless, options)
-    if options.strip_debug and (debug := [each for each in inside if each.debug and not _has_plain(each, inside)]):
+    plain = {(each.container, each.kind, each.arch) for each in inside if not each.debug}
+    debug = [each for each in inside if each.debug and (each.container, each.kind, each.arch) not in plain]
+    if options.strip_debug and debug:
         words = "device code with debug information has no equal without: build it without -G"
         yield _finding("debug-code", words, debug, options)
     if wanted == "zstd":
         yield from _driver_condition(library, options)
-
-
-def _nameless(library: Library, inside: Sequence[Entry]) -> list[Entry]:
-    missing = unnamed(library.registration)
-    return [each for each in inside if each.container in missing]
-
-
-def _has_plain(entry: Entry, entries: Sequence[Entry]) -> bool:
-    return any(
-        not each.debug and (each.container, each.kind, each.arch) == (entry.container, entry.kind, entry.arch)
-        for each in entries
-    )
 
 
 def _finding(rule: str, words: str, entries: Sequence[Entry], options: SlimOptions, fix: str = "") -> Finding:
@@ -144,11 +139,8 @@ def needs_relocatable(machines: Sequence[str]) -> Finding:
 
 def _driver_condition(library: Library, options: SlimOptions) -> Iterator[Finding]:
     """ZSTD wants a driver that an unknown one may not be."""
-    from cuwheel.facts import toolkits  # noqa: PLC0415
-
-    floors = [drivers.zstd_floor(library, each) for each in options.targets or () if not each.driver]
-    if options.targets is None and (drivers.cuda_major(library) or 0) < 13:  # noqa: PLR2004
-        floors = [toolkits.zstd_floor()]
+    machines = options.targets or (Machine(name="any", capability=None),)
+    floors = (drivers.zstd_floor(library, each) for each in machines if not each.driver)
     if floor := next((each for each in floors if each), None):
         yield Finding(
             rule="zstd-needs-driver",

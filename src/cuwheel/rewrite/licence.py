@@ -24,8 +24,8 @@ def finding(metadata: Mapping[str, str]) -> tuple[Finding, ...]:
         Finding(
             rule="licence-on-changes",
             severity="note",
-            message="NVIDIA's terms for some of these packages restrict changing and passing on their files",
+            message="by their metadata, some of these packages are under NVIDIA's terms, which restrict changes",
             evidence=(", ".join(names[:_SHOWN]) + more,),
-            fix="read their License.txt, sections 1.2 and 2.3 (docs/slim.md sums them up), and decide",
+            fix="read their License.txt (docs/slim.md sums up what NVIDIA's says), and decide",
         ),
     )

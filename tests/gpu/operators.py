@@ -80,12 +80,25 @@ def _torch() -> tuple[Operators, Callable[[Any], bytes], Callable[[], None]]:
     def to_bytes(value: Any) -> bytes:
         if isinstance(value, (tuple, list)):
             return b"".join(map(to_bytes, value))
-        if value.layout != torch.strided:
-            value = value.to_dense()
-        return bytes(value.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())
+        plain = (value if value.layout == torch.strided else value.to_dense()).detach().resolve_conj()
+        plain = (torch.view_as_real(plain) if plain.is_complex() else plain).contiguous().reshape(-1)
+        return bytes(plain.cpu().view(torch.uint8).numpy().tobytes())
 
     parts = importlib.import_module("torch_operators").PARTS  # beside this file
-    return itertools.chain.from_iterable(each(torch) for each in parts), to_bytes, torch.cuda.synchronize
+    return itertools.chain.from_iterable(_safely(each, torch) for each in parts), to_bytes, torch.cuda.synchronize
+
+
+def _safely(part: Callable[[Any], Operators], framework: Any) -> Operators:
+    """What cannot even be prepared is an operator that fails, and no reason to stop."""
+    try:
+        yield from part(framework)
+    except Exception as error:  # noqa: BLE001
+        problem = error
+
+        def fails() -> None:
+            raise problem
+
+        yield f"preparing {part.__name__}", fails
 
 
 def _jax() -> tuple[Operators, Callable[[Any], bytes], Callable[[], None]]:
@@ -165,3 +178,4 @@ if __name__ == "__main__":
     sys.path.pop(0)  # this folder: no module of ours must stand in for one of theirs
     answer = start() if what == "start" else run(what)
     Path(place).write_text(json.dumps(answer))
+    os._exit(0)  # what libraries do at exit is not the question, and may hang

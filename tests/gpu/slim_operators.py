@@ -163,6 +163,7 @@ def _child(what: str, place: Path, overlay: Path | None, loading: str) -> dict[s
         "TORCHINDUCTOR_COMPILE_THREADS": "2",
         "TORCHINDUCTOR_CACHE_DIR": tempfile.mkdtemp(dir=place.parent),
         "CUDA_CACHE_DISABLE": "1",
+        "NCCL_SOCKET_IFNAME": "lo",
         "PYTHONPATH": str(overlay) if overlay else "",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -85,6 +85,7 @@ def _attentions(torch: Any) -> Operators:
 
             yield f"attention {backend} {name}", lambda work=work, q=q: work(q, q, q)
             yield f"attention backward {backend} {name}", lambda work=work, q=q: _gradients(torch, work, q, q, q)
+    torch.manual_seed(5)
     layer = torch.nn.TransformerEncoderLayer(64, 4, batch_first=True, device="cuda").eval()
     x = _seeded(torch, 2, 32, 64)
     yield "transformer layer", lambda: layer(x)
@@ -244,6 +245,7 @@ def _others(torch: Any) -> Operators:
     def graph() -> Any:
         still = x.clone()
         stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             _ = still @ still
         torch.cuda.current_stream().wait_stream(stream)
@@ -254,17 +256,24 @@ def _others(torch: Any) -> Operators:
         return out
 
     yield "cuda graph", graph
-    yield "torch.compile", lambda: torch.compile(lambda a: torch.softmax(a @ a, 1).relu() * 2)(x)
-    distributed = torch.distributed
-    if distributed.is_available():
-        store = Path(tempfile.mkdtemp(), "store")
-        distributed.init_process_group("nccl", init_method=f"file://{store}", rank=0, world_size=1)
-        for name in ("all_reduce", "broadcast", "all_gather", "reduce_scatter"):
-            yield f"nccl {name}", lambda name=name: _collective(torch, name, x.clone())
-    try:
-        bits: Any = importlib.import_module("bitsandbytes.functional")
-    except Exception:  # noqa: BLE001 - not there, or for another CUDA
+    compiled = torch.compile(lambda a: torch.softmax(a @ a, 1).relu() * 2)
+    yield "torch.compile", lambda: compiled(x)
+
+
+def _collectives(torch: Any) -> Operators:
+    x = _seeded(torch, _N, _N)
+    torch.cuda.set_device(0)
+    store = Path(tempfile.mkdtemp(), "store")
+    torch.distributed.init_process_group("nccl", init_method=f"file://{store}", rank=0, world_size=1)
+    for name in ("all_reduce", "broadcast", "all_gather", "reduce_scatter"):
+        yield f"nccl {name}", lambda name=name: _collective(torch, name, x.clone())
+
+
+def _bitsandbytes(torch: Any) -> Operators:
+    if importlib.util.find_spec("bitsandbytes") is None:
         return
+    bits: Any = importlib.import_module("bitsandbytes.functional")
+    x = _seeded(torch, _N, _N)
     half = x.half()
     yield "bitsandbytes 4 bit", lambda: bits.dequantize_4bit(*bits.quantize_4bit(half))
     yield "bitsandbytes 8 bit", lambda: bits.dequantize_blockwise(*bits.quantize_blockwise(x))
@@ -288,4 +297,7 @@ def _collective(torch: Any, name: str, x: Any) -> Any:
     return x
 
 
-PARTS = (_matmuls, _convolutions, _attentions, _orders, _linalg, _transforms, _random, _sparse, _layers, _others)
+PARTS = (
+    *(_matmuls, _convolutions, _attentions, _orders, _linalg, _transforms),
+    *(_random, _sparse, _layers, _others, _collectives, _bitsandbytes),
+)

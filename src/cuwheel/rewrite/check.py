@@ -96,11 +96,16 @@ def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
         if each.container is not None:
             by_place.setdefault(found.walk.containers[each.container].offset, []).append(each)
     decisions = {each.offset: each for each in plan.entries}
+    seen: set[tuple[tuple[tuple[str, str], ...], ...]] = set()
     for container in made.containers:
         before = [decisions[entry.offset] for entry in container.old.entries]
         after = by_place.get(_place(container, made), [])
         if plan.options.drop_relocatable and not all(each.linked for each in before):
             continue
+        lists = (tuple(_code(each) for each in before), tuple(_code(each) for each in after))
+        if lists in seen:  # thousands of containers share a few
+            continue
+        seen.add(lists)
         for machine in plan.options.targets:
             if (on := device(machine)) and _taken(before, on) != _taken(after, on):
                 raise MalformedError(plan.path, f"{machine.name} would get other code than before", _HINT)
@@ -108,7 +113,11 @@ def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
 
 def _taken(entries: Sequence[HasCode], on: Device) -> tuple[str, str] | None:
     index = chosen(entries, on)
-    return None if index is None else (entries[index].kind, entries[index].arch)
+    return None if index is None else _code(entries[index])
+
+
+def _code(entry: HasCode) -> tuple[str, str]:
+    return entry.kind, entry.arch
 
 
 def _bytes(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> None:

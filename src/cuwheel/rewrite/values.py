@@ -13,8 +13,10 @@ from cuwheel.machine.fleet import Machine
 class SlimOptions:
     """`targets`: the machines it must still run on as before; None keeps all architectures.
 
-    `future`: keep PTX that later GPUs can use. `force`: drop even where nothing shows that a target does as
-    well without it, or where the library is signed by its bytes being known.
+    `future`: keep PTX that later GPUs can use. `recompress`: store what is raw or LZ4 as ZSTD, or as LZ4 where a
+    target's driver is too old for it. `drop_relocatable`: where linked code covers every target. `strip_debug`: where
+    the same code is beside it without. `force`: drop relocatable code that a target needs, and all of a library that
+    has nothing for any target.
     """
 
     targets: tuple[Machine, ...] | None
@@ -51,7 +53,7 @@ class EntryDecision:
 class LibraryPlan:
     """`untouched`: what could be saved and is left, and why. `refused`: what would leave a target without code.
 
-    A plan with `refused` findings keeps what the targets had; with `force` it is empty.
+    A plan with `refused` findings keeps what the targets had.
     """
 
     path: str

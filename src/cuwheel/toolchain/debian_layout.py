@@ -50,7 +50,7 @@ def _headers(unpacked: Path, root: Path) -> None:
     """Debian's C++ libraries are packages of their own: some below /usr/include, some below a folder there."""
     include = unpacked / "usr" / "include"
     if include.is_dir():
-        shutil.copytree(include, root / "include", dirs_exist_ok=True, symlinks=False, ignore_dangling_symlinks=True)
+        shutil.copytree(include, root / "include", dirs_exist_ok=True, symlinks=True)
 
 
 def _libraries(unpacked: Path, root: Path) -> None:

@@ -36,13 +36,17 @@ def write_stub(root: Path, folder: Path, cpu: str) -> None:
         stub.write(target, header.read_text(errors="replace"), cpu)
 
 
-def nvcc_version(nvcc: Path, prefix: tuple[str, ...] = ()) -> str:
+def nvcc_version(nvcc: Path) -> str:
     """What it says of itself: also the proof that it runs."""
-    done = process.run([*prefix, nvcc, "--version"], timeout=_VERSION_S)
-    match = _RELEASE.search(done.stdout)
-    if not match:
+    version = version_in(process.run([nvcc, "--version"], timeout=_VERSION_S).stdout)
+    if version is None:
         raise MalformedError(nvcc, "does not say which version it is")
-    return match[1]
+    return version
+
+
+def version_in(said: str) -> str | None:
+    match = _RELEASE.search(said)
+    return match[1] if match else None
 
 
 def _let_run(root: Path) -> None:

@@ -12,7 +12,7 @@ from cuwheel.machine import compilers
 from cuwheel.toolchain.values import HostCompiler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from cuwheel.facts.rows import Toolkit
     from cuwheel.machine.profile import Compiler
@@ -81,17 +81,11 @@ def _none_fits(toolkit: Toolkit, reasons: list[str], wanted: str | None) -> NoHo
 
 def commands(gcc: int) -> Iterator[str]:
     """How each kind of system gets a gcc of that major version."""
-    yield from (command(gcc) for command in _COMMANDS)
+    yield from (command.format(gcc=gcc) for command in _COMMANDS)
 
 
-_COMMANDS: tuple[Callable[[int], str], ...] = (
-    lambda gcc: f"apt install g++-{gcc}                                  (Debian, Ubuntu)",
-    lambda gcc: (
-        f"dnf install gcc-toolset-{gcc}-gcc-c++                  (Red Hat; then --host-compiler\n"
-        f"    /opt/rh/gcc-toolset-{gcc}/root/usr/bin/g++)"
-    ),
-    lambda gcc: (
-        f"conda create -n gcc{gcc} -c conda-forge gxx={gcc}        (anywhere; then --host-compiler\n"
-        f'    "$(conda run -n gcc{gcc} which x86_64-conda-linux-gnu-g++)")'
-    ),
+_COMMANDS = (
+    "apt install g++-{gcc}",
+    "dnf install gcc-toolset-{gcc}-gcc-c++   and --host-compiler /opt/rh/gcc-toolset-{gcc}/root/usr/bin/g++",
+    "conda install -c conda-forge gxx={gcc}",
 )

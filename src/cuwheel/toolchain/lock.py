@@ -37,7 +37,6 @@ class Locked:
     identity: str
     components: tuple[str, ...]
     archive: tuple[Archive, ...] = ()
-    commands: tuple[tuple[str, ...], ...] = ()
 
     def recipe(self) -> Recipe:
         return Recipe(
@@ -47,7 +46,6 @@ class Locked:
             platform=self.platform,
             components=self.components,
             archives=self.archive,
-            commands=self.commands,
             found_via=NAME,
         )
 
@@ -60,16 +58,21 @@ class Lock:
 
 def locked(chosen: Recipe | Installed) -> Locked:
     """Addresses on this machine are left out: the file is for others too."""
-    return Locked(
+    if not chosen.archives:
+        raise UsageError(
+            f"a toolkit of the provider {chosen.provider} cannot be locked: it is no set of files with hashes",
+            hint="choose another: --provider index,redist,debian,conda",
+        )
+    entry = Locked(
         cuda=chosen.cuda,
         release=chosen.release,
         provider=chosen.provider,
         platform=chosen.platform,
-        identity=chosen.identity,
+        identity="",
         components=chosen.components,
         archive=tuple(replace(each, url="" if _LOCAL.match(each.url) else each.url) for each in chosen.archives),
-        commands=chosen.commands if isinstance(chosen, Recipe) else (),
     )
+    return replace(entry, identity=entry.recipe().identity)
 
 
 def update(path: Path, entry: Locked) -> None:

@@ -32,7 +32,9 @@ def _settings(toolkit: Installed, compiler: HostCompiler | None) -> Iterator[Set
 
 
 def _stubs(toolkit: Installed) -> str | None:
-    """The folder with a libcuda.so to link with."""
+    """The folder with a libcuda.so to link with. What is in an image cannot be looked at, and has one."""
+    if toolkit.prefix and not toolkit.archives:
+        return f"{toolkit.root}/lib64/stubs"
     places = (Path(toolkit.root, "lib64", "stubs"), Path(toolkit.root, "lib", "stubs"), Path(toolkit.folder, "stubs"))
     return next((str(place) for place in places if (place / "libcuda.so").exists()), None)
 
@@ -55,3 +57,8 @@ def applied(chosen: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, 
         before = result.get(each.name) if each.how == "prepend" else None
         result[each.name] = f"{each.value}:{before}" if before else each.value
     return result
+
+
+def inside(chosen: Iterable[Setting]) -> dict[str, str]:
+    """For a container, whose own PATH is kept: the compilers are named in full."""
+    return {each.name: each.value for each in chosen if each.name != "PATH"}

@@ -90,6 +90,8 @@ class Store:
         with self.locked(installed.identity[:16]):
             try:
                 _remove(Path(installed.folder))
+                if installed.provider == "conda":  # which lives apart: see providers/conda.py
+                    shutil.rmtree(installed.root)
             except FileNotFoundError:
                 return
             except OSError as error:

@@ -11,7 +11,7 @@ import msgspec
 from cuwheel.facts.rows import Component, Toolkit
 from cuwheel.machine.profile import Attempt
 
-ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb"]
+ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda"]
 ProviderName: TypeAlias = Literal["system", "index", "redist", "debian", "conda", "container"]
 How: TypeAlias = Literal["set", "prepend"]
 
@@ -80,8 +80,7 @@ class Recipe:
         """The same toolkit whoever installs it from wherever: hashes and names count, addresses do not."""
         parts = [[each.name, each.version, each.sha256] for each in self.archives]
         told = [self.provider, self.cuda, self.platform, sorted(self.components), sorted(parts)]
-        if not self.archives:
-            told += [self.place, self.commands, self.prefix, self.release]
+        told += [self.place, self.commands, "" if self.archives else self.release]
         return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
 
 

@@ -13,7 +13,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.facts.arch import Arch
 from cuwheel.inspection.survey import survey
-from cuwheel.toolchain import settings
+from cuwheel.toolchain import inside, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +101,13 @@ class _Bench:
         )
 
     def nvcc(self, *arguments: str) -> str:
-        command = [*self.toolchain.prefix, f"{self.toolchain.root}/bin/nvcc", *arguments]
+        command = inside.command(
+            self.toolchain.toolkit,
+            [f"{self.toolchain.root}/bin/nvcc", *arguments],
+            folders=[self.folder],
+            cwd=self.folder,
+            environ=settings.inside(self.toolchain.settings),
+        )
         done = process.run(command, timeout=_COMPILE_S, env=self.environ, cwd=self.folder)
         self.seconds += done.seconds
         return done.stdout

@@ -45,11 +45,17 @@ def decide(
         try:
             recipe = provider(name).decide(request, around)
         except CuwheelError as error:
-            trail.append(Attempt(fact="toolchain", tried=name, outcome=" ".join(error.message.split())))
+            trail.append(Attempt(fact="toolchain", tried=name, outcome=_told(error)))
             continue
         trail.append(Attempt(fact="toolchain", tried=name, outcome=recipe.found_via or "can"))
         return recipe, tuple(trail)
     raise none_can(request, trail)
+
+
+def _told(error: CuwheelError) -> str:
+    """In one line: what happened, and the last that a program said of it."""
+    lines = [line.strip(" |") for line in error.message.splitlines() if line.strip(" |")]
+    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
 
 
 def none_can(request: Request, trail: Sequence[Attempt]) -> UnavailableError:

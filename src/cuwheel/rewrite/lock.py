@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SCRATCH = ".cuwheel-slim-"
 _LOCK = "lock"
+_LOCK_SUFFIX = ".lock"
 
 
 @contextlib.contextmanager
@@ -83,29 +84,48 @@ def _still_there(handle: int, path: Path) -> bool:
 
 @contextlib.contextmanager
 def scratch(beside: Path) -> Iterator[Path]:
-    """A folder on the file system of the result, gone afterwards. Those of runs that were killed go too."""
+    """A folder on the file system of the result, gone afterwards. Those of runs that were killed go too.
+
+    Its lock stands beside it and is taken before the folder is made: at whatever moment a run is killed, what it
+    leaves has a lock that nobody holds.
+    """
     try:
         beside.mkdir(parents=True, exist_ok=True)
-        for old in beside.glob(_SCRATCH + "*"):
+        for old in beside.glob(f"{_SCRATCH}*{_LOCK_SUFFIX}"):
             _clear(old)
-        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=beside))
+        handle, lock = _new_lock(beside)
+        folder = lock.with_suffix("")
+        folder.mkdir(mode=0o700)
     except OSError as error:
         raise UnreadableError.from_os(error, beside) from error
-    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    _take(handle)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder, lock)
         os.close(handle)
 
 
-def _clear(old: Path) -> None:
+def _new_lock(beside: Path) -> tuple[int, Path]:
+    while True:
+        handle, name = tempfile.mkstemp(prefix=_SCRATCH, suffix=_LOCK_SUFFIX, dir=beside)
+        path = Path(name)
+        if _take(handle) and _still_there(handle, path):
+            return handle, path
+        os.close(handle)  # another run took it for one left behind, before it was ours
+
+
+def _clear(lock: Path) -> None:
     """Unless its owner lives."""
     with contextlib.suppress(OSError):
-        handle = os.open(old / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
         try:
-            if _take(handle):
-                shutil.rmtree(old, ignore_errors=True)
+            if _take(handle) and _still_there(handle, lock):
+                _remove(lock.with_suffix(""), lock)
         finally:
             os.close(handle)
+
+
+def _remove(folder: Path, lock: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        lock.unlink()

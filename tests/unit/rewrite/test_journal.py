@@ -222,9 +222,12 @@ def test_a_lock_file_that_nobody_holds_is_no_lock(tmp_path: Path) -> None:
 def test_scratch_folders_of_the_dead_are_cleared(tmp_path: Path) -> None:
     dead = tmp_path / ".cuwheel-slim-dead"
     dead.mkdir()
-    (dead / "lock").touch()
+    (dead / "half a library.so").touch()
+    (tmp_path / f"{dead.name}.lock").touch()
+    (tmp_path / ".cuwheel-slim-killed-at-birth.lock").touch()
     with lock.scratch(tmp_path) as alive:
         assert not dead.exists()
+        assert len(list(tmp_path.iterdir())) == 2
         with lock.scratch(tmp_path) as other:
             assert alive.is_dir()
             assert other != alive

@@ -143,6 +143,16 @@ def _ordered() -> Iterator[str]:
     yield from ("compute_90 sm_90", "compute_80 sm_80", "compute_90@13.4 sm_90", "compute_75 sm_100")
     yield from ("compute_90a sm_90", "compute_90 sm_90a", "sm_90 compute_90 sm_90a", "compute_80 sm_90 compute_90")
     yield from ("sm_90 sm_90#2 sm_90#3", "sm_90#3 sm_90 sm_90#2", "sm_90 sm_90", "compute_80 compute_80")
+    # PTX of the GPU's very own capability: of equals another one wins than elsewhere.
+    yield from _both("compute_90 compute_90#2", "compute_90@12.4 compute_90", "compute_90 compute_90@13.1")
+    yield from _both("compute_90@12.4 compute_90 compute_90#2", "compute_90@13.1 compute_90@12.4 compute_90")
+    yield from (
+        "compute_90 compute_90@13.1 compute_90@12.4",
+        "compute_90 compute_90",
+        "compute_80 compute_90 compute_90#2",
+    )
+    yield from _both("compute_90a@12.4 compute_90a", "compute_90a@12.4 compute_90a@13.1", "compute_89@12.4 compute_89")
+    yield from _both("compute_75@12.4 compute_75", "compute_75@12.4 compute_75@13.1")
 
 
 def _removed() -> Iterator[str]:

@@ -152,7 +152,7 @@ def _template(shape: Shape, version: str, work: Path) -> Path:
 def _objects(build: Build, version: str, work: Path) -> list[Path]:
     made = []
     for part, text in build.objects:
-        options = [*_HOST, *build.options, *(["-rdc=true"] if build.linked else [])]
+        options = [*_HOST, *build.options, *(["-rdc=true"] if build.linked and part in _SOURCE else [])]
         made.append(work / f"{part}.o")
         command = [*options, *_defines(part, _BUILT[part]), *_gencode(text), "-c"]
         # A source of its own: two objects of one file would have the same module id.
@@ -163,7 +163,8 @@ def _objects(build: Build, version: str, work: Path) -> list[Path]:
         devrt = [] if build.devrt else _NO_DEVRT
         made.append(work / "linked.o")
         options = [*_HOST, *devrt, *build.link_options]
-        _nvcc(version, ["-dlink", *options, *_gencode(build.linked), *made[:-1], "-o", made[-1]], work)
+        parts = [work / f"{part}.o" for part, _ in build.objects if part in _SOURCE]
+        _nvcc(version, ["-dlink", *options, *_gencode(build.linked), *parts, "-o", made[-1]], work)
     return made
 
 

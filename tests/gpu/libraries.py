@@ -50,6 +50,8 @@ _ONE = (
     "compute_75 compute_80@13.4",
     "compute_80@13.4 compute_75",
     "compute_80 compute_80@13.4",
+    "compute_90@12.4 compute_90@13.1",
+    "compute_90@13.1 compute_90@12.4",
     "compute_80^9.4",
     "sm_90!lz4",
     "sm_90!zstd",
@@ -125,6 +127,27 @@ _THREE_OBJECTS = (
     ("sm_80", "sm_80", "sm_80"),
     ("sm_80", "sm_80", "sm_90"),
     ("sm_90", "compute_80", "compute_80@13.4"),
+    ("compute_80@13.4", "sm_90", "sm_90"),
+    ("sm_80", "sm_80", "compute_80@13.4"),
+    ("sm_90", "", "sm_90"),
+    ("", "sm_90", "sm_90"),
+    ("", "sm_90", ""),
+    ("", "", "sm_90"),
+    ("sm_80", "sm_80", "compute_80"),
+)
+# Beside a device link a kernel that stands alone: objects of the link, the kernel's container, what was linked.
+_BESIDE = (
+    ("sm_90", "sm_90", "sm_90", "sm_90"),
+    ("sm_80", "sm_80", "sm_90", "sm_90"),
+    ("sm_90", "sm_90", "sm_80", "sm_90"),
+    ("sm_90", "sm_90", "sm_90", "sm_80"),
+    ("compute_80", "compute_80", "compute_80", "sm_80"),
+    ("sm_80", "sm_80", "sm_90", "sm_80"),
+    ("sm_80", "sm_80", "sm_80", "sm_80"),
+    ("compute_80@13.4", "compute_80@13.4", "sm_90", "sm_80"),
+    ("sm_90", "sm_90", "compute_80@13.4", "sm_90"),
+    ("", "", "sm_90", "sm_90"),
+    ("", "", "sm_90", ""),
 )
 _LINKED_FITS = ("sm_90", "sm_90a", "sm_80 sm_90", "sm_90 sm_90a", "sm_80 sm_90 sm_100")
 _REAL_LISTS = (
@@ -151,6 +174,7 @@ def variants() -> Iterator[Variant]:
     yield from _one()
     yield from _several()
     yield from _relocatable()
+    yield from _beside()
     yield from _real()
     yield from _really_linked()
 
@@ -204,6 +228,20 @@ def _relocatable() -> Iterator[Variant]:
     for three in _THREE_OBJECTS:
         yield _place("relocatable, three objects", "rdc3", (*three, "sm_80"))
     yield _place("relocatable, three objects", "rdc3", (*_THREE_OBJECTS[0], "sm_90"))
+    yield from _switched()
+
+
+def _beside() -> Iterator[Variant]:
+    for four in _BESIDE:
+        yield _place("relocatable, beside a plain container", "beside", four)
+    # Objects of a toolkit that is newer than the driver by one minor.
+    for objects in (("sm_90", "sm_90"), ("sm_90", "compute_80"), ("compute_80", "sm_90"), ("compute_80", "compute_80")):
+        for linked in ("sm_90", "sm_80"):
+            yield _place("relocatable, by 13.1", "rdc", (*objects, linked), "13.1")
+
+
+def _switched() -> Iterator[Variant]:
+    full = "sm_80 sm_90 compute_80"
     switches: tuple[Jit, ...] = ("disabled", "forced")
     for jit, objects, linked in itertools.product(switches, (("sm_90", "sm_90"), (full, full)), ("sm_90", "sm_80")):
         yield _place(f"relocatable, JIT {jit}", "rdc", (*objects, linked), jit=jit)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from cuwheel.compat import drivers
@@ -13,7 +14,7 @@ from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from cuwheel.compat.choose import Jit
@@ -85,29 +86,54 @@ def _of_library(
     said = predict(library, on)
     error = said.predicted_error.code if said.predicted_error else None
     if library.device_linked:
-        made = _linked(choices, markers, kernels, relocatable=said.basis == "relocatable")
-        told = {kernel: Kernel(marker=None if error else made[kernel], error=error) for kernel in kernels}
+        told = _of_link(library, on, choices, markers, kernels)
     else:
         places = zip(kernels, choices, markers, strict=True)
         told = {kernel: _kernel(choice, entries, kernel) for kernel, choice, entries in places}
     return Prediction(outcome=said.outcome, error=error, kernels=told)
 
 
-def _linked(
-    choices: Sequence[Choice], markers: Markers, kernels: Sequence[str], *, relocatable: bool
-) -> dict[str, int | None]:
-    """What was linked writes its own number; objects linked at load add theirs up."""
-    # Objects that came from libcudadevrt stand behind our own, and write nothing.
-    objects = zip(choices[: len(markers) - 1], markers[:-1], strict=True)
-    used = list(objects) if relocatable else [(choices[-1], markers[-1])]
-    numbers: dict[str, int | None] = dict.fromkeys(kernels)
+def _of_link(
+    library: Library, on: Machine, choices: Sequence[Choice], markers: Markers, kernels: Sequence[str]
+) -> dict[str, Kernel]:
+    """The kernels of a device link, then the one of a plain container that stands before the linked one."""
+    plain = [index for index, each in enumerate(library.containers) if each.section == ".nv_fatbin"][:-1]
+    wrappers = tuple(each for each in library.registration.wrappers if each.container not in plain)
+    # What nothing registers is not looked at: this is the device link alone.
+    said = predict(replace(library, registration=replace(library.registration, wrappers=wrappers)), on)
+    objects = markers[: len(markers) - 1 - len(plain)]
+    used = list(zip(choices, objects, strict=False)) if said.basis == "relocatable" else [(choices[-1], markers[-1])]
+    numbers = _added_up(used)
+    error = said.predicted_error.code if said.predicted_error else None
+    linked = kernels[: len(kernels) - len(plain)]
+    runs = _linked_at_load(library, used) if said.outcome == "partial" else linked if error is None else ()
+    told = {
+        kernel: Kernel(marker=numbers[kernel], error=None) if kernel in runs else Kernel(marker=None, error=error)
+        for kernel in linked
+    }
+    for kernel, index in zip(kernels[len(linked) :], plain, strict=True):
+        place = len(choices) - 1 - len(plain) + plain.index(index)
+        told[kernel] = _kernel(choices[place], markers[len(objects) + plain.index(index)], kernel)
+    return told
+
+
+def _added_up(used: Iterable[tuple[Choice, Sequence[Mapping[str, int]]]]) -> Counter[str]:
+    """What was linked writes its own number; objects linked at load add theirs up.
+
+    Objects that came from libcudadevrt stand behind our own, and write nothing.
+    """
+    numbers: Counter[str] = Counter()
     for choice, entries in used:
-        if choice.error or choice.entry is None:
-            continue
-        for kernel, number in entries[choice.entry].items():
-            if kernel in numbers:
-                numbers[kernel] = (numbers[kernel] or 0) + number
+        if not choice.error and choice.entry is not None:
+            numbers.update(entries[choice.entry])
     return numbers
+
+
+def _linked_at_load(library: Library, used: Sequence[tuple[Choice, object]]) -> frozenset[str]:
+    """The kernels of the objects that fit."""
+    objects = sorted((each.offset, each.symbols) for each in library.containers if each.section != ".nv_fatbin")
+    fitting = [symbols for (_, symbols), (choice, _) in zip(objects, used, strict=False) if not choice.error]
+    return frozenset(kernel for symbols in fitting if symbols for kernel in symbols.kernels)
 
 
 def _kernel(choice: Choice, entries: Sequence[Mapping[str, int]], kernel: str) -> Kernel:

@@ -9,7 +9,7 @@ from cuwheel.compat.choose import Jit
 from tests.gpu.codes import Code, Part
 
 Form: TypeAlias = Literal["fatbin", "cubin", "library"]
-Shape: TypeAlias = Literal["plain", "many", "rdc", "rdc3"]
+Shape: TypeAlias = Literal["plain", "many", "rdc", "rdc3", "beside"]
 Cudart: TypeAlias = Literal["shared", "static"]
 
 # The containers of a library of each shape, and the kernels to launch.
@@ -18,6 +18,7 @@ SITES: dict[Shape, tuple[Part, ...]] = {
     "many": ("whole", "second", "third"),
     "rdc": ("a", "b", "linked"),
     "rdc3": ("a", "b", "c", "linked3"),
+    "beside": ("a", "b", "second", "linked"),
 }
 KERNELS: dict[Part, str] = {
     "whole": "mark",

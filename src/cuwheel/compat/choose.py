@@ -63,7 +63,7 @@ class Choice:
 
 
 def choose(codes: Sequence[Code], device: Device) -> Choice:
-    """A cubin that fits, else PTX that fits; the best of each, the first of equals."""
+    """A cubin that fits, else PTX that fits; the best of each, of equals the first (but see `_place`)."""
     if device.jit != "forced" and (cubin := _best(codes, device, "sm")) is not None:
         return Choice(how=_how(codes[cubin].arch, device), entry=cubin)
     ptx = _best(codes, device, "compute")
@@ -84,7 +84,17 @@ def _best(codes: Sequence[Code], device: Device, kind: str) -> int | None:
     fitting = [
         index for index, code in enumerate(codes) if code.arch.kind == kind and serves(code.arch, device.capability)
     ]
-    return max(fitting, key=lambda index: (_rank(codes[index].arch), -index), default=None)
+    ranked = [(_rank(codes[index].arch), _place(codes[index].arch, index, device), index) for index in fitting]
+    return max(ranked)[-1] if ranked else None
+
+
+def _place(arch: Arch, index: int, device: Device) -> int:
+    """Among equals the first wins. Plain PTX of the device's very capability is an exception: the last.
+
+    That rests on two fat binaries with PTX of compute_90 by two toolkits in both orders, on a GPU of 9.0.
+    """
+    own = architectures.current(arch.capability) == architectures.current(device.capability)
+    return index if arch.kind == "compute" and not arch.suffix and own else -index
 
 
 def _rank(arch: Arch) -> tuple[Capability, int]:

@@ -50,6 +50,32 @@ def ptx_isa(machine: Machine, on: OperatingSystem) -> str | None:
     return row.ptx_isa if row else None
 
 
+def cuda(machine: Machine, on: OperatingSystem) -> str | None:
+    """The CUDA that the driver came for, or the newest that it is known to have come for. None: not known."""
+    row = _newest_known(machine, on)
+    return machine.driver_cuda or (row.version if row else None)
+
+
+def newer_toolkits(library: Library, machine: Machine) -> tuple[str, ...]:
+    """Those that wrote cubins of the library and are newer than the driver: it runs such, but it cannot link them.
+
+    All of them where the driver is not known.
+    """
+    known = cuda(machine, system(library, machine))
+    return tuple(each for each in library.toolkits if known is None or not versions.at_least(known, each))
+
+
+def link_condition(toolkit: str, on: OperatingSystem) -> str:
+    """What a driver must be to link objects that this toolkit wrote."""
+    row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.version, toolkit)), None)
+    return f"{_driver_of(row, on) if row else f'a driver of CUDA {toolkit} or later'}, to link its objects"
+
+
+def _driver_of(row: Toolkit, on: OperatingSystem) -> str:
+    driver = row.driver.on(on)
+    return f"driver {driver} or later (CUDA {row.version})" if driver else f"a driver of CUDA {row.version} or later"
+
+
 def _newest_known(machine: Machine, on: OperatingSystem) -> Toolkit | None:
     rows = toolkits.all_toolkits()
     if machine.driver_cuda:
@@ -119,9 +145,7 @@ def isa_condition(isa: str, on: OperatingSystem) -> str:
     row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.ptx_isa, isa)), None)
     if row is None:
         return f"a driver that compiles PTX ISA {isa}"
-    driver = row.driver.on(on)
-    named = f"driver {driver} or later (CUDA {row.version})" if driver else f"a driver of CUDA {row.version} or later"
-    return f"{named}, to compile its PTX (ISA {isa})"
+    return f"{_driver_of(row, on)}, to compile its PTX (ISA {isa})"
 
 
 def cuda_of_isa(isa: str) -> str | None:

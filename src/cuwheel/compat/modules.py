@@ -5,7 +5,7 @@ made from.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.choose import Code
@@ -13,6 +13,7 @@ from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries
 from cuwheel.facts.arch import Arch
 from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.inspection.values import Symbols
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Module:
     """One container, or a cubin that stands in none.
 
     `empty`: it holds nothing at all, as opposed to nothing that a driver could load. `own`: it is not registered with
-    the runtime; the library's own code finds and loads it.
+    the runtime; the library's own code finds and loads it. `symbols`: of a relocatable object, where they are known.
     """
 
     codes: tuple[Code, ...]
@@ -41,6 +42,7 @@ class Module:
     device_linked: bool
     empty: bool = False
     own: bool = False
+    symbols: Symbols | None = None
 
     @property
     def words(self) -> str:
@@ -73,7 +75,8 @@ def modules(library: Library) -> tuple[Module, ...]:
         codes = by_code.setdefault(container.code, tuple(_codes(code)))
         made_by_link = index in linked or (kept and not linked and all(row.linked for row in code))
         own = registers and container.section not in FATBIN_SECTIONS
-        found.append(_module(code, codes, container.section, device_linked=made_by_link, own=own))
+        made = _module(code, codes, container.section, device_linked=made_by_link, own=own)
+        found.append(replace(made, symbols=container.symbols))
     inside = {index for container in library.containers for index in container.code}
     found += [
         _module(
@@ -102,7 +105,8 @@ def _left_behind(library: Library) -> frozenset[int]:
 def _module(
     rows: Sequence[DeviceCode], codes: tuple[Code, ...], section: str, *, device_linked: bool, own: bool
 ) -> Module:
-    relocatable = bool(rows) and all(not row.linked for row in rows)
+    # Of an empty container the section alone tells.
+    relocatable = all(not row.linked for row in rows) if rows else FATBIN_SECTIONS.get(section) is False
     return Module(
         codes=codes,
         section=section,
@@ -124,10 +128,13 @@ def _codes(rows: Iterable[DeviceCode]) -> Iterable[Code]:
 
 
 def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:
-    """The relocatable objects without those that libcudadevrt brought, which has code for every architecture."""
+    """The relocatable objects without those that libcudadevrt brought, which has code for every architecture.
+
+    So it has more than the device link was asked for; where all objects have, they are the library's.
+    """
     asked_for = {arch for each in found if each.device_linked for arch in each.machine_code}
     objects = [each for each in found if each.relocatable]
-    own = [each for each in objects if each.machine_code <= asked_for]
+    own = [each for each in objects if not (asked_for and each.machine_code > asked_for)]
     return tuple(own or objects)
 
 

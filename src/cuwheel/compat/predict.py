@@ -1,8 +1,8 @@
 """What becomes of a library's device code on a machine: pure, from what is in the file and known of the machine.
 
 A library is a set of modules. A container that a plain wrapper names is one. What a device link made is another: the
-driver takes its linked container if that fits, else links the relocatable objects, if every one of them has something
-that fits. Code that is linked at load counts as `jit`: it is the driver that makes it ready, at every first start.
+driver takes its linked container if that fits, else links the relocatable objects that do (`relink`). Code that is
+linked at load counts as `jit`: it is the driver that makes it ready, at every first start.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cuwheel.compat import drivers, platforms
+from cuwheel.compat import drivers, platforms, relink
 from cuwheel.compat.choose import (
     INSUFFICIENT_DRIVER,
-    NO_KERNEL_IMAGE,
     SYMBOL_NOT_FOUND,
     Choice,
     Code,
@@ -36,7 +35,7 @@ Outcome: TypeAlias = Literal["native", "compatible", "jit", "partial", "fails", 
 # What a verdict rests on: every container, those that fit, the objects linked at load, or nothing that was read.
 Basis: TypeAlias = Literal["every", "fitting", "relocatable", "nothing"]
 # What stops a library whose code would fit.
-Stop: TypeAlias = Literal["driver", "zstd", "platform"]
+Stop: TypeAlias = Literal["driver", "zstd", "platform", "link"]
 
 _GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
 
@@ -65,7 +64,11 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess."""
+    """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess.
+
+    `mixed_objects`: of its relocatable objects only some fit. `alternatives`: errors that it may give instead; then
+    kernels of the objects that fit may run, too.
+    """
 
     outcome: Outcome
     predicted_error: CudaError | None = None
@@ -76,6 +79,7 @@ class Prediction:
     heuristic: bool = False
     stop: Stop | None = None
     mixed_objects: bool = False
+    alternatives: tuple[CudaError, ...] = ()
     conditions: tuple[str, ...] = ()
 
 
@@ -91,10 +95,14 @@ def predict(library: Library, machine: Machine) -> Prediction:
     found = modules(library)
     if device is None or not any(module.codes or module.empty for module in found) or library.type == "relocatable":
         return Prediction(outcome="unknown", basis="nothing")
-    return _stopped(_by_code(library, found, device), library, machine)
+    newer = drivers.newer_toolkits(library, machine)
+    # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
+    known = drivers.cuda(machine, drivers.system(library, machine)) is not None
+    too_new = known and bool(newer) and len(newer) == len(library.toolkits)
+    return _stopped(_by_code(library, found, device, too_new=too_new), library, machine)
 
 
-def _by_code(library: Library, found: Sequence[Module], device: Device) -> Prediction:
+def _by_code(library: Library, found: Sequence[Module], device: Device, *, too_new: bool) -> Prediction:
     choices = {id(each.codes): each.codes for each in found}  # of thousands of containers most are alike
     chosen = {key: choose(codes, device) for key, codes in choices.items()}
     everything = [_Judged(each, chosen[id(each.codes)]) for each in found]
@@ -104,29 +112,30 @@ def _by_code(library: Library, found: Sequence[Module], device: Device) -> Predi
     plain = [each for each in judged if not each.module.device_linked]
     if not (linked or objects) or any(each.choice.how in _GOOD for each in linked):
         return _summed(library, judged)
-    if objects and all(each.choice.how in _GOOD for each in objects):
-        return _relinked(library, plain, objects)
-    error = _link_error(linked, objects)
-    failed = [_failed(each, error) for each in linked or objects[:1]]
     own = objects_of_its_own(found)
-    fits = [each.choice.how != "none" for each in objects if each.module in own]
-    return replace(_summed(library, [*plain, *failed]), mixed_objects=any(fits) and not all(fits))
+    made = relink.link(
+        [relink.Object(each.module, each.choice, own=each.module in own) for each in objects], too_new=too_new
+    )
+    mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
+    if made.error is None:
+        return replace(_relinked(library, plain, made), mixed_objects=mixed)
+    failed = [_failed(each, made.error) for each in linked or objects[:1]]
+    return replace(
+        _summed(library, [*plain, *failed]),
+        mixed_objects=mixed,
+        alternatives=made.alternatives,
+        stop="link" if made.too_new else None,
+    )
 
 
 def _failed(judged: _Judged, error: CudaError) -> _Judged:
     return _Judged(judged.module, replace(judged.choice, how="none", error=error))
 
 
-def _link_error(linked: Sequence[_Judged], objects: Sequence[_Judged]) -> CudaError:
-    """Of objects that would fit but for the driver or a switch, that is the reason; else there is no symbol."""
-    errors = [each.choice.error for each in (*linked, *objects) if each.choice.error is not None]
-    other = [error for error in errors if error != NO_KERNEL_IMAGE]
-    missing = any(each.choice.error == NO_KERNEL_IMAGE for each in objects)
-    return other[0] if other and not missing else SYMBOL_NOT_FOUND
-
-
-def _relinked(library: Library, plain: Sequence[_Judged], objects: Sequence[_Judged]) -> Prediction:
-    result = _summed(library, [*plain, *objects])
+def _relinked(library: Library, plain: Sequence[_Judged], made: relink.Link) -> Prediction:
+    runs = [_Judged(each.module, each.choice) for each in made.in_it]
+    nameless = [_failed(_Judged(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
+    result = _summed(library, [*plain, *runs, *nameless])
     outcome: Outcome = "jit" if result.outcome in _GOOD else result.outcome
     return replace(result, outcome=outcome, basis="relocatable")
 
@@ -192,12 +201,21 @@ def uses_zstd(library: Library, result: Prediction) -> bool:
     )
 
 
+def _links_cubins(result: Prediction) -> bool:
+    return any(not each.linked and each.how != "jit" for each in result.taken)
+
+
 def _conditions(library: Library, machine: Machine, result: Prediction, *, compressed: bool) -> Iterable[str]:
     on = drivers.system(library, machine)
     needed = [each.ptx_isa for each in result.taken if each.how == "jit" and each.ptx_isa]
-    if needed and drivers.ptx_isa(machine, on) is None:  # such a driver is above every other floor
+    newer = drivers.newer_toolkits(library, machine) if _links_cubins(result) else ()
+    compiles = needed and drivers.ptx_isa(machine, on) is None
+    if compiles:
         yield drivers.isa_condition(max(needed, key=versions.key), on)
-    elif condition := drivers.floor_condition(library, machine):
+    if newer:
+        yield drivers.link_condition(newer[-1], on)
+    # A driver of which one of these holds is above the floor.
+    if not (compiles or newer) and (condition := drivers.floor_condition(library, machine)):
         yield condition
     floor = drivers.zstd_floor(library, machine)
     if compressed and floor and not (machine.driver or machine.driver_cuda):

@@ -11,6 +11,7 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection import elf as elf_file
 from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.dynamic import SYMBOL
+from cuwheel.inspection.values import Symbols
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.elf import Elf
 
 ABI_7, ABI_8 = 7, 8
-_TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 2, 1, 2
+_TYPE_OBJECT, _TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 1, 2, 1, 2
 _OTHER_ENTRY = 0x10
 _TABLE_LIMIT = 1 << 28
 # .nv.info is a list of attributes: format, attribute, then as the format says.
@@ -34,6 +35,13 @@ _TOOLS = b"Cuda compilation tools, release "  # in .note.nv.tkinfo
 _RELEASE = re.compile(_TOOLS + rb"(\d{1,2}\.\d{1,2})")
 _ABI_AT, _VERSION_AT = 8, 20
 _PTX_ENTRY = re.compile(rb"^[ \t]*(?:\.(?:visible|weak|extern)[ \t]+)*\.entry[ \t]+([\w$%]+)", re.MULTILINE | re.ASCII)
+
+# Functions, and variables in global or constant memory: that in shared memory is sized at launch, not linked.
+_PTX_NAME = re.compile(
+    rb"^[ \t]*\.(visible|weak|extern)[ \t]+\.(?:func[ \t]*(?:\([^)]*\))?|(?:global|const)\b[^;={}]*?)[ \t\n]*"
+    rb"([\w$]+)[ \t\n]*[(;=\[]",
+    re.MULTILINE | re.ASCII,
+)
 
 
 class Kernel(NamedTuple):
@@ -82,6 +90,15 @@ class Cubin(NamedTuple):
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(_kernels(self.elf))
 
+    def symbols(self) -> Symbols:
+        """What it brings into a device link and what it cannot do without, which weak references are not."""
+        named = list(_named(self.elf))
+        return Symbols(
+            kernels=tuple(name for name, each in named if each.section and each.other & _OTHER_ENTRY),
+            functions=tuple(name for name, each in named if each.section and not each.other & _OTHER_ENTRY),
+            wanted=tuple(name for name, each in named if not each.section and each.binding == _BIND_GLOBAL),
+        )
+
 
 def read(name: str, data: bytes) -> Cubin:
     return open_buffer(MemoryBuffer(name, data))
@@ -110,29 +127,54 @@ def ptx_kernels(text: bytes) -> tuple[Kernel, ...]:
     return tuple(Kernel(name=name.decode()) for name in dict.fromkeys(_PTX_ENTRY.findall(text)))
 
 
-def _kernels(elf: Elf) -> Iterator[Kernel]:
+def ptx_symbols(text: bytes) -> Symbols:
+    named = [(how, name.decode()) for how, name in _PTX_NAME.findall(text)]
+    return Symbols(
+        kernels=tuple(each.name for each in ptx_kernels(text)),
+        functions=tuple(name for how, name in named if how != b"extern"),
+        wanted=tuple(name for how, name in named if how == b"extern"),
+    )
+
+
+class _Symbol(NamedTuple):
+    number: int
+    type: int
+    binding: int
+    other: int
+    section: int  # 0 where another object has it
+    size: int
+
+
+def _named(elf: Elf) -> Iterator[tuple[str, _Symbol]]:
+    """The functions and variables that other objects can see."""
     table = next((each for each in elf.headers if each.type == elf_file.SHT_SYMTAB), None)
     if table is None or table.link >= len(elf.headers):
         return
     names = elf_file.NameTable(elf.buffer.name, elf.data(elf.headers[table.link], _TABLE_LIMIT))
     data = elf.data(table, _TABLE_LIMIT)
-    attributes = _attributes(elf)
-    shared = {each.info: each.size for each in elf.headers if each.name.startswith(".nv.shared.")}
     for index in range(len(data) // SYMBOL.size):
         start, info, other, section, _, size = SYMBOL.unpack_from(data, index * SYMBOL.size)
-        if info & 15 != _TYPE_FUNCTION or info >> 4 not in (_BIND_GLOBAL, _BIND_WEAK):
+        if info & 15 in (_TYPE_OBJECT, _TYPE_FUNCTION) and info >> 4 in (_BIND_GLOBAL, _BIND_WEAK):
+            yield names.at(start), _Symbol(index, info & 15, info >> 4, other, section, size)
+
+
+def _kernels(elf: Elf) -> Iterator[Kernel]:
+    attributes = _attributes(elf)
+    shared = {each.info: each.size for each in elf.headers if each.name.startswith(".nv.shared.")}
+    for name, symbol in _named(elf):
+        if symbol.type != _TYPE_FUNCTION or not symbol.other & _OTHER_ENTRY:
             continue
-        if not other & _OTHER_ENTRY or not 0 < section < len(elf.headers):
+        if not 0 < symbol.section < len(elf.headers):
             continue
-        registers = attributes.get((_REGISTERS, index))
+        registers = attributes.get((_REGISTERS, symbol.number))
         if registers is None:  # older toolkits keep it in the section header alone
-            registers = elf.headers[section].info >> _REGISTERS_SHIFT or None
+            registers = elf.headers[symbol.section].info >> _REGISTERS_SHIFT or None
         yield Kernel(
-            name=names.at(start),
+            name=name,
             registers=registers,
-            shared_bytes=shared.get(section, 0),
-            stack_bytes=attributes.get((_STACK_SIZE, index), attributes.get((_FRAME_SIZE, index))),
-            code_bytes=size,
+            shared_bytes=shared.get(symbol.section, 0),
+            stack_bytes=attributes.get((_STACK_SIZE, symbol.number), attributes.get((_FRAME_SIZE, symbol.number))),
+            code_bytes=symbol.size,
         )
 
 

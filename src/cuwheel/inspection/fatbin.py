@@ -1,4 +1,4 @@
-"""Fat binaries: containers and their entries, read from headers alone. Nothing is decompressed here.
+"""Fat binaries: containers and their entries, read from their headers and, of PTX, the first lines.
 
 The layout is undocumented and was measured on real files. A damaged container costs itself and a
 finding; the walk goes on at the next one. Every byte is looked at a bounded number of times.
@@ -6,16 +6,20 @@ finding; the walk goes on at the next one. Every byte is looked at a bounded num
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.finding import Finding
+from cuwheel.inspection import payload as payloads
 from cuwheel.inspection.buffer import SCAN_CHUNK, Buffer, find
 from cuwheel.inspection.values import DeviceCode, Entry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cuwheel.facts.arch import ArchKind, Suffix
     from cuwheel.inspection.values import Compression, Kind
 
@@ -28,6 +32,7 @@ _VERSION = 1
 _HEADER_LIMIT = 1 << 16
 _LOWEST_ARCH, _HIGHEST_ARCH = 10, 999
 _MOST_CONTAINERS, _MOST_ENTRIES = 100_000, 300_000  # the most seen are 2,782 and 27,000
+_MOST_TEXTS = 10_000  # of PTX that is looked into, 0.1 ms each; the most seen are some hundreds
 _FINDINGS_LIMIT = 20  # a section of noise must not become a report of a million lines
 
 KIND_PTX, KIND_CUBIN, KIND_LTO = 1, 2, 8
@@ -40,6 +45,7 @@ FLAG_DEBUG = 0x2
 FLAG_LZ4, FLAG_ZSTD = 0x2000, 0x8000
 FLAG_SPECIFIC, FLAG_FAMILY = 0x100000, 0x200000
 FLAG_ATTRIBUTES = 0x1000000  # the options block holds numbers, not text
+_PTX_VERSION = re.compile(rb"^[ \t]*\.version[ \t]+(\d{1,3})\.(\d{1,3})\b", re.MULTILINE | re.ASCII)
 _FLAGS_OF_RAW_ROWS = FLAG_SPECIFIC | FLAG_FAMILY
 _FLAGS_OF_ROWS = _FLAGS_OF_RAW_ROWS | FLAG_LZ4 | FLAG_ZSTD
 
@@ -97,6 +103,8 @@ class Walk:
     containers: list[RawContainer] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     _keys: dict[_Key, int] = field(default_factory=dict)
+    _texts: int = 0
+    _differing: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     _count: int = 0
     _suppressed: int = 0
 
@@ -177,12 +185,40 @@ class Walk:
             if not _LOWEST_ARCH <= arch <= _HIGHEST_ARCH:
                 break
             flags &= _FLAGS_OF_ROWS if compressed else _FLAGS_OF_RAW_ROWS
-            if kind != KIND_PTX:
+            if kind == KIND_PTX:
+                major, minor = self._isa(at, header, compressed or payload, flags, (major, minor))
+            else:
                 major = minor = 0
             row = keys.setdefault((section, linked, kind, arch, flags, major, minor), len(keys))
             entries.append(RawEntry._make((row, at, *fields)))
             at = following
         return entries, at
+
+    def _isa(self, at: int, header: int, stored: int, flags: int, told: tuple[int, int]) -> tuple[int, int]:
+        """The ISA that the PTX states, by which the driver goes; where that cannot be read, what its entry says."""
+        self._texts += 1
+        if self._texts > _MOST_TEXTS:
+            return told
+        text = payloads.start(self.buffer, at + header, stored, _compression(flags))
+        match = _PTX_VERSION.search(text)
+        if match is None:
+            return told
+        stated = int(match[1]), int(match[2])
+        if stated != told:
+            self._differing.setdefault((_version(told), _version(stated)), []).append(at)
+        return stated
+
+    def differences(self) -> Iterator[Finding]:
+        """PTX whose entries say another ISA than its text."""
+        for (told, stated), places in self._differing.items():
+            yield Finding(
+                rule="ptx-version-differs",
+                severity="note",
+                message=f"{len(places):,} PTX entries say ISA {told}, their text says {stated}: the driver goes by the "
+                "text",
+                evidence=tuple(f"entry at offset {at:#x}" for at in places[:5]),
+                fix="none needed; no compiler writes that, so the file was changed after it was built",
+            )
 
     def _entry(self, row: DeviceCode, container: int, raw: RawEntry) -> Entry:
         head = self.buffer.read(raw.offset, raw.header_size)
@@ -254,12 +290,16 @@ def _row(key: _Key, count: int, stored: int, real: int, debug: int) -> DeviceCod
         section=section,
         linked=linked,
         compression=_compression(flags),
-        ptx_isa=f"{major}.{minor}" if kind == "ptx" else None,
+        ptx_isa=_version((major, minor)) if kind == "ptx" else None,
         count=count,
         bytes=stored,
         real_bytes=real,
         debug_count=debug,
     )
+
+
+def _version(numbers: tuple[int, int]) -> str:
+    return f"{numbers[0]}.{numbers[1]}"
 
 
 def _suffix(flags: int) -> Suffix:

@@ -15,6 +15,7 @@ from cuwheel.inspection import (
     fatbin,
     hidden,
     loose,
+    objects,
     parts,
     pe,
     provenance,
@@ -253,9 +254,9 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
         device_code=rows,
         parts=parts.measure(draft.buffer.size, draft.sections, rows),
         registration=draft.registration,
-        containers=_containers(draft.walk) if detail != "rows" else (),
+        containers=_containers(draft) if detail != "rows" else (),
         entries=(*draft.walk.entries(), *map(loose.entry, draft.loose)) if detail == "entries" else (),
-        findings=(*draft.findings, *draft.walk.findings),
+        findings=(*draft.findings, *draft.walk.findings, *draft.walk.differences()),
     )
 
 
@@ -266,15 +267,17 @@ def _device_linked(registration: Registration, rows: Sequence[DeviceCode]) -> bo
     return linked and (defined or any(not row.linked for row in rows))
 
 
-def _containers(walk: fatbin.Walk) -> tuple[Container, ...]:
+def _containers(draft: _Draft) -> tuple[Container, ...]:
+    symbols = objects.symbols(draft.walk, draft.rows)
     return tuple(
         Container(
             section=each.section,
             offset=each.offset,
             size=each.size,
             code=tuple(entry.row for entry in each.entries),
+            symbols=symbols.get(index),
         )
-        for each in walk.containers
+        for index, each in enumerate(draft.walk.containers)
     )
 
 

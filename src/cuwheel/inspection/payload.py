@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 # The most seen is seventyfold; much more is a bomb.
 _HIGHEST_RATIO = 256
 _SMALL = 1 << 16
+_START = 512
+_ZSTD_BLOCK = (1 << 17) + 32  # the most that one takes with the headers before it: it is decoded as a whole
 LIMIT = 1 << 29
 
 
@@ -29,6 +31,53 @@ def read(buffer: Buffer, offset: int, stored: int, real: int, compression: Compr
             buffer.name, f"device code at {offset:#x} does not decompress to the {real:,} bytes it claims"
         )
     return unpacked
+
+
+def start(buffer: Buffer, offset: int, stored: int, compression: Compression) -> bytes:
+    """The first bytes of the payload, a few hundred if it has them; nothing where they cannot be read."""
+    data = buffer.read(offset, min(stored, _ZSTD_BLOCK if compression == "zstd" else _START))
+    if compression == "none":
+        return data
+    return _lz4_start(data) if compression == "lz4" else _zstd_start(data)
+
+
+def _lz4_start(data: bytes) -> bytes:
+    """The library decodes whole blocks only, and some are megabytes."""
+    out = bytearray()
+    at = 0
+    try:
+        while len(out) < _START:
+            token = data[at]
+            literals, at = _lz4_length(data, at + 1, token >> 4)
+            out += data[at : at + literals]
+            at += literals
+            back = int.from_bytes(data[at : at + 2], "little")
+            if back == 0:  # the last literals, behind which nothing stands; anywhere else it would be damage
+                break
+            count, at = _lz4_length(data, at + 2, token & 15)
+            for _ in range(min(count + 4, _START)):
+                out.append(out[-back])
+    except IndexError:  # the bytes that were read end here
+        pass
+    return bytes(out)
+
+
+def _lz4_length(data: bytes, at: int, length: int) -> tuple[int, int]:
+    """A length that starts with four bits, and where it ends."""
+    if length < 15:  # noqa: PLR2004 - all four are set where more follows
+        return length, at
+    while data[at] == 255:  # noqa: PLR2004
+        length, at = length + 255, at + 1
+    return length + data[at], at + 1
+
+
+def _zstd_start(data: bytes) -> bytes:
+    import zstandard  # noqa: PLC0415 - only where something is compressed with it
+
+    try:
+        return zstandard.ZstdDecompressor().stream_reader(data).read(_START)
+    except (zstandard.ZstdError, ValueError, MemoryError):
+        return b""
 
 
 def _lz4(data: bytes, size: int) -> bytes | None:

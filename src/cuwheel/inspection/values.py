@@ -57,13 +57,26 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Symbols:
+    """What a relocatable object brings into a device link, and what it wants from others."""
+
+    kernels: tuple[str, ...]
+    functions: tuple[str, ...]  # variables too
+    wanted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """One fat binary. `code` has an index into the library's `device_code` for each entry, in order."""
+    """One fat binary. `code` has an index into the library's `device_code` for each entry, in order.
+
+    `symbols`: of relocatable objects, where those of the library were compiled for different architectures.
+    """
 
     section: str
     offset: int
     size: int  # header included
     code: tuple[int, ...]
+    symbols: Symbols | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cuwheel.inspection.values import (
@@ -14,6 +15,7 @@ from cuwheel.inspection.values import (
     Platform,
     Registration,
     Survey,
+    Symbols,
     Wrapper,
 )
 from cuwheel.machine.fleet import Machine
@@ -31,9 +33,10 @@ def library(
     compression: Compression = "lz4",
     platform: str | None = None,
     containers: bool = True,
+    symbols: tuple[Symbols | None, ...] = (),
     **fields: Any,
 ) -> Library:
-    """`plain` containers stand alone; `linked` ones were made from `objects` by a device link."""
+    """`plain` containers stand alone; `linked` ones were made from `objects` (of these `symbols`) by a link."""
     rows: list[DeviceCode] = []
     found: list[Container] = []
     groups = [(text, True) for text in plain] + [(text, True) for text in linked] + [(text, False) for text in objects]
@@ -45,6 +48,8 @@ def library(
                 rows.append(row)
             code.append(rows.index(row))
         found.append(Container(section=SECTIONS[is_linked], offset=index * 4096, size=4096, code=tuple(code)))
+    for index, names in enumerate(symbols, len(plain) + len(linked)):
+        found[index] = replace(found[index], symbols=names)
     after_plain = range(len(plain), len(plain) + len(linked))
     wrappers = tuple(Wrapper(version=2 if index in after_plain else 1, container=index) for index in range(len(groups)))
     values: dict[str, Any] = {

@@ -8,6 +8,7 @@ import pytest
 
 from cuwheel.compat import check_rules
 from cuwheel.compat.matrix import judge
+from cuwheel.inspection.values import Symbols
 from tests.unit.compat.subjects import library, machine, survey
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ CASES: dict[str, tuple[Verdict, Verdict]] = {
     "device-link-without-code": (
         _judge(library(linked=("sm_80",), objects=("sm_80",))),
         _judge(library(linked=("sm_90",), objects=("sm_90",))),
+    ),
+    "objects-newer-than-driver": (
+        _judge(library(linked=("sm_80",), objects=("sm_90",), cuda=13, toolkits=("13.4",))),
+        _judge(library(linked=("sm_90",), objects=("sm_90",), cuda=13, toolkits=("13.4",))),
     ),
     "ptx-newer-than-driver": (_judge(library("compute_90@9.4")), _judge(library("compute_90@9.0"))),
     "jit-switched-off": (
@@ -158,6 +163,7 @@ def test_what_they_say() -> None:
     assert "error 209 (cudaErrorNoKernelImageForDevice)" in _message("no-code-for-gpu")
     assert "1 of 2 containers have nothing for the GPU of capability 9.0" in _message("code-for-gpu-in-part")
     assert "error 500" in _message("device-link-without-code")
+    assert "cannot link objects that CUDA 13.4 wrote" in _message("objects-newer-than-driver")
     assert "PTX (ISA 9.4) is newer than the driver (ISA 9.0)" in _message("ptx-newer-than-driver")
     assert "CUDA_DISABLE_PTX_JIT" in _message("jit-switched-off")
     assert "driver 570.26 is too old for CUDA 13" in _message("driver-below-cuda-floor")
@@ -176,6 +182,21 @@ def test_some_objects_fit_and_others_do_not() -> None:
     assert "error 300 (cudaErrorInvalidSource)" in finding.message
     assert mixed.predicted_error
     assert mixed.predicted_error.code == 500
+
+
+def test_objects_whose_names_are_known() -> None:
+    kernel = Symbols(kernels=("mark",), functions=(), wanted=("helper",))
+    helper = Symbols(kernels=(), functions=("helper",), wanted=())
+    for objects, words in (
+        (("sm_90", "sm_80"), "objects that fit need others that do not: error 300"),
+        (("sm_80", "sm_90"), "the relocatable objects that fit have no kernels: error 500"),
+    ):
+        (finding,) = _judge(library(linked=("sm_80",), objects=objects, symbols=(kernel, helper))).findings
+        assert words in finding.message
+    one = Symbols(kernels=("mark",), functions=(), wanted=())
+    part = _judge(library(linked=("sm_80",), objects=("sm_80", "sm_90"), symbols=(one, one)))
+    assert part.outcome == "partial"
+    assert "error 500" in part.findings[0].message
 
 
 def test_forced_jit_without_ptx() -> None:

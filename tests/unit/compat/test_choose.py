@@ -78,8 +78,20 @@ def test_machine_code_of_a_newer_toolkit_runs() -> None:
     assert _choose("sm_90 compute_90@9.4").how == "native"
 
 
-def test_the_first_of_equals() -> None:
-    assert _choose("sm_90 sm_90").entry == 0
+@pytest.mark.parametrize(
+    ("code", "capability", "entry"),
+    [
+        ("sm_90 sm_90", "9.0", 0),
+        ("compute_80@8.4 compute_80@9.0", "9.0", 0),
+        ("compute_80@9.0 compute_80@8.4", "9.0", 0),
+        ("compute_90a compute_90a", "9.0", 0),
+        ("compute_90@8.4 compute_90@9.0", "9.0", 1),
+        ("compute_90@9.0 compute_90@8.4 compute_80", "9.0", 1),
+        ("compute_90@9.0 compute_90@8.4", "10.0", 0),
+    ],
+)
+def test_the_first_of_equals_but_of_the_gpus_own_ptx_the_last(code: str, capability: str, entry: int) -> None:
+    assert _choose(code, capability).entry == entry
 
 
 def test_an_unknown_driver_is_a_condition() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cuwheel.compat.predict import Containers, Prediction, predict
 from cuwheel.inspection.library import NOTHING
-from cuwheel.inspection.values import Registration, Wrapper
+from cuwheel.inspection.values import Registration, Symbols, Wrapper
 from tests.unit.compat.subjects import library, machine
 
 DRIVER = {"driver": "580.65.06"}
@@ -68,7 +68,11 @@ def test_containers_are_counted() -> None:
         (("sm_80",), ("sm_80", "sm_80"), ("fails", 500)),
         (("sm_80",), ("sm_80 compute_80", "sm_80"), ("fails", 500)),
         (("sm_80",), ("sm_80 compute_90@9.9", "sm_80 compute_90@9.9"), ("fails", 222)),
-        (("sm_80",), ("sm_80 compute_90@9.9", "sm_80"), ("fails", 500)),
+        (("sm_80",), ("sm_80 compute_90@9.9", "sm_80"), ("fails", 222)),
+        (("sm_90",), ("", ""), ("native", None)),
+        (("sm_80",), ("", ""), ("fails", 500)),
+        ((), ("", ""), ("fails", 500)),
+        (("sm_80",), ("", "sm_90"), ("fails", 500)),
         ((), ("sm_90", "compute_90"), ("jit", None)),
         ((), ("sm_90", "sm_80"), ("fails", 500)),
         (("sm_80",), ("lto_80",), ("fails", 500)),
@@ -93,6 +97,71 @@ def test_objects_of_libcudadevrt_prove_nothing() -> None:
     assert not told.mixed_objects
     mixed = predict(library(linked=("sm_80",), objects=("sm_80", "sm_80 compute_80")), machine("9.0", **DRIVER))
     assert mixed.mixed_objects
+    assert [each.code for each in mixed.alternatives] == [300]
+
+
+KERNEL = Symbols(kernels=("mark",), functions=(), wanted=("helper", "vprintf"))
+OTHER = Symbols(kernels=("mark_2",), functions=(), wanted=("helper",))
+HELPER = Symbols(kernels=(), functions=("helper",), wanted=("vprintf",))
+
+
+@pytest.mark.parametrize(
+    ("objects", "symbols", "expected"),
+    [
+        (("sm_90", "sm_80"), (KERNEL, HELPER), ("fails", 300)),
+        (("sm_90", ""), (KERNEL, None), ("fails", 300)),
+        (("sm_80", "sm_90"), (KERNEL, HELPER), ("fails", 500)),
+        (("", "sm_90"), (None, HELPER), ("fails", 500)),
+        (("sm_90", "sm_90", "sm_80"), (KERNEL, HELPER, OTHER), ("partial", 500)),
+        (("sm_90", "sm_90", ""), (KERNEL, HELPER, None), ("partial", 500)),
+        (("sm_80", "compute_80", "sm_90"), (KERNEL, HELPER, OTHER), ("partial", 500)),
+        (("sm_90", "sm_80", "sm_90"), (KERNEL, HELPER, OTHER), ("fails", 300)),
+        (("sm_90", "sm_90", "sm_80"), (KERNEL, HELPER, HELPER), ("jit", None)),
+        (("sm_90", "sm_80"), (None, HELPER), ("fails", 500)),
+        (("sm_90", "sm_80", "compute_90@9.9"), (KERNEL, HELPER, OTHER), ("fails", 222)),
+    ],
+)
+def test_objects_that_fit_are_linked_without_the_others(
+    objects: tuple[str, ...], symbols: tuple[Symbols | None, ...], expected: tuple[str, int | None]
+) -> None:
+    told = predict(library(linked=("sm_80",), objects=objects, symbols=symbols), machine("9.0", **DRIVER))
+    assert _told(told) == expected
+    assert bool(told.alternatives) == (symbols[0] is None and objects[0] == "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("linked", "objects", "expected"),
+    [
+        ("sm_90", ("sm_90", "sm_90"), ("native", None)),
+        ("sm_80", ("sm_90", "sm_90"), ("fails", 209)),
+        ("sm_80", ("sm_80", "sm_90"), ("fails", 209)),
+        ("sm_80", ("sm_90", "compute_80@9.4"), ("fails", 209)),
+        ("sm_80", ("compute_80@9.4", "sm_90"), ("fails", 222)),
+        ("sm_80", ("sm_80", "sm_80"), ("fails", 500)),
+        ("sm_80", ("compute_80@9.0",), ("jit", None)),
+    ],
+)
+def test_objects_of_a_toolkit_newer_than_the_driver_are_not_linked(
+    linked: str, objects: tuple[str, ...], expected: tuple[str, int | None]
+) -> None:
+    newer = library(linked=(linked,), objects=objects, cuda=13, toolkits=("13.4",))
+    told = predict(newer, machine("9.0", **DRIVER))
+    assert _told(told) == expected
+    assert (told.stop == "link") == (_code(told) == 209)
+
+
+def test_who_wrote_the_objects_may_be_a_condition() -> None:
+    objects = {"linked": ("sm_80",), "objects": ("sm_90",)}
+    wanted = "driver 615.71.09 or later (CUDA 13.4), to link its objects"
+    newer = library(**objects, cuda=13, toolkits=("13.4",))  # type: ignore[arg-type]
+    assert predict(newer, machine(os="linux")).conditions == (wanted,)
+    some = library(**objects, cuda=13, toolkits=("13.0", "13.4"))  # type: ignore[arg-type]
+    told = predict(some, machine(**DRIVER))
+    assert (told.outcome, told.conditions) == ("jit", (wanted,))
+    assert predict(library(**objects), machine(**DRIVER)).conditions == ()  # type: ignore[arg-type]
+    assert predict(newer, machine(driver_cuda="13.4")).outcome == "jit"
+    unheard = library(**objects, toolkits=("99.1",))  # type: ignore[arg-type]
+    assert "a driver of CUDA 99.1 or later, to link its objects" in predict(unheard, machine()).conditions
 
 
 @pytest.mark.parametrize(

@@ -83,25 +83,52 @@ def _counts(case: Case) -> tuple[int, int, int, int]:
 @rule(
     "device-link-without-code",
     severity="error",
-    why="""Device-linked code is looked up by name. Where no linked cubin fits, the driver links the relocatable
-    objects that it was made from, but only if every one of them has something that fits. Otherwise the kernel's name
-    is not found: error 500, not 209; or 300, where some objects fit and others do not. So 500 alone does not mean a
-    wrong platform.""",
+    why="""Device-linked code is looked up by name. Where no linked cubin fits, the driver links those of the
+    relocatable objects it was made from that have something that fits. Kernels in the others have no name then: error
+    500, not 209. If an object that fits calls into one that does not, the link fails and with it every kernel: error
+    300. So 500 alone does not mean a wrong platform.""",
     source="measured on an H200 with bitsandbytes and with libraries made for it",
     fix="build and link it for this GPU too, or take a release that has code for it",
 )
 def device_link_without_code(case: Case) -> Iterator[Found]:
-    if case.prediction.outcome != "fails" or not _failed_by(case, SYMBOL_NOT_FOUND):
+    told = case.prediction
+    if told.outcome != "fails" or not (_failed_by(case, SYMBOL_NOT_FOUND) or _failed_by(case, INVALID_SOURCE)):
         return
-    if case.prediction.mixed_objects:
+    if told.alternatives:
         reason = f"only some of its relocatable objects fit: {error_words(SYMBOL_NOT_FOUND)}, or "
-        reason += error_words(INVALID_SOURCE)
+        reason += f"{' or '.join(map(error_words, told.alternatives))}; their names could not be read"
+    elif told.predicted_error == INVALID_SOURCE:
+        reason = f"relocatable objects that fit need others that do not: {error_words(INVALID_SOURCE)}"
+    elif told.mixed_objects:
+        reason = f"the relocatable objects that fit have no kernels: {error_words(SYMBOL_NOT_FOUND)}"
     else:
         reason = f"neither its linked code nor its objects fit: {error_words(SYMBOL_NOT_FOUND)}"
     yield Found(
         message=f"it is device-linked and has no code for the {case.gpu}; {reason}",
         evidence=_holds(case),
         fix=_more_architectures(case),
+    )
+
+
+@rule(
+    "objects-newer-than-driver",
+    severity="error",
+    why="""A driver runs machine code of any toolkit of its CUDA major, but links relocatable objects only of toolkits
+    up to its own. Where no linked code fits and the objects that fit are machine code of a newer toolkit, every kernel
+    fails with error 209, although there is code for the GPU.""",
+    source="measured on an H200 with driver 580 (CUDA 13.0) and objects of CUDA 13.4",
+    fix="update the driver, or link the device code for this GPU when building",
+)
+def objects_newer_than_driver(case: Case) -> Iterator[Found]:
+    if case.prediction.stop != "link":
+        return
+    newest = max(case.library.toolkits, key=versions.key)
+    known = drivers.cuda(case.machine, drivers.system(case.library, case.machine))
+    yield Found(
+        message=f"no linked code fits the {case.gpu}, and the driver (CUDA {known}) cannot link objects that CUDA "
+        f"{newest} wrote: {error_words(NO_KERNEL_IMAGE)}",
+        evidence=(f"its machine code was written by CUDA {', '.join(case.library.toolkits)}", *_holds(case)),
+        fix=f"{drivers.newer_driver(case.machine, f'that of CUDA {newest}')}, or: {_more_architectures(case)}",
     )
 
 
@@ -181,9 +208,10 @@ def compiled_by_driver(case: Case) -> Iterator[Found]:
     "linked-at-load",
     severity="note",
     why="""With no linked code that fits, the driver links the relocatable objects when the library is loaded,
-    compiling their PTX where they have no machine code. It works if every object has something that fits, and takes
-    time at first start; such a library counts as `jit`.""",
-    source="measured on an H200: bitsandbytes without its linked cubin still ran",
+    compiling their PTX where they have no machine code. Objects that have nothing that fits are left out: that does no
+    harm as long as no kernel is in them and nothing calls into them. It takes time at first start; such a library
+    counts as `jit`.""",
+    source="measured on an H200: bitsandbytes without its linked cubin still ran, as did objects made for it",
     fix="none needed; linked code for this GPU would start at once",
 )
 def linked_at_load(case: Case) -> Iterator[Found]:
@@ -192,7 +220,7 @@ def linked_at_load(case: Case) -> Iterator[Found]:
         archs = sorted({each.arch for each in told.taken if not each.linked})
         yield Found(
             message=f"no linked code fits the {case.gpu}: the driver links the relocatable objects at load",
-            evidence=(f"each of them has {' or '.join(archs)}",),
+            evidence=(f"it takes {' or '.join(archs)} of them",),
         )
 
 
@@ -240,6 +268,7 @@ RULES = (
     no_code_for_gpu,
     code_for_gpu_in_part,
     device_link_without_code,
+    objects_newer_than_driver,
     ptx_newer_than_driver,
     jit_switched_off,
     chooses_kernels_itself,

@@ -1,0 +1,50 @@
+"""What relocatable objects bring and want, by name: where only some of them fit a GPU, it decides what runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import MalformedError
+from cuwheel.inspection import cubin, payload
+from cuwheel.inspection.image import FATBIN_SECTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.inspection.fatbin import RawEntry, Walk
+    from cuwheel.inspection.values import DeviceCode, Symbols
+
+_LIMIT = 1 << 26  # decompressed for it, at most; of the objects behind that no name is known
+
+
+def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
+    """By container. Nothing where all objects were compiled for the same: then every one fits a GPU, or none does."""
+    found: dict[int, Symbols] = {}
+    objects = {
+        index: each.entries for index, each in enumerate(walk.containers) if FATBIN_SECTIONS.get(each.section) is False
+    }
+    if len({_compiled_for(entries, rows) for entries in objects.values()}) <= 1:
+        return found
+    budget = _LIMIT
+    for index, entries in objects.items():
+        readable = [entry for entry in entries if rows[entry.row].kind in ("cubin", "ptx")]
+        # Of a cubin one table is read, of PTX every line.
+        smallest = min(readable, key=lambda entry: (rows[entry.row].kind == "ptx", entry.real), default=None)
+        if smallest is None or smallest.real > budget:
+            continue
+        budget -= smallest.real
+        if names := _names(walk, smallest, rows[smallest.row]):
+            found[index] = names
+    return found
+
+
+def _compiled_for(entries: Sequence[RawEntry], rows: Sequence[DeviceCode]) -> frozenset[tuple[str, str | None]]:
+    return frozenset((rows[entry.row].arch, rows[entry.row].ptx_isa) for entry in entries)
+
+
+def _names(walk: Walk, entry: RawEntry, row: DeviceCode) -> Symbols | None:
+    try:
+        data = payload.read(walk.buffer, entry.payload_offset, entry.stored, entry.real, row.compression)
+        return cubin.ptx_symbols(data) if row.kind == "ptx" else cubin.read(walk.buffer.name, data).symbols()
+    except MalformedError:  # told where the toolkits are read
+        return None

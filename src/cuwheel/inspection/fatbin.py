@@ -214,8 +214,8 @@ class Walk:
             yield Finding(
                 rule="ptx-version-differs",
                 severity="note",
-                message=f"{len(places):,} PTX entries say ISA {told}, their text says {stated}: the driver goes by the "
-                "text",
+                message=f"PTX entries ({len(places):,}) say ISA {told}, and their text says {stated}: the driver goes "
+                "by the text",
                 evidence=tuple(f"entry at offset {at:#x}" for at in places[:5]),
                 fix="none needed; no compiler writes that, so the file was changed after it was built",
             )

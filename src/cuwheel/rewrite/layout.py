@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 SHT_GNU_HASH = 0x6FFFFFF6
 _SHT_VERSYM = 0x6FFFFFFF
 PROGRAM_HEADER = 56
-# Found through an entry of the dynamic section or a program header alone, so free to move.
-_MOVABLE = frozenset({SHT_NOTE, SHT_HASH, SHT_GNU_HASH, SHT_DYNSYM, SHT_STRTAB, _SHT_VERSYM})
 _ALLOC = 0x2
 _BLOCK_ALIGNMENT = 64
-_SPARE = 4  # rows: patchelf adds some of its own, and looks for room only where section headers are in order
+# How to make room, the best way first: rows to spare, and what may move. patchelf adds rows of its own, and looks for
+# room only where section headers are in order. Where the dynamic symbols have moved, strip puts their section elsewhere
+# in its table without telling the symbols: harmless, but better avoided.
+_SMALL = frozenset({SHT_NOTE, SHT_HASH, SHT_GNU_HASH})
+_MOVABLE = _SMALL | {SHT_DYNSYM, SHT_STRTAB, _SHT_VERSYM}
+_WAYS = ((4, _SMALL), (3, _SMALL), (2, _SMALL), (4, _MOVABLE), (1, _SMALL), (0, _SMALL), (0, _MOVABLE))
 _INTERPRETER = ".interp"
 
 
@@ -59,8 +62,8 @@ def plan(elf: Elf, table: Table, tables: Sequence[tuple[int, int]], packed: Mapp
         cuts = _largest(every, count)
         if table.end + _splits(elf, cuts) * PROGRAM_HEADER <= first:
             return Layout(packed, cuts, None)
-        for spare in (_SPARE, 0):
-            if made := _with_room(elf, table, packed, used, count, spare):
+        for way in _WAYS:
+            if made := _with_room(elf, table, packed, used, count, way):
                 return made
     return Layout(packed, (), None, short=bool(every))
 
@@ -70,12 +73,18 @@ def _largest(cuts: Sequence[Cut], count: int) -> tuple[Cut, ...]:
 
 
 def _with_room(
-    elf: Elf, table: Table, packed: Mapping[int, Packed], used: Sequence[tuple[int, int]], count: int, spare: int
+    elf: Elf,
+    table: Table,
+    packed: Mapping[int, Packed],
+    used: Sequence[tuple[int, int]],
+    count: int,
+    way: tuple[int, frozenset[int]],
 ) -> Layout | None:
     """Move what stands behind the table to behind device code, which makes a cut the smaller."""
     plain = {number: each.high for number, each in packed.items()}
     cuts = _largest(_cuts(elf, packed, plain, used), count)
-    block = _block(elf, table.end, table.end + (_splits(elf, cuts) + spare) * PROGRAM_HEADER, used)
+    spare, movable = way
+    block = _block(elf, table.end, table.end + (_splits(elf, cuts) + spare) * PROGRAM_HEADER, used, movable)
     if block is None:
         return None
     start, end = block
@@ -166,8 +175,13 @@ def _splits(elf: Elf, cuts: Sequence[Cut]) -> int:
     )
 
 
-def _block(elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """What stands between `start` and at least `wanted`, if all of it may move."""
+def _block(
+    elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]], movable: frozenset[int]
+) -> tuple[int, int] | None:
+    """What stands between `start` and at least `wanted`, if all of it may move.
+
+    Free to move is what the loader finds through the dynamic section or a program header alone.
+    """
     sections = sorted((each for each in elf.headers if each.type not in (0, SHT_NOBITS)), key=lambda each: each.offset)
     end = start
     for section in sections:
@@ -177,7 +191,7 @@ def _block(elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]]) -
         wanted = max(wanted, *(_end(each) for each in elf.segments if _straddles(each, start, end)), 0)
         if section.offset >= wanted and section.offset >= end:
             break
-        if not (section.flags & _ALLOC and (section.type in _MOVABLE or section.name == _INTERPRETER)):
+        if not (section.flags & _ALLOC and (section.type in movable or section.name == _INTERPRETER)):
             return None
         end = section.offset + section.size
     if end < wanted and any(offset < wanted for offset, stop in used if offset >= end and stop > end):

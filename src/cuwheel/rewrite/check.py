@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from cuwheel.rewrite.fatbin_writer import NewContainer
     from cuwheel.rewrite.values import LibraryPlan
 
-_HINT = "this is a bug in cuwheel, and nothing was changed: please report it with the name of the package"
+_HINT = (
+    "nothing was changed: either the original is damaged, or this is a bug in cuwheel "
+    "(then please report it with the name of the package)"
+)
 
 
 class _Found(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.buffer import Buffer
     from cuwheel.inspection.elf import Elf, Header
     from cuwheel.inspection.values import Registration
-    from cuwheel.rewrite.elf_writer import Tables
+    from cuwheel.rewrite.elf_writer import Patch
     from cuwheel.rewrite.fatbin_writer import Packed, Replacement
     from cuwheel.rewrite.layout import Layout
     from cuwheel.rewrite.references import Reference, SymbolAt
@@ -31,19 +32,15 @@ _TRAILING = 16  # zeros that some tools leave behind the last table
 
 
 class Draft(NamedTuple):
-    """`moved`: from the old address of a container to the new. `placed`: from its old offset to its new one."""
+    """`placed`: from the old offset of a container to the new. `patches` go over the pieces."""
 
     elf: Elf
-    tables: Tables
-    layout: Layout
     containers: tuple[NewContainer, ...]
     registration: Registration
     replacements: Mapping[int, Replacement]
-    moved: Mapping[int, int]
     placed: Mapping[int, int]
-    pointers: tuple[Reference, ...]
-    symbols: tuple[SymbolAt, ...]
     pieces: tuple[Piece, ...]
+    patches: tuple[Patch, ...]
     shift: Shift
     size: int
     findings: tuple[Finding, ...]
@@ -66,18 +63,18 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
     moving = [*changed, *_block_addresses(file, made)]
     symbols = tuple(references.symbols(file, moving))
     _check_symbols(buffer.name, symbols, changed)
+    try:
+        patches = tuple(elf_writer.patches(file, tables, made, moved, pointers, symbols))
+    except struct.error as error:
+        raise MalformedError(buffer.name, "its tables hold numbers that make no sense") from error
     return Draft(
         elf=file,
-        tables=tables,
-        layout=made,
         containers=containers,
         registration=registration,
         replacements=replacements,
-        moved=moved,
         placed=placed,
-        pointers=pointers,
-        symbols=symbols,
         pieces=tuple(_pieces(file, made, containers, shift)),
+        patches=patches,
         shift=shift,
         size=shift.placed(buffer.size),
         findings=(_no_room(),) if made.short else (),
@@ -144,8 +141,10 @@ def _packed(file: Elf, containers: Sequence[NewContainer]) -> Iterator[tuple[int
             continue
         if layout.segment_of(file, header) is None:
             raise MalformedError(file.buffer.name, f"{header.name} is not loaded as one piece")
-        alignment = _alignment(file, header)
-        yield header.number, pack(inside, header.offset, header.offset + header.size, alignment)
+        found = pack(inside, header.offset, header.offset + header.size, _alignment(file, header))
+        if found is None:
+            raise MalformedError(file.buffer.name, f"{header.name} has an alignment that its contents do not have")
+        yield header.number, found
 
 
 def _alignment(file: Elf, header: Header) -> int:

@@ -68,8 +68,11 @@ def _size(entry: RawEntry, replaced: dict[int, Replacement]) -> int:
     return len(new.header) + new.size if new else entry.header_size + entry.payload
 
 
-def pack(containers: Sequence[NewContainer], start: int, end: int, alignment: int) -> Packed:
-    """Together as closely as those allow that stay where they are; the used part of a section has no hole."""
+def pack(containers: Sequence[NewContainer], start: int, end: int, alignment: int) -> Packed | None:
+    """Together as closely as those allow that stay where they are; the used part of a section has no hole.
+
+    None where they do not fit: only an absurd alignment does that.
+    """
     fixed = [each for each in containers if each.pinned]
     ways = [_in_order(containers, start, end, alignment)]
     if fixed:
@@ -77,7 +80,7 @@ def pack(containers: Sequence[NewContainer], start: int, end: int, alignment: in
             [each for each in containers if not each.pinned], fixed[0].old.offset, end, alignment, fixed=fixed
         )
         ways.append(behind)
-    return min((each for each in ways if each), key=lambda packed: packed.high - packed.low)
+    return min((each for each in ways if each), key=lambda packed: packed.high - packed.low, default=None)
 
 
 def _in_order(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.buffer import FileBuffer
-from cuwheel.rewrite import check, compress, copying, elf_writer
+from cuwheel.rewrite import check, compress, copying
 from cuwheel.rewrite.draft import Draft, draft
 from cuwheel.rewrite.results import dropped, recompressed
 from cuwheel.rewrite.values import Dropped, FileResult, Recompressed
@@ -73,8 +73,7 @@ def _fill(handle: int, source: Path, made: Draft, spool: Spool) -> None:
     with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
         os.fchmod(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
         os.ftruncate(file.fileno(), made.size)
-        patches = elf_writer.patches(made.elf, made.tables, made.layout, made.moved, made.pointers, made.symbols)
-        copying.write(original.fileno(), spool.fileno, file.fileno(), made.pieces, patches)
+        copying.write(original.fileno(), spool.fileno, file.fileno(), made.pieces, made.patches)
 
 
 def _untouched(source: Path, plan: LibraryPlan, findings: tuple[Finding, ...]) -> FileResult:

@@ -26,7 +26,9 @@ def packed(*rows: tuple[int, tuple[int, ...], tuple[int, ...], bool], end: int) 
         rebuilt(old := raw(offset, *sizes), HEAD, [old.entries[index] for index in keep], {}, pinned=pinned)
         for offset, sizes, keep, pinned in rows
     ]
-    return pack(containers, 0, end, 8)
+    found = pack(containers, 0, end, 8)
+    assert found
+    return found
 
 
 def test_packed_together() -> None:
@@ -57,6 +59,11 @@ def test_runs_of_kept_entries_are_one_piece() -> None:
     assert struct.unpack_from("<Q", new.header, 8) == (300,)
     made = list(pieces(new, 50))
     assert [(each.place, each.size, each.offset) for each in made[1:]] == [(66, 200, 1016), (266, 100, 1316)]
+
+
+def test_an_absurd_alignment() -> None:
+    old = raw(8, 100)
+    assert pack([rebuilt(old, HEAD, old.entries, {}, pinned=False)], 8, 124, 4096) is None
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(0, 0), (0x1000, 0x1000), (0x3000, 0x1000), (0x5000, 0x2000)])

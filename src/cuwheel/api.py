@@ -442,6 +442,7 @@ def toolchain_env(
     host_compiler: str | None = None,
 ) -> ToolchainAnswer:
     """The variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
+    from cuwheel.errors import UsageError
     from cuwheel.report.toolchain import Toolchain
     from cuwheel.toolchain import provide, settings, store
 
@@ -454,6 +455,8 @@ def toolchain_env(
             host_compiler=host_compiler,
         )
     )
+    if made.prefix:
+        raise UsageError(f"this CUDA {version} is in a container", hint="run inside: " + " ".join(made.prefix))
     return Toolchain(
         action="env",
         cache=str(store.open_store(cache).folder),

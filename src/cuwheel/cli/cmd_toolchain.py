@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         action="append",
         default=[],
-        help="only these of system, index, redist, debian, conda, container, tried in that order",
+        help="only these of system, index, redist, debian, conda, container, in the order given",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be fetched, and fetch nothing")
     parser.add_argument("--upgrade", action="store_true", help="look for a newer patch release than is installed")

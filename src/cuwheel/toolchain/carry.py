@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError
 from cuwheel.toolchain import downloads, lock, provide, providers
-from cuwheel.toolchain.values import Installed, Recipe
+from cuwheel.toolchain.values import Recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.toolchain.provide import Wish
+    from cuwheel.toolchain.values import Installed
 
 # A toolkit of the system, of conda or in an image is no set of archives.
 _IN_ARCHIVES = ("index", "redist", "debian")
@@ -37,4 +38,6 @@ def fetch(wish: Wish, folder: Path, *, dry_run: bool) -> tuple[Recipe, tuple[Pat
 
 
 def _recipe(chosen: Recipe | Installed) -> Recipe:
-    return lock.locked(chosen).recipe() if isinstance(chosen, Installed) else chosen
+    if isinstance(chosen, Recipe):
+        return chosen
+    return replace(lock.locked(chosen).recipe(), archives=chosen.archives)  # with addresses on this machine, too

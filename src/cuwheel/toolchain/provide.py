@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from cuwheel.errors import UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
-from cuwheel.toolchain import host_compiler, lock, providers, settings
+from cuwheel.toolchain import host_compiler, lock, providers, resolver, settings
 from cuwheel.toolchain.downloads import Supply
 from cuwheel.toolchain.making import Making
 from cuwheel.toolchain.store import open_store
@@ -82,6 +82,8 @@ def decide(wish: Wish) -> Decision:
     supply = Supply(store=store, offline=wish.offline, base=wish.source)
     if wish.source or wish.locked:
         recipe = lock.recipe_for(request, wish.source, wish.locked)
+        if not wish.source:
+            recipe = replace(recipe, archives=resolver.with_addresses(recipe.archives, offline=wish.offline))
         return Decision(
             request=request,
             chosen=store.find(recipe.identity) or recipe,
@@ -136,7 +138,7 @@ def request_of(wish: Wish, around: Surroundings) -> Request:
         toolkit=row,
         exact=match[1] if match else None,
         components=toolchains.with_base(wish.components),
-        providers=tuple(name for name in providers.ORDER if name in (wish.providers or providers.ORDER)),
+        providers=providers.chosen(wish.providers),
         cpu=_cpu(around),
         offline=wish.offline,
         redist_url=wish.redist_url,

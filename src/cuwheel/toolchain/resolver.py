@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -107,6 +108,18 @@ def _archive(name: str, version: str, url: str, sha256: str, size: int | None = 
     return Archive(
         kind="wheel", name=name, version=version, file=_file_name(url), url=plain, sha256=sha256.lower(), size=size
     )
+
+
+def with_addresses(archives: Sequence[Archive], *, offline: bool = False) -> tuple[Archive, ...]:
+    """Where the index has the wheels that a lock only names. The hash decides whether it is the same file."""
+    lacking = [each for each in archives if each.kind == "wheel" and not each.url]
+    if not lacking or offline:
+        return tuple(archives)
+    found = {
+        each.sha256: each.url
+        for each in resolve([f"{each.name}=={each.version}" for each in lacking], dependencies=False)
+    }
+    return tuple(replace(each, url=each.url or found.get(each.sha256, "")) for each in archives)
 
 
 def sorted_archives(archives: Iterable[Archive]) -> tuple[Archive, ...]:

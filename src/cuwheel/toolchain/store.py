@@ -161,5 +161,7 @@ def _write(path: Path, text: bytes) -> None:
 def _remove(folder: Path) -> None:
     """Out of sight first: a removal that is interrupted must not leave half a toolkit."""
     doomed = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{folder.name}-", dir=folder.parent))
-    folder.rename(doomed / "old")
-    shutil.rmtree(doomed, ignore_errors=True)
+    try:
+        folder.rename(doomed / "old")
+    finally:
+        shutil.rmtree(doomed, ignore_errors=True)

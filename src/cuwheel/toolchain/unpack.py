@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # Folders at the top of a toolkit. Packages put them below `nvidia/cu13`, `nvidia/cudnn`, `cutensor` and so on.
 _TOPS = ("bin", "include", "lib", "lib64", "nvvm", "cccl", "extras", "share", "compute-sanitizer", "targets")
 _UNPACK_S = 900.0
-_BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, lzma.LZMAError, EOFError, UnicodeError)
+# KeyError: a hard link to what is not in the archive.
+_BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, lzma.LZMAError, EOFError, UnicodeError, KeyError)
 
 
 def unpack(archive: Archive, path: Path, root: Path) -> None:

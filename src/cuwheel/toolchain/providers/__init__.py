@@ -29,6 +29,12 @@ class Provider(Protocol):
         """Do it."""
 
 
+def chosen(names: Sequence[str]) -> tuple[ProviderName, ...]:
+    """Those named, in the order in which they were named; else all."""
+    known: dict[str, ProviderName] = {name: name for name in ORDER}
+    return tuple(dict.fromkeys(known[name] for name in names)) or ORDER
+
+
 def provider(name: ProviderName) -> Provider:
     return cast("Provider", importlib.import_module(f"cuwheel.toolchain.providers.{name}"))
 

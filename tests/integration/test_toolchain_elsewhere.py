@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import MalformedError, UnavailableError
+from cuwheel.errors import MalformedError, UnavailableError, UsageError
 from cuwheel.toolchain import inside
+from tests.integration import toolchain_site as site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,6 +149,22 @@ def test_an_image_with_another_version(fake: Path) -> None:
     with pytest.raises(MalformedError, match=r"its nvcc is 11\.8\.9, not 12\.8"):
         api.toolchain("12.8", providers=["container"])
     assert api.toolchains().toolkits == ()
+
+
+def test_an_image_without_a_toolkit_is_shown_one(fake: Path, tmp_path: Path) -> None:
+    """manylinux: the toolkit lies in the cache, and the container sees it under the same path."""
+    log = stand_in(fake, "podman", DOCKER, minor="12.4")
+    site.write_site(tmp_path / "mirror", "12.4.1", site.tiny_parts("12.4.131"))
+    image = "quay.io/pypa/manylinux_2_28_x86_64"
+    answer = api.toolchain("12.4", providers=["container"], image=image, redist_url=str(tmp_path / "mirror"))
+    (toolkit,) = answer.toolkits
+    assert (toolkit.version, toolkit.root) == ("12.4.131", f"{toolkit.folder}/root")
+    assert calls(log)[1] == ["pull", image]
+    words = inside.command(toolkit, [f"{toolkit.root}/bin/nvcc", "--version"])
+    assert words[-4:] == (f"{toolkit.root}:{toolkit.root}:ro", image, f"{toolkit.root}/bin/nvcc", "--version")
+    with pytest.raises(UsageError, match="is in a container") as caught:
+        api.toolchain_env("12.4")
+    assert image in caught.value.hint
 
 
 @pytest.mark.usefixtures("fake")

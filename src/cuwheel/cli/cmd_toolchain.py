@@ -33,7 +33,7 @@ _ELSEWHERE = ("redist_url", "apt_sources", "image", "upgrade")
 _TAKES = {
     "install": (*_CHOICE, *_ELSEWHERE, "dry_run", "source", "lock", "locked", "host_compiler", "no_host_compiler"),
     "list": (),
-    "env": ("components", "providers", "host_compiler"),
+    "env": ("components", "providers", "host_compiler", "no_host_compiler"),
     "verify": ("components", "providers", "host_compiler"),
     "fetch": (*_CHOICE, *_ELSEWHERE, "dry_run", "to", "locked"),
     "remove": ("components", "providers", "all", "downloads"),
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PARTS",
         action="append",
         default=[],
-        help="libraries too: cublas, cusolver, cudnn, nccl ...; repeated or with commas",
+        help="libraries too: cublas, cudnn, nccl ..., or torch for all that its extensions use; repeated or with commas",
     )
     parser.add_argument(
         "--provider",

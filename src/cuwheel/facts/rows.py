@@ -298,6 +298,15 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentGroup:
+    """Several components under one name."""
+
+    name: str
+    components: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolkitOnIndex:
     package: str
     since: str
@@ -352,4 +361,5 @@ class Toolchains:
     container: ContainerImage
     debian: tuple[DebianSuite, ...]
     releases: Releases
+    group: tuple[ComponentGroup, ...]
     component: tuple[Component, ...]

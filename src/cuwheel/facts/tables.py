@@ -236,9 +236,11 @@ def _toolkit_problems(file: Toolkits, known: dict[str, Architecture] | None) -> 
 
 def _toolchain_problems(file: Toolchains) -> Iterator[str]:
     places = (file.index, file.redist, file.conda, file.container, file.releases)
-    yield from _source_problems(file.sources, file.component, file.debian, places)
+    yield from _source_problems(file.sources, file.component, file.group, file.debian, places)
     names = [row.name for row in file.component]
-    yield from _repeated("component", names)
+    yield from _repeated("component", [*names, *(row.name for row in file.group)])
+    for group in file.group:
+        yield from (f"{group.name}: unknown component {each!r}" for each in group.components if each not in names)
     yield from _repeated("Debian's CUDA", [row.cuda for row in file.debian])
     yield from _repeated("a release of CUDA", [versions.minor(each) for each in file.releases.latest])
     for row in file.component:

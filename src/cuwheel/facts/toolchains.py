@@ -24,15 +24,23 @@ def find_component(name: str) -> Component:
     for row in all_components():
         if row.name == wanted:
             return row
-    known = [row.name for row in all_components()]
+    known = [*(row.name for row in all_components()), *(row.name for row in tables().toolchains.group)]
     near = difflib.get_close_matches(wanted, known, n=3)
     hint = "" if near else "there are " + ", ".join(known)
     raise UnknownNameError("component", name, near, hint=hint)
 
 
+def find_components(name: str) -> tuple[Component, ...]:
+    """Of a group, or the one of that name."""
+    for row in tables().toolchains.group:
+        if row.name == name.strip().lower():
+            return tuple(find_component(each) for each in row.components)
+    return (find_component(name),)
+
+
 def with_base(names: Iterable[str]) -> tuple[Component, ...]:
     """Every component that is part of any toolkit, those asked for, and those that go beside them."""
-    wanted = {find_component(name).name for name in names}
+    wanted = {row.name for name in names for row in find_components(name)}
     wanted |= {other for row in all_components() if row.name in wanted for other in row.beside}
     return tuple(row for row in all_components() if row.base or row.name in wanted)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NAME = "cuwheel.lock"
 SCHEMA: Final = "cuwheel.lock/1"
 _HEAD = "# What cuwheel built with. Written by `cuwheel toolchain install --lock`; used by `--locked`.\n"
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LOCAL = re.compile(r"^(?!https?://)")
 
 
@@ -58,10 +59,10 @@ class Lock:
 
 def locked(chosen: Recipe | Installed) -> Locked:
     """Addresses on this machine are left out: the file is for others too."""
-    if not chosen.archives:
+    if not chosen.archives and chosen.provider != "system":
         raise UsageError(
             f"a toolkit of the provider {chosen.provider} cannot be locked: it is no set of files with hashes",
-            hint="choose another: --provider index,redist,debian,conda",
+            hint="choose another: --provider system,index,redist,debian,conda",
         )
     entry = Locked(
         cuda=chosen.cuda,
@@ -110,10 +111,19 @@ def parse(data: bytes, name: str) -> Lock:
     result = decode.convert(found, Lock, NAME, problems)
     if result is None:
         raise ConfigurationError(name, problems)
+    strange = [each.file for row in result.toolchain for each in row.archive if not _is_plain(each)]
+    if strange:
+        raise MalformedError(name, f"has archives that are no plain files with a sha256: {', '.join(strange)}")
     changed = [each.cuda for each in result.toolchain if each.archive and each.recipe().identity != each.identity]
     if changed:
         raise MalformedError(name, f"was edited: the identity of CUDA {', '.join(changed)} does not fit its archives")
     return result
+
+
+def _is_plain(archive: Archive) -> bool:
+    """Names and hashes become paths in the cache: they must not lead out of it."""
+    hashed = _SHA256.fullmatch(archive.sha256) is not None or archive.kind == "conda"
+    return hashed and archive.file == Path(archive.file).name and archive.file not in ("", ".", "..")
 
 
 def recipe_for(request: Request, source: str | None, path: Path | None) -> Recipe:

@@ -82,15 +82,9 @@ def decide(wish: Wish) -> Decision:
     supply = Supply(store=store, offline=wish.offline, base=wish.source)
     if wish.source or wish.locked:
         recipe = lock.recipe_for(request, wish.source, wish.locked)
-        if not wish.source:
-            recipe = replace(recipe, archives=resolver.with_addresses(recipe.archives, offline=wish.offline))
-        return Decision(
-            request=request,
-            chosen=store.find(recipe.identity) or recipe,
-            around=around,
-            supply=supply,
-            trail=(),
-        )
+        if recipe.provider != "system":
+            return _as_locked(wish, request, recipe, around, supply)
+        request = replace(request, providers=("system",), exact=recipe.release)
 
     def have(name: ProviderName) -> Installed | None:
         if wish.upgrade or name == "system":  # a system's toolkit may have gone or changed: it is looked at again
@@ -99,6 +93,13 @@ def decide(wish: Wish) -> Decision:
 
     chosen, trail = providers.decide(request, around, have)
     return Decision(request=request, chosen=chosen, around=around, supply=supply, trail=trail)
+
+
+def _as_locked(wish: Wish, request: Request, recipe: Recipe, around: Surroundings, supply: Supply) -> Decision:
+    if not wish.source:
+        recipe = replace(recipe, archives=resolver.with_addresses(recipe.archives, offline=wish.offline))
+    chosen = around.store.find(recipe.identity) or recipe
+    return Decision(request=request, chosen=chosen, around=around, supply=supply, trail=())
 
 
 def carry_out(decision: Decision) -> Installed:
@@ -126,7 +127,7 @@ def request_of(wish: Wish, around: Surroundings) -> Request:
         problems.append(f"{error.message} ({error.hint})")
     for name in wish.components:
         try:
-            toolchains.find_component(name)
+            toolchains.find_components(name)
         except UnknownNameError as error:
             problems.append(f"{error.message} ({error.hint})" if error.hint else error.message)
     unknown = [name for name in wish.providers if name not in providers.ORDER]

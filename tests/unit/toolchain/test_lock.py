@@ -8,7 +8,7 @@ import pytest
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.toolchain import lock
-from cuwheel.toolchain.values import Recipe, Request
+from cuwheel.toolchain.values import Request
 from tests.unit.toolchain.test_store import RECIPE
 
 if TYPE_CHECKING:
@@ -48,17 +48,26 @@ def test_strings_survive(tmp_path: Path) -> None:
     assert lock.read(tmp_path / "l").toolchain[0].archive[0].file == 'a"\\ü\n.whl'
 
 
-def test_a_system_toolkit_cannot_be_locked() -> None:
-    system = Recipe(
-        provider="system",
-        cuda="13.0",
-        release="13.0.88",
-        platform="linux-x86_64",
-        components=(),
-        place="/usr/local/cuda",
-    )
+def test_a_system_toolkit_is_locked_by_its_version(tmp_path: Path) -> None:
+    """It has no hashes, and its place is nobody else's business."""
+    system = replace(WHOLE, provider="system", release="13.0.88", archives=(), place="/opt/cuda")
+    lock.update(tmp_path / "l", lock.locked(system))
+    assert "/opt/cuda" not in (tmp_path / "l").read_text()
+    found = lock.recipe_for(REQUEST, None, tmp_path / "l")
+    assert (found.provider, found.release) == ("system", "13.0.88")
+
+
+def test_an_image_cannot_be_locked() -> None:
     with pytest.raises(UsageError, match="cannot be locked"):
-        lock.locked(system)
+        lock.locked(replace(WHOLE, provider="container", archives=()))
+
+
+@pytest.mark.parametrize("file", ["../evil", "/etc/evil", "a/b", "..", "."])
+def test_names_that_lead_out_of_the_cache(tmp_path: Path, file: str) -> None:
+    odd = replace(WHOLE, archives=tuple(replace(each, file=file) for each in WHOLE.archives))
+    lock.update(tmp_path / "l", lock.locked(odd))
+    with pytest.raises(MalformedError, match="no plain files"):
+        lock.read(tmp_path / "l")
 
 
 def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:

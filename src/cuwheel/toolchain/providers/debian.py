@@ -60,10 +60,11 @@ def decide(request: Request, around: Surroundings) -> Recipe:
     for program in _PROGRAMS:
         if not around.machine.which_all(program):
             raise UnavailableError(f"this is not Debian or one of its kin: there is no {program}")
-    environ = _configured(row, request, around)
-    if not request.offline:
-        process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
-    done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
+    with around.store.locked(f"apt-{row.suite}"):  # apt would not wait for another
+        environ = _configured(row, request, around)
+        if not request.offline:
+            process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
+        done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
     found = [_archive(*match) for match in _URI.findall(done.stdout)]
     release = _release(found, row)
     apart = [each for each in request.components if not each.base]

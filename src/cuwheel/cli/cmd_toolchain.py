@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PARTS",
         action="append",
         default=[],
-        help="libraries too: cublas, cudnn, nccl ..., or torch for all that its extensions use; repeated or with commas",
+        help="libraries too: cublas, cudnn, nccl ..., or torch for what its extensions use; repeated or with commas",
     )
     parser.add_argument(
         "--provider",

@@ -57,6 +57,13 @@ def _let_run(root: Path) -> None:
                 path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
 
 
+def _drop_dangling(root: Path) -> None:
+    """Development packages link to libraries of packages that were not asked for."""
+    for path in (root / "lib").glob("*.so*"):
+        if path.is_symlink() and not path.exists():
+            path.unlink()
+
+
 def _link_folders(root: Path) -> None:
     """`lib64`, where CMake and torch look; libnvvm below nvvm/, where nvlink looks."""
     (root / "lib").mkdir(exist_ok=True)
@@ -76,8 +83,7 @@ def _link_libraries(root: Path) -> None:
     for name, version in newest.items():
         link = root / "lib" / name
         if not link.exists():
-            link.unlink(missing_ok=True)  # it may lead nowhere
             link.symlink_to(f"{name}.{version}")
 
 
-STEPS: tuple[Callable[[Path], None], ...] = (_let_run, _link_folders, _link_libraries)
+STEPS: tuple[Callable[[Path], None], ...] = (_let_run, _drop_dangling, _link_folders, _link_libraries)

@@ -1,0 +1,40 @@
+"""The verbs as functions: each sequences the stages and returns the value that report and JSON show.
+
+Stages are imported when a verb is called: starting fast is a feature.
+"""
+
+from __future__ import annotations
+
+from cuwheel.api.binaries import compare, inspect, kernels
+from cuwheel.api.fleets import check, plan, read_list
+from cuwheel.api.machines import doctor, gpus, toolkits
+from cuwheel.api.slimming import slim, slim_commit, slim_undo
+from cuwheel.api.toolchains import (
+    toolchain,
+    toolchain_env,
+    toolchain_fetch,
+    toolchain_remove,
+    toolchain_verify,
+    toolchains,
+)
+
+__all__ = [
+    "check",
+    "compare",
+    "doctor",
+    "gpus",
+    "inspect",
+    "kernels",
+    "plan",
+    "read_list",
+    "slim",
+    "slim_commit",
+    "slim_undo",
+    "toolchain",
+    "toolchain_env",
+    "toolchain_fetch",
+    "toolchain_remove",
+    "toolchain_verify",
+    "toolchains",
+    "toolkits",
+]

@@ -1,0 +1,99 @@
+"""What is in a binary: the verbs that read."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from cuwheel.report.compare import Compare
+    from cuwheel.report.inspect import Inspect
+    from cuwheel.report.kernels import Kernels
+
+T = TypeVar("T")
+
+
+def inspect(
+    target: str | Path,
+    *,
+    env: Path | None = None,
+    platform: str | None = None,
+    entries: bool = False,
+    whole: bool = False,
+) -> Inspect:
+    """What device code is in a wheel, library, folder, installed distribution or `name==version`."""
+    from dataclasses import replace
+
+    from cuwheel.compat import coverage, library_rules
+    from cuwheel.inspection.survey import survey
+    from cuwheel.report.inspect import Inspect, LibraryCoverage
+
+    found = survey(on_disk(target, platform), env=env, detail="entries" if entries else "containers", whole=whole)
+    reaches = {library.path: coverage.of(library) for library in found.libraries}
+    return Inspect(
+        target=found.target,
+        kind=found.kind,
+        size=found.size,
+        distribution=found.distribution,
+        libraries=tuple(
+            replace(
+                library,
+                findings=(*library.findings, *library_rules.examine(library)),
+                containers=library.containers if entries else (),
+            )
+            for library in found.libraries
+        ),
+        coverage=tuple(
+            LibraryCoverage(path=path, coverage=reach, words=coverage.words(reach))
+            for path, reach in reaches.items()
+            if reach
+        ),
+        findings=found.findings,
+    )
+
+
+def kernels(
+    target: str | Path, pattern: str | None = None, *, env: Path | None = None, platform: str | None = None
+) -> Kernels:
+    """Which kernels are in which cubin; with a pattern, where those that match it are and where they are missing."""
+    from cuwheel.inspection import kernels as stage
+    from cuwheel.report.kernels import Kernels
+
+    found = stage.kernels(on_disk(target, platform), pattern, env=env)
+    return _shown(Kernels, found)
+
+
+def compare(
+    before: str | Path,
+    after: str | Path,
+    *,
+    env: Path | None = None,
+    platform: str | None = None,
+    kernels: bool = True,
+) -> Compare:
+    """What an architecture, or a change, costs in bytes; what was gained and lost."""
+    from cuwheel.inspection import compare as stage
+    from cuwheel.inspection import kernels as kernel_stage
+    from cuwheel.inspection.survey import survey
+    from cuwheel.report.compare import Compare
+
+    targets = [on_disk(target, platform) for target in (before, after)]
+    old, new = (survey(target, env=env) for target in targets)
+    named = [kernel_stage.kernels(target, env=env) for target in targets] if kernels else None
+    found = stage.compare(old, new, kernels=(named[0], named[1]) if named else None)
+    return _shown(Compare, found)
+
+
+def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value, field for field
+    """What a stage found as the answer that has the same fields, and a schema."""
+    return answer(**{field.name: getattr(found, field.name) for field in fields(found)})
+
+
+def on_disk(target: str | Path, platform: str | None) -> str | Path:
+    """`name==version` as the wheel downloaded for it; everything else as it is."""
+    if not isinstance(target, str) or "==" not in target or Path(target).exists():
+        return target
+    from cuwheel.inspection import index
+
+    return index.wheel_of(target, platform=platform) if index.is_pinned(target) else target

@@ -1,0 +1,118 @@
+"""What is true of machines and of CUDA: the verbs that look things up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.facts.rows import Toolkit
+    from cuwheel.finding import Finding
+    from cuwheel.machine.profile import MachineProfile
+    from cuwheel.report.doctor import Doctor
+    from cuwheel.report.gpus import Gpus
+    from cuwheel.report.toolkits import Toolkits
+
+
+def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
+    """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
+    from cuwheel.compat import machine_rules
+    from cuwheel.compat import needs as needs_
+    from cuwheel.finding import SEVERITIES
+    from cuwheel.machine import probe, profile
+    from cuwheel.report.doctor import Doctor
+
+    wanted = needs_.parse(needs)
+    machine = profile.load(on) if isinstance(on, Path) else on or probe.probe(env)
+    found = machine_rules.examine(machine)
+    if on is None:  # a saved machine's files are elsewhere
+        found = (*found, *_installed(machine, env, found))
+    return Doctor(
+        machine=machine,
+        findings=tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))),
+        needs=needs_.examine(wanted, machine),
+    )
+
+
+def _installed(machine: MachineProfile, env: Path | None, said: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What the rules of `check` find in the environment's CUDA packages; without a GPU there is nothing to ask."""
+    from cuwheel.compat import environment as stage
+    from cuwheel.inspection import presence
+    from cuwheel.inspection.survey import survey
+    from cuwheel.machine import environment, named, world
+
+    machines = [each for each in named.here(machine) if each.capability]
+    if not machines:
+        return ()
+    _, folders = environment.locate(world.World.here(), env)
+    there = presence.distributions_with_device_code(folders)
+    return stage.examine([survey(name, env=folder, detail="containers") for name, folder in there], machines, said)
+
+
+def gpus(*names: str) -> Gpus:
+    """The GPUs that names, parts of names or capabilities mean; all of them without one."""
+    from cuwheel.compat.targets import toolkits_for
+    from cuwheel.facts import architectures
+    from cuwheel.facts import gpus as table
+    from cuwheel.facts.arch import Arch
+    from cuwheel.facts.tables import tables
+    from cuwheel.report.gpus import GpuRow, Gpus
+
+    titles = {key: source.title for key, source in tables().gpus.sources.items()}
+
+    def row(gpu: table.Gpu) -> GpuRow:
+        fitting = toolkits_for(gpu.capability)
+        return GpuRow(
+            name=gpu.name,
+            capability=str(gpu.capability),
+            arch=str(Arch(gpu.capability)),
+            generation=architectures.find_architecture(gpu.capability).generation,
+            product=gpu.product,
+            tegra=gpu.tegra is not None,
+            cuda_first=fitting[0].version if fitting else None,
+            cuda_last=fitting[-1].version if fitting else None,
+            sources=tuple(titles[each] for each in gpu.source),
+            note=gpu.note,
+        )
+
+    found = [gpu for name in names for gpu in table.look_up(name)] if names else table.all_gpus()
+    return Gpus(gpus=tuple(row(gpu) for gpu in dict.fromkeys(found)))
+
+
+def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
+    """What the tables know of CUDA versions: those asked for, or all; only those that compile for a target."""
+    from cuwheel.facts import gpus as gpu_table
+    from cuwheel.facts import toolkits as table
+    from cuwheel.facts.arch import Arch, looks_like_arch
+    from cuwheel.facts.tables import tables
+    from cuwheel.report.toolkits import ToolkitRow, Toolkits
+
+    titles = {key: source.title for key, source in tables().toolkits.sources.items()}
+
+    def row(toolkit: Toolkit) -> ToolkitRow:
+        limits = toolkit.host_compilers
+        return ToolkitRow(
+            version=toolkit.version,
+            ptx_isa=toolkit.ptx_isa,
+            driver_linux=toolkit.driver.linux,
+            driver_windows=toolkit.driver.windows,
+            driver_floor_linux=table.minor_compat_floor(toolkit.major, "linux"),
+            driver_floor_windows=table.minor_compat_floor(toolkit.major, "windows"),
+            gcc_max=limits.gcc_max,
+            clang_max=limits.clang_max,
+            msc_ver_min=limits.msc_ver_min,
+            msc_ver_max=limits.msc_ver_max,
+            architectures=toolkit.architectures,
+            measured=toolkit.measured,
+            sources=tuple(titles[each] for each in toolkit.source),
+            note=toolkit.note,
+        )
+
+    found = [table.find_toolkit(version) for version in wanted] if wanted else table.all_toolkits()
+    if compiles:
+        exact = looks_like_arch(compiles)
+        arch = Arch.parse(compiles) if exact else Arch(gpu_table.capability_of(compiles))
+        found = [each for each in found if each.supports(arch)]
+    return Toolkits(toolkits=tuple(row(toolkit) for toolkit in dict.fromkeys(found)))

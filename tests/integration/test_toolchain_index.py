@@ -125,7 +125,9 @@ def test_a_system_toolkit_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.
     shutil.rmtree(root / "lib" / "stubs")
     monkeypatch.setenv("CUDA_HOME", str(root))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    answer = api.toolchain("13.0", providers=["system"], cache=tmp_path / "store")
+    lock = tmp_path / "cuwheel.lock"
+    answer = api.toolchain("13.0", providers=["system"], cache=tmp_path / "store", lock=lock)
+    assert api.toolchain("13.0", locked=lock, cache=tmp_path / "store").toolkits == answer.toolkits
     assert (answer.toolkits[0].provider, answer.toolkits[0].root) == ("system", str(root))
     assert api.toolchain_verify("13.0", cache=tmp_path / "store").succeeded
     library_path = next(each for each in answer.settings if each.name == "LIBRARY_PATH")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.values import Survey
     from tests.fixtures.damage.patch import Case
 
-SECONDS = 2.0  # the slowest takes a tenth of it; a loop takes for ever
+SECONDS = 5.0  # of the processor; the slowest takes a tenth of it, a loop takes for ever
 MEMORY = 64 << 20  # the largest of the files has a few megabytes, the bombs unpack to a thousand
 GOOD = (manifest.HERE / "bin" / "plain-130.so").read_bytes()
 # In these the zip itself is broken beyond use, or the good member is what the damage hits.
@@ -55,13 +55,13 @@ def test_only_our_errors_and_soon(family: str, tmp_path: Path) -> None:
     problems = []
     for name, data in FAMILIES[family]():
         path = named(tmp_path, name, data)
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             answer = attempt(path)
         except Exception as error:  # noqa: BLE001 - collected: all of them, not the first
             problems.append(f"{name}: {type(error).__name__}: {error}")
             continue
-        if (took := time.perf_counter() - began) > SECONDS:
+        if (took := time.process_time() - began) > SECONDS:
             problems.append(f"{name}: took {took:.1f} s")
         if isinstance(answer, CuwheelError) and not answer.message:
             problems.append(f"{name}: an error without a message")

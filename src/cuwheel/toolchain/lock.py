@@ -24,7 +24,7 @@ NAME = "cuwheel.lock"
 SCHEMA: Final = "cuwheel.lock/1"
 _HEAD = "# What cuwheel built with. Written by `cuwheel toolchain install --lock`; used by `--locked`.\n"
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_LOCAL = re.compile(r"^(?!https?://)")
+_SERVERS = ("https://", "http://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def locked(chosen: Recipe | Installed) -> Locked:
         platform=chosen.platform,
         identity="",
         components=chosen.components,
-        archive=tuple(replace(each, url="" if _LOCAL.match(each.url) else each.url) for each in chosen.archives),
+        archive=tuple(replace(each, url=each.url if each.url.startswith(_SERVERS) else "") for each in chosen.archives),
     )
     return replace(entry, identity=entry.recipe().identity)
 

@@ -23,7 +23,7 @@ def _glibc(toolchain: Toolchain) -> Iterator[Finding]:
     row = toolkits.find_toolkit(toolchain.toolkit.cuda)
     if here and not toolchain.prefix and toolchain.provider != "conda" and (clash := toolkits.glibc_clash(row, here)):
         yield Finding(
-            rule="glibc-clash",
+            rule="glibc-too-new",
             severity="warning",
             message=f"CUDA {row.version}'s headers do not compile with glibc {here}: both declare {clash.symbols[0]}",
             evidence=(f"from glibc {clash.glibc} on, up to CUDA {clash.last_broken}",),
@@ -34,7 +34,7 @@ def _glibc(toolchain: Toolchain) -> Iterator[Finding]:
 def _no_compiler(toolchain: Toolchain) -> Iterator[Finding]:
     if toolchain.host_compiler is None and not toolchain.prefix:
         yield Finding(
-            rule="no-host-compiler",
+            rule="host-compiler-missing",
             severity="warning",
             message="no host compiler was chosen: nvcc takes what it finds",
             fix=f"cuwheel toolchain install {toolchain.toolkit.cuda}",

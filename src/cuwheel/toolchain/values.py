@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -131,7 +131,7 @@ class Toolchain:
     toolkit: Installed
     host_compiler: HostCompiler | None
     settings: tuple[Setting, ...]
-    trail: tuple[Attempt, ...] = field(default=())
+    trail: tuple[Attempt, ...] = ()
 
     @property
     def root(self) -> str:

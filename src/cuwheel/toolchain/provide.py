@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import log
 from cuwheel.errors import UnavailableError, UnknownNameError, UsageError
-from cuwheel.facts import toolchains, toolkits
+from cuwheel.facts import toolchains, toolkits, versions
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
 from cuwheel.toolchain import host_compiler, lock, providers, resolver, settings
@@ -89,7 +89,8 @@ def decide(wish: Wish) -> Decision:
     def have(name: ProviderName) -> Installed | None:
         if wish.upgrade or name == "system":  # a system's toolkit may have gone or changed: it is looked at again
             return None
-        return next((each for each in reversed(store.all()) if each.provider == name and serves(each, request)), None)
+        fitting = [each for each in store.all() if each.provider == name and serves(each, request)]
+        return max(fitting, key=_closeness, default=None)
 
     chosen, trail = providers.decide(request, around, have)
     return Decision(request=request, chosen=chosen, around=around, supply=supply, trail=trail)
@@ -153,6 +154,11 @@ def serves(toolkit: Installed, request: Request) -> bool:
     wanted = {row.name for row in request.components}
     patch = request.exact is None or request.exact in (toolkit.version, _patch(toolkit.release))
     return toolkit.cuda == request.cuda and patch and wanted <= set(toolkit.components)
+
+
+def _closeness(toolkit: Installed) -> tuple[int, tuple[int, ...]]:
+    """What brings the least that was not asked for, and of those the newest."""
+    return -len(toolkit.components), versions.key(toolkit.release)
 
 
 def _patch(release: str) -> str:

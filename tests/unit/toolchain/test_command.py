@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -12,7 +13,7 @@ from cuwheel.cli import main
 from cuwheel.report.answer import SCHEMAS
 from cuwheel.toolchain import host_compiler, settings
 from cuwheel.toolchain.store import Store
-from cuwheel.toolchain.values import HostCompiler, Setting
+from cuwheel.toolchain.values import HostCompiler, Installed, Setting
 from tests.unit.toolchain.test_store import RECIPE, fill
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(host_compiler, "choose", lambda *_: COMPILER)
     components = ("nvcc", "cudart", "cccl", "nvvm")
 
-    def whole(scratch: Path, final: Path):  # type: ignore[no-untyped-def] # noqa: ANN202 - as `fill`
-        from dataclasses import replace
-
+    def whole(scratch: Path, final: Path) -> Installed:
         return replace(fill(scratch, final), components=components)
 
     Store(folder).make(RECIPE, whole)
@@ -105,3 +104,15 @@ def test_settings_are_applied() -> None:
     assert settings.applied(chosen, {"PATH": "/bin", "A": "0"}) == {"PATH": "/t/bin:/bin", "A": "1"}
     assert settings.applied(chosen, {}) == {"PATH": "/t/bin", "A": "1"}
     assert settings.lines(chosen) == ("export A=1", 'export PATH=/t/bin"${PATH:+:$PATH}"')
+
+
+def test_of_several_the_one_without_what_was_not_asked_for(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = replace(RECIPE, components=("nvcc", "cudart", "cccl", "nvvm", "cublas"))
+
+    def larger(scratch: Path, final: Path) -> Installed:
+        return replace(fill(scratch, final), identity=more.identity, components=more.components)
+
+    Store(cache).make(more, larger)
+    for parts, count in (([], 4), (["--with", "cublas"], 5)):
+        assert main(["toolchain", "install", "13.0", "--provider", "index", "--json", *parts]) == 0
+        assert len(json.loads(capsys.readouterr().out)["toolkits"][0]["components"]) == count

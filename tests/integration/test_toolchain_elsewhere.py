@@ -45,7 +45,7 @@ header.write_text("CUresult CUDAAPI cuInit(unsigned int Flags);")
 meta = root / "conda-meta"
 meta.mkdir()
 note = {{"name": "cuda-nvcc", "version": "12.2.140", "fn": "cuda-nvcc-12.2.140-0.tar.bz2", "size": 55,
-        "url": "https://conda.anaconda.org/nvidia/label/cuda-12.2.2/linux-64/cuda-nvcc-12.2.140-0.tar.bz2",
+        "url": "https://conda.example/nvidia/label/cuda-12.2.2/linux-64/cuda-nvcc-12.2.140-0.tar.bz2",
         "sha256": os.environ.get("FAKE_CONDA_SHA", {sha!r})}}
 (meta / "cuda-nvcc.json").write_text(json.dumps(note))
 """
@@ -155,7 +155,7 @@ def test_an_image_without_a_toolkit_is_shown_one(fake: Path, tmp_path: Path) -> 
     """manylinux: the toolkit lies in the cache, and the container sees it under the same path."""
     log = stand_in(fake, "podman", DOCKER, minor="12.4")
     site.write_site(tmp_path / "mirror", "12.4.1", site.tiny_parts("12.4.131"))
-    image = "quay.io/pypa/manylinux_2_28_x86_64"
+    image = "images.example/pypa/manylinux_2_28_x86_64"
     answer = api.toolchain("12.4", providers=["container"], image=image, redist_url=str(tmp_path / "mirror"))
     (toolkit,) = answer.toolkits
     assert (toolkit.version, toolkit.root) == ("12.4.131", f"{toolkit.folder}/root")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
 
 _MINUTE = 60.0
 _MEASURED = [row for row in facts.all_toolkits() if row.measured]

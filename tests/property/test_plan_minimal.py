@@ -18,7 +18,7 @@ from cuwheel.plan.settings import Wishes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
 
 CAPABILITIES = [str(each) for each in architectures.current_capabilities()]
 VERSIONS = [row.version for row in toolkits.all_toolkits()]

@@ -11,7 +11,8 @@ from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows import OperatingSystem, Toolkit
+    from cuwheel.facts.rows.common import OperatingSystem
+    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.inspection.values import Library
     from cuwheel.machine.fleet import Machine
 

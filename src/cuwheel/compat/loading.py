@@ -11,7 +11,7 @@ from cuwheel.facts import packages, versions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.facts.rows import PackageProfile
+    from cuwheel.facts.rows.packages import PackageProfile
     from cuwheel.inspection.values import Library, Survey
     from cuwheel.machine.fleet import Machine
 

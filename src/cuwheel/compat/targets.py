@@ -9,7 +9,7 @@ from cuwheel.facts.arch import Arch
 
 if TYPE_CHECKING:
     from cuwheel.facts.arch import Capability
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
 
 
 def serves(arch: Arch, device: Capability) -> bool:

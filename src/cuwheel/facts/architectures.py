@@ -11,7 +11,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows import Architecture
+    from cuwheel.facts.rows.architectures import Architecture
 
 
 @cache

@@ -9,7 +9,7 @@ from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows import CMakeSpelling
+    from cuwheel.facts.rows.cmake import CMakeSpelling
 
 
 def find_spelling(name: str) -> CMakeSpelling:

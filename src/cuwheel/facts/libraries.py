@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts.rows import Package
+from cuwheel.facts.rows.libraries import Package
 from cuwheel.facts.tables import tables
 
 # `.alt` marks a second build of NVRTC: the same component.

@@ -12,7 +12,7 @@ from cuwheel.facts.tables import tables
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.facts.rows import PackageProfile
+    from cuwheel.facts.rows.packages import PackageProfile
 
 
 def find_profile(name: str) -> PackageProfile | None:

@@ -17,22 +17,19 @@ from cuwheel import decode
 from cuwheel.errors import CuwheelError, FactsError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.rows import (
-    Architecture,
-    Architectures,
-    CMake,
-    Gpus,
-    Libraries,
-    Packages,
-    Source,
-    Toolchains,
-    Toolkit,
-    Toolkits,
-    Torch,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from cuwheel.facts.rows.architectures import Architecture, Architectures
+    from cuwheel.facts.rows.cmake import CMake
+    from cuwheel.facts.rows.common import Source
+    from cuwheel.facts.rows.gpus import Gpus
+    from cuwheel.facts.rows.libraries import Libraries
+    from cuwheel.facts.rows.packages import Packages
+    from cuwheel.facts.rows.toolchains import Toolchains
+    from cuwheel.facts.rows.toolkits import Toolkit, Toolkits
+    from cuwheel.facts.rows.torch import Torch
 
 DATA = Path(__file__).with_name("data")
 
@@ -47,38 +44,56 @@ class Tables:
 
     @cached_property
     def architectures(self) -> Architectures:
+        from cuwheel.facts.rows.architectures import Architectures
+
         return self._read("architectures.toml", Architectures, _architecture_problems)
 
     @cached_property
     def cmake(self) -> CMake:
+        from cuwheel.facts.rows.cmake import CMake
+
         return self._read("cmake.toml", CMake, lambda file: _source_problems(file.sources, file.spelling))
 
     @cached_property
     def gpus(self) -> Gpus:
+        from cuwheel.facts.rows.gpus import Gpus
+
         return self._read("gpus.toml", Gpus, lambda file: _gpu_problems(file, self._known()))
 
     @cached_property
     def libraries(self) -> Libraries:
+        from cuwheel.facts.rows.libraries import Libraries
+
         return self._read("libraries.toml", Libraries, _library_problems)
 
     @cached_property
     def packages(self) -> Packages:
+        from cuwheel.facts.rows.packages import Packages
+
         return self._read("packages.toml", Packages, _package_problems)
 
     @cached_property
     def toolchains(self) -> Toolchains:
+        from cuwheel.facts.rows.toolchains import Toolchains
+
         return self._read("toolchains.toml", Toolchains, _toolchain_problems)
 
     @cached_property
     def toolkits(self) -> Toolkits:
+        from cuwheel.facts.rows.toolkits import Toolkits
+
         return self._read("toolkits.toml", Toolkits, lambda file: _toolkit_problems(file, self._known()))
 
     @cached_property
     def torch(self) -> Torch:
+        from cuwheel.facts.rows.torch import Torch
+
         return self._read("torch.toml", Torch, lambda file: _torch_problems(file, self._known()))
 
     def _known(self) -> dict[str, Architecture] | None:
         """By capability, whatever is wrong with the rows otherwise: their own file's check says that."""
+        from cuwheel.facts.rows.architectures import Architectures
+
         try:
             return {row.capability: row for row in self._decode("architectures.toml", Architectures).architecture}
         except FactsError:

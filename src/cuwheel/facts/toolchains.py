@@ -12,7 +12,7 @@ from cuwheel.facts.tables import tables
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.facts.rows import Component, DebianSuite
+    from cuwheel.facts.rows.toolchains import Component, DebianSuite
 
 
 def all_components() -> tuple[Component, ...]:

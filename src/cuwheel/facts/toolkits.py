@@ -12,7 +12,8 @@ from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
     from cuwheel.facts.arch import Arch
-    from cuwheel.facts.rows import GlibcClash, OperatingSystem, Toolkit
+    from cuwheel.facts.rows.common import OperatingSystem
+    from cuwheel.facts.rows.toolkits import GlibcClash, Toolkit
 
 # `cu128` as package indexes write it, `CUDA 12.8`, `v12.8.1`, `12.8`, `13`.
 _TAG = re.compile(r"cu(\d{2})(\d*)", re.ASCII)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cuwheel.facts.arch import Arch, Capability
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.plan.serving import Reach
     from cuwheel.plan.settings import Wishes
     from cuwheel.plan.values import How

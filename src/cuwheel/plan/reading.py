@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.compat.arch_lists import ArchList, ListWord
     from cuwheel.compat.choose import Choice
     from cuwheel.facts.arch import Arch
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
     from cuwheel.plan.serving import Kind
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.facts.arch import Capability
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
     from cuwheel.plan.serving import Kind
 

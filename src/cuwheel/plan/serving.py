@@ -15,13 +15,13 @@ from cuwheel.compat import platforms
 from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.rows import OperatingSystem
+from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.machine.fleet import Jit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
     from cuwheel.plan.settings import Wishes
 

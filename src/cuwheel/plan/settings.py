@@ -15,7 +15,7 @@ from cuwheel.machine.fleet import Machine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Refinement
 
 ALL = "all"

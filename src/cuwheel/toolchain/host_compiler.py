@@ -14,7 +14,7 @@ from cuwheel.toolchain.values import HostCompiler
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.profile import Compiler
     from cuwheel.machine.world import World
 

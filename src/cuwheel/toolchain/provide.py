@@ -20,7 +20,7 @@ from cuwheel.toolchain.values import HostCompiler, Installed, Recipe, Request, T
 from cuwheel.toolchain.world import Surroundings
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows import Toolkit
+    from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.toolchain.values import ProviderName
 
 _PATCH = re.compile(r"(?:cuda)?[\s_-]*v?(\d+\.\d+\.\d+)", re.IGNORECASE | re.ASCII)

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from cuwheel.facts.rows import Component, Toolkit
+from cuwheel.facts.rows.toolchains import Component
+from cuwheel.facts.rows.toolkits import Toolkit
 from cuwheel.machine.profile import Attempt
 
 ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda"]

@@ -18,7 +18,7 @@ from cuwheel.toolchain import inside, settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuwheel.facts.rows import Component
+    from cuwheel.facts.rows.toolchains import Component
     from cuwheel.toolchain.values import Toolchain
 
 _COMPILE_S = 900.0

@@ -9,8 +9,8 @@ from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Capability
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows import OperatingSystem
-    from cuwheel.facts.rows import Toolkit as ToolkitRow
+    from cuwheel.facts.rows.common import OperatingSystem
+    from cuwheel.facts.rows.toolkits import Toolkit as ToolkitRow
     from cuwheel.machine.profile import Compiler, Gpu, MachineProfile, Toolkit
 
 # The way to a compiler, in the order in which nvcc and CMake look; the last is nvcc's own default.

@@ -20,7 +20,7 @@ from cuwheel.toolchain.values import Archive, HostCompiler, Recipe
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.facts.rows import Component
+    from cuwheel.facts.rows.toolchains import Component
     from cuwheel.toolchain.making import Making
     from cuwheel.toolchain.values import Installed, Request
     from cuwheel.toolchain.world import Surroundings

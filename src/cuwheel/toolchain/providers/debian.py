@@ -22,7 +22,7 @@ from cuwheel.toolchain.values import Archive, Recipe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.facts.rows import DebianSuite
+    from cuwheel.facts.rows.toolchains import DebianSuite
     from cuwheel.toolchain.values import Request
     from cuwheel.toolchain.world import Surroundings
 

@@ -13,7 +13,7 @@ from cuwheel.toolchain.values import Recipe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.facts.rows import Component
+    from cuwheel.facts.rows.toolchains import Component
     from cuwheel.toolchain.values import Archive, Request
     from cuwheel.toolchain.world import Surroundings
 

@@ -17,7 +17,7 @@ from cuwheel.toolchain.values import Archive, Recipe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.facts.rows import Component
+    from cuwheel.facts.rows.toolchains import Component
     from cuwheel.toolchain.values import Request
     from cuwheel.toolchain.world import Surroundings
 

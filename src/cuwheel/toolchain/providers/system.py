@@ -15,7 +15,7 @@ from cuwheel.toolchain.values import Recipe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.facts.rows import Component
+    from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
     from cuwheel.toolchain.making import Making
     from cuwheel.toolchain.values import Installed, Request

@@ -1,0 +1,46 @@
+"""GPUs and how their names are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cuwheel.facts.rows.common import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuGroup:
+    """GPUs of one capability and product line. `tegra`: the chip that a Jetson's device tree names."""
+
+    capability: str
+    product: str
+    names: tuple[str, ...]
+    source: tuple[str, ...]
+    tegra: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmbiguousName:
+    name: str
+    meanings: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normalisation:
+    """How a name is read: see above `[normalisation]` in gpus.toml."""
+
+    ignore: tuple[str, ...]
+    brands: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """gpus.toml."""
+
+    sources: dict[str, Source]
+    normalisation: Normalisation
+    group: tuple[GpuGroup, ...]
+    aliases: dict[str, str] = field(default_factory=dict)
+    ambiguous: tuple[AmbiguousName, ...] = ()

@@ -1,0 +1,31 @@
+"""CUDA libraries and the packages that bring them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cuwheel.facts.rows.common import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """An index package (or the driver), and the libraries it puts into `folder` of site-packages."""
+
+    name: str
+    sonames: tuple[str, ...]
+    source: tuple[str, ...]
+    cuda: int | None = None
+    folder: str = ""
+    dlls: tuple[str, ...] = ()
+    dll_folder: str = ""
+    measured_release: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libraries:
+    """libraries.toml. `chooses_kernels_itself`: patterns of the components that do."""
+
+    sources: dict[str, Source]
+    chooses_kernels_itself: tuple[str, ...]
+    package: tuple[Package, ...]

@@ -1,0 +1,51 @@
+"""Which library a package loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cuwheel.facts.rows.common import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageProfile:
+    """Which of its libraries a package loads: see packages.toml."""
+
+    names: tuple[str, ...]
+    loads: Literal["every", "one"]
+    source: tuple[str, ...]
+    pattern: str = ""
+    follows: Literal["torch", "jax"] | None = None
+    override: str | None = None
+    missing: str = ""
+    optional: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemLibraries:
+    """Patterns of what every Linux has."""
+
+    libraries: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkLibraries:
+    """Patterns of the libraries that only a framework's own package brings, and of CUDA's that come with it."""
+
+    name: str
+    source: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
+    brings: tuple[str, ...] = ()
+    only_with_extra: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packages:
+    """packages.toml."""
+
+    sources: dict[str, Source]
+    profile: tuple[PackageProfile, ...]
+    system: SystemLibraries
+    framework: tuple[FrameworkLibraries, ...]

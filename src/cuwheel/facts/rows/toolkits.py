@@ -1,0 +1,105 @@
+"""CUDA toolkits and the drivers that go with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.facts import versions
+from cuwheel.facts.rows.common import Source
+
+if TYPE_CHECKING:
+    from cuwheel.facts.arch import Arch
+    from cuwheel.facts.rows.common import OperatingSystem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drivers:
+    """A driver version on each system; None where it is not known."""
+
+    linux: str | None = None
+    windows: str | None = None
+    source: tuple[str, ...] = ()
+
+    def on(self, system: OperatingSystem) -> str | None:
+        return self.linux if system == "linux" else self.windows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCompilers:
+    """What `host_config.h` lets through; None where there is no limit or it is not known."""
+
+    gcc_max: int | None = None
+    clang_max: int | None = None
+    clang_min: str | None = None
+    msc_ver_min: int | None = None
+    msc_ver_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkit:
+    version: str
+    ptx_isa: str
+    driver: Drivers
+    host_compilers: HostCompilers
+    architectures: tuple[str, ...]
+    source: tuple[str, ...]
+    measured: bool = False
+    measured_release: str | None = None
+    note: str = ""
+
+    @property
+    def major(self) -> int:
+        return versions.major(self.version)
+
+    def supports(self, arch: Arch) -> bool:
+        """Whether nvcc of this toolkit compiles for it, be it machine code, PTX or LTO-IR."""
+        return arch.number in self.architectures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinorCompatibility(Drivers):
+    """The driver from which on every minor release of a major runs."""
+
+    major: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardCompatibility:
+    package: str
+    products: tuple[str, ...]
+    note: str
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm64:
+    """From when on servers and Jetson share one distribution, and the Tegra capabilities where that is confirmed."""
+
+    one_distribution_since: str
+    confirmed_on: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlibcClash:
+    """Up to `last_broken`, CUDA's headers do not compile with this glibc or a later one."""
+
+    glibc: str
+    last_broken: str
+    symbols: tuple[str, ...]
+    source: tuple[str, ...]
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkits:
+    """toolkits.toml."""
+
+    sources: dict[str, Source]
+    toolkit: tuple[Toolkit, ...]
+    minor_compatibility: tuple[MinorCompatibility, ...]
+    zstd_fat_binaries: Drivers
+    forward_compatibility: ForwardCompatibility
+    arm64: Arm64
+    glibc_clash: tuple[GlibcClash, ...]

@@ -141,7 +141,7 @@ class Walk:
                 row = entry.row
                 counts[row] += 1
                 stored[row] += entry.header_size + entry.payload
-                real[row] += entry.real
+                real[row] += entry.uncompressed if entry.compressed else entry.payload
                 debug[row] += entry.flags & FLAG_DEBUG != 0
         return tuple(map(_row, self._keys, counts, stored, real, debug))
 
@@ -176,6 +176,7 @@ class Walk:
         """The entries from `at` on, and where they end: before `stop` if one makes no sense."""
         entries: list[RawEntry] = []
         read, unpack, keys = self.buffer.read, ENTRY.unpack, self._keys
+        new = tuple.__new__  # what RawEntry._make does, less a call for each of thousands
         while at + ENTRY.size <= stop and len(entries) < _MOST_ENTRIES:
             fields = unpack(read(at, ENTRY.size))
             kind, _, header, payload, compressed, _, minor, major, arch, _, _, flags, _, _ = fields
@@ -190,7 +191,7 @@ class Walk:
             else:
                 major = minor = 0
             row = keys.setdefault((section, linked, kind, arch, flags, major, minor), len(keys))
-            entries.append(RawEntry._make((row, at, *fields)))
+            entries.append(new(RawEntry, (row, at, *fields)))
             at = following
         return entries, at
 

@@ -83,16 +83,11 @@ def platform(machine: str, paths: Iterable[str]) -> Platform | None:
 
 def toolkits(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
     """The versions that wrote the cubins, by the smallest cubin of each kind: all would take seconds."""
-    smallest: dict[tuple[int, int], RawEntry] = {}
-    for container in walk.containers:
-        for entry in container.entries:
-            key = (entry.row, entry.minor)
-            if rows[entry.row].kind == "cubin" and (key not in smallest or entry.stored < smallest[key].stored):
-                smallest[key] = entry
+    smallest = _smallest(walk, {index for index, row in enumerate(rows) if row.kind == "cubin"})
     found: set[str] = set()
     findings: list[Finding] = []
     budget = _SAMPLES_LIMIT
-    for entry in sorted(smallest.values(), key=lambda each: each.real):
+    for entry in sorted(smallest, key=lambda each: each.real):
         if entry.real > budget < _SAMPLES_LIMIT:
             break
         budget -= entry.real
@@ -123,6 +118,18 @@ def is_relocatable(buffer: Buffer) -> bool:
                 except MalformedError:  # told where the toolkits are read
                     return False
     return False
+
+
+def _smallest(walk: Walk, wanted: set[int]) -> Iterable[RawEntry]:
+    """Of each row of cubins and each ABI the entry that takes the least to read."""
+    found: dict[tuple[int, int], RawEntry] = {}
+    sizes: dict[tuple[int, int], int] = {}
+    for container in walk.containers:
+        for entry in container.entries:
+            key = (entry.row, entry.minor)
+            if entry.payload < sizes.get(key, entry.payload + 1) and entry.row in wanted:
+                found[key], sizes[key] = entry, entry.payload
+    return found.values()
 
 
 def _unreadable(entry: RawEntry, error: MalformedError) -> Finding:

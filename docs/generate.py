@@ -1,13 +1,18 @@
-"""Writes the pages that say what the code says: the rules and the exit codes. Called by `./run docs`."""
+"""Writes the pages that say what the code says: the rules, the causes and the exit codes. Called by `./run docs`."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuwheel import errors
 from cuwheel.compat import check_rules, library_rules, machine_rules
+from cuwheel.diagnose.causes import knowledge
+
+if TYPE_CHECKING:
+    from cuwheel.diagnose.rows import CauseFile
 
 DOCS = Path(__file__).parent
 
@@ -46,7 +51,37 @@ def pages() -> dict[str, str]:
                 f"# {rule.id}\n\nSeverity: {rule.severity}, unless the finding says otherwise.\n\n"
                 f"## Why\n\n{rule.why}\n\n{_fix(rule.fix)}## Source\n\n{rule.source}\n"
             )
+    found["causes/README.md"] = _causes()
+    found |= {f"causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
     return found
+
+
+def _causes() -> str:
+    lines = ["# Causes", "", "What `cuwheel explain` finds in logs. Ids do not change. Each is a file in"]
+    lines += ["`src/cuwheel/diagnose/causes`, and this page is written from them."]
+    causes = knowledge().causes
+    for family in dict.fromkeys(file.family for file in causes.values()):
+        lines += ["", f"## {family}", ""]
+        lines += [f"- [{id_}]({id_}.md): {file.title}" for id_, file in causes.items() if file.family == family]
+    return "\n".join(lines) + "\n"
+
+
+def _cause(id_: str, file: CauseFile) -> str:
+    parts = [f"# {id_}", f"{file.title[:1].upper()}{file.title[1:]}.", "## Why", " ".join(file.why.split())]
+    parts += [
+        "## What to do",
+        "\n".join(f"- {fix.text}{_situation(fix.when)}  \n  (source: {fix.source})" for fix in file.fix),
+    ]
+    parts += ["Words in braces are filled in from the log, the machine's profile and the tables."]
+    if file.ways_out:
+        parts += ["## Ways out", "\n".join(f"- {way.title}" for way in knowledge().ways.way if way.id in file.ways_out)]
+    parts += ["## What it looks like", "\n\n".join(f"```\n{each.log.strip()}\n```" for each in file.example)]
+    parts += ["## Sources", "\n".join(f"- {each}" for each in file.source)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _situation(when: tuple[str, ...]) -> str:
+    return f" *({', '.join(when)})*" if when else ""
 
 
 def _fix(text: str) -> str:
@@ -72,9 +107,10 @@ def main() -> int:
         path = DOCS / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    stale = {path.name for path in (DOCS / "rules").glob("*.md")} - {Path(name).name for name in pages()}
-    for name in stale:
-        (DOCS / "rules" / name).unlink()
+    for folder in ("rules", "causes"):
+        written = {f"{folder}/{path.name}" for path in (DOCS / folder).glob("*.md")}
+        for name in written - pages().keys():
+            (DOCS / name).unlink()
     return 0
 
 

@@ -7,7 +7,19 @@ import types
 
 __version__ = "0.1.0"
 
-_VERBS = ("check", "compare", "doctor", "gpus", "inspect", "kernels", "plan", "slim", "toolchain", "toolkits")
+_VERBS = (
+    "check",
+    "compare",
+    "doctor",
+    "explain",
+    "gpus",
+    "inspect",
+    "kernels",
+    "plan",
+    "slim",
+    "toolchain",
+    "toolkits",
+)
 
 __all__ = ["__version__", *_VERBS]  # noqa: PLE0604 - the verbs are names, one list serves both uses
 

@@ -24,9 +24,10 @@ def test_generated_pages_say_what_the_code_says(name: str, text: str) -> None:
     assert (ROOT / "docs" / name).read_text() == text, "run ./run docs"
 
 
-def test_no_page_is_left_of_a_rule_that_is_gone() -> None:
-    there = {f"rules/{path.name}" for path in (ROOT / "docs" / "rules").glob("*.md")}
-    assert there == {name for name in _generated() if name.startswith("rules/")}
+@pytest.mark.parametrize("folder", ["rules", "causes"])
+def test_no_page_is_left_of_what_is_gone(folder: str) -> None:
+    there = {f"{folder}/{path.name}" for path in (ROOT / "docs" / folder).glob("*.md")}
+    assert there == {name for name in _generated() if name.startswith(f"{folder}/")}
 
 
 @pytest.mark.parametrize("page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]), ids=lambda page: page.name)

@@ -6,6 +6,7 @@ Stages are imported when a verb is called: starting fast is a feature.
 from __future__ import annotations
 
 from cuwheel.api.binaries import compare, inspect, kernels
+from cuwheel.api.diagnosis import causes, explain
 from cuwheel.api.fleets import check, plan, read_list
 from cuwheel.api.machines import doctor, gpus, toolkits
 from cuwheel.api.slimming import slim, slim_commit, slim_undo
@@ -19,9 +20,11 @@ from cuwheel.api.toolchains import (
 )
 
 __all__ = [
+    "causes",
     "check",
     "compare",
     "doctor",
+    "explain",
     "gpus",
     "inspect",
     "kernels",

@@ -12,6 +12,7 @@ ANSWERS = {
     "check": "Check",
     "compare": "Compare",
     "doctor": "Doctor",
+    "explain": "Explain",
     "gpus": "Gpus",
     "inspect": "Inspect",
     "kernels": "Kernels",

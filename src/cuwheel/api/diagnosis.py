@@ -1,0 +1,109 @@
+"""Why it failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.compat.verdict import Verdict
+    from cuwheel.diagnose.text import Log
+    from cuwheel.machine.profile import MachineProfile
+    from cuwheel.report.explain import Explain
+
+
+def explain(
+    log: str | Path | BinaryIO,
+    *,
+    on: MachineProfile | Path | None = None,
+    here: bool = False,
+    wheel: str | Path | None = None,
+    gpu: str | None = None,
+) -> Explain:
+    """The causes of a failure, best first, from the log that it left (a path, or a stream of bytes).
+
+    `on`, `here`: the machine it happened on. With a `wheel` at hand, `check` says whether that one would run there.
+    """
+    from cuwheel.api.binaries import on_disk
+    from cuwheel.diagnose import explain as stage
+    from cuwheel.machine import probe, profile
+    from cuwheel.report.explain import Explain
+
+    machine = profile.load(on) if isinstance(on, Path) else on
+    if machine is None and here:
+        machine = probe.probe(None)
+    read = _read(log)
+    verdicts = tuple(_verdicts(on_disk(wheel, None), gpu, machine)) if wheel else ()
+    found = stage.explain(read, machine, dict(_said(gpu)), verdicts)
+    return Explain(
+        log=str(log) if isinstance(log, (str, Path)) else "standard input",
+        lines=read.total,
+        causes=found.causes,
+        ways_out=found.ways_out,
+        versions=found.versions,
+        situations=found.situations,
+        tried=found.tried,
+        verdicts=verdicts,
+    )
+
+
+def causes() -> Explain:
+    """All causes that are known."""
+    from cuwheel.diagnose.causes import knowledge
+    from cuwheel.report.explain import Explain, KnownCause
+
+    return Explain(
+        log="",
+        lines=0,
+        causes=(),
+        ways_out=(),
+        versions=(),
+        situations=(),
+        tried=(),
+        known=tuple(
+            KnownCause(id=id_, family=file.family, title=file.title, why=" ".join(file.why.split()))
+            for id_, file in knowledge().causes.items()
+        ),
+    )
+
+
+def _read(log: str | Path | BinaryIO) -> Log:
+    from cuwheel.diagnose import text
+    from cuwheel.errors import UnreadableError
+
+    if not isinstance(log, (str, Path)):
+        return text.read(log)
+    try:
+        with Path(log).open("rb") as file:
+            return text.read(file)
+    except OSError as error:
+        raise UnreadableError.from_os(error, log) from error
+
+
+def _said(gpu: str | None) -> Iterator[tuple[str, str]]:
+    """A GPU by any of its names, or a capability; an unknown one is an error here as everywhere."""
+    from cuwheel.machine import fleet
+
+    if gpu:
+        machine = fleet.from_gpu(gpu)
+        yield "gpu", machine.gpu or gpu
+        if machine.capability:
+            yield "capability", machine.capability
+
+
+def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None) -> Sequence[Verdict]:
+    from cuwheel.compat import matrix
+    from cuwheel.errors import UsageError
+    from cuwheel.inspection.survey import survey
+    from cuwheel.machine import fleet
+
+    if gpu:
+        machines: tuple[fleet.Machine, ...] = (fleet.from_gpu(gpu),)
+    elif machine:
+        machines = fleet.from_profile(machine)
+    else:
+        raise UsageError("--wheel needs to know the machine", hint="add --gpu NAME, --on PROFILE or --here")
+    found = survey(wheel, detail="containers")
+    return [matrix.judge(found, each) for each in machines]

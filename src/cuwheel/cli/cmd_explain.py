@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.explain import Explain
+
+EXAMPLES = """\
+  cuwheel explain build.log
+  pip install flash-attn 2>&1 | cuwheel explain
+  cuwheel explain ci.txt --on gpu07.json        (of doctor --save)
+  cuwheel explain error.txt --here              with what this machine is
+  cuwheel explain error.txt --wheel x.whl --gpu 'rtx 5060 ti'
+  cuwheel explain build.log --report investigation.md
+  cuwheel explain --list                        all causes that are known
+
+exit status: 0 a cause was found, 1 none is known"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "log", metavar="LOG", nargs="?", help="a build log, traceback or CI output; - or nothing: standard input"
+    )
+    parser.add_argument("--list", action="store_true", help="list the causes that are known")
+    parser.add_argument("--report", metavar="FILE", type=Path, help="write the investigation as a Markdown document")
+    group = parser.add_argument_group("what else is known")
+    group.add_argument("--on", metavar="PROFILE", type=Path, help="the machine it failed on, of doctor --save")
+    group.add_argument("--here", action="store_true", help="it failed on this machine: look at it too")
+    group.add_argument("--gpu", metavar="NAME", help="the GPU, by its name or capability")
+    group.add_argument("--wheel", metavar="WHEEL", help="a wheel that might do: check says whether it would run")
+
+
+def run(args: argparse.Namespace) -> Explain:
+    from cuwheel import api
+
+    if args.list:
+        return api.causes()
+    if args.on and args.here:
+        raise UsageError("--on and --here exclude each other")
+    if args.wheel and not (args.gpu or args.on or args.here):
+        raise UsageError("--wheel needs to know the machine", hint="add --gpu NAME, --on PROFILE or --here")
+    piped = args.log in (None, "-")
+    if args.log is None and sys.stdin.isatty():
+        raise UsageError("there is no log to explain", hint="cuwheel explain build.log, or pipe one into it")
+    source = sys.stdin.buffer if piped else Path(args.log)
+    answer = api.explain(source, on=args.on, here=args.here, wheel=args.wheel, gpu=args.gpu)
+    if args.report:
+        from cuwheel.report import investigation
+
+        investigation.save(answer, args.report)
+    return answer

@@ -1,0 +1,142 @@
+"""From a log to causes, best first: find signatures, weigh them with the facts, set consequences aside, say what to do.
+
+A cause's confidence is that of its signatures together: each leaves a doubt, and the doubts multiply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.diagnose import known as known_
+from cuwheel.diagnose import tried, ways
+from cuwheel.diagnose.causes import ANY_CAUSE, knowledge, placeholders
+from cuwheel.diagnose.conditions import CONDITIONS
+from cuwheel.diagnose.rows import CauseFile
+from cuwheel.diagnose.search import Hit, Search
+from cuwheel.diagnose.values import Cause, Diagnosis, Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.compat.verdict import Verdict
+    from cuwheel.diagnose.causes import Knowledge
+    from cuwheel.diagnose.known import Known
+    from cuwheel.diagnose.rows import Fix
+    from cuwheel.diagnose.text import Log
+    from cuwheel.machine.profile import MachineProfile
+
+_CONSEQUENCE = 0.4  # what is left of the confidence in a cause that another one explains
+_EXPLAINS = 0.35  # how sure of a cause one must be for it to explain another
+_SHOWN = 0.2  # causes below are not told
+_CERTAIN = 0.99
+_EVIDENCE = 4
+_FIXES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    id: str
+    file: CauseFile
+    hits: tuple[Hit, ...]
+    confidence: float
+
+
+def explain(
+    log: Log,
+    profile: MachineProfile | None = None,
+    said: Mapping[str, str] | None = None,
+    verdicts: Sequence[Verdict] = (),
+    using: Knowledge | None = None,
+) -> Diagnosis:
+    """`said`: facts from elsewhere, by name. `verdicts`: what `check` says of a wheel that is at hand."""
+    using = using or knowledge()
+    search = Search(log)
+    inner = {reading.name for reading in using.readings.reading if reading.inner}
+    known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(said or {})})
+    found = [_weighed(each, known.told(_held(each))) for each in _found(search, using, known)]
+    ranked = sorted(_settled(found), key=_rank)
+    causes = tuple(_told(each, log, known) for each in ranked if each.confidence >= _SHOWN)
+    return Diagnosis(
+        causes=causes,
+        ways_out=ways.rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
+        versions=tuple(each for each in known.versions if each.name not in inner),
+        situations=tuple(sorted(known.situations)),
+        tried=tried.commands(log),
+    )
+
+
+def _predicted(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """The error that `check` foresees is a fact like others."""
+    errors = [each.predicted_error for each in verdicts if each.predicted_error]
+    return {"predicted_error": str(errors[0].code)} if errors else {}
+
+
+def _rank(found: _Found) -> tuple[float, int]:
+    """The surest first; of equals the one that shows itself first."""
+    return -found.confidence, min(hit.line for hit in found.hits)
+
+
+def _held(found: _Found) -> dict[str, str]:
+    return {name: value for hit in reversed(found.hits) for name, value in hit.held.items()}
+
+
+def _found(search: Search, using: Knowledge, known: Known) -> Iterator[_Found]:
+    for id_, file in using.causes.items():
+        hits: list[Hit] = []
+        doubt = 1.0
+        for signature in file.signature:
+            own = [hit for text in signature.any for hit in search.hits(text)]
+            if not own or not all(map(search.has, signature.needs)) or any(map(search.has, signature.unless)):
+                continue
+            if not all(CONDITIONS[name](known) for name in signature.holds):
+                continue
+            hits += own
+            doubt *= 1 - signature.weight
+        if hits:
+            yield _Found(id=id_, file=file, hits=tuple(hits), confidence=1 - doubt)
+
+
+def _weighed(found: _Found, known: Known) -> _Found:
+    changes = (fact.change for fact in found.file.fact if CONDITIONS[fact.when](known))
+    return replace(found, confidence=min(_CERTAIN, max(0.0, found.confidence + sum(changes))))
+
+
+def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
+    """A first error that caused fifty others is one cause."""
+    sure = {each.id for each in found if each.confidence >= _EXPLAINS}
+    for each in found:
+        others = sure - {each.id}
+        explained = others if ANY_CAUSE in each.file.explained_by else others.intersection(each.file.explained_by)
+        yield replace(each, confidence=each.confidence * _CONSEQUENCE) if explained else each
+
+
+def _told(found: _Found, log: Log, known: Known) -> Cause:
+    filled = known.told(_held(found)).filled()
+    return Cause(
+        id=found.id,
+        confidence=round(found.confidence, 2),
+        title=found.file.title,
+        evidence=tuple(_evidence(found.hits, log)),
+        fix=tuple(_fixes(found.file.fix, filled, known))[:_FIXES],
+    )
+
+
+def _evidence(hits: tuple[Hit, ...], log: Log) -> Iterator[Evidence]:
+    lines = {log.numbers[hit.line]: log.shown(hit.line) for hit in sorted(hits, key=lambda hit: -hit.line)}
+    for number in sorted(lines)[:_EVIDENCE]:
+        yield Evidence(line=number, text=lines[number])
+
+
+def _fixes(fixes: tuple[Fix, ...], filled: dict[str, str], known: Known) -> Iterator[str]:
+    """Those for this situation, the specific ones first; a general one that a specific one says better is last."""
+    fitting = [
+        fix
+        for fix in fixes
+        if known.situations.issuperset(fix.when)
+        and not known.situations.intersection(fix.unless)
+        and placeholders(fix.text) <= filled.keys()
+        and not (fix.unless_known and filled.keys() >= set(fix.unless_known))
+    ]
+    for fix in sorted(fitting, key=lambda fix: not placeholders(fix.text)):
+        yield fix.text.format_map(filled)

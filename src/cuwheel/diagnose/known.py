@@ -1,0 +1,233 @@
+"""What is known of the case: versions in the log, the machine's profile, and what the tables conclude from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.machine_rules import view
+from cuwheel.diagnose.rows import Situation
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import gpus, libraries, toolkits, versions
+from cuwheel.facts.arch import Arch, Capability
+from cuwheel.machine.profile import MachineProfile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from cuwheel.diagnose.rows import Readings
+    from cuwheel.diagnose.search import Search
+    from cuwheel.facts.rows.toolkits import Toolkit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """`line` is where the log says it; 0 where the machine's profile does."""
+
+    name: str
+    value: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    versions: tuple[Version, ...]
+    situations: frozenset[Situation]
+    profile: MachineProfile | None = None
+
+    def version(self, name: str) -> str | None:
+        return next(iter(self.values(name)), None)
+
+    def values(self, name: str) -> tuple[str, ...]:
+        """All that were found, those to be believed first."""
+        return tuple(each.value for each in self.versions if each.name == name)
+
+    def told(self, held: dict[str, str]) -> Known:
+        """With what the signatures of a cause hold, which goes before everything else."""
+        own = tuple(Version(name=name, value=value, line=0) for name, value in held.items())
+        return replace(self, versions=(*own, *self.versions))
+
+    @property
+    def toolkit(self) -> Toolkit | None:
+        """The row of the nvcc that was used."""
+        nvcc = self.version("nvcc")
+        return view.row(nvcc) if nvcc else None
+
+    @property
+    def capability(self) -> Capability | None:
+        """Of the GPU: as it was said, or as its name tells."""
+        try:
+            if said := self.version("capability"):
+                return Capability.parse(said)
+            if name := self.version("gpu"):
+                return gpus.find_gpu(name).capability
+        except UnknownNameError:
+            return None
+        return None
+
+    def filled(self) -> dict[str, str]:
+        """What a fix may have in braces."""
+        return {**{each.name: each.value for each in reversed(self.versions)}, **dict(_conclusions(self))}
+
+
+def gather(
+    search: Search, readings: Readings, profile: MachineProfile | None, said: Mapping[str, str] | None = None
+) -> Known:
+    """What was said, then the log, then the profile: the log tells what was so when it failed."""
+    found = {(name, value): Version(name=name, value=value, line=0) for name, value in (said or {}).items()}
+    situations: set[Situation] = set()
+    for reading in readings.reading:
+        for hit in (hit for text in reading.any for hit in search.hits(text)):
+            if reading.means:
+                situations.add(reading.means)
+            if value := hit.held.get("value", "").strip(" .,"):
+                version = Version(name=reading.name, value=value, line=search.log.numbers[hit.line])
+                found.setdefault((reading.name, value), version)
+    if profile:
+        for name, value in _of_profile(profile):
+            found.setdefault((name, value), Version(name=name, value=value, line=0))
+        situations.update(_situations_of(profile))
+    return Known(versions=tuple(found.values()), situations=frozenset(situations), profile=profile)
+
+
+def _of_profile(profile: MachineProfile) -> Iterator[tuple[str, str]]:
+    toolkit, compiler, torch = view.toolkit_in_use(profile), view.host_compiler(profile), profile.framework("torch")
+    facts = {
+        "nvcc": toolkit.version if toolkit else None,
+        compiler[0].kind if compiler else "gcc": compiler[0].version if compiler else None,
+        "torch": torch.version if torch else None,
+        "torch_cuda": torch.cuda if torch else None,
+        "python": profile.python.version if profile.python else None,
+        "driver": profile.driver.version,
+        "driver_cuda": profile.driver.cuda,
+        "gpu": profile.gpus[0].name if profile.gpus else None,
+        "capability": profile.gpus[0].capability if profile.gpus else None,
+        "glibc": profile.system.glibc.value if profile.system.glibc else None,
+        "l4t": profile.system.l4t.value if profile.system.l4t else None,
+    }
+    yield from ((name, value) for name, value in facts.items() if value)
+    yield from ((tool.name, tool.version) for tool in profile.tools if tool.name in ("cmake", "ninja"))
+
+
+def _situations_of(profile: MachineProfile) -> Iterator[Situation]:
+    system = profile.system
+    if system.os.value == "Windows":
+        yield "windows"
+    elif system.os.value == "Darwin":
+        yield "macos"
+    else:
+        yield "linux"
+        if view.prefers_apt(profile):
+            yield "apt"
+    if system.wsl:
+        yield "wsl"
+    if system.l4t:
+        yield "jetson"
+    if system.container:
+        yield "container"
+    if system.cpu.value.lower() in ("aarch64", "arm64"):
+        yield "arm64"
+
+
+def _conclusions(known: Known) -> Iterator[tuple[str, str]]:
+    for conclude in _CONCLUSIONS:
+        yield from conclude(known)
+
+
+def _of_toolkit(known: Known) -> Iterator[tuple[str, str]]:
+    row = known.toolkit
+    if row is None:
+        return
+    yield "nvcc", row.version
+    limits = row.host_compilers
+    if limits.gcc_max:
+        yield "gcc_max", str(limits.gcc_max)
+    if limits.clang_max:
+        yield "clang_max", str(limits.clang_max)
+    if limits.msc_ver_max:
+        yield "msc_ver_max", str(limits.msc_ver_max)
+    if floor := toolkits.minor_compat_floor(row.major):
+        yield "driver_floor", floor
+    yield "newest_arch", f"sm_{row.architectures[-1]}"
+
+
+def _of_compiler(known: Known) -> Iterator[tuple[str, str]]:
+    """The first toolkit that takes the compiler: the other way out."""
+    gcc = known.version("gcc")
+    rows = [row for row in toolkits.all_toolkits() if gcc and (row.host_compilers.gcc_max or 0) >= versions.major(gcc)]
+    if rows:
+        yield "cuda_for_gcc", rows[0].version
+
+
+def _of_arch(known: Known) -> Iterator[tuple[str, str]]:
+    text = known.version("arch")
+    arch = parsed_arch(text) if text else None
+    if arch is None:
+        return
+    yield "arch", f"sm_{arch.number}"
+    if rows := toolkits.toolkits_supporting(arch):
+        yield "cuda_first", rows[0].version
+        yield "cuda_last", rows[-1].version
+
+
+def _of_gpu(known: Known) -> Iterator[tuple[str, str]]:
+    capability = known.capability
+    if capability is None:
+        return
+    yield "capability", str(capability)
+    yield "gpu_arch", f"sm_{capability.number}"
+    if rows := toolkits.toolkits_supporting(Arch(capability)):
+        yield "cuda_first_for_gpu", rows[0].version
+        yield "cuda_last_for_gpu", rows[-1].version
+
+
+def _of_library(known: Known) -> Iterator[tuple[str, str]]:
+    """The package of the index that brings a library that was not found."""
+    name = known.version("library")
+    try:
+        row = libraries.find_library(name) if name else None
+    except UnknownNameError:
+        return
+    if row and row.packages and not row.from_driver:
+        yield "library_package", row.packages[-1].name
+        if row.majors:
+            yield "library_cuda", str(row.majors[-1])
+
+
+def _of_torch(known: Known) -> Iterator[tuple[str, str]]:
+    cuda, tag = known.version("torch_cuda"), known.version("torch_cu")
+    row = view.row(cuda or f"cu{tag}") if cuda or tag else None
+    if row:
+        yield "torch_cuda", row.version
+        yield "torch_cu", "cu" + row.version.replace(".", "")
+
+
+def _of_python(known: Known) -> Iterator[tuple[str, str]]:
+    if python := known.version("python"):
+        yield "python_minor", versions.minor(python) if "." in python else f"{python[0]}.{python[1:]}"
+
+
+_CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
+    _of_toolkit,
+    _of_compiler,
+    _of_arch,
+    _of_gpu,
+    _of_library,
+    _of_torch,
+    _of_python,
+)
+# Under these names, whatever the log says; a test sees that no other is concluded.
+CONCLUDED = frozenset(
+    {
+        "arch", "capability", "clang_max", "cuda_first", "cuda_first_for_gpu", "cuda_for_gcc", "cuda_last",
+        "cuda_last_for_gpu", "driver_floor", "gcc_max", "gpu_arch", "library_cuda", "library_package", "msc_ver_max",
+        "newest_arch", "nvcc", "python_minor", "torch_cu", "torch_cuda",
+    }
+)  # fmt: skip
+
+
+def parsed_arch(text: str) -> Arch | None:
+    try:
+        return Arch.parse(text)
+    except UnknownNameError:
+        return None

@@ -1,0 +1,114 @@
+"""A cause as its file in `causes/` describes it. What each key means is written in docs/contributing.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Situation: TypeAlias = Literal[
+    "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "torch", "bitsandbytes", "jax",
+    "cargo", "cmake"
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """One way in which a cause shows itself: any of these texts in a line.
+
+    `weight`: how sure it is by itself. `needs`, `unless`: texts that must, or must not, be elsewhere in the log.
+    `holds`: facts (see `conditions`) that must be so.
+    """
+
+    any: tuple[str, ...]
+    weight: float
+    needs: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactChange:
+    """How a fact (see `known`) raises or lowers the confidence of a cause that was found."""
+
+    when: str
+    change: float
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """`text`: with {names} that `known` fills; a fix with one that nobody knows is left out.
+
+    `unless_known`: names that, where all of them are known, a better fix has use for.
+    """
+
+    text: str
+    source: str
+    unless_known: tuple[str, ...] = ()
+    when: tuple[Situation, ...] = ()
+    unless: tuple[Situation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A log that must be explained by this cause first. `also`: causes that may stand beside it."""
+
+    log: str
+    also: tuple[str, ...] = ()
+    says: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseFile:
+    """`explained_by`: causes that make this one a mere consequence where both are found."""
+
+    title: str
+    family: str
+    why: str
+    ways_out: tuple[str, ...]
+    source: tuple[str, ...]
+    signature: tuple[Signature, ...]
+    fix: tuple[Fix, ...]
+    example: tuple[Example, ...] = ()
+    explained_by: tuple[str, ...] = ()
+    fact: tuple[FactChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A way out that does not mend what failed. `when`, `unless`: the situations in which it is one."""
+
+    id: str
+    title: str
+    text: str
+    source: str
+    general: str = ""
+    when: tuple[Situation, ...] = ()
+    unless: tuple[Situation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """ways_out.toml, the best first where nothing else decides."""
+
+    way: tuple[Way, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a version, or another fact, is read off a log: the hole `value` of the first of these texts that is there.
+
+    `means`: the situation that such a line shows, where it shows one. `inner`: of use here, of no interest to people.
+    """
+
+    name: str
+    any: tuple[str, ...]
+    means: Situation | None = None
+    inner: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """readings.toml."""
+
+    reading: tuple[Reading, ...]

@@ -1,0 +1,201 @@
+"""A log as bytes, from whatever printed, wrapped, coloured or cut it, into lines that can be searched."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, BinaryIO
+
+from cuwheel.diagnose.pattern import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_BYTES = 64 * 1024 * 1024
+_HALF = MAX_BYTES // 2
+_CHUNK = 1024 * 1024
+_SHOWN = 300  # of a line, as evidence
+_NARROWEST, _WIDEST = 60, 200  # of terminals that wrap
+_PIECES = 12  # of one wrapped line
+_ESCAPED = 400  # a line longer than this that holds "\n" as two characters is many lines
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Z]?)")
+# What buildkite puts before a line, and escape characters that an upload lost: "[32m", "[0;31m".
+_LOST_ANSI = re.compile(r"_bk;t=\d{10,16}\x07?|\[(?:\d{1,3};){0,4}\d{1,3}m")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
+_WORD = re.compile(r"[a-z0-9_]+")
+_BLANKS = re.compile(r"[ \t\u00a0]{2,}|\t")
+_STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+# Prefixes of CI systems, in the order in which they stand: job and step, time, stream, builder's step, container.
+_PREFIX = re.compile(
+    r"(?m)^(?:[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-))?"
+    rf"(?:\[?{_STAMP}\]?[ \t]{{0,4}}(?:\d\d[OE][ +]?)?|\[?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]?[ \t]{{1,4}})?"
+    r"(?:##\[(?:error|warning|debug|group|section)\]|#\d{1,4} (?:\d{1,6}\.\d{1,4} )?|[\w.-]{1,40}[ \t]{1,8}\| )?"
+    r"(?:(?:cargo:warning=|\(stderr\) |\(stdout\) |stderr: |[ \t]{0,12}[│|] ))?"
+)
+
+
+@dataclass(frozen=True)  # no slots: what is worked out is kept
+class Log:
+    """Lines as they are shown, each with its number in the file; wrapped ones follow again, put together.
+
+    `truncated`: lines that were left out of the middle of a log too long to read.
+    """
+
+    lines: tuple[str, ...]
+    numbers: tuple[int, ...]
+    total: int
+    truncated: int = 0
+
+    @cached_property
+    def folded(self) -> str:
+        return fold("\n".join(self.lines))
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self.folded))
+
+    @cached_property
+    def _vocabulary(self) -> str:
+        return " ".join(self._words)
+
+    def may_hold(self, text: str) -> bool:
+        """False where one of its words is nowhere: quick, as a log says the same words over and over."""
+        first, *between = _WORD.split(text)  # what is not a word, so that the words in between are whole
+        words = _WORD.findall(text)
+        whole = words[bool(not first) : len(words) - bool(not between or not between[-1])]
+        return all(word in self._words for word in whole) and all(word in self._vocabulary for word in words)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(len(line) + 1 for line in self.lines)]
+
+    def index_at(self, offset: int) -> int:
+        """The line that a place in `folded` belongs to."""
+        return bisect_right(self._starts, offset) - 1
+
+    def span(self, index: int) -> tuple[int, int]:
+        return self._starts[index], self._starts[index + 1] - 1
+
+    def shown(self, index: int) -> str:
+        text = self.lines[index].strip()
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def read(stream: BinaryIO) -> Log:
+    """The whole, or the beginning and the end of what is too long."""
+    head, tail, skipped = bytearray(), bytearray(), 0
+    while chunk := stream.read(_CHUNK):
+        room = _HALF - len(head)
+        head += chunk[:room] if room > 0 else b""
+        tail += chunk[max(room, 0) :]
+        if len(tail) > 2 * _HALF:
+            skipped += tail.count(b"\n", 0, len(tail) - _HALF)
+            del tail[: len(tail) - _HALF]
+    if len(tail) > _HALF:
+        skipped += tail.count(b"\n", 0, len(tail) - _HALF)
+        del tail[: len(tail) - _HALF]
+    return parse(decode(bytes(head) + (b"\n" if skipped else b"") + bytes(tail)), gap_at=len(head), skipped=skipped)
+
+
+def decode(data: bytes) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", errors="replace")
+    sample = data[:4000]
+    if sample.count(0) > len(sample) // 4:  # PowerShell's `>` cut to pieces: UTF-16 without its mark
+        return data.decode("utf-16-le" if sample[1::2].count(0) > sample[::2].count(0) else "utf-16-be", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # A multi-byte character cut in two is no reason to take the rest for another encoding.
+        text = data.decode("utf-8-sig", errors="replace")
+        return text if text.count("\ufffd") * 200 <= len(text) else data.decode("cp1252", errors="replace")
+
+
+def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
+    plain = _without_decoration(text)
+    numbered = list(_numbered(plain))
+    if skipped and gap_at is not None:
+        before = text.count("\n", 0, gap_at) + 1
+        shift = skipped - 1  # one line's end was put in between
+        numbered = [(number + shift if number > before else number, line) for number, line in numbered]
+    both = [*_split(numbered), *_split(list(_unwrapped(numbered)))]
+    return Log(
+        lines=tuple(line for _, line in both),
+        numbers=tuple(number for number, _ in both),
+        total=plain.count("\n") + max(0, skipped - 1) + (not plain.endswith("\n") and bool(plain)),
+        truncated=skipped,
+    )
+
+
+def _without_decoration(text: str) -> str:
+    text = text.replace("\r\n", "\n")
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    if "[" in text or "_bk;" in text:
+        text = _LOST_ANSI.sub("", text)
+    return _CONTROL.sub("", text)
+
+
+def _numbered(plain: str) -> Iterator[tuple[int, str]]:
+    """A progress bar writes one line many times over: what it wrote last may hide what it wrote before."""
+    for number, line in enumerate(plain.split("\n"), start=1):
+        if "\r" in line:
+            yield from ((number, piece) for piece in line.split("\r") if piece)
+        else:
+            yield number, line
+
+
+def _split(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Without prefixes and runs of blanks; a line that holds the text of many, as those."""
+    if not numbered:
+        return
+    stripped = _BLANKS.sub(" ", _PREFIX.sub("", "\n".join(line for _, line in numbered))).split("\n")
+    for (number, _), line in zip(numbered, stripped, strict=True):
+        if len(line) > _ESCAPED and line.count("\\n") > 2:  # noqa: PLR2004 - not a path such as C:\new
+            yield from ((number, piece) for piece in re.split(r"\\r?\\n", line.replace("\\r\\n", "\\n")))
+        else:
+            yield number, line
+
+
+def _unwrapped(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Lines that a terminal or a mail cut at its width, put together again, beside the pieces."""
+    width = _width(numbered)
+    if width is None:
+        return
+    for glue in ("", " "):  # a terminal cuts anywhere, a mail between words
+        index = 0
+        while index < len(numbered) - 1:
+            count = 1
+            while count < _PIECES and index + count < len(numbered):
+                if not _was_cut(numbered[index + count - 1][1], numbered[index + count][1], width, glue):
+                    break
+                count += 1
+            if count > 1:
+                pieces = [line for _, line in numbered[index : index + count]]
+                joined = glue.join([pieces[0], *(each.lstrip() if glue else each for each in pieces[1:])])
+                yield numbered[index][0], joined
+            index += max(1, count - 1)
+
+
+def _was_cut(line: str, following: str, width: int, glue: str) -> bool:
+    if not following.strip() or len(line) > width:
+        return False
+    if not glue:
+        return len(line) == width
+    return len(line) > width // 2 and len(line) + 1 + len(following.split(maxsplit=1)[0]) > width
+
+
+def _width(numbered: list[tuple[int, str]]) -> int | None:
+    """The width at which lines were cut: the longest, or one that many share, as nothing else makes them equal."""
+    lengths = Counter(len(line) for _, line in numbered)
+    longest = max(lengths, default=0)
+    if _NARROWEST <= longest <= _WIDEST:
+        return longest
+    common = [(count, length) for length, count in lengths.items() if _NARROWEST <= length <= _WIDEST]
+    count, length = max(common, default=(0, 0))
+    return length if count >= max(3, len(numbered) // 10) else None

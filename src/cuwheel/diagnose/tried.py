@@ -1,0 +1,47 @@
+"""The commands that a log shows: what was tried, for the investigation's report."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.diagnose.values import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.diagnose.text import Log
+
+_MOST = 12
+# A prompt and what follows it; or a line that starts with a program that builds, installs or asks.
+_PROMPT = re.compile(
+    r"(?:\$|\+|>|PS [^>]{0,120}>|\(\w{1,40}\) [^>$]{0,120}[$>]|[\w.-]{1,40}@[\w.-]{1,60}:[^$#]{0,120}[$#]) ?(\S.{2,})"
+)
+_PROGRAM = re.compile(
+    r"(?:sudo |time |[A-Z_]{2,30}=\S{0,80} ){0,6}"
+    r"(?:pip3?|uv|conda|mamba|python3?|cmake|ninja|make|cargo|nvcc|docker|poetry|apt|apt-get|nvidia-smi|auditwheel|twine)"
+    r" [\w./-].{1,}"
+)
+
+_START = re.compile(r" ?(?:[$+>(]|PS |[A-Z_]{2,30}=|[\w.-]{1,40}@|[acdmnpstu][\w-]{1,11} )")  # most lines are none
+
+
+def commands(log: Log) -> tuple[Evidence, ...]:
+    """The first of them, each once."""
+    found: dict[str, Evidence] = {}
+    for number, line in _candidates(log):
+        found.setdefault(line, Evidence(line=number, text=line))
+        if len(found) == _MOST:
+            break
+    return tuple(found.values())
+
+
+def _candidates(log: Log) -> Iterator[tuple[int, str]]:
+    for index, number in enumerate(log.numbers):
+        if not _START.match(log.lines[index]):
+            continue
+        text = log.shown(index)
+        match = _PROMPT.fullmatch(text)
+        command = match[1] if match else text
+        if _PROGRAM.fullmatch(command) and not command.endswith(("...", "…")):
+            yield number, command

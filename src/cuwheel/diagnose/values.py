@@ -1,0 +1,44 @@
+"""What explaining a log gives: frozen values that the report and JSON show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cuwheel.diagnose.known import Version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A line of the log, without colours, times and CI prefixes; `line` counts from 1."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """`id`: stable, the name of its page in docs/causes. `fix`: the most specific first."""
+
+    id: str
+    confidence: float
+    title: str
+    evidence: tuple[Evidence, ...]
+    fix: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayOut:
+    """What can be done instead of mending the cause, the best first."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    causes: tuple[Cause, ...]
+    ways_out: tuple[WayOut, ...]
+    versions: tuple[Version, ...]
+    situations: tuple[str, ...]
+    tried: tuple[Evidence, ...]

@@ -1,0 +1,99 @@
+"""`cuwheel explain`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.compat.verdict import Verdict
+from cuwheel.diagnose.known import Version
+from cuwheel.diagnose.values import Cause, Evidence, WayOut
+from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.report.document import Block
+
+_CAUSES = 3
+_LESS_LIKELY = 0.5  # of the first one's confidence: below, a cause is told with --verbose alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownCause:
+    id: str
+    family: str
+    title: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explain:
+    """`causes`: the best first; none where no known cause fits. `lines`: of the log.
+
+    `versions`: what the log says of versions, GPUs and libraries, with the line (0: from elsewhere). `situations`:
+    where it happened, as far as it shows. `tried`: the commands that the log shows. `known`: with --list, all causes.
+    """
+
+    schema: Literal["cuwheel.explain/1"] = "cuwheel.explain/1"
+    log: str
+    lines: int
+    causes: tuple[Cause, ...]
+    ways_out: tuple[WayOut, ...]
+    versions: tuple[Version, ...]
+    situations: tuple[str, ...]
+    tried: tuple[Evidence, ...]
+    verdicts: tuple[Verdict, ...] = ()
+    known: tuple[KnownCause, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """False where no cause is known."""
+        return bool(self.causes or self.known)
+
+
+def document(answer: Explain, *, verbose: bool) -> Document:
+    if answer.known:
+        return _listing(answer, verbose=verbose)
+    blocks: list[Block] = []
+    for cause in _told(answer, verbose=verbose):
+        blocks += [Heading(f"{cause.id}  {cause.confidence:.0%}"), Paragraph(f"  {cause.title}")]
+        blocks.append(Facts(tuple(_rows(cause))))
+    if not answer.causes:
+        blocks += [Heading("No known cause"), Paragraph(_unknown(answer))]
+    if answer.ways_out:
+        blocks += [Heading("Ways out"), Facts(tuple(Row(way.title, way.text) for way in answer.ways_out))]
+    if verbose and answer.versions:
+        rows = tuple(Row(each.name, each.value, f"line {each.line}" if each.line else "") for each in answer.versions)
+        blocks += [Heading("Found in the log"), Facts(rows)]
+    return Document(f"cuwheel explain {answer.log}", tuple(blocks))
+
+
+def _told(answer: Explain, *, verbose: bool) -> tuple[Cause, ...]:
+    """What may well be it; the also-rans only when asked for."""
+    if verbose or not answer.causes:
+        return answer.causes
+    least = answer.causes[0].confidence * _LESS_LIKELY
+    return tuple(cause for cause in answer.causes[:_CAUSES] if cause.confidence >= least)
+
+
+def _rows(cause: Cause) -> Iterator[Row]:
+    for index, each in enumerate(cause.evidence):
+        yield Row("because" if index == 0 else "", f"line {each.line}: {each.text}")
+    for index, fix in enumerate(cause.fix):
+        yield Row("fix" if index == 0 else "or", fix)
+
+
+def _unknown(answer: Explain) -> str:
+    return (
+        f"  Nothing in the {answer.lines} lines of {answer.log} is a cause that cuwheel knows (--list names them).\n"
+        "  The first error in a log is the one that counts: see that it is part of it."
+    )
+
+
+def _listing(answer: Explain, *, verbose: bool) -> Document:
+    blocks: list[Block] = []
+    for family in dict.fromkeys(each.family for each in answer.known):
+        rows = tuple((each.id, each.why if verbose else each.title) for each in answer.known if each.family == family)
+        blocks += [Heading(family), Table((Column("cause", wrap=False), Column("means")), rows)]
+    return Document("cuwheel explain --list", tuple(blocks))

@@ -1,0 +1,121 @@
+"""The investigation as a Markdown document: to keep, to send, and to start an upstream report from."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel import __version__
+from cuwheel.errors import UnreadableError
+from cuwheel.machine import privacy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.report.explain import Explain
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
+_FENCE = "~~~"
+
+
+def save(answer: Explain, path: Path) -> None:
+    beside = path.with_name(path.name + ".part")
+    try:
+        beside.write_text(markdown(answer), encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+
+
+def markdown(answer: Explain) -> str:
+    """Without the names of people's home folders: such documents are made to be sent."""
+    cleaned = privacy.scrub(answer, home="", names=())
+    return "\n".join(line for section in _SECTIONS for line in section(cleaned)) + "\n"
+
+
+def _title(answer: Explain) -> Iterator[str]:
+    first = answer.causes[0].id if answer.causes else "no known cause"
+    yield from (
+        f"# Investigation: {first}",
+        "",
+        f"Of {_plain(answer.log)} ({answer.lines} lines), by cuwheel {__version__}.",
+        "",
+    )
+
+
+def _environment(answer: Explain) -> Iterator[str]:
+    yield from ("## Environment", "")
+    for each in answer.versions:
+        where = f" (line {each.line})" if each.line else ""
+        yield f"- {each.name}: {_plain(each.value)}{where}"
+    if answer.situations:
+        yield f"- seen: {', '.join(answer.situations)}"
+    if not (answer.versions or answer.situations):
+        yield "- nothing of it is in the log; `cuwheel doctor --save machine.json` writes it down"
+    yield ""
+
+
+def _tried(answer: Explain) -> Iterator[str]:
+    yield from ("## What was tried", "")
+    yield from _fenced([each.text for each in answer.tried] or ["(the log shows no command)"])
+    for each in answer.verdicts:
+        error = f", error {each.predicted_error.code} ({each.predicted_error.name})" if each.predicted_error else ""
+        yield f"- `cuwheel check`: {_plain(each.target)} on {_plain(each.machine)}: {each.outcome}{error}"
+    yield ""
+
+
+def _causes(answer: Explain) -> Iterator[str]:
+    yield from ("## Cause", "")
+    if not answer.causes:
+        yield from ("None that cuwheel knows.", "")
+    for index, cause in enumerate(answer.causes):
+        label = "" if index == 0 else "Less likely: "
+        yield from (
+            f"### {label}{cause.id} ({cause.confidence:.0%})",
+            "",
+            cause.title[:1].upper() + cause.title[1:] + ".",
+            "",
+        )
+        yield from _fenced([f"{each.line}: {each.text}" for each in cause.evidence])
+
+
+def _next_steps(answer: Explain) -> Iterator[str]:
+    yield from ("## Next steps", "")
+    steps = [fix for cause in answer.causes[:1] for fix in cause.fix]
+    yield from (f"{index}. {step}" for index, step in enumerate(steps, start=1))
+    if answer.ways_out:
+        yield from ("", "Ways out, if that does not help:", "")
+        yield from (f"- **{way.title}**: {way.text}" for way in answer.ways_out)
+    if not steps:
+        yield "1. `cuwheel doctor --save machine.json` on the machine, and this log with `--on machine.json`"
+    yield ""
+
+
+def _draft(answer: Explain) -> Iterator[str]:
+    first = answer.causes[0] if answer.causes else None
+    yield from ("## Draft for an upstream report", "")
+    yield f"**Title:** {_plain(first.evidence[0].text[:100]) if first and first.evidence else 'Build or import fails'}"
+    yield from ("", "**What happens**", "")
+    yield from _fenced([each.text for each in first.evidence] if first else ["(the first error of the log)"])
+    yield from ("**Environment**", "")
+    yield from (f"- {each.name}: {_plain(each.value)}" for each in answer.versions)
+    yield from ("", "**How to reproduce**", "")
+    yield from _fenced([each.text for each in answer.tried] or ["(the command that fails)"])
+    reason = f"cuwheel explain names `{first.id}`: {first.title}." if first else "No known cause was found."
+    yield from ("**What was found out**", "", reason)
+
+
+_SECTIONS = (_title, _environment, _tried, _causes, _next_steps, _draft)
+
+
+def _fenced(lines: list[str]) -> Iterator[str]:
+    """Text of the log as it is; nothing in it can end the block or start markup."""
+    yield _FENCE
+    yield from (_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line).replace(_FENCE, "~ ~ ~") for line in lines)
+    yield from (_FENCE, "")
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))

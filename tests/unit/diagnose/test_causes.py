@@ -1,0 +1,78 @@
+"""Every file of causes: sound, and every example explained by its own cause."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.diagnose import causes, text
+from cuwheel.diagnose.conditions import CONDITIONS
+from cuwheel.diagnose.explain import explain
+from cuwheel.diagnose.known import CONCLUDED
+from cuwheel.errors import FactsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.diagnose.rows import Example
+
+KNOWLEDGE = causes.knowledge()
+FACTS = frozenset(CONDITIONS)
+NAMES = CONCLUDED | {reading.name for reading in KNOWLEDGE.readings.reading}
+EXAMPLES = [
+    pytest.param(id_, example, id=f"{id_}-{index}")
+    for id_, file in KNOWLEDGE.causes.items()
+    for index, example in enumerate(file.example)
+]
+
+
+def test_all_files_are_sound() -> None:
+    assert causes.load(causes.FOLDER, FACTS, NAMES) == KNOWLEDGE
+
+
+@pytest.mark.parametrize(("id_", "example"), EXAMPLES)
+def test_each_example_is_explained_by_its_own_cause(id_: str, example: Example) -> None:
+    found = explain(text.parse(example.log)).causes
+    assert found
+    assert found[0].id == id_
+    said = " ".join(found[0].fix)
+    assert all(word in said for word in example.says), said
+
+
+@pytest.mark.parametrize(("id_", "example"), EXAMPLES)
+def test_no_other_cause_is_nearly_as_sure(id_: str, example: Example) -> None:
+    first, *others = explain(text.parse(example.log)).causes
+    assert first.id == id_
+    rivals = [each.id for each in others if each.confidence >= 0.75 * first.confidence]
+    assert set(rivals) <= set(example.also)
+
+
+def test_every_cause_has_pages_worth_of_knowledge() -> None:
+    for id_, file in KNOWLEDGE.causes.items():
+        assert file.why.strip(), id_
+        assert all(fix.source for fix in file.fix), id_
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "causes"
+    shutil.copytree(causes.FOLDER, folder)
+    for name in ("readings.toml", "ways_out.toml"):
+        shutil.copy(causes.FOLDER.with_name(name), tmp_path / name)
+    (folder / "broken.toml").write_text(
+        'title = "x"\nfamily = "f"\nwhy = "w"\nways_out = ["teleport"]\nsource = []\nexplained_by = ["nobody"]\n'
+        '[[signature]]\nany = ["{nonsense} text", "<a|b", "ab", "{n}{word} twice"]\nweight = 1.5\n'
+        'holds = ["moon-is-full"]\n'
+        '[[fix]]\ntext = "ask {oracle}"\nsource = ""\n'
+    )
+    (folder / "worse.toml").write_text("title = 3\nfamly = 'f'\n")
+    (folder / "worst.toml").write_text("not toml")
+    with pytest.raises(FactsError) as caught:
+        causes.load(folder, FACTS, NAMES)
+    told = "\n".join(caught.value.problems)
+    told_of = (
+        "unknown kind", "stray '<'", "to search for", "two holes", "teleport", "nobody", "moon-is-full", "oracle",
+        "no source", "no example", "weight 1.5", "whatever is known", "did you mean 'family'", "worst.toml",
+    )  # fmt: skip
+    assert [word for word in told_of if word not in told] == []

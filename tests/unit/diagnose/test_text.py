@@ -1,0 +1,102 @@
+"""Reading logs as they come."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+
+import pytest
+
+from cuwheel.diagnose import text
+from cuwheel.diagnose.explain import explain
+
+ERROR = (
+    "/usr/include/crt/host_config.h:129:2: error: #error -- unsupported GNU version! "
+    "gcc versions later than 11 are not supported!"
+)
+CAUSE = "host-compiler-too-new"
+
+
+def cause_of(data: bytes) -> tuple[str, int]:
+    found = explain(text.read(io.BytesIO(data))).causes
+    return found[0].id, found[0].evidence[0].line
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"])
+def test_encodings(encoding: str) -> None:
+    log = f"Übersetzung läuft\r\n{ERROR}\r\nfertig\r\n"
+    assert cause_of(log.encode(encoding)) == (CAUSE, 2)
+
+
+def test_a_character_cut_in_two_is_no_other_encoding() -> None:
+    data = ("é" * 3000).encode()[1:] + b"\n" + ERROR.encode()
+    assert "é" in text.decode(data)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2025-09-23T05:22:31.4713801Z ",
+        "build\tCompile kernels\t2025-09-23T05:22:31.4713801Z ",
+        "2025-09-23T05:22:31.471380Z 00O ",
+        "[2025-09-23T05:22:31.471Z] ",
+        "12:01:33  ",
+        "#14 32.18 ",
+        "worker-1  | ",
+        "##[error]",
+        "cargo:warning=",
+        "\x1b[31m",
+        "_bk;t=1700000000000\x07",
+        "      │ ",
+    ],
+)
+def test_prefixes_of_ci_systems(prefix: str) -> None:
+    log = text.parse(f"{prefix}first\n{prefix}{ERROR}\n")
+    assert log.shown(1) == ERROR
+    assert explain(log).causes[0].id == CAUSE
+
+
+def test_progress_bars_hide_nothing() -> None:
+    bar = "\r".join(f"{'#' * index:20} {index * 5} %" for index in range(20))
+    assert cause_of(f"{bar}\r{ERROR}\rdone\nend\n".encode()) == (CAUSE, 1)
+
+
+@pytest.mark.parametrize("width", [72, 80, 100])
+def test_lines_cut_by_a_terminal(width: int) -> None:
+    cut = "\n".join(ERROR[start : start + width] for start in range(0, len(ERROR), width))
+    assert cause_of(f"make: entering\n{cut}\nmake: leaving\n".encode()) == (CAUSE, 2)
+
+
+@pytest.mark.parametrize("width", [66, 80])
+def test_lines_wrapped_between_words(width: int) -> None:
+    wrapped = "\n".join(textwrap.wrap(ERROR, width))
+    assert cause_of(f"make: entering\n{wrapped}\nmake: leaving\n".encode())[0] == CAUSE
+
+
+def test_output_that_was_printed_as_one_string() -> None:
+    packed = repr(f"{'compiling ' * 40}\n{ERROR}\nerror: 1\nend\n")
+    assert cause_of(f"CalledProcessError: {packed}\n".encode()) == (CAUSE, 1)
+
+
+def test_what_is_too_long_is_read_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "_HALF", 1000)
+    monkeypatch.setattr(text, "_CHUNK", 700)
+    data = b"start\n" + b"nothing to see here\n" * 1000 + ERROR.encode() + b"\n"
+    log = text.read(io.BytesIO(data))
+    assert log.truncated > 800
+    assert log.total == 1002
+    found = explain(log).causes[0]
+    assert (found.id, found.evidence[0].line) == (CAUSE, 1002)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"\x00" * 100, b"\xff\xfe", b"\xff\xfe\x00", b"\r\r\r", "\ufeff".encode()]
+)
+def test_nothing_to_read(data: bytes) -> None:
+    assert explain(text.read(io.BytesIO(data))).causes == ()
+
+
+def test_evidence_is_short_and_clean() -> None:
+    found = explain(text.parse(f"\x1b[1m{ERROR}\x1b[0m {'x' * 5000}")).causes[0]
+    assert len(found.evidence[0].text) <= 300
+    assert "\x1b" not in found.evidence[0].text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import types
 import typing
 from functools import cache
@@ -44,6 +43,8 @@ def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: A
 def _table_problems(data: dict[Any, Any], type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401
     hints, fields = _shape(type_)
     for key in data.keys() - fields.keys():
+        import difflib  # noqa: PLC0415 - only where a mistake was made
+
         near = difflib.get_close_matches(str(key), fields, n=1)
         meant = f"; did you mean '{near[0]}'?" if near else ""
         yield f"{where}: unknown key '{key}'{meant}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,8 @@ def find_architecture(capability: Capability) -> Architecture:
     """The row of a capability: its generation, whether it is a Tegra, its family."""
     if row := _rows().get(capability):
         return row
+    import difflib  # noqa: PLC0415 - only where a name is not known
+
     near = difflib.get_close_matches(str(capability), [str(each) for each in _rows()], n=3)
     raise UnknownNameError("compute capability", str(capability), near)
 

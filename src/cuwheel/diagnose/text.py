@@ -20,6 +20,7 @@ _HALF = MAX_BYTES // 2
 _CHUNK = 1024 * 1024
 _SHOWN = 300  # of a line, as evidence
 _NARROWEST, _WIDEST = 60, 200  # of terminals that wrap
+_USUAL = 80
 _PIECES = 12  # of one wrapped line
 _ESCAPED = 400  # a line longer than this that holds "\n" as two characters is many lines
 
@@ -164,10 +165,7 @@ def _split(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 
 def _unwrapped(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Lines that a terminal or a mail cut at its width, put together again, beside the pieces."""
-    width = _width(numbered)
-    if width is None:
-        return
-    for glue in ("", " "):  # a terminal cuts anywhere, a mail between words
+    for glue, width in _wrappings(numbered):
         index = 0
         while index < len(numbered) - 1:
             count = 1
@@ -190,12 +188,19 @@ def _was_cut(line: str, following: str, width: int, glue: str) -> bool:
     return len(line) > width // 2 and len(line) + 1 + len(following.split(maxsplit=1)[0]) > width
 
 
-def _width(numbered: list[tuple[int, str]]) -> int | None:
-    """The width at which lines were cut: the longest, or one that many share, as nothing else makes them equal."""
+def _wrappings(numbered: list[tuple[int, str]]) -> Iterator[tuple[str, int]]:
+    """How lines may have been cut: a terminal cuts anywhere, a mail between words.
+
+    At the width of the longest line; at one that many lines share, as nothing else makes them equal; or at that of all
+    terminals, where words end before it.
+    """
     lengths = Counter(len(line) for _, line in numbered)
     longest = max(lengths, default=0)
-    if _NARROWEST <= longest <= _WIDEST:
-        return longest
     common = [(count, length) for length, count in lengths.items() if _NARROWEST <= length <= _WIDEST]
     count, length = max(common, default=(0, 0))
-    return length if count >= max(3, len(numbered) // 10) else None
+    if _NARROWEST <= longest <= _WIDEST:
+        yield from (("", longest), (" ", longest))
+    elif count >= max(3, len(numbered) // 10):
+        yield from (("", length), (" ", length))
+    if longest != _USUAL and longest <= _USUAL + _USUAL // 2:
+        yield " ", _USUAL

@@ -1,0 +1,58 @@
+"""Accuracy on real failures, from their logs alone. The corpus is not part of the repository: it is evaluation data."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuwheel.diagnose import text
+from cuwheel.diagnose.causes import knowledge
+from cuwheel.diagnose.explain import explain
+
+BESIDE = Path(__file__).parents[3] / "shared" / "corpus" / "dev.jsonl"
+FIRST, AMONG_THREE = 0.95, 0.98
+NOT_CUDA = "not-cuda"
+
+
+def _corpus() -> Path | None:
+    named = Path(os.environ.get("CUWHEEL_CORPUS", ""))
+    return BESIDE if BESIDE.is_file() else named if named.is_file() else None
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[dict[str, Any]]:
+    path = _corpus()
+    if path is None:
+        pytest.skip("there is no corpus of logs: CUWHEEL_CORPUS=FILE.jsonl names one")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _answers(case: dict[str, Any]) -> list[str]:
+    found = [cause.id for cause in explain(text.parse(case["log"])).causes]
+    return found or ([NOT_CUDA] if case["cause"] == NOT_CUDA else [])  # an empty answer is right there too
+
+
+def test_causes_from_the_log_alone(cases: list[dict[str, Any]]) -> None:
+    missed, far = [], []
+    for case in cases:
+        right = {case["cause"], *case["alt_causes"]}
+        found = _answers(case)
+        if not right.intersection(found[:1]):
+            missed.append((case["cause"], found[:3]))
+        if not right.intersection(found[:3]):
+            far.append((case["cause"], found[:3]))
+    assert len(missed) <= (1 - FIRST) * len(cases), missed
+    assert len(far) <= (1 - AMONG_THREE) * len(cases), far
+
+
+def test_no_false_alarm_on_what_is_not_cuda(cases: list[dict[str, Any]]) -> None:
+    assert [_answers(case)[0] for case in cases if case["cause"] == NOT_CUDA and _answers(case)[0] != NOT_CUDA] == []
+
+
+def test_every_label_has_its_file(cases: list[dict[str, Any]]) -> None:
+    labels = {label for case in cases for label in (case["cause"], *case["alt_causes"])}
+    assert labels <= knowledge().causes.keys()

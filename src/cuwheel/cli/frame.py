@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import os
 import sys
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
 
 VERBOSE_FLAGS = {"-v", "--verbose"}
+_COLUMNS = 80  # where nobody tells
 
 # Verb → the line `cuwheel --help` shows. The module cmd_<verb> is imported only when it is called.
 VERBS = {
@@ -86,6 +86,8 @@ def verb_module(verb: str) -> Verb:
 def _unknown_verb(word: str) -> UsageError:
     if word.startswith("-"):
         return UsageError(f"options come after the verb: {word}", hint="cuwheel --help")
+    import difflib
+
     near = difflib.get_close_matches(word, VERBS, n=1)
     hint = f"did you mean 'cuwheel {near[0]}'?" if near else "cuwheel --help lists the verbs"
     return UsageError(f"there is no verb {word!r}", hint=hint)
@@ -117,9 +119,14 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def terminal_width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size().columns
+    """As shutil has it, without shutil: argparse asks for every argument, and importing that takes 4 ms."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told[:9]):
+        return int(told[:9])
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else _COLUMNS
+    except (OSError, ValueError):
+        return _COLUMNS
 
 
 def _overview() -> str:

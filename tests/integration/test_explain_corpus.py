@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel.diagnose import text
 from cuwheel.diagnose.causes import knowledge
 from cuwheel.diagnose.explain import explain
+from tests.property.test_explain_varied import VARIATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BESIDE = Path(__file__).parents[3] / "shared" / "corpus" / "dev.jsonl"
 FIRST, AMONG_THREE = 0.95, 0.98
@@ -51,6 +56,18 @@ def test_causes_from_the_log_alone(cases: list[dict[str, Any]]) -> None:
 
 def test_no_false_alarm_on_what_is_not_cuda(cases: list[dict[str, Any]]) -> None:
     assert [_answers(case)[0] for case in cases if case["cause"] == NOT_CUDA and _answers(case)[0] != NOT_CUDA] == []
+
+
+@pytest.mark.parametrize("vary", VARIATIONS, ids=lambda vary: vary.__name__)
+def test_the_answer_holds_however_it_was_printed(
+    cases: list[dict[str, Any]], vary: Callable[[str, random.Random], str]
+) -> None:
+    choice = random.Random(5)  # noqa: S311 - for tests
+    right = 0
+    for case in cases:
+        found = _answers({**case, "log": vary(case["log"].strip() + "\n", choice)})
+        right += bool({case["cause"], *case["alt_causes"]}.intersection(found[:1]))
+    assert right >= FIRST * len(cases)
 
 
 def test_every_label_has_its_file(cases: list[dict[str, Any]]) -> None:

@@ -122,6 +122,17 @@ def nvcc_older_than_wanted_arch(known: Known) -> bool:
     return bool(nvcc and supporting and versions.key(nvcc) < versions.key(supporting[0].version))
 
 
+def toolkit_is_recent(known: Known) -> bool:
+    """Of the last two majors: what it does not have was removed, most likely."""
+    nvcc = known.version("nvcc")
+    return bool(nvcc and versions.major(nvcc) >= toolkits.newest_toolkit().major - 1)
+
+
+def toolkit_is_old(known: Known) -> bool:
+    nvcc = known.version("nvcc")
+    return bool(nvcc and versions.major(nvcc) < toolkits.newest_toolkit().major - 1)
+
+
 def _predicted(code: int) -> Callable[[Known], bool]:
     return lambda known: known.version("predicted_error") == str(code)
 
@@ -145,6 +156,8 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "cmake-mixes-toolkits": cmake_mixes_toolkits,
     "library-of-another-cuda": library_of_another_cuda,
     "nvcc-older-than-wanted-arch": nvcc_older_than_wanted_arch,
+    "toolkit-is-recent": toolkit_is_recent,
+    "toolkit-is-old": toolkit_is_old,
     "check-predicts-no-kernel-image": _predicted(NO_KERNEL_IMAGE.code),
     "check-predicts-symbol-not-found": _predicted(SYMBOL_NOT_FOUND.code),
     "check-predicts-unsupported-ptx": _predicted(UNSUPPORTED_PTX.code),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _RELA = struct.Struct("<QQq")
 _AT_ONCE = 1 << 12
 _PASSES = 4
+_BLOCK_BITS = 16
+_MOST_BLOCKS = 4
 
 
 class ElfPointers:
@@ -55,12 +57,15 @@ def _relocated(elf: Elf, section: Header, table: Header) -> Iterator[tuple[int, 
 def _touching(elf: Elf, table: Header, low: int, high: int) -> Iterator[tuple[int, int, int]]:
     step = _RELA.size * _AT_ONCE
     usable = min(table.size, max(elf.buffer.size - table.offset, 0)) // _RELA.size * _RELA.size
+    last = min(high, 1 << 64) - 1  # a damaged section may reach beyond every address
+    blocks = range(low >> _BLOCK_BITS, (last >> _BLOCK_BITS) + 1)
+    # What the places sought have in common: the upper bytes of their address.
+    common = [block.to_bytes(8 - _BLOCK_BITS // 8, "little") for block in blocks[:_MOST_BLOCKS]]
     for offset in range(0, usable, step):
         data = elf.buffer.read(table.offset + offset, min(step, usable - offset))
-        places = memoryview(data).cast("Q")[::3].tolist()
-        if max(places) < low or min(places) >= high:  # most pieces: decided at native speed
-            continue
-        for index, place in enumerate(places):
+        if len(blocks) <= _MOST_BLOCKS and not any(upper in data for upper in common):
+            continue  # most pieces: decided at native speed
+        for index, place in enumerate(memoryview(data).cast("Q")[::3].tolist()):
             if low <= place < high:
                 yield _RELA.unpack_from(data, index * _RELA.size)
 

@@ -21,6 +21,7 @@ _CHUNK = 1024 * 1024
 _SHOWN = 300  # of a line, as evidence
 _NARROWEST, _WIDEST = 60, 200  # of terminals that wrap
 _USUAL = 80
+_LONG = 300  # lines: where a log is longer, one line of some length proves nothing
 _PIECES = 12  # of one wrapped line
 _ESCAPED = 400  # a line longer than this that holds "\n" as two characters is many lines
 
@@ -198,9 +199,11 @@ def _wrappings(numbered: list[tuple[int, str]]) -> Iterator[tuple[str, int]]:
     longest = max(lengths, default=0)
     common = [(count, length) for length, count in lengths.items() if _NARROWEST <= length <= _WIDEST]
     count, length = max(common, default=(0, 0))
-    if _NARROWEST <= longest <= _WIDEST:
-        yield from (("", longest), (" ", longest))
+    if _NARROWEST <= longest <= _WIDEST and lengths[longest] > len(numbered) // _LONG:
+        yield "", longest
     elif count >= max(3, len(numbered) // 10):
-        yield from (("", length), (" ", length))
+        yield "", length
+    if _NARROWEST <= longest <= (_WIDEST if len(numbered) < _LONG else _USUAL):
+        yield " ", longest
     if longest != _USUAL and longest <= _USUAL + _USUAL // 2:
         yield " ", _USUAL

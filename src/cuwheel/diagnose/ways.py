@@ -36,7 +36,8 @@ def rank(causes: Sequence[CauseFile], ways: Ways, known: Known, verdicts: Sequen
 def _checked(way: Way, verdict: Verdict) -> WayOut:
     wheel = file_name(verdict.target)
     if verdict.outcome in _RUNS:
-        conditions = f", if {'; '.join(verdict.conditions)}" if verdict.conditions else ""
+        rest = f"; {len(verdict.conditions) - 1} more conditions" if len(verdict.conditions) > 1 else ""
+        conditions = f", if {verdict.conditions[0]}{rest}" if verdict.conditions else ""
         return WayOut(
             id=way.id, title=way.title, text=f"{wheel} runs on {verdict.machine} ({verdict.outcome}{conditions})"
         )

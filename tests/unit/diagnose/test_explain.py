@@ -57,6 +57,32 @@ def test_no_cause_is_better_than_a_wrong_one(log: str) -> None:
     assert set(ids(log)) <= {"not-cuda"}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  Running command git submodule update --init --recursive -q",
+        "warning: 'at::DeprecatedTypeProperties& at::Tensor::type() const' is deprecated [-Wdeprecated-declarations]",
+        "cl.exe /nologo /O2 /permissive- /Zc:preprocessor /Zc:__cplusplus /bigobj -c a.cpp",
+        "nvcc -DTORCH_EXTENSION_NAME=_C -D_GLIBCXX_USE_CXX11_ABI=0 -gencode arch=compute_80,code=sm_80 -c a.cu",
+        'warning #1444-D: function "cudaThreadSynchronize" was declared deprecated',
+        "nvcc warning : The 'compute_50' architectures are deprecated, and may be removed in a future release",
+        "UserWarning: Attempted to use ninja as the BuildExtension backend but we could not find ninja.. "
+        "Falling back to using the slow distutils backend.",
+        "The detected CUDA version (12.2) has a minor version mismatch with the version that was used to compile PyTorch",
+        "No CUDA runtime is found, using CUDA_HOME='/usr/local/cuda'",
+        "CMake Deprecation Warning: Compatibility with CMake < 3.10 will be removed from a future version of CMake.",
+        "TORCH_CUDA_ARCH_LIST is not set, all archs for visible cards are included for compilation.",
+        "UserWarning: Failed to initialize NumPy: numpy.core.multiarray failed to import",
+        '-- Found CUDAToolkit: /usr/local/cuda/include (found version "12.4.131")',
+        "Defaulting to user installation because normal site-packages is not writeable",
+        "DEPRECATION: Building 'x' using the legacy setup.py bdist_wheel mechanism",
+    ],
+)
+def test_what_builds_always_say_is_hardly_a_cause(line: str) -> None:
+    found = of(f"{line}\n{line}\n").causes
+    assert all(cause.confidence < 0.35 for cause in found), found
+
+
 def test_a_failure_without_a_word_yields_to_every_other_cause() -> None:
     assert ids(NVCC_FAILED) == ["nvcc-silent-failure"]
     assert (

@@ -66,9 +66,8 @@ def test_no_cause_is_better_than_a_wrong_one(log: str) -> None:
         "nvcc -DTORCH_EXTENSION_NAME=_C -D_GLIBCXX_USE_CXX11_ABI=0 -gencode arch=compute_80,code=sm_80 -c a.cu",
         'warning #1444-D: function "cudaThreadSynchronize" was declared deprecated',
         "nvcc warning : The 'compute_50' architectures are deprecated, and may be removed in a future release",
-        "UserWarning: Attempted to use ninja as the BuildExtension backend but we could not find ninja.. "
-        "Falling back to using the slow distutils backend.",
-        "The detected CUDA version (12.2) has a minor version mismatch with the version that was used to compile PyTorch",
+        "UserWarning: we could not find ninja.. Falling back to using the slow distutils backend.",
+        "CUDA version (12.2) has a minor version mismatch with the version that was used to compile PyTorch (12.1)",
         "No CUDA runtime is found, using CUDA_HOME='/usr/local/cuda'",
         "CMake Deprecation Warning: Compatibility with CMake < 3.10 will be removed from a future version of CMake.",
         "TORCH_CUDA_ARCH_LIST is not set, all archs for visible cards are included for compilation.",

@@ -1,8 +1,7 @@
-"""What the benchmarks share: alternate, take medians, compare with a floor, print one table."""
+"""What the benchmarks share: alternate, take the best of each, compare with a floor, print one table."""
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
@@ -47,14 +46,14 @@ def command(*words: str | Path) -> Callable[[], object]:
 def alternate(
     works: Mapping[str, Callable[[], object]], rounds: int, repeats: Mapping[str, int] | None = None
 ) -> dict[str, float]:
-    """The median of each, run in turns: what else the machine does falls on all of them alike."""
+    """The best of each, run in turns: what else the machine does only ever adds, and falls on all of them alike."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         work()  # once unmeasured: files into memory, bytecode written
     for _ in range(rounds):
         for name, work in works.items():
             taken[name] += [seconds(work) for _ in range((repeats or {}).get(name, 1))]
-    return {name: statistics.median(each) for name, each in taken.items()}
+    return {name: min(each) for name, each in taken.items()}
 
 
 def shown(value: float) -> str:

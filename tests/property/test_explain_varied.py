@@ -74,7 +74,7 @@ def repeated(log: str, _choice: random.Random) -> str:
 def elsewhere(log: str, choice: random.Random) -> str:
     """Other people's folders."""
     name = "".join(choice.choices(string.ascii_lowercase, k=8))
-    return re.sub(r"/venv/|/src/|/work/", f"/data/{name}/", log)
+    return re.sub(r"/venv/|/src/|/srv/", f"/data/{name}/", log)
 
 
 def with_other_patch_releases(log: str, choice: random.Random) -> str:

@@ -159,7 +159,6 @@ def toolchain_fetch(  # noqa: PLR0913 - the options of the verb, all by keyword
     offline: bool = False,
     upgrade: bool = False,
     locked: Path | None = None,
-    host_compiler: str | None = None,  # noqa: ARG001 - the same wishes as for installing
     redist_url: str | None = None,
     apt_sources: str | None = None,
     image: str | None = None,

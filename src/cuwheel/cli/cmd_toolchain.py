@@ -120,6 +120,7 @@ def run(args: argparse.Namespace) -> Toolchain:
         return api.toolchain_verify(args.version, **wish)
     wish |= {name: getattr(args, name) for name in (*_ELSEWHERE, "offline", "locked", "dry_run")}
     if args.action == "fetch":
+        del wish["host_compiler"]  # files for another machine, with a compiler of its own
         return api.toolchain_fetch(args.version, to=args.to, **wish)
     return api.toolchain(args.version, source=args.source, lock=args.lock, **wish)
 

@@ -40,11 +40,6 @@ def family(capability: Capability) -> tuple[Capability, ...]:
     return tuple(current(Capability.parse(each)) for each in row.family) if row else ()
 
 
-def of_generation(name: str) -> tuple[Capability, ...]:
-    """`Ampere` → 8.0, 8.6, 8.7; an unknown name has none."""
-    return tuple(capability for capability, row in _rows().items() if row.generation.lower() == name.strip().lower())
-
-
 @cache
 def current_capabilities() -> tuple[Capability, ...]:
     """All of them, oldest first, each under its present number."""

@@ -46,9 +46,15 @@ class Progress(Protocol):
 
     def advance(self, amount: int = 1) -> None: ...
 
+    def tell(self, text: str) -> None:
+        """What is being done now, in a few words, in place of what was told before."""
+
 
 class _Silent:
     def advance(self, amount: int = 1) -> None:
+        pass
+
+    def tell(self, text: str) -> None:
         pass
 
 

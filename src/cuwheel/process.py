@@ -15,12 +15,16 @@ from cuwheel import log
 from cuwheel.errors import ToolError, ToolTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 # A program's output is untrusted: what it prints beyond this is dropped, not kept in memory.
 MAX_OUTPUT = 16 * 1024 * 1024
 _LAST_WAIT_S = 1.0
+_LOOK_S = 0.1  # how often the output of long work is looked at
+_PIECE = 1 << 20
+_SOFT = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_FROM_TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +50,7 @@ def run(
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         out, err = (stack.enter_context(_scratch()) for _ in range(2))
-        try:
-            child = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=None if env is None else dict(env),
-                cwd=cwd,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ToolError(words, f"could not be started: {error.strerror}") from error
+        child = _started(words, stdout=out, stderr=err, env=env, cwd=cwd)
         try:
             status = child.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -97,3 +90,132 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
         # A process stuck in the kernel (a hung GPU driver) cannot be killed: leave it rather than hang too.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_LAST_WAIT_S)
+
+
+def _end_others(child: subprocess.Popen[bytes]) -> None:
+    """What a finished program left running in its group: a build's own servers must not outlive it."""
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def follow(
+    command: Sequence[str | Path],
+    *,
+    output: Path,
+    timeout: float,
+    on_line: Callable[[str], None] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> int:
+    """Run long work, its output appended to a file and told line by line; the status, negative for a signal.
+
+    On time-out, and whatever else ends the wait, everything it started is ended too.
+    """
+    words = [str(word) for word in command]
+    log.debug("running %s", shlex.join(words))
+    with output.open("ab") as out:
+        start = out.tell()
+        child = _started(words, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd)
+        tail = _Tail(output, start, on_line)
+        try:
+            deadline = time.monotonic() + timeout
+            while (status := _status(child, min(_LOOK_S, max(deadline - time.monotonic(), 0.0)))) is None:
+                tail.read()
+                if time.monotonic() >= deadline:
+                    raise ToolTimeoutError(words, timeout)
+        finally:
+            _end_group(child)
+            _end_others(child)
+            tail.read(last=True)
+    return status
+
+
+def attend(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> int:
+    """Run somebody else's command as their shell would: their terminal, their descriptors, their signals.
+
+    The status, negative for a signal. What ends us softly is passed on, and the command decides.
+    """
+    words = [str(word) for word in command]
+    try:
+        child = subprocess.Popen(words, env=None if env is None else dict(env), cwd=cwd, close_fds=False)
+    except OSError as error:
+        raise ToolError(words, f"could not be started: {error.strerror}") from error
+
+    def pass_on(number: int, _frame: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(number)
+
+    # A terminal sends its own to the whole group: the child has had it, and we only must not die of it.
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _FROM_TERMINAL}
+    before |= {number: signal.signal(number, pass_on) for number in _SOFT}
+    try:
+        return child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def beside(
+    command: Sequence[str | Path], *, output: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Iterator[int]:
+    """A program that runs while the block does (a server), and is ended with it; its process id."""
+    words = [str(word) for word in command]
+    with output.open("ab") as out:
+        child = _started(words, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd)
+        try:
+            yield child.pid
+        finally:
+            _end_group(child)
+
+
+def _started(
+    words: list[str], *, stdout: IO[bytes], stderr: IO[bytes] | int, env: Mapping[str, str] | None, cwd: Path | None
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolError(words, f"could not be started: {error.strerror}") from error
+
+
+def _status(child: subprocess.Popen[bytes], wait: float) -> int | None:
+    try:
+        return child.wait(wait)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+class _Tail:
+    """New lines of a file that somebody else writes. A line without an end is told when no more can come."""
+
+    def __init__(self, path: Path, start: int, on_line: Callable[[str], None] | None) -> None:
+        self._path, self._at, self._on_line, self._rest = path, start, on_line, b""
+
+    def read(self, *, last: bool = False) -> None:
+        if self._on_line is None:
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            while piece := file.read(_PIECE):
+                self._at += len(piece)
+                *lines, self._rest = (self._rest + piece).split(b"\n")
+                self._rest = self._rest[-_PIECE:]
+                for line in lines:
+                    self._on_line(line.decode(errors="replace"))
+        if last and self._rest:
+            self._on_line(self._rest.decode(errors="replace"))
+            self._rest = b""

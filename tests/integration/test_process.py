@@ -72,3 +72,39 @@ def test_output_without_end_is_cut() -> None:
     size = process.MAX_OUTPUT + 1_000_000
     done = process.run([sys.executable, "-c", f"print('x' * {size})"], timeout=60)
     assert len(done.stdout) == process.MAX_OUTPUT
+
+
+def test_long_work_is_told_line_by_line_and_kept(tmp_path: Path) -> None:
+    kept, told = tmp_path / "log", list[str]()
+    script = (
+        "import sys; print('one', flush=True); print('two', file=sys.stderr, flush=True); sys.stdout.write('no end')"
+    )
+    status = process.follow([sys.executable, "-c", script], output=kept, timeout=30, on_line=told.append)
+    assert (status, told, kept.read_text()) == (0, ["one", "two", "no end"], "one\ntwo\nno end")
+
+
+def test_long_work_that_hangs_is_ended_and_its_output_kept(tmp_path: Path) -> None:
+    script = "import time; print('begun', flush=True); time.sleep(60)"
+    with pytest.raises(ToolTimeoutError):
+        process.follow([sys.executable, "-c", script], output=tmp_path / "log", timeout=1)
+    assert (tmp_path / "log").read_text() == "begun\n"
+
+
+def test_what_long_work_left_running_is_ended(tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid)"
+    )
+    assert process.follow([sys.executable, "-c", script], output=tmp_path / "log", timeout=30) == 0
+    pid = int((tmp_path / "log").read_text())
+    for _ in range(50):
+        if not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text():
+            return
+        time.sleep(0.1)
+    pytest.fail("it still runs")
+
+
+def test_a_command_is_attended(tmp_path: Path) -> None:
+    script = f"import pathlib; pathlib.Path({str(tmp_path / 'here')!r}).touch(); raise SystemExit(7)"
+    assert process.attend([sys.executable, "-c", script]) == 7
+    assert (tmp_path / "here").exists()
+    assert process.attend([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]) == -9

@@ -75,6 +75,10 @@ def run(words: Sequence[str]) -> int:
     _listen(args)
     answer = module.run(args)
     _print(answer, args)
+    # `record` and `replay` end as the command did that they ran.
+    status: int | None = getattr(answer, "exit_status", None)
+    if status is not None:
+        return status
     return EXIT_OK if answer.succeeded else EXIT_NO
 
 

@@ -22,22 +22,33 @@ class _Bar:
 
     def __init__(self, label: str, total: int | None) -> None:
         self._label, self._total, self._done = label, total, 0
+        self._now = ""
         self._next = time.monotonic() + _PATIENCE_S
         self.shown = False
 
     def advance(self, amount: int = 1) -> None:
         self._done += amount
+        self._draw()
+
+    def tell(self, text: str) -> None:
+        self._now = text
+        self._draw()
+
+    def _draw(self) -> None:
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + _REFRESH_S
         self.shown = True
-        sys.stderr.write(f"\r\x1b[K{self._label} {self._figure()}")
+        from cuwheel.cli.frame import terminal_width
+
+        line = " ".join(filter(None, (self._label, self._figure(), self._now)))
+        sys.stderr.write(f"\r\x1b[K{line[: terminal_width() - 1]}")
         sys.stderr.flush()
 
     def _figure(self) -> str:
         if not self._total:
-            return f"{self._done:,}"
+            return f"{self._done:,}" if self._done else ""
         share = min(self._done / self._total, 1.0)
         filled = round(share * _WIDTH)
         return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%}"

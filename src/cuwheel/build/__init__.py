@@ -1,0 +1,1 @@
+"""From source to the wheels that were asked for."""

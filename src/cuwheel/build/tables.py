@@ -1,0 +1,123 @@
+"""The configuration of a build, as a person writes it: `[tool.cuwheel]` in pyproject.toml, or a cuwheel.toml.
+
+Keys are written with hyphens (`force-archs`); underscores are taken too. `config` reads and merges; this is the shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Backend: TypeAlias = Literal["auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"]
+Naming: TypeAlias = Literal["none", "local", "suffix"]
+Where: TypeAlias = Literal["anywhere", "gpu", "no-gpu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTable:
+    """`[plan]`: as the options of `cuwheel plan`."""
+
+    future: bool = False
+    native: bool = False
+    specific: bool = False
+    family: bool = False
+    ptx: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateTable:
+    """`[gate]`: what a wheel must be to leave the build.
+
+    `allow`: architectures (`sm_75`, `compute_*`), or `library-glob:arch`, that may be there though nobody planned them.
+    `forbidden`: sonames that must not be needed (globs). `glibc`: the newest that may be needed. `size`: of the wheel
+    (`100 MB`). `enabled = false` reports and fails nothing.
+    """
+
+    enabled: bool = True
+    allow: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    glibc: str | None = None
+    size: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairTable:
+    """`[repair]`: `enabled` None: where the wheel needs it, that is where it has libraries and a plain linux tag."""
+
+    enabled: bool | None = None
+    policy: str | None = None  # manylinux_2_28; None: the lowest that the libraries allow
+    exclude: tuple[str, ...] = ()  # beside NVIDIA's
+    requires: bool = False  # write the packages of NVIDIA's libraries into the metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardTable:
+    """`[guard]`: write the coverage and the ten lines that check it into this package of the wheel."""
+
+    package: str | None = None  # None: no guard
+    message: str = ""  # what to install instead, in the package's own words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTable:
+    """`[[verify.check]]`: exactly one of `command`, `python` and `import_`.
+
+    `expect`: texts that must be in the output. `number`: the last number printed, within `tolerance` of it.
+    `gpu`: whether it needs one; `capabilities`: which (`9.0`); elsewhere it is skipped and said so.
+    """
+
+    name: str = ""
+    import_: str | None = None
+    command: str | None = None
+    python: str | None = None
+    expect: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    status: int = 0
+    number: float | None = None
+    tolerance: float = 0.0
+    gpu: bool = False
+    capabilities: tuple[str, ...] = ()
+    timeout: float = 120.0
+    memory: str = "8 GB"
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTable:
+    """`[verify]`: `imports` None: the packages that the wheel itself has at its top."""
+
+    imports: tuple[str, ...] | None = None
+    requires: tuple[str, ...] = ()  # installed beside the wheel, only to verify it
+    python: tuple[str, ...] = ()
+    stub: bool = False  # import against a libcuda stub where there is no driver
+    check: tuple[CheckTable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """`[tool.cuwheel]`, whole.
+
+    Texts of `environment`, `before` and `config_settings` may hold `{archs.cmake}`, `{archs.torch}`, `{archs.nvcc}`,
+    `{archs.cudaarchs}`, `{archs.bitsandbytes}`, `{archs.cargo}`, `{cuda}` (13.0), `{cuda_digits}` (130), `{toolkit}`,
+    `{nvcc}`, `{host_compiler}`, `{python}`, `{source}` and `{jobs}`; `{{` is a brace.
+    """
+
+    for_: tuple[str, ...] = ()
+    cuda: tuple[str, ...] = ()
+    python: tuple[str, ...] = ()
+    backend: Backend = "auto"
+    requires: tuple[str, ...] = ()  # for the build, beside what the project itself asks for
+    components: tuple[str, ...] = ()  # of the toolkit: cublas, cudnn, nccl, …
+    environment: dict[str, str] = field(default_factory=dict)
+    pass_through: tuple[str, ...] = ()  # variables of the caller that the build may see
+    before: tuple[str, ...] = ()  # commands in the source folder before it is packaged
+    config_settings: dict[str, str] = field(default_factory=dict)
+    force_archs: bool = False
+    naming: Naming = "none"
+    cache: bool = False
+    timeout: float = 7200.0  # seconds, of one job
+    plan: PlanTable = field(default_factory=PlanTable)
+    gate: GateTable = field(default_factory=GateTable)
+    repair: RepairTable = field(default_factory=RepairTable)
+    guard: GuardTable = field(default_factory=GuardTable)
+    verify: VerifyTable = field(default_factory=VerifyTable)

@@ -1,0 +1,1 @@
+"""Every compiler call of a build: recorded, read, run again."""

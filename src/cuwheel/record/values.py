@@ -1,0 +1,82 @@
+"""What a record holds: frozen values, read from its folder by `reader`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+# What a program that was called is for. `nvcc` also drives the host compiler; those inner calls are its phases.
+ToolKind: TypeAlias = Literal["nvcc", "compiler", "linker", "cache"]
+# `started`: its end was never written: the build, or the machine, died while it ran.
+CallState: TypeAlias = Literal["succeeded", "failed", "signalled", "not-started", "started"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseFile:
+    """A file of arguments (`@file`, `--options-file`) as it was when the call began; `text` None: unreadable."""
+
+    path: str
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One of nvcc's inner programs, as nvcc itself timed it."""
+
+    name: str
+    file: str
+    arch: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a compiler or linker.
+
+    `number` counts from 1 in the order in which calls began. `program` is what really ran; `words` the arguments as the
+    caller gave them, without the program; `ran` those that it was given, where cuwheel changed them (else empty).
+    `changed` and `unset`: how its environment differed from the record's. Times are seconds since the record began.
+    """
+
+    number: int
+    tool: ToolKind
+    name: str
+    program: str
+    words: tuple[str, ...]
+    ran: tuple[str, ...] = ()
+    cwd: str
+    parent: str = ""  # the command line of whoever called, as far as it could be seen
+    changed: dict[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    began: float
+    ended: float | None
+    state: CallState
+    status: int | None  # the exit code; None where a signal ended it, or it never ended
+    signal: int | None = None
+    problem: str = ""  # why it could not start
+    stdout: str = ""  # files in the record's folder, relative to it
+    stderr: str = ""
+    response_files: tuple[ResponseFile, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    cache_hit: bool | None = None  # None where no compiler cache was asked
+
+    @property
+    def failed(self) -> bool:
+        return self.state in ("failed", "signalled", "not-started")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A whole record. `status`: of the command, negative for a signal; None where it never ended."""
+
+    schema: Literal["cuwheel.record/1"] = "cuwheel.record/1"
+    folder: str
+    command: tuple[str, ...]
+    cwd: str
+    began: str  # ISO 8601, UTC
+    seconds: float | None
+    status: int | None
+    environment: dict[str, str]
+    masked: bool
+    calls: tuple[Call, ...]
+    damaged: int = 0  # lines that could not be read: a crash may have cut one short

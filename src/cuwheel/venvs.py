@@ -1,0 +1,148 @@
+"""Pythons that are here, environments made with them, and packages installed into those.
+
+By uv where it is (cuwheel depends on it), else by pip: both with their own configuration of indexes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import log, process
+from cuwheel.errors import ToolError, UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_ASK_S = 20.0
+_MAKE_S = 120.0
+_INSTALL_S = 3600.0
+_VERSION = re.compile(r"(?:python|cp|py)?-?(\d)\.?(\d{1,2})(?:\.\d+)?", re.ASCII)
+_QUESTION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Python:
+    """An interpreter that was run and said its version (`3.12.4`)."""
+
+    path: str
+    version: str
+    found_via: str
+
+    @property
+    def minor(self) -> str:
+        return ".".join(self.version.split(".")[:2])
+
+
+def uv() -> str | None:
+    """cuwheel's own, else the one on PATH."""
+    beside = Path(sys.executable).parent / "uv"
+    return str(beside) if beside.is_file() else shutil.which("uv")
+
+
+def find_python(version: str | None = None) -> Python:
+    """The interpreter of a version (`3.12`), or the one that runs cuwheel. Existing is not enough: it must run."""
+    wanted = None if version is None else _minor(version)
+    tried = []
+    for path, via in _candidates(wanted):
+        found = _asked(path, via)
+        if found and wanted in (None, found.minor):
+            return found
+        tried.append(f"{path} ({'is ' + found.version if found else 'does not run'})")
+    where = "; looked at " + ", ".join(tried) if tried else ""
+    raise UnavailableError(f"Python {wanted} was not found{where}", hint=f"uv python install {wanted}")
+
+
+def _minor(version: str) -> str:
+    match = _VERSION.fullmatch(version.strip())
+    if match is None:
+        raise UsageError(f"{version!r} is no Python version", hint="such as 3.12")
+    return f"{match[1]}.{match[2]}"
+
+
+def _candidates(wanted: str | None) -> Iterator[tuple[str, str]]:
+    yield sys.executable, "the interpreter of cuwheel"
+    if wanted is None:
+        return
+    for name in (f"python{wanted}", "python3", "python"):
+        if path := shutil.which(name):
+            yield path, f"PATH: {name}"
+    if tool := uv():
+        done = process.run([tool, "python", "find", "--no-python-downloads", wanted], timeout=_ASK_S, check=False)
+        if done.status == 0 and done.stdout.strip():
+            yield done.stdout.strip(), "uv python find"
+
+
+def _asked(path: str, via: str) -> Python | None:
+    try:
+        done = process.run([path, "-c", _QUESTION], timeout=_ASK_S)
+    except ToolError:
+        return None
+    return Python(path=path, version=done.stdout.strip(), found_via=via)
+
+
+def make(folder: Path, python: Python, *, pip: bool = False) -> Path:
+    """A new environment in `folder`, in place of what was there; its interpreter."""
+    if tool := uv():
+        options = ["--seed"] if pip else []
+        process.run([tool, "venv", "--quiet", "--clear", *options, "--python", python.path, folder], timeout=_MAKE_S)
+    else:
+        options = [] if pip else ["--without-pip"]
+        process.run([python.path, "-m", "venv", "--clear", *options, folder], timeout=_MAKE_S)
+    return interpreter(folder)
+
+
+def interpreter(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def install(  # noqa: PLR0913 - all by keyword
+    interpreter: Path,
+    requirements: Sequence[str | Path],
+    *,
+    constraints: Sequence[Path] = (),
+    find_links: Sequence[Path] = (),
+    index: bool = True,
+    dependencies: bool = True,
+    offline: bool = False,
+    env: Mapping[str, str] | None = None,
+    timeout: float = _INSTALL_S,
+) -> str:
+    """Install into an environment; what the installer printed. `index`: False for nothing but `find_links`."""
+    if not requirements:
+        return ""
+    options = [word for path in constraints for word in ("--constraint", str(path))]
+    options += [word for path in find_links for word in ("--find-links", str(path))]
+    options += [] if index else ["--no-index"]
+    options += [] if dependencies else ["--no-deps"]
+    command = _installer(interpreter, offline=offline)
+    with log.progress(f"installing {', '.join(str(each) for each in requirements)}"):
+        done = process.run([*command, *options, *map(str, requirements)], timeout=timeout, env=env)
+    return done.stdout + done.stderr
+
+
+def _installer(interpreter: Path, *, offline: bool) -> list[str]:
+    if tool := uv():
+        return [tool, "pip", "install", "--python", str(interpreter), *(["--offline"] if offline else [])]
+    pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check"]
+    try:
+        process.run([*pip, "--version"], timeout=_ASK_S)
+    except ToolError:
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(interpreter)]
+    return [*pip, "install", *(["--no-index"] if offline else [])]
+
+
+def conflicts(interpreter: Path) -> tuple[str, ...]:
+    """What `pip check` complains of in an environment; nothing where all requirements are met."""
+    if tool := uv():
+        done = process.run([tool, "pip", "check", "--python", str(interpreter)], timeout=_MAKE_S, check=False)
+        lines = [line for line in done.stderr.splitlines() if line.startswith(("The package", "    "))]
+    else:
+        done = process.run([interpreter, "-m", "pip", "check"], timeout=_MAKE_S, check=False)
+        lines = done.stdout.splitlines()
+    return tuple(line.strip() for line in lines) if done.status else ()

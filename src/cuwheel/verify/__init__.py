@@ -1,0 +1,1 @@
+"""The proof that a wheel works: installed apart, imported, tried."""

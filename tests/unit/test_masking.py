@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from cuwheel import masking
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["GITHUB_TOKEN", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "TWINE_PASSWORD", "MY_API_KEY", "SSH_PRIVATE_KEY", "DB_PASS"],
+)
+def test_names_of_secrets(name: str) -> None:
+    assert masking.variable(name, "hunter2hunter2") == masking.MASK
+
+
+@pytest.mark.parametrize(
+    "name", ["PWD", "OLDPWD", "PATH", "CUDA_HOME", "SSH_AUTH_SOCK", "KEYBOARD", "PASSENGER", "TOKENIZERS_PARALLELISM"]
+)
+def test_what_only_looks_like_one(name: str) -> None:
+    assert masking.variable(name, "/opt/cuda") == "/opt/cuda"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("https://ann:s3cret@host.example/simple", "https://***@host.example/simple"),
+        (
+            "pip install --index-url=https://t0ken@host.example/x y",
+            "pip install --index-url=https://***@host.example/x y",
+        ),
+        ("use ghp_0123456789abcdefghij0123456789 now", "use *** now"),
+        ("-H 'Authorization: Bearer abcdefgh.ijkl'", "-H 'Authorization: Bearer ***'"),
+        ("cmake -DMY_TOKEN=abc -DX=1", "cmake -DMY_TOKEN=abc -DX=1".replace("abc", "***")),
+        ("nvcc -DKEY_SIZE=16 a.cu", "nvcc -DKEY_SIZE=16 a.cu"),
+        ("nothing here", "nothing here"),
+    ],
+)
+def test_text(before: str, after: str) -> None:
+    assert masking.text(before) == after
+
+
+def test_an_empty_secret_is_told_as_empty() -> None:
+    assert masking.variables({"API_KEY": "", "X": "1"}) == {"API_KEY": "", "X": "1"}

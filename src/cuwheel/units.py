@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 _STEPS = ("B", "kB", "MB", "GB", "TB")
+_WRITTEN = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
 
 def size(count: int) -> str:
@@ -15,6 +18,15 @@ def size(count: int) -> str:
     if unit == "B":
         return f"{count} B"
     return f"{value:.0f} {unit}" if abs(value) >= 99.95 else f"{value:.1f} {unit}"  # noqa: PLR2004
+
+
+def read_size(text: str) -> int | None:
+    """`100 MB`, `8GiB` or `4096` in bytes; None where it is no size."""
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None:
+        return None
+    power = " kmgt".index(match[2].lower() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 def file_name(path: str) -> str:

@@ -25,8 +25,11 @@ def to_json(answer: object) -> str:
 
 def json_schema(answer_type: type) -> str:
     """The JSON Schema that ships in `schemas/`; a test keeps file and type together."""
-    schema = _tidy(msgspec.json.schema(answer_type))
-    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
+    return schema_text(msgspec.json.schema(answer_type))
+
+
+def schema_text(schema: dict[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(_tidy(schema)), indent=2).decode() + "\n"
 
 
 def _tidy(schema: Any) -> Any:  # noqa: ANN401 - any JSON

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 
+from cuwheel.build import config
 from cuwheel.machine.profile import MachineProfile
-from cuwheel.report.answer import SCHEMAS, json_schema
+from cuwheel.report.answer import SCHEMAS, json_schema, schema_text
 
 # Verb → the class of its answer, in report/<verb>.py. `machine` is the profile that `doctor --save` writes.
 ANSWERS = {
@@ -28,7 +29,9 @@ def all_schemas() -> dict[str, str]:
     types: dict[str, type] = {"machine": MachineProfile}
     for verb, name in ANSWERS.items():
         types[verb] = getattr(importlib.import_module(f"cuwheel.report.{verb}"), name)
-    return {f"{name}-1.json": json_schema(type_) for name, type_ in types.items()}
+    texts = {name: json_schema(type_) for name, type_ in types.items()}
+    texts["config"] = schema_text(config.schema())  # of cuwheel.toml, for editors
+    return {f"{name}-1.json": text for name, text in texts.items()}
 
 
 if __name__ == "__main__":

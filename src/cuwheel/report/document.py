@@ -97,11 +97,40 @@ class Matrix:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """Something that lasted, in seconds since the beginning. `kind` chooses its colour; `tip` says all of it.
+
+    `parts`: shares of it, each with a kind of its own, drawn inside it in order.
+    """
+
+    text: str
+    began: float
+    seconds: float
+    kind: str
+    tip: str = ""
+    parts: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Rows of bars over one axis, drawn from left to right. A page has room for it, a terminal has not.
+
+    `legend`: kind → what it means. The rows are those of what ran at the same time, so their number tells how much did.
+    """
+
+    caption: str
+    seconds: float
+    rows: tuple[tuple[Bar, ...], ...]
+    legend: tuple[tuple[str, str], ...]
+    ticks: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     items: tuple[Finding, ...]
 
 
-Block: TypeAlias = Heading | Paragraph | Verbatim | Facts | Table | HeatMap | Matrix | Findings
+Block: TypeAlias = Heading | Paragraph | Verbatim | Facts | Table | HeatMap | Matrix | Timeline | Findings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from cuwheel import __version__
 from cuwheel.errors import UnreadableError
 from cuwheel.report import documents
-from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table, Verbatim
+from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table, Timeline, Verbatim
 
 if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
@@ -58,6 +58,7 @@ for _type, _file in (
     (Table, "table"),
     (HeatMap, "heat_map"),
     (Matrix, "matrix"),
+    (Timeline, "timeline"),
     (Findings, "findings"),
 ):
     _name.register(_type)(lambda _block, name=_file: name)

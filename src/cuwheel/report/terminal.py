@@ -21,6 +21,7 @@ from cuwheel.report.document import (
     Matrix,
     Paragraph,
     Table,
+    Timeline,
     Verbatim,
 )
 
@@ -118,6 +119,11 @@ def _cell(cell: Cell) -> Text:
 
 @render.register
 def _heat_map(block: HeatMap) -> RenderableType:  # noqa: ARG001 - left to the tables
+    return Group()
+
+
+@render.register
+def _timeline(block: Timeline) -> RenderableType:  # noqa: ARG001 - the same
     return Group()
 
 

@@ -1,0 +1,194 @@
+"""`cuwheel build`: the answer, which is also `build.json` beside the wheels. Its document is in `build_document`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cuwheel.build.gate_values import Listed
+from cuwheel.diagnose.values import Cause
+from cuwheel.finding import Finding
+from cuwheel.plan.values import NotServed, Served
+from cuwheel.record.values import CallState, ToolKind
+from cuwheel.toolchain.values import Archive, HostCompiler, Setting
+
+if TYPE_CHECKING:
+    from cuwheel.report.document import Document
+
+# `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
+# why. `planned`: a dry run.
+Outcome: TypeAlias = Literal["built", "resumed", "failed", "refused", "skipped", "planned"]
+GOOD: tuple[Outcome, ...] = ("built", "resumed", "planned")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A step of a job: `source`, `environment`, `before`, `build`, `repair`, `stamp`, `gate`. Since the job began."""
+
+    name: str
+    began: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """All that one of nvcc's inner programs took in a call, for one architecture."""
+
+    name: str
+    arch: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One compiler call in time, in seconds since the job began. `file`: what it compiled or made."""
+
+    number: int
+    tool: ToolKind
+    name: str
+    file: str
+    began: float
+    ended: float | None
+    state: CallState
+    cache_hit: bool | None = None
+    pieces: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """What the record of a job holds. `spans` are the first so many of `total`; the whole is in the record's folder."""
+
+    total: int = 0
+    compiled: int = 0  # source files
+    failed: int = 0
+    seconds: float = 0.0  # of all, added up: beside the time of the phase it tells how much ran at once
+    hits: int | None = None  # of the compiler cache; None where there was none
+    misses: int | None = None
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What it was made with: nvcc by its own word, where it came from, and every archive with its hash."""
+
+    cuda: str
+    nvcc: str
+    root: str
+    provider: str
+    identity: str
+    host_compiler: HostCompiler | None
+    archives: tuple[Archive, ...] = ()
+    others: dict[str, str] = field(default_factory=dict)  # cmake, ninja, … → version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchBytes:
+    """Stored bytes for one architecture; `planned` false for what the toolkit's archives or `allow` brought."""
+
+    arch: str
+    bytes: int
+    count: int
+    planned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryBytes:
+    path: str
+    size: int
+    archs: tuple[ArchBytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    path: str
+    size: int
+    sha256: str
+    name: str
+    version: str
+    tags: tuple[str, ...]
+    libraries: tuple[LibraryBytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a job ended: the first call that failed and mattered, if one did, and what `explain` makes of its words."""
+
+    what: str
+    phase: str = ""
+    call: int | None = None
+    command: str = ""
+    cwd: str = ""
+    status: int | None = None
+    output: str = ""  # the end of what it printed
+    replay: str = ""  # the command that runs it again
+    causes: tuple[Cause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One wheel. `python` is empty where any will do.
+
+    `settings`: every variable that the build saw. `listed`: device code that nobody planned and that may stay.
+    """
+
+    id: str
+    cuda: str
+    python: str
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...]
+    outcome: Outcome
+    reason: str = ""
+    coverage: tuple[Served, ...] = ()
+    backend: str = ""
+    commands: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    tools: Tools | None = None
+    phases: tuple[Phase, ...] = ()
+    seconds: float = 0.0
+    calls: Calls = field(default_factory=Calls)
+    wheel: Wheel | None = None
+    listed: tuple[Listed, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    failure: Failure | None = None
+    log: str = ""
+    record: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What was built: as it was asked for, what it says it is, and a hash over the files that were copied."""
+
+    asked: str
+    name: str = ""
+    version: str = ""
+    sha256: str = ""
+    files: int = 0
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    schema: Literal["cuwheel.build/1"] = "cuwheel.build/1"
+    cuwheel: str
+    source: Source
+    configuration: tuple[str, ...] = ()  # the files that it was read from
+    began: str = ""  # ISO 8601, UTC
+    seconds: float = 0.0
+    dry_run: bool = False
+    output: str = ""
+    jobs: tuple[Job, ...]
+    unserved: tuple[NotServed, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    written: tuple[str, ...] = ()  # beside the wheels
+
+    @property
+    def succeeded(self) -> bool:
+        """False where a job did not give its wheel, or a machine is served by none."""
+        made = all(job.outcome in GOOD or (job.outcome == "skipped" and job.wheel) for job in self.jobs)
+        return bool(self.jobs) and made and not self.unserved
+
+
+def document(answer: Build, *, verbose: bool) -> Document:
+    from cuwheel.report import build_document  # noqa: PLC0415 - JSON has no use for it
+
+    return build_document.document(answer, verbose=verbose)

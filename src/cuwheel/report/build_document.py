@@ -1,0 +1,313 @@
+"""`cuwheel build`: the document of its answer, for the terminal and for the page beside the wheels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cuwheel.report import build_timeline
+from cuwheel.report.build import GOOD
+from cuwheel.report.document import (
+    Amount,
+    Column,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    HeatMap,
+    Mark,
+    Matrix,
+    Paragraph,
+    Row,
+    Table,
+    Verbatim,
+)
+from cuwheel.report.inspect_document import arch_order
+from cuwheel.units import file_name, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.finding import Finding
+    from cuwheel.report.build import Build, Job, Outcome, Tools, Wheel
+    from cuwheel.report.document import Block, Look
+
+_LOOKS: dict[Outcome, Look] = {
+    "built": "good",
+    "resumed": "good",
+    "planned": "fair",
+    "skipped": "none",
+    "refused": "poor",
+    "failed": "bad",
+}
+_OUTPUT_LINES = 12
+_SLOWEST = 10
+_MINUTE = 60.0
+_TEN = 10.0
+
+
+def document(answer: Build, *, verbose: bool) -> Document:
+    blocks: list[Block] = [Heading(_headline(answer)), *_overview(answer), *_facts(answer)]
+    if findings := _findings(answer, verbose=verbose):
+        blocks += [Heading("Findings"), Findings(findings)]
+    for job in answer.jobs:
+        blocks += _job(answer, job, verbose=verbose)
+    for machine in answer.unserved:
+        blocks.append(Paragraph(f"not served: {machine.machine}: {'; '.join(machine.why)}"))
+    return Document(f"cuwheel build {_name(answer)}", tuple(blocks))
+
+
+def _name(answer: Build) -> str:
+    return f"{answer.source.name} {answer.source.version}".strip() or file_name(answer.source.asked)
+
+
+def _headline(answer: Build) -> str:
+    wanted = f"{len(answer.jobs)} {'wheel' if len(answer.jobs) == 1 else 'wheels'}"
+    if answer.dry_run:
+        return f"{_name(answer)}: {wanted} would be built (--dry-run)"
+    made = sum(job.outcome in GOOD for job in answer.jobs)
+    told = wanted if made == len(answer.jobs) else f"{made} of {wanted}"
+    return f"{_name(answer)}: {told} in {lasted(answer.seconds)}"
+
+
+def lasted(seconds: float) -> str:
+    """`0.8 s`, `42 s`, `2 min 5 s`."""
+    if round(seconds) >= _MINUTE:
+        minutes, rest = divmod(round(seconds), int(_MINUTE))
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{seconds:.1f} s" if seconds < _TEN else f"{seconds:.0f} s"
+
+
+def _overview(answer: Build) -> Iterator[Block]:
+    """A table for the terminal; the page has the matrix too, where there is more than one wheel."""
+    columns = (
+        Column("CUDA", wrap=False),
+        Column("Python", wrap=False),
+        Column("for"),
+        Column("outcome", wrap=False),
+        Column("size", numeric=True),
+        Column("files", numeric=True),
+        Column("time", numeric=True),
+    )
+    if answer.jobs:
+        yield Table(columns, tuple(_line(job) for job in answer.jobs))
+    if len(answer.jobs) > 1 and not answer.dry_run:
+        yield from _matrix(answer.jobs)
+
+
+def _line(job: Job) -> tuple[str | Amount, ...]:
+    compiled = job.calls.compiled
+    return (
+        job.cuda,
+        job.python or "any",
+        " ".join((*job.archs, *job.ptx)),
+        job.outcome,
+        Amount(size(job.wheel.size), job.wheel.size) if job.wheel else Amount("", 0),
+        Amount(str(compiled) if compiled else "", compiled),
+        Amount(lasted(job.seconds) if job.seconds else "", job.seconds),
+    )
+
+
+def _matrix(jobs: Sequence[Job]) -> Iterator[Block]:
+    cudas = tuple(dict.fromkeys(job.cuda for job in jobs))
+    pythons = tuple(dict.fromkeys(job.python for job in jobs))
+    at = {(job.python, job.cuda): job for job in jobs}
+    if len(cudas) > 1 and len(pythons) > 1:  # a single row or column says no more than the table
+        yield Matrix(
+            caption="Python against CUDA",
+            columns=tuple(f"CUDA {each}" for each in cudas),
+            rows=tuple(Row(f"Python {each}" if each else "any Python", "") for each in pythons),
+            cells=tuple(tuple(_mark(at.get((python, cuda))) for cuda in cudas) for python in pythons),
+        )
+
+
+def _mark(job: Job | None) -> Mark:
+    if job is None:
+        return Mark("–", "none")
+    return Mark(job.outcome, _LOOKS[job.outcome], size(job.wheel.size) if job.wheel else "")
+
+
+def _facts(answer: Build) -> Iterator[Block]:
+    source = answer.source
+    told = [source.asked, f"{source.files:,} files" if source.files else ""]
+    told += [
+        f"sha256 {source.sha256[:12]}" if source.sha256 else "",
+        f"commit {source.commit[:12]}" if source.commit else "",
+    ]
+    rows = [Row("source", ", ".join(filter(None, told)))]
+    if answer.configuration:
+        rows.append(Row("configuration", "\n".join(answer.configuration)))
+    if answer.output:
+        rows.append(Row("written to", answer.output, origin=" ".join(file_name(each) for each in answer.written)))
+    yield Facts(tuple(rows))
+
+
+def _findings(answer: Build, *, verbose: bool) -> tuple[Finding, ...]:
+    """Of the build and of its jobs; the same of several jobs once. Notes only where everything is told."""
+    alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
+    for job_id, finding in (
+        *(("", each) for each in answer.findings),
+        *((job.id, each) for job in answer.jobs for each in job.findings),
+    ):
+        if verbose or finding.severity != "note":
+            alike.setdefault((finding.rule, finding.message), []).append((job_id, finding))
+    return tuple(_where(found, len(answer.jobs)) for found in alike.values())
+
+
+def _where(found: list[tuple[str, Finding]], jobs: int) -> Finding:
+    ids = [job_id for job_id, _ in found if job_id]
+    first = found[0][1]
+    if not ids or jobs == 1:
+        return first
+    where = "all" if len(ids) == jobs else ", ".join(ids)
+    return replace(first, message=f"{where}: {first.message}")
+
+
+def _job(answer: Build, job: Job, *, verbose: bool) -> Iterator[Block]:
+    rows = list(_job_facts(job, verbose=verbose))
+    if not rows and not job.failure:
+        return
+    yield Heading(f"{job.id}: {job.outcome}")
+    if rows:
+        yield Facts(tuple(rows))
+    yield from _failure(job)
+    if answer.dry_run or verbose:
+        yield from _settings(job)
+    if verbose and job.wheel:
+        yield from _sizes(job.wheel)
+    if verbose and job.calls.spans:
+        yield from build_timeline.blocks(job)
+        yield _slowest(job)
+    if verbose and job.tools and job.tools.archives:
+        yield _archives(job.tools)
+
+
+def _job_facts(job: Job, *, verbose: bool) -> Iterator[Row]:
+    if job.reason:
+        yield Row("because", job.reason)
+    if job.wheel:
+        yield Row(
+            "wheel", job.wheel.path, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else ""
+        )
+    if verbose and job.coverage:
+        yield Row(
+            "runs on", "\n".join(f"{each.machine} ({each.capability}): {each.how}, {each.by}" for each in job.coverage)
+        )
+    if job.tools:
+        yield from _made_with(job.tools, verbose=verbose)
+    if job.calls.total:
+        yield Row("compilers", _calls(job))
+    if job.phases:
+        yield Row("took", ", ".join(f"{each.name} {lasted(each.seconds)}" for each in job.phases))
+    for each in job.listed:
+        origin = f"{each.containers} {'container' if each.containers == 1 else 'containers'}, {size(each.bytes)}"
+        yield Row(
+            "not planned", f"{file_name(each.library)}: {' '.join(each.archs)}", origin=f"{each.origin}: {origin}"
+        )
+    if job.log and (verbose or job.outcome in ("failed", "refused")):
+        yield Row("log", job.log)
+    if job.record and verbose:
+        yield Row("record", job.record)
+
+
+def _made_with(tools: Tools, *, verbose: bool) -> Iterator[Row]:
+    compiler = tools.host_compiler
+    host = f", {compiler.kind} {compiler.version}" if compiler else ""
+    where = f"{tools.root}, {compiler.path}" if compiler else tools.root
+    yield Row("made with", f"nvcc {tools.nvcc} from {tools.provider}{host}", origin=where if verbose else "")
+    if verbose and tools.others:
+        yield Row("and", ", ".join(f"{name} {version}" for name, version in tools.others.items()))
+
+
+def _calls(job: Job) -> str:
+    calls = job.calls
+    told = f"{calls.total} calls, {calls.compiled} source files, {lasted(calls.seconds)} in all"
+    if calls.hits is not None:
+        asked = calls.hits + (calls.misses or 0)
+        told += f"; cache: {calls.hits} of {asked} hit" + (f" ({calls.hits / asked:.0%})" if asked else "")
+    return told
+
+
+def _failure(job: Job) -> Iterator[Block]:
+    failure = job.failure
+    if failure is None:
+        return
+    ended = f", exit status {failure.status}" if failure.status is not None else ""
+    rows = [Row("failed", failure.what, origin=f"in {failure.phase}{ended}" if failure.phase else "")]
+    for cause in failure.causes[:2]:
+        rows.append(Row("cause", f"{cause.title} ({cause.id}, {cause.confidence:.0%})"))
+        rows += [Row("fix", each) for each in cause.fix[:2]]
+    if failure.replay:
+        rows.append(Row("run it again", failure.replay))
+    yield Facts(tuple(rows))
+    if failure.command:
+        yield Verbatim((failure.command,))
+    if failure.output:
+        yield Verbatim(tuple(f"  {line}" for line in failure.output.splitlines()[-_OUTPUT_LINES:]))
+
+
+def _settings(job: Job) -> Iterator[Block]:
+    if job.commands:
+        yield Paragraph("Commands:")
+        yield Verbatim(tuple(f"  {each}" for each in job.commands))
+    if job.settings:
+        yield Paragraph("Every setting:")
+        shown = (
+            Row(each.name, each.value, origin="before what is there" if each.how == "prepend" else "")
+            for each in job.settings
+        )
+        yield Facts(tuple(shown))
+
+
+def _sizes(wheel: Wheel) -> Iterator[Block]:
+    with_code = [library for library in wheel.libraries if library.archs]
+    if not with_code:
+        return
+    columns = tuple(sorted({each.arch for library in with_code for each in library.archs}, key=arch_order))
+    largest = max(each.bytes for library in with_code for each in library.archs) or 1
+    unplanned = sorted(
+        {each.arch for library in with_code for each in library.archs if not each.planned}, key=arch_order
+    )
+    stored = [{each.arch: each.bytes for each in library.archs} for library in with_code]
+    yield HeatMap(
+        caption="Bytes of device code for each architecture"
+        + (f"; not planned: {' '.join(unplanned)}" if unplanned else ""),
+        columns=columns,
+        rows=tuple(library.path for library in with_code),
+        cells=tuple(
+            tuple(
+                Amount(size(each[arch]) if arch in each else "", each.get(arch, 0), each.get(arch, 0) / largest)
+                for arch in columns
+            )
+            for each in stored
+        ),
+    )
+
+
+def _slowest(job: Job) -> Table:
+    ended = [span for span in job.calls.spans if span.ended is not None]
+    slowest = sorted(ended, key=lambda span: (span.began - (span.ended or 0), span.number))[:_SLOWEST]
+    longest = max(((span.ended or 0) - span.began for span in slowest), default=0.0) or 1.0
+    columns = (
+        Column("slowest calls", numeric=True),
+        Column("tool", wrap=False),
+        Column("file"),
+        Column("seconds", numeric=True),
+    )
+    return Table(
+        columns,
+        tuple(
+            (
+                Amount(f"{span.number}", span.number),
+                span.name + (" (cached)" if span.cache_hit else ""),
+                file_name(span.file),
+                Amount(lasted(took := (span.ended or 0) - span.began), took, took / longest),
+            )
+            for span in slowest
+        ),
+    )
+
+
+def _archives(tools: Tools) -> Table:
+    columns = (Column("toolkit"), Column("version", wrap=False), Column("sha256"))
+    return Table(columns, tuple((each.name, each.version, each.sha256) for each in tools.archives))

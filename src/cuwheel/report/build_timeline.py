@@ -1,0 +1,161 @@
+"""The compiler calls of a job in time: from its record to spans, from spans to the drawing on the page."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from cuwheel.report.build import Calls, Piece, Span
+from cuwheel.report.document import Bar, Timeline
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.record.values import Call, Record
+    from cuwheel.report.build import Job
+
+_MOST_SPANS = 5000  # a page of more would not open; the record has them all
+_MOST_ROWS = 32
+_TICKS = 8
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+_SOURCES = re.compile(r".+\.(cu|c|cc|cpp|cxx|c\+\+|C|m|s|S|ptx|rs)")
+# Options of compilers and linkers whose next word is no file to compile.
+_VALUED = (
+    "-o -I -L -D -U -isystem -include -idirafter -iquote -MF -MT -MQ -x -Xcompiler -Xlinker -Xptxas -Xnvlink -Xfatbin "
+    "-ccbin -gencode -arch -code -std -T -z -rpath --output-file --generate-code --compiler-options --options-file"
+)
+_WITH_VALUE = frozenset(_VALUED.split())
+_PROGRAMS = {"cicc": "cicc", "ptxas": "ptxas", "gcc": "host", "g++": "host", "cudafe++": "host", "cl": "host"}
+_LEGEND = (
+    ("phase", "steps of the job"),
+    ("nvcc", "nvcc"),
+    ("compiler", "host compiler"),
+    ("linker", "linker"),
+    ("hit", "from the cache"),
+    ("failed", "failed"),
+)
+_INSIDE = (("cicc", "inside nvcc: cicc"), ("ptxas", "ptxas"), ("host", "host compiler and cudafe++"))
+
+
+def calls_of(record: Record, offset: float = 0.0) -> Calls:
+    """What a record holds; `offset`: when it began, in seconds since its job did."""
+    calls = sorted(record.calls, key=lambda call: call.number)
+    cached = [call.cache_hit for call in calls if call.cache_hit is not None]
+    took = [call.ended - call.began for call in calls if call.ended is not None]
+    return Calls(
+        total=len(calls),
+        compiled=len({(call.cwd, file) for call in calls if call.tool != "linker" and (file := source_of(call))}),
+        failed=sum(call.failed for call in calls),
+        seconds=round(sum(took), 3),
+        hits=cached.count(True) if cached else None,
+        misses=cached.count(False) if cached else None,
+        spans=tuple(_span(call, offset) for call in calls[:_MOST_SPANS]),
+    )
+
+
+def _span(call: Call, offset: float) -> Span:
+    pieces: dict[tuple[str, str], float] = defaultdict(float)
+    for phase in call.phases:
+        pieces[phase.name, phase.arch] += phase.seconds
+    return Span(
+        number=call.number,
+        tool=call.tool,
+        name=call.name,
+        file=source_of(call) or output_of(call),
+        began=round(call.began + offset, 3),
+        ended=None if call.ended is None else round(call.ended + offset, 3),
+        state=call.state,
+        cache_hit=call.cache_hit,
+        pieces=tuple(Piece(name=name, arch=arch, seconds=round(took, 3)) for (name, arch), took in pieces.items()),
+    )
+
+
+def source_of(call: Call) -> str:
+    """The file that a call compiles; nothing for one that only links or asks for the version."""
+    if not any(word in ("-c", "-dc", "-cubin", "-ptx", "-fatbin", "--device-c", "--compile") for word in call.words):
+        return ""
+    return next((word for word in _plain(call.words) if _SOURCES.fullmatch(word)), "")
+
+
+def output_of(call: Call) -> str:
+    for word, following in zip(call.words, (*call.words[1:], ""), strict=True):
+        if word in ("-o", "--output-file"):
+            return following
+    return ""
+
+
+def _plain(words: Sequence[str]) -> Iterator[str]:
+    """The words that are no options, nor belong to one."""
+    before = ""
+    for word in words:
+        if not word.startswith("-") and before not in _WITH_VALUE:
+            yield word
+        before = word
+
+
+def blocks(job: Job) -> Iterator[Timeline]:
+    """The steps of the job above, what ran at the same time in as many rows below."""
+    bars = [_bar(span, job.seconds) for span in job.calls.spans]
+    end = max([job.seconds, *(bar.began + bar.seconds for bar in bars)]) or 1.0
+    phases = tuple(
+        Bar(each.name, each.began, each.seconds, "phase", f"{each.name}: {each.seconds:.1f} s") for each in job.phases
+    )
+    lanes = _lanes(bars)
+    kinds = {bar.kind for bar in bars} | ({"phase"} if phases else set())
+    inner = {kind for bar in bars for kind, _ in bar.parts}
+    left = sum(map(len, lanes[_MOST_ROWS:]))
+    yield Timeline(
+        caption=f"{job.id}: {job.calls.total} calls of compilers, at most {len(lanes)} at once"
+        + (f"; {left} are not drawn" if left else ""),
+        seconds=end,
+        rows=(*((phases,) if phases else ()), *map(tuple, lanes[:_MOST_ROWS])),
+        legend=(
+            *(each for each in _LEGEND if each[0] in kinds),
+            *(each for each in _INSIDE if each[0] in inner),
+        ),
+        ticks=_ticks(end),
+    )
+
+
+def _bar(span: Span, end: float) -> Bar:
+    ended = span.ended if span.ended is not None else max(end, span.began)
+    took = max(ended - span.began, 0.0)
+    failed = span.state not in ("succeeded", "started")
+    kind = "failed" if failed else "hit" if span.cache_hit else span.tool
+    tip = f"{span.number}: {span.name} {span.file}\n{took:.2f} s, {span.state}" + (", cached" if span.cache_hit else "")
+    shown = sorted(span.pieces, key=lambda piece: -piece.seconds)
+    tip += "".join(f"\n  {piece.name} {piece.arch} {piece.seconds:.2f} s" for piece in shown[:12])
+    return Bar(file_name(span.file) or span.name, span.began, took, kind, tip, _parts(span.pieces))
+
+
+def _parts(pieces: Iterable[Piece]) -> tuple[tuple[str, float], ...]:
+    """Shares of the time that nvcc itself measured; its own start-up is in none of them."""
+    listed = list(pieces)
+    total = sum(piece.seconds for piece in listed)
+    if not total:
+        return ()
+    return tuple(
+        (next((kind for name, kind in _PROGRAMS.items() if name in piece.name), "other"), piece.seconds / total)
+        for piece in listed
+    )
+
+
+def _lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
+    """Each bar in the first row that is free when it begins."""
+    lanes: list[list[Bar]] = []
+    for bar in sorted(bars, key=lambda each: each.began):
+        for lane in lanes:
+            if lane[-1].began + lane[-1].seconds <= bar.began:
+                lane.append(bar)
+                break
+        else:
+            lanes.append([bar])
+    return lanes
+
+
+def _ticks(end: float) -> tuple[tuple[float, str], ...]:
+    step = next((each for each in _STEPS if end / each <= _TICKS), end / _TICKS)
+    marks = [step * index for index in range(int(end / step) + 1)]
+    return tuple((at, f"{at:g} s" if step < _STEPS[9] else f"{at / 60:g} min") for at in marks)

@@ -10,6 +10,7 @@ from cuwheel.report.answer import SCHEMAS, json_schema, schema_text
 
 # Verb → the class of its answer, in report/<verb>.py. `machine` is the profile that `doctor --save` writes.
 ANSWERS = {
+    "build": "Build",
     "check": "Check",
     "compare": "Compare",
     "doctor": "Doctor",

@@ -1,0 +1,171 @@
+"""One command run to its end, whatever that is: it may crash, hang, eat memory, print without end, leave others behind.
+
+Memory is limited by looking: the sum over the check's processes, many times a second. A limit of the kernel on address
+space would refuse CUDA, which reserves far more than it uses; one on data, twice what was allowed, stands behind the
+looking for checks that use no GPU. Core files are never written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import selectors
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from . import processes
+from .capture import Capture
+
+_PIECE = 1 << 16
+_LOOK_S = 0.1
+_GRACE_S = 1.0  # for what a check started to end on its own
+_LAST_WAIT_S = 2.0
+_MOST_PROCESSES = 1000
+_GUARD = 2  # how many times the memory allowed a process may ask for before the kernel refuses it
+
+
+class Limits(NamedTuple):
+    seconds: float
+    memory: int
+    guarded: bool = True  # by the kernel too
+
+
+class End(NamedTuple):
+    """How it ended. `status`: None if it was ended by us before it said one; negative for a signal."""
+
+    status: Optional[int]
+    stopped: str  # "", "timeout", "memory", "processes"
+    seconds: float
+    memory: int
+    left: tuple[str, ...]
+    error: str = ""  # it could not be started
+
+
+def run(
+    words: Sequence[str], environ: Mapping[str, str], folder: str, limits: Limits, capture: Capture, mark: str
+) -> End:
+    """Run in a session of its own without a standard input. Nothing that it started is left."""
+    began = time.monotonic()
+    try:
+        child = subprocess.Popen(
+            list(words),
+            env=processes.marked(environ, mark),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return End(None, "", time.monotonic() - began, 0, (), error=_why(error))
+    watch = _Watch(child, limits, began)
+    try:
+        _limit(child.pid, limits)
+        with selectors.DefaultSelector() as selector:
+            for name in ("stdout", "stderr"):
+                stream = getattr(child, name)
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, name)
+            stopped = _attend(child, selector, capture, watch)
+            left = () if stopped else _left(child.pid, mark, selector, capture)
+    finally:
+        processes.end(child.pid, mark)
+        # A process stuck in the kernel (a hung GPU driver) cannot be killed: leave it rather than hang too.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_LAST_WAIT_S)
+        for stream in (child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+    status = None if stopped else child.returncode
+    return End(status, stopped, time.monotonic() - began, watch.most, left)
+
+
+def _attend(child: subprocess.Popen[bytes], selector: selectors.BaseSelector, capture: Capture, watch: _Watch) -> str:
+    """Take what it prints until it ends or must be ended; why it must."""
+    while child.poll() is None:
+        problem = watch.look()
+        if problem:
+            return problem
+        if selector.get_map():
+            _take(selector, capture, _LOOK_S)
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(_LOOK_S)
+    _drain(selector, capture)
+    return ""
+
+
+def _left(session: int, mark: str, selector: selectors.BaseSelector, capture: Capture) -> tuple[str, ...]:
+    """What still runs a moment after the check itself has ended."""
+    until = time.monotonic() + _GRACE_S
+    while True:
+        left = processes.of_check(session, mark)
+        if not left or time.monotonic() >= until:
+            break
+        time.sleep(_LOOK_S / 2)
+        _drain(selector, capture)
+    return tuple(f"{each.name} ({each.pid})" for each in left)
+
+
+def _take(selector: selectors.BaseSelector, capture: Capture, wait: float) -> bool:
+    """One piece of each stream that has one; whether there was any."""
+    some = False
+    for key, _ in selector.select(wait):
+        try:
+            piece = os.read(key.fd, _PIECE)
+        except BlockingIOError:
+            continue
+        if piece:
+            capture.add(str(key.data), piece)
+            some = True
+        else:
+            selector.unregister(key.fileobj)
+    return some
+
+
+def _drain(selector: selectors.BaseSelector, capture: Capture) -> None:
+    """What is in the pipes now; one that goes on writing is not waited for."""
+    until = time.monotonic() + _GRACE_S
+    while selector.get_map() and _take(selector, capture, 0) and time.monotonic() < until:
+        pass
+
+
+class _Watch:
+    """Time and memory, looked at so often that looking costs little."""
+
+    def __init__(self, child: subprocess.Popen[bytes], limits: Limits, began: float) -> None:
+        self._child, self._limits = child, limits
+        self._end, self._next = began + limits.seconds, began
+        self.most = 0
+
+    def look(self) -> str:
+        now = time.monotonic()
+        if now >= self._end:
+            return "timeout"
+        if now < self._next:
+            return ""
+        self._next = now + _LOOK_S
+        found = processes.of_session(self._child.pid)
+        self.most = max(self.most, sum(each.memory for each in found))
+        if self.most > self._limits.memory:
+            return "memory"
+        return "processes" if len(found) > _MOST_PROCESSES else ""
+
+
+def _limit(pid: int, limits: Limits) -> None:
+    """From outside: code between fork and exec is not safe where the caller has threads."""
+    if not hasattr(resource, "prlimit"):
+        return
+    with contextlib.suppress(OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        if limits.guarded:
+            most = limits.memory * _GUARD
+            resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
+
+
+def _why(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text or type(error).__name__

@@ -1,0 +1,90 @@
+"""The processes of a check: how much memory they hold, which are left, and their end.
+
+A check starts in a session of its own. What leaves the session still carries the mark in its environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+MARK = "CUWHEEL_CHECK"
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_MOST_ENVIRON = 1 << 20
+_ROUNDS = 20  # a process that forks while it is ended is met again
+_STATE, _SESSION, _RSS = 0, 3, 21  # of /proc/PID/stat, counted behind the name
+
+
+class Process(NamedTuple):
+    pid: int
+    name: str
+    memory: int
+
+
+def of_session(session: int) -> list[Process]:
+    """Those alive in a session. Empty where there is no /proc to ask."""
+    return [process for process, its_session in _alive() if its_session == session]
+
+
+def of_check(session: int, mark: str) -> list[Process]:
+    """Those alive in a session, or marked as the check's: a daemon has a session of its own."""
+    wanted = mark.encode()
+    found = []
+    for process, its_session in _alive():
+        if its_session == session or (process.pid != os.getpid() and wanted in _environ(process.pid)):
+            found.append(process)
+    return found
+
+
+def end(session: int, mark: str) -> None:
+    """End all that a check left."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(session, signal.SIGKILL)
+    left = of_check(session, mark)
+    for _ in range(_ROUNDS):
+        if not left:
+            break
+        for process in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, signal.SIGKILL)
+        time.sleep(0.01)
+        left = of_check(session, mark)
+
+
+def marked(environ: Mapping[str, str], mark: str) -> dict[str, str]:
+    """With the marks that were there: a check may run checks of its own."""
+    return {**environ, MARK: f"{environ.get(MARK, '')} {mark}".strip()}
+
+
+def _alive() -> Iterator[tuple[Process, int]]:
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return
+    for name in names:
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                yield from _one(int(name))
+
+
+def _one(pid: int) -> Iterator[tuple[Process, int]]:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        raw = file.read()
+    front, _, back = raw.rpartition(b")")
+    fields = back.split()
+    if fields[_STATE] not in (b"Z", b"X"):
+        name = front.partition(b"(")[2].decode("utf-8", "replace")
+        yield Process(pid, name, int(fields[_RSS]) * _PAGE), int(fields[_SESSION])
+
+
+def _environ(pid: int) -> bytes:
+    """Of a process of ours; others' may not be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read(_MOST_ENVIRON)
+    except OSError:
+        return b""

@@ -1,0 +1,239 @@
+"""Command lines to paste: words quoted so that a shell, and the program behind it, give back the same words.
+
+Three shells: POSIX sh; cmd.exe, whose own rules come before those by which a Windows program takes its line apart; and
+PowerShell, whose versions before 7.3 hand double quotes on unprotected. None of it depends on the host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Shell: TypeAlias = Literal["posix", "cmd", "powershell"]
+SHELLS: tuple[Shell, ...] = ("posix", "cmd", "powershell")
+
+CMD_LONGEST = 8191  # characters of a line, Microsoft: "Command prompt line string limitation"
+
+# What a terminal, or a report, would not show or would obey; and bytes that were no text.
+_UNPRINTABLE = re.compile(r"[\x01-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\udc80-\udcff]+")
+_NEEDS_QUOTES = re.compile(r'[ \t\n\v"]')
+_CMD_META = frozenset('()!^"<>&|')
+_POWERSHELL_BARE = re.compile(r"[A-Za-z_/\\][\w./\\-]*|-[A-Za-z-]+", re.ASCII)
+_POWERSHELL_QUOTE = re.compile("['\u2018\u2019\u201a\u201b]")  # it takes typographic ones for single quotes too
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What to run: words, the program first; where; and how the environment differs from that of the shell."""
+
+    words: tuple[str, ...]
+    cwd: str = ""
+    setting: dict[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+
+
+def command(words: Sequence[str], shell: Shell) -> str:
+    """One line."""
+    return _COMMANDS[shell](words)
+
+
+def script(what: Script, shell: Shell) -> tuple[str, ...]:
+    """Lines to paste at a prompt; the shell's own folder is as before afterwards, but for cmd's."""
+    return tuple(_SCRIPTS[shell](what))
+
+
+# POSIX
+
+
+def posix(words: Sequence[str]) -> str:
+    return " ".join(map(_posix_word, words))
+
+
+def _posix_word(word: str) -> str:
+    _without_nul(word)
+    at, pieces = 0, []
+    for match in _UNPRINTABLE.finditer(word):
+        if match.start() > at:
+            pieces.append(shlex.quote(word[at : match.start()]))
+        octal = "".join(f"\\{byte:03o}" for byte in os.fsencode(match[0]))
+        pieces.append(f"\"$(printf '{octal}')\"")
+        at = match.end()
+    if at < len(word) or not pieces:
+        pieces.append(shlex.quote(word[at:]))
+    return "".join(pieces)
+
+
+def _posix_script(what: Script) -> Iterator[str]:
+    changes = [f"-u {_posix_word(name)}" for name in what.unset]
+    changes += [_posix_word(f"{name}={value}") for name, value in what.setting.items()]
+    words = posix(what.words)
+    if changes and "=" in what.words[0]:  # env would take the program for a variable
+        words = 'sh -c \'exec "$0" "$@"\' ' + words
+    parts = ["env", *changes, words] if changes else [words]
+    if what.cwd:
+        # A folder named -x is none of cd's options.
+        folder = what.cwd if not what.cwd.startswith("-") else f"./{what.cwd}"
+        parts[0] = f"(cd {_posix_word(folder)} && {parts[0]}"
+        parts[-1] += ")"
+    if not changes:
+        yield parts[0]
+        return
+    *others, last = parts
+    yield from (f"{'  ' if index else ''}{part} \\" for index, part in enumerate(others))
+    yield f"  {last}"
+
+
+# Windows: how a program takes its line apart
+
+
+def windows(words: Sequence[str]) -> str:
+    """By the rules of CommandLineToArgvW and of Microsoft's C runtime."""
+    first, *rest = words
+    return " ".join([_windows_program(first), *map(windows_word, rest)])
+
+
+def windows_word(word: str, *, always: bool = False) -> str:
+    _without_nul(word)
+    if word and not always and not _NEEDS_QUOTES.search(word):
+        return word
+    # Backslashes count only before a quote: there, and before the closing one, each is doubled.
+    inner = re.sub(r'(\\*)"', lambda match: match[1] * 2 + '\\"', word)
+    return '"' + inner + "\\" * (len(inner) - len(inner.rstrip("\\"))) + '"'
+
+
+def _windows_program(word: str) -> str:
+    """The first word has rules of its own: a quote ends it whatever stands before."""
+    _without_nul(word)
+    if '"' in word:
+        raise UsageError(f"no program on Windows can be named {word!r}")
+    return f'"{word}"' if not word or _NEEDS_QUOTES.search(word) else word
+
+
+# cmd.exe
+
+
+def cmd(words: Sequence[str]) -> str:
+    first, *rest = words
+    return " ".join([_cmd_program(first), *map(_cmd_word, rest)])
+
+
+def _cmd_program(word: str) -> str:
+    """In quotes that cmd sees: escaped ones would let it end the name at the first space."""
+    _in_one_line(word)
+    if word.count("%") > 1:
+        raise UsageError(f"cmd.exe would replace what is between the % of {word!r}", hint="use --shell powershell")
+    plain = _windows_program(word)
+    return plain if plain.startswith('"') or not _CMD_META.intersection(word) else f'"{word}"'
+
+
+def _cmd_word(word: str) -> str:
+    _in_one_line(word)
+    if not _CMD_META.intersection(word) and "%" not in word:
+        return windows_word(word)
+    if not {'"', "%", "!"}.intersection(word):
+        return windows_word(word, always=True)  # between its quotes cmd leaves the rest alone
+    return _with_carets(windows_word(word))
+
+
+def _with_carets(text: str) -> str:
+    """Outside of quotes all through. Variables are replaced before carets are looked at, so the caret stands
+    behind a %: no variable's name begins with one."""
+    result = []
+    for before, character in zip(" " + text, text, strict=False):
+        result.append("^" if before == "%" or character in _CMD_META else "")
+        result.append(character)
+    return "".join(result)
+
+
+def _cmd_script(what: Script) -> Iterator[str]:
+    if what.cwd:
+        _in_one_line(what.cwd)
+        simple = "%" not in what.cwd
+        yield f'cd /d "{what.cwd}"' if simple else f"cd /d {_with_carets(what.cwd)}"
+    yield from (_cmd_set(name, "") for name in what.unset)
+    yield from (_cmd_set(name, value) for name, value in what.setting.items())
+    line = cmd(what.words)
+    if len(line) > CMD_LONGEST:
+        yield f"rem {len(line)} characters, and cmd.exe takes {CMD_LONGEST}: use PowerShell"
+    yield line
+
+
+def _cmd_set(name: str, value: str) -> str:
+    _in_one_line(name + value)
+    simple = not {'"', "%", "!"}.intersection(name + value)
+    return f'set "{name}={value}"' if simple else f"set {_with_carets(f'{name}={value}')}"
+
+
+# PowerShell
+
+
+def powershell(words: Sequence[str]) -> str:
+    first, *rest = words
+    called = f"& {_powershell_text(first)}"
+    if not any(map(_lost_by_old_powershell, rest)):
+        return " ".join([called, *map(_powershell_word, rest)])
+    raw = " ".join(map(windows_word, rest))
+    if not set("|&%\r\n").intersection(raw):
+        return f"{called} --% {raw}"  # as it stands, in every version
+    return " ".join([called, *map(_powershell_word, rest)])
+
+
+def _lost_by_old_powershell(word: str) -> bool:
+    """Before 7.3 it put quotes round words with blanks, and protected nothing in them."""
+    return not word or '"' in word or (word.endswith("\\") and _NEEDS_QUOTES.search(word) is not None)
+
+
+def _powershell_word(word: str) -> str:
+    return word if _POWERSHELL_BARE.fullmatch(word) else _powershell_text(word)
+
+
+def _powershell_text(word: str) -> str:
+    _without_nul(word)
+    return "'" + _POWERSHELL_QUOTE.sub(lambda match: match[0] * 2, word) + "'"
+
+
+def _powershell_script(what: Script) -> Iterator[str]:
+    if what.cwd:
+        yield f"Push-Location -LiteralPath {_powershell_text(what.cwd)}"
+    yield from (_powershell_set(name, "$null") for name in what.unset)
+    yield from (_powershell_set(name, _powershell_text(value)) for name, value in what.setting.items())
+    line = powershell(what.words)
+    if " --% " not in line and any(map(_lost_by_old_powershell, what.words[1:])):
+        yield "# PowerShell 7.3 or later: older ones lose double quotes"
+    yield line
+    if what.cwd:
+        yield "Pop-Location"
+
+
+def _powershell_set(name: str, value: str) -> str:
+    if _PLAIN_NAME.fullmatch(name):
+        return f"$env:{name} = {value}"
+    return f"[Environment]::SetEnvironmentVariable({_powershell_text(name)}, {value}, 'Process')"
+
+
+def _in_one_line(text: str) -> None:
+    _without_nul(text)
+    if "\n" in text or "\r" in text:
+        raise UsageError("cmd.exe takes no line break in a command", hint="use --shell powershell")
+
+
+def _without_nul(text: str) -> None:
+    if "\0" in text:
+        raise UsageError("no command line can hold a NUL character")
+
+
+_COMMANDS: dict[Shell, Callable[[Sequence[str]], str]] = {"posix": posix, "cmd": cmd, "powershell": powershell}
+_SCRIPTS: dict[Shell, Callable[[Script], Iterator[str]]] = {
+    "posix": _posix_script,
+    "cmd": _cmd_script,
+    "powershell": _powershell_script,
+}

@@ -85,12 +85,17 @@ def find(target: str | Path, *, env: Path | None = None) -> Source:
 
 def installed(name: str, *, env: Path | None = None) -> Source:
     """A distribution of this environment, or of the one at `env`, as its RECORD lists it."""
+    return _installed(installed_info(name, env=env))
+
+
+def installed_info(name: str, *, env: Path | None = None) -> Path:
+    """The dist-info folder of an installed distribution."""
     places = list(_site_packages(env))
     wanted = metadata.normalised(name)
     for place in places:
         for info in sorted(place.glob("*.dist-info")):
             if metadata.normalised(info.name.removesuffix(".dist-info").rsplit("-", 1)[0]) == wanted:
-                return _installed(info)
+                return info
     searched = ", ".join(str(place) for place in places) or "no site-packages folder"
     raise UnknownNameError("file, folder or installed distribution", name, hint=f"searched {searched}")
 

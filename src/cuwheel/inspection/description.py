@@ -1,0 +1,165 @@
+"""`cuwheel.json` in a dist-info folder: what a wheel was built from, with what, and which GPUs it serves.
+
+It travels with the wheel and stays when the wheel is installed. Nothing of the building machine is in it, and no time:
+the same sources and tools give the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from cuwheel import __version__, decode
+from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME = "cuwheel.json"
+SCHEMA: Final = "cuwheel.wheel/1"
+_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Capabilities by how the wheel serves them. `future`: also GPUs later than all that were known."""
+
+    native: tuple[str, ...] = ()
+    jit: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    future: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFor:
+    """A machine that the plan was made for, and the entry of the list that serves it."""
+
+    machine: str
+    capability: str
+    how: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """Something that went in: its name without a folder, and its content."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """`nvcc` and `host_compiler` as they call themselves: `13.0.88`, `gcc 12.2.0`."""
+
+    provider: str
+    release: str
+    nvcc: str
+    platform: str
+    host_compiler: str | None = None
+    archives: tuple[File, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """`sources`: the SHA-256 of the source tree as it was built. `requires`: what the build was given beside it."""
+
+    schema: Literal["cuwheel.wheel/1"] = SCHEMA
+    cuwheel: str = __version__
+    cuda: str
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    coverage: Reach = Reach()
+    plan: tuple[PlannedFor, ...] = ()
+    toolchain: Tools | None = None
+    sources: str = ""
+    python: str | None = None
+    requires: tuple[str, ...] = ()
+
+
+def encoded(described: Description) -> bytes:
+    """As it stands in the wheel. A file is named without the folder that it lay in."""
+    tools = described.toolchain
+    if tools:
+        plain = tuple(replace(each, file=each.file.replace("\\", "/").rpartition("/")[2]) for each in tools.archives)
+        described = replace(described, toolchain=replace(tools, archives=plain))
+    return msgspec.json.format(msgspec.json.encode(described), indent=1) + b"\n"
+
+
+def read(target: str | Path, *, env: Path | None = None) -> Description | None:
+    """Of a wheel, a dist-info folder or an installed distribution; None where cuwheel did not build it.
+
+    Raises where there is one that cannot be understood.
+    """
+    path = Path(target)
+    if env is None and path.suffix == ".whl" and path.is_file():
+        return _of_wheel(path)
+    if env is None and path.is_dir():
+        return _of_folder(path)
+    from cuwheel.inspection import source  # noqa: PLC0415 - a name must be looked for
+
+    return _of_folder(source.installed_info(str(target), env=env))
+
+
+def words(described: Description) -> Iterator[str]:
+    """A line or two for people."""
+    listed = ", ".join((*described.archs, *described.ptx))
+    yield f"built by cuwheel {described.cuwheel} with CUDA {described.cuda} for {listed or 'no architecture'}"
+    if tools := described.toolchain:
+        compiler = f", {tools.host_compiler}" if tools.host_compiler else ""
+        sources = f"; sources sha256 {described.sources[:16]}…" if described.sources else ""
+        yield f"nvcc {tools.nvcc} ({tools.provider}){compiler}{sources}"
+
+
+def _of_wheel(path: Path) -> Description | None:
+    from cuwheel.inspection.zip_reader import ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
+
+    reader = ZipReader(path)
+    try:
+        name = next(
+            (each for each in reader.members if each.endswith(f".dist-info/{NAME}") and each.count("/") == 1), ""
+        )
+        if not name:
+            return None
+        if reader.members[name].size > _LIMIT:
+            raise MalformedError(path, f"its {NAME} has {reader.members[name].size:,} bytes: that is no description")
+        text = reader.text(name)
+        if text is None:
+            raise MalformedError(path, f"its {NAME} cannot be read", hint="get the wheel again")
+        return parse(text.encode(), f"{path}: {NAME}")
+    finally:
+        reader.close()
+
+
+def _of_folder(info: Path) -> Description | None:
+    path = info / NAME
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LIMIT + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    if len(data) > _LIMIT:
+        raise MalformedError(path, f"has more than {_LIMIT:,} bytes: that is no description")
+    return parse(data, str(path))
+
+
+def parse(data: bytes, name: str) -> Description:
+    """What somebody's file says."""
+    try:
+        found = msgspec.json.decode(data, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(name, f"is no description of a wheel: {error}") from error
+    schema = str(found.get("schema", ""))
+    version = schema.rpartition("/")[2]
+    if schema.startswith("cuwheel.wheel/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
+        raise NewerSchemaError(name, schema, SCHEMA)
+    problems: list[str] = []
+    result = decode.convert(found, Description, NAME, problems)
+    if result is None:
+        raise MalformedError(name, f"is no description of a wheel: {'; '.join(problems[:3])}")
+    return result

@@ -26,10 +26,13 @@ def inspect(
     from dataclasses import replace
 
     from cuwheel.compat import coverage, library_rules
+    from cuwheel.inspection import description
     from cuwheel.inspection.survey import survey
     from cuwheel.report.inspect import Inspect, LibraryCoverage
 
-    found = survey(on_disk(target, platform), env=env, detail="entries" if entries else "containers", whole=whole)
+    place = on_disk(target, platform)
+    found = survey(place, env=env, detail="entries" if entries else "containers", whole=whole)
+    described, unclear = description.of(found, place, env=env)
     reaches = {library.path: coverage.of(library) for library in found.libraries}
     return Inspect(
         target=found.target,
@@ -49,7 +52,8 @@ def inspect(
             for path, reach in reaches.items()
             if reach
         ),
-        findings=found.findings,
+        findings=(*found.findings, *unclear),
+        description=described,
     )
 
 

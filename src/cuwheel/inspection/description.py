@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from cuwheel import __version__, decode
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cuwheel.inspection.values import Survey
 
 NAME = "cuwheel.json"
 SCHEMA: Final = "cuwheel.wheel/1"
@@ -102,6 +105,17 @@ def read(target: str | Path, *, env: Path | None = None) -> Description | None:
     from cuwheel.inspection import source  # noqa: PLC0415 - a name must be looked for
 
     return _of_folder(source.installed_info(str(target), env=env))
+
+
+def of(found: Survey, target: str | Path, *, env: Path | None = None) -> tuple[Description | None, tuple[Finding, ...]]:
+    """What a surveyed target says; one that cannot be understood is a finding, and not the end."""
+    if found.kind not in ("wheel", "distribution"):
+        return None, ()
+    try:
+        return read(target, env=env), ()
+    except CuwheelError as error:
+        told = Finding(rule="description-unreadable", severity="warning", message=error.message, fix=error.hint)
+        return None, (told,)
 
 
 def words(described: Description) -> Iterator[str]:

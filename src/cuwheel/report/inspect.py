@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding
+from cuwheel.inspection.description import Description
 from cuwheel.inspection.values import Distribution, Library
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Inspect:
     libraries: tuple[Library, ...]
     coverage: tuple[LibraryCoverage, ...]
     findings: tuple[Finding, ...]
+    description: Description | None = None  # what cuwheel wrote into a wheel that it built
 
     @property
     def succeeded(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuwheel.finding import SEVERITIES
+from cuwheel.inspection import description
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, HeatMap, Paragraph, Row, Table
 from cuwheel.units import file_name, size
 
@@ -23,6 +24,8 @@ _FEW = 5
 def document(answer: Inspect, *, verbose: bool) -> Document:
     with_code = [library for library in answer.libraries if library.device_code]
     blocks: list[Block] = [Heading(_title(answer)), Paragraph(_overview(answer, with_code))]
+    if answer.description:
+        blocks += [Paragraph(text) for text in description.words(answer.description)]
     if len(with_code) > 1:
         blocks.append(_heat_map(with_code))
     for library in with_code:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from dataclasses import replace
@@ -7,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import cuwheel
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UsageError
 from cuwheel.inspection import description
 from cuwheel.inspection.description import Description, File, Tools
 from cuwheel.inspection.survey import survey
+from cuwheel.report import documents, terminal
 from cuwheel.rewrite import described, guard, headers, stamp
 from tests.unit.rewrite.packages import FOO, make_wheel, wrong_members
 
@@ -242,7 +245,7 @@ def test_incomplete_records_are_refused(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, FOO)
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("foo/late.py", b"")
-    with pytest.raises(MalformedError, match="do not agree on foo/late.py"):
+    with pytest.raises(MalformedError, match=r"do not agree on foo/late\.py"):
         stamp.stamp(wheel, tmp_path / "out", WISH)
 
 
@@ -256,6 +259,22 @@ def test_guard_lands_beside_its_package(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such package") as caught:
         stamp.stamp(wheel, tmp_path / "out", replace(WISH, guard=guarded(wheel, "baz")))
     assert caught.value.hint == "its packages: bar, foo"
+
+
+def test_inspect_shows_the_description(tmp_path: Path) -> None:
+    made = stamp.stamp(make_wheel(tmp_path / "in", FOO), tmp_path / "out", WISH)
+    answer = cuwheel.inspect(made)
+    assert answer.description == description.read(made)
+    stream = io.StringIO()
+    terminal.write(documents.of(answer, verbose=False), stream)
+    assert "built by cuwheel" in stream.getvalue()
+    assert "nvcc 13.0.88 (index), gcc 12.2.0" in stream.getvalue()
+
+
+def test_inspect_survives_a_foreign_description(tmp_path: Path) -> None:
+    answer = cuwheel.inspect(make_wheel(tmp_path, FOO, extra={description.NAME: b"{}"}))
+    assert answer.description is None
+    assert [each.rule for each in answer.findings] == ["description-unreadable"]
 
 
 def test_reach_is_that_of_all_libraries_together(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def _fit(tag: str, machine: Machine) -> Fit:
     python, abi, platform = ([*tag.split("-"), "", "", ""])[:3]
     problems: list[str] = []
     conditions: list[str] = []
-    wanted = _platform(platform)
+    wanted = platform_of(platform)
     told = (
         (_python_problem(python, abi, machine.python), _python_words(python, abi)),
         (_differs("the operating system", machine.os, wanted.os), _capital(wanted.os)),
@@ -64,7 +64,7 @@ def _fit(tag: str, machine: Machine) -> Fit:
     return Fit(tag=tag, problems=tuple(problems), conditions=tuple(conditions))
 
 
-def _platform(platform: str) -> Platform:
+def platform_of(platform: str) -> Platform:
     if platform in _WINDOWS_CPUS:
         return Platform(os="windows", cpu=_WINDOWS_CPUS[platform])
     if match := _MANYLINUX.fullmatch(platform):

@@ -36,9 +36,9 @@ def from_file_name(name: str) -> Distribution | None:
 
 def from_texts(metadata: str, wheel: str, fallback: Distribution | None = None) -> Distribution:
     """From METADATA and WHEEL; what they do not say is taken from `fallback`."""
-    said = list(_fields(metadata))
+    said = list(fields(metadata))
     first = dict(reversed(said))
-    tags = tuple(value for key, value in _fields(wheel) if key == "tag")
+    tags = tuple(value for key, value in fields(wheel) if key == "tag")
     return Distribution(
         name=first.get("name") or (fallback.name if fallback else ""),
         version=first.get("version") or (fallback.version if fallback else ""),
@@ -57,7 +57,7 @@ def recorded_files(record: str) -> Iterator[str]:
             yield row[0]
 
 
-def _fields(text: str) -> Iterator[tuple[str, str]]:
+def fields(text: str) -> Iterator[tuple[str, str]]:
     """The header of a message, which ends at the first empty line; continued lines are joined."""
     key, value = "", ""
     for line in text.splitlines():

@@ -134,7 +134,7 @@ class ZipReader:
     def _problem(self, info: zipfile.ZipInfo, end: int, directory: int, seen: set[str]) -> tuple[str, str] | None:
         if not info.filename:
             return "zip-nameless", "it has no name"
-        if _escapes(info.filename):
+        if escapes(info.filename):
             return "zip-traversal", "its name leaves the folder that it would be installed to"
         if info.filename in seen:
             return "zip-duplicate", "another member has the same name"
@@ -151,7 +151,7 @@ class ZipReader:
         return None
 
 
-def _escapes(name: str) -> bool:
+def escapes(name: str) -> bool:
     """By its parts, on any system: a wheel made on one may be installed on another."""
     if ".." not in name and name[0] not in "/\\" and ":" not in name:
         return False  # nearly all, and a wheel has thousands

@@ -1,0 +1,32 @@
+"""The gate: may a wheel leave the build? Every one is inspected and held against the plan that it was built from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.build import gate_code, gate_limits, gate_units
+from cuwheel.build.gate_case import Case
+from cuwheel.build.gate_values import Listed, Result, Wanted
+from cuwheel.compat import rule
+from cuwheel.inspection.survey import survey
+
+if TYPE_CHECKING:
+    from cuwheel.compat.rule import Rule
+    from cuwheel.inspection.values import Survey
+
+__all__ = ["RULES", "Listed", "Result", "Wanted", "examine"]
+
+RULES: tuple[Rule[Case], ...] = (*gate_code.RULES, *gate_limits.RULES)
+
+
+def examine(found: Survey, wanted: Wanted) -> Result:
+    """`found` with `detail="containers"` or more, of a wheel that is still where it was read."""
+    if any(library.registration.containers and not library.containers for library in found.libraries):
+        found = survey(found.target, detail="containers")
+    foreign = tuple(library for library in found.libraries if gate_limits.nvidia(library))
+    theirs = {library.path for library in foreign}
+    own = [library for library in found.libraries if library.containers and library.path not in theirs]
+    case = Case(survey=found, wanted=wanted, units=gate_units.read(found, own, wanted), foreign=foreign)
+    findings = rule.examine(RULES, case)
+    failed = wanted.table.enabled and any(finding.severity == "error" for finding in findings)
+    return Result(findings=findings, listed=case.listed(), succeeded=not failed)

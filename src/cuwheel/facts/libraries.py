@@ -71,6 +71,19 @@ def is_cuda_library(name: str) -> bool:
     return True
 
 
+def component_of(name: str) -> str | None:
+    """Of a library by its name alone, whatever its version: `cublas` for libcublas.so.99. None where it is not CUDA's.
+
+    Libraries without a version in their names (libcheckpoint.so) are known by those names only.
+    """
+    wanted = re.split(r"[/\\]", name.strip())[-1]
+    component = _component(wanted)
+    versioned = {each.component for each in all_libraries() if re.search(r"\.so\.", each.pattern)}
+    if component in versioned and re.search(r"\.so(?:\.|$)", wanted):
+        return component
+    return component if is_cuda_library(wanted) else None
+
+
 @cache
 def _components() -> frozenset[str]:
     return frozenset(library.component.lower() for library in all_libraries())

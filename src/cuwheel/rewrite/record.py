@@ -82,6 +82,12 @@ def changed(
     return "".join([*lines[:place], *extra, *lines[place:]])
 
 
+def listing(digests: Mapping[str, Digest], own: str) -> str:
+    """RECORD written anew; its own row has no hash."""
+    lines = [_line([name, digest.hash, str(digest.size)], "\n") for name, digest in digests.items()]
+    return "".join([*lines, _line([own, "", ""], "\n")])
+
+
 def _line(fields: list[str], end: str) -> str:
     stream = io.StringIO()
     csv.writer(stream, lineterminator=end).writerow(fields)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cuwheel.facts.rows.common import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """An index package (or the driver), and the libraries it puts into `folder` of site-packages."""
+    """An index package (or the driver), and the libraries it puts into `folder` of site-packages.
+
+    `since`, `below`: the releases that have these libraries, where others of the same CUDA have not. `glibc`: for each
+    machine, what the measured release asks for.
+    """
 
     name: str
     sonames: tuple[str, ...]
@@ -18,7 +22,10 @@ class Package:
     folder: str = ""
     dlls: tuple[str, ...] = ()
     dll_folder: str = ""
+    since: str | None = None
+    below: str | None = None
     measured_release: str | None = None
+    glibc: dict[str, str] = field(default_factory=dict)
     note: str = ""
 
 

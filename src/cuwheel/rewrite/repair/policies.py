@@ -1,0 +1,107 @@
+"""auditwheel's policies: what a platform tag promises. Its data is read, not its code: that one changes."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cuwheel.errors import MalformedError, ToolError, UsageError
+from cuwheel.facts import versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_FILE = "policy/manylinux-policy.json"
+_NAME = re.compile(r"manylinux_(\d+)_(\d+)", re.ASCII)
+_INSTALL = "pip install --upgrade auditwheel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    name: str
+    aliases: tuple[str, ...]
+    symbol_versions: dict[str, dict[str, tuple[str, ...]]]
+    lib_whitelist: tuple[str, ...]
+    blacklist: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """`system`: the libraries that every such machine has; `forbidden`: symbols of them that not all have."""
+
+    name: str
+    aliases: tuple[str, ...]
+    glibc: str
+    versions: Mapping[str, frozenset[str]]
+    system: frozenset[str]
+    forbidden: Mapping[str, frozenset[str]]
+
+    def platforms(self, machine: str) -> tuple[str, ...]:
+        """As auditwheel orders them in a file name."""
+        return tuple(sorted(f"{each}_{machine}" for each in (self.name, *self.aliases)))
+
+    def lacks(self, wanted: Iterable[str]) -> Iterator[str]:
+        """Of symbol versions such as GLIBC_2.34, those that it does not promise."""
+        for each in wanted:
+            family, _, version = each.partition("_")
+            if family in self.versions and version not in self.versions[family]:
+                yield each
+
+
+def is_from_system(soname: str, policy: Policy) -> bool:
+    return soname in policy.system or soname.startswith(("ld-linux", "ld64.so"))
+
+
+@cache
+def policies(machine: str) -> tuple[Policy, ...]:
+    """Of a machine, the oldest first."""
+    found = [_policy(row, machine) for row in _rows() if _NAME.fullmatch(row.name) and machine in row.symbol_versions]
+    return tuple(sorted(found, key=lambda each: versions.key(each.glibc)))
+
+
+def find(name: str, machine: str) -> Policy:
+    """By any of its names, with or without the machine."""
+    known = policies(machine)
+    plain = name.removesuffix(f"_{machine}")
+    for each in known:
+        if plain in (each.name, *each.aliases):
+            return each
+    if name.startswith(("musllinux", "linux")):
+        raise UsageError(f"{name}: NVIDIA's libraries are made for glibc", hint=f"such as {known[-1].name}")
+    others = ", ".join(each.name for each in known)
+    raise UsageError(f"auditwheel knows no policy {name!r} for {machine}", hint=f"one of {others}")
+
+
+def _policy(row: _Row, machine: str) -> Policy:
+    match = _NAME.fullmatch(row.name)
+    return Policy(
+        name=row.name,
+        aliases=row.aliases,
+        glibc=f"{match[1]}.{match[2]}" if match else "0",
+        versions={family: frozenset(each) for family, each in row.symbol_versions[machine].items()},
+        system=frozenset(row.lib_whitelist),
+        forbidden={soname: frozenset(each) for soname, each in row.blacklist.items()},
+    )
+
+
+@cache
+def _rows() -> tuple[_Row, ...]:
+    spec = importlib.util.find_spec("auditwheel")
+    if spec is None or not spec.submodule_search_locations:
+        raise ToolError(["auditwheel"], "is not installed (it is made for Linux alone)", hint=_INSTALL)
+    path = Path(spec.submodule_search_locations[0], _FILE)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=tuple[_Row, ...])
+    except OSError as error:
+        raise ToolError(["auditwheel"], f"has no policies in {path}", hint=_INSTALL) from error
+    except msgspec.DecodeError as error:
+        raise MalformedError(
+            path, f"not the policies of an auditwheel that is known: {error}", hint=_INSTALL
+        ) from error

@@ -1,0 +1,94 @@
+"""NVIDIA's packages as requirements of a wheel: of the CUDA that it was linked with, and of no other."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.facts import versions
+from cuwheel.finding import Finding
+from cuwheel.inspection.metadata import normalised
+from cuwheel.rewrite.repair import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.facts.rows.libraries import Package
+    from cuwheel.rewrite.repair.contents import Binary
+    from cuwheel.rewrite.repair.values import Fact
+
+_NAME = re.compile(rb"(?i)requires-dist\s*:\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+def wanted(
+    binaries: Iterable[Binary], facts: Iterable[Fact], wished: int | None, required: Sequence[str]
+) -> tuple[tuple[str, ...], list[Finding]]:
+    """The lines to add, and what stands against them. `required`: what the wheel requires already."""
+    kept = {each.soname: each for each in facts if each.fate == "kept-out" and not each.indirect}
+    rows: dict[tuple[str, str], tuple[Package, Fact]] = {}
+    majors: set[int] = set()
+    findings: list[Finding] = []
+    unclear: list[str] = []
+    for binary in binaries:
+        major = paths.cuda_major(binary, wished)
+        for fact in (kept[each] for each in binary.needed if each in kept):
+            row = paths.known(fact.soname)
+            if row is None or row.from_driver:
+                continue
+            fitting = [each for each in row.packages if each.cuda == major]
+            if major is None:
+                unclear.append(fact.soname)
+            elif wished in (None, major):
+                majors.add(major)
+                for each in fitting:
+                    rows[each.name, each.measured_release or ""] = (each, fact)
+    if len(majors) > 1 or unclear:
+        findings.append(_ambiguous(majors, unclear))
+    lines = sorted({requirement(package, fact.version) for package, fact in rows.values()})
+    have = {normalised(match[0]) for each in required if (match := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", each))}
+    return tuple(each for each in lines if normalised(re.split(r"[<>=!~]", each)[0]) not in have), findings
+
+
+def requirement(package: Package, found: str | None) -> str:
+    """From the minor version that was linked with to the end of its major: so long NVIDIA keeps its ABI."""
+    measured = package.measured_release or ""
+    if not measured:
+        return package.name
+    same = found if found and versions.major(found) == versions.major(measured) else None
+    lower = versions.minor(same) if same else package.since or str(versions.major(measured))
+    upper = package.below or str(versions.major(measured) + 1)
+    return f"{package.name}>={lower},<{upper}"
+
+
+def _ambiguous(majors: set[int], unclear: Sequence[str]) -> Finding:
+    if unclear:
+        return Finding(
+            rule="cuda-unclear",
+            severity="error",
+            message="which CUDA its libraries are for cannot be told, so neither can the packages to require",
+            evidence=tuple(dict.fromkeys(unclear)),
+            fix="say it: --cuda 13",
+        )
+    names = " and ".join(str(each) for each in sorted(majors))
+    return Finding(
+        rule="several-cudas",
+        severity="error",
+        message=f"the wheel has libraries for CUDA {names}; requiring the packages of each would install them all",
+        fix="choose one with --cuda, or leave --requires out and name the packages in extras",
+    )
+
+
+def added_to(metadata: bytes, lines: Sequence[str]) -> bytes:
+    """METADATA with more requirements behind those that it has, and not one other byte changed."""
+    if not lines:
+        return metadata
+    found = metadata.splitlines(keepends=True)
+    end = next((number for number, line in enumerate(found) if not line.strip()), len(found))
+    last = max((number for number in range(end) if _NAME.match(found[number])), default=end - 1)
+    while last + 1 < end and found[last + 1][:1] in (b" ", b"\t"):  # a field may go on for lines
+        last += 1
+    newline = b"\r\n" if found and found[0].endswith(b"\r\n") else b"\n"
+    new = [b"Requires-Dist: " + each.encode() + newline for each in lines]
+    if last >= 0 and not found[last].endswith(b"\n"):
+        found[last] += newline
+    return b"".join([*found[: last + 1], *new, *found[last + 1 :]])

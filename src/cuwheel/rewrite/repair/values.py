@@ -1,0 +1,121 @@
+"""What repairing a wheel was asked for, what was decided, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from cuwheel.finding import Finding
+
+# kept-out: NVIDIA's, a framework's, or asked for. grafted: copied into the wheel. removed: libpython, which every
+# interpreter has already. missing: nobody has it.
+Fate: TypeAlias = Literal["kept-out", "grafted", "inside", "system", "removed", "missing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """`policy`: manylinux_2_28, None for the lowest that fits. `exclude`: sonames (globs), beside NVIDIA's.
+
+    `requires`: write NVIDIA's packages into the metadata. `cuda_major`: where the libraries do not tell it.
+    `libraries`: folders to look in first.
+    """
+
+    policy: str | None = None
+    exclude: tuple[str, ...] = ()
+    requires: bool = False
+    cuda_major: int | None = None
+    libraries: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """A folder where a library was looked for: whose word led there, and what was found."""
+
+    folder: str
+    via: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A library that the wheel, or something that is grafted into it, needs.
+
+    `place`: the file that was found. `packages`: those that bring it; `version`: of what was found.
+    `glibc`: what it needs itself. `indirect`: nothing in the wheel asks for it, only NVIDIA's own libraries do.
+    """
+
+    soname: str
+    fate: Fate
+    reason: str
+    needed_by: tuple[str, ...]
+    place: str | None = None
+    via: str = ""
+    bytes: int = 0
+    packages: tuple[str, ...] = ()
+    version: str | None = None
+    cuda: tuple[int, ...] = ()
+    glibc: str | None = None
+    indirect: bool = False
+    trail: tuple[Looked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPath:
+    """Where the loader looks for what a library of the wheel needs, before and after."""
+
+    path: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    cuda: int | None = None
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What `carry_out` does. Nothing to do: `changes` is empty and `refused` false.
+
+    `policy`: such as manylinux_2_28. `because`: what keeps it from being lower. `tags`: of the file name, expanded by
+    platform only. `bundled`: what NVIDIA's libraries that were found would have added, unpacked. `excluded`: what
+    auditwheel is told to leave out. `folders`: where it looks.
+    """
+
+    wheel: Path
+    wish: Wish
+    file_name: str
+    machine: str | None
+    policy: str | None
+    because: tuple[str, ...]
+    platforms: tuple[str, ...]
+    libraries: tuple[Fact, ...]
+    paths: tuple[SearchPath, ...]
+    requires: tuple[str, ...]
+    excluded: tuple[str, ...]
+    folders: tuple[Path, ...]
+    changes: tuple[str, ...]
+    bytes_before: int
+    bundled: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def refused(self) -> bool:
+        return any(each.severity == "error" for each in self.findings)
+
+    def of(self, fate: Fate) -> tuple[Fact, ...]:
+        return tuple(each for each in self.libraries if each.fate == fate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """The wheel that was written. `tag`: its platform, such as manylinux_2_28_x86_64."""
+
+    path: Path
+    tag: str
+    bytes_before: int
+    bytes_after: int
+    grafted: tuple[str, ...]
+    changed: bool
+    findings: tuple[Finding, ...] = ()

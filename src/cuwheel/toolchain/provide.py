@@ -69,6 +69,37 @@ def provide(wish: Wish) -> Toolchain:
     return _complete(toolkit, compiler, decision.trail)
 
 
+def foresee(wish: Wish) -> Toolchain:
+    """The toolchain that `provide` would give: nothing is fetched, and a toolkit that is not there yet has no size."""
+    decision = decide(wish)
+    compiler = _compiler(wish, decision.chosen)
+    return _complete(_expected(decision), compiler, decision.trail)
+
+
+def _expected(decision: Decision) -> Installed:
+    chosen = decision.chosen
+    if isinstance(chosen, Installed):
+        return chosen
+    store = decision.around.store
+    folder = store.place(chosen)
+    conda = store.folder / "conda" / folder.name
+    return Installed(
+        identity=chosen.identity,
+        provider=chosen.provider,
+        cuda=chosen.cuda,
+        release=chosen.release,
+        version=chosen.release,
+        platform=chosen.platform,
+        components=chosen.components,
+        folder=str(folder),
+        root=chosen.place or str(conda if chosen.provider == "conda" else folder / "root"),
+        size=0,
+        archives=chosen.archives,
+        prefix=chosen.prefix,
+        found_via=chosen.found_via,
+    )
+
+
 def _complete(toolkit: Installed, compiler: HostCompiler | None, trail: tuple[Attempt, ...]) -> Toolchain:
     compiler = toolkit.host_compiler or compiler
     chosen = settings.settings(toolkit, compiler)

@@ -68,9 +68,13 @@ class Store:
             except OSError as error:
                 raise UnreadableError.from_os(error, error.filename or self.folder, hint=_NO_SPACE) from error
 
+    def place(self, recipe: Recipe) -> Path:
+        """Where the toolkit of a recipe is, or is going to be."""
+        return self.toolchains / f"{recipe.cuda}-{recipe.provider}-{recipe.identity[:12]}"
+
     def _make(self, recipe: Recipe, fill: Callable[[Path, Path], Installed]) -> Installed:
-        name = f"{recipe.cuda}-{recipe.provider}-{recipe.identity[:12]}"
-        final = self.toolchains / name
+        final = self.place(recipe)
+        name = final.name
         self.toolchains.mkdir(parents=True, exist_ok=True)
         for old in self.toolchains.glob(f"{_SCRATCH}{name}-*"):
             shutil.rmtree(old, ignore_errors=True)  # we hold the lock: whoever made it was killed

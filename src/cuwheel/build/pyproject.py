@@ -1,0 +1,122 @@
+"""What a source says of itself, and how it is built: read, never run."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cuwheel.build.values import Project
+from cuwheel.errors import MalformedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_MAX_BYTES = 4 * 1024 * 1024
+_CODE = (".cu", ".cuh", ".ptx", ".cubin", ".fatbin")
+_MENTIONS = re.compile(r"\bcuda|nvcc|CUDA\w*Extension|find_package\(\s*CUDA", re.IGNORECASE)
+_BUILD_FILES = ("CMakeLists.txt", "setup.py", "setup.cfg", "pyproject.toml", "build.rs", "Cargo.toml", "meson.build")
+_BUILD_SUFFIXES = (".cmake", ".mk", "Makefile", ".bazel", ".py", ".rs")
+_TORCH = re.compile(r"CUDAExtension|torch\.utils\.cpp_extension")
+_NAME = re.compile(r"\s*name\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
+_LEGACY = "setuptools.build_meta:__legacy__"
+
+
+def read(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
+    """`asked`: the backend that the configuration names."""
+    data = _toml(folder / "pyproject.toml")
+    system, project = _table(data, "build-system"), _table(data, "project")
+    top = {name for name in files if "/" not in name}
+    if not top & {"pyproject.toml", "setup.py"}:
+        raise MalformedError(
+            folder,
+            "is no Python project: it has neither pyproject.toml nor setup.py",
+            hint="name the folder that has them: cuwheel build FOLDER",
+        )
+    build_backend = str(system.get("build-backend") or _LEGACY)
+    backend, evidence = _backend(folder, top, files, build_backend) if asked == "auto" else (asked, "configuration")
+    return Project(
+        name=_text(project, "name") or _legacy_name(folder) or re.sub(r"-\d.*", "", folder.resolve().name),
+        version=_text(project, "version"),
+        requires_python=_text(project, "requires-python"),
+        backend=backend,
+        build_backend=build_backend,
+        requires=tuple(each for each in system.get("requires", ()) if isinstance(each, str)),
+        evidence=evidence,
+    )
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        data = msgspec.toml.decode(_read(path).encode())
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedError(path, f"is not TOML: {error}") from error
+    return data if isinstance(data, dict) else {}
+
+
+def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
+    found = data.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(table: dict[str, Any], name: str) -> str:
+    value = table.get(name, "")
+    return value if isinstance(value, str) else ""
+
+
+def _read(path: Path) -> str:
+    """Its first megabytes; nothing where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _legacy_name(folder: Path) -> str:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(_read(folder / "setup.cfg"))
+    except configparser.Error:
+        return ""
+    if name := parser.get("metadata", "name", fallback=""):
+        return name.strip()
+    found = _NAME.search(_read(folder / "setup.py"))
+    return found[1] if found else ""
+
+
+def _backend(folder: Path, top: set[str], files: Sequence[str], build_backend: str) -> tuple[str, str]:
+    """How it is built, and what tells so. The first that fits."""
+    module = build_backend.partition(":")[0]
+    if module.startswith("scikit_build_core"):
+        return "scikit-build-core", f"build-backend is {build_backend}"
+    if module.startswith(("maturin", "setuptools_rust")):
+        return "cargo", f"build-backend is {build_backend}"
+    setup = _read(folder / "setup.py")
+    if _TORCH.search(setup):
+        return "torch", "setup.py uses torch.utils.cpp_extension"
+    if "Cargo.toml" in top and (re.search(r"\bcargo\b|setuptools_rust", setup) or not setup):
+        return "cargo", "there is a Cargo.toml at the top"
+    if re.search(r"\bcmake\b", setup, re.IGNORECASE) or "CMakeLists.txt" in top:
+        return "cmake", "there is a CMakeLists.txt" if "CMakeLists.txt" in top else "setup.py runs cmake"
+    if re.search(r"\bcargo\b", setup) and any(name.endswith("Cargo.toml") for name in files):
+        return "cargo", "setup.py runs cargo"
+    if module.startswith("setuptools"):
+        return "setuptools", f"build-backend is {build_backend}"
+    return "other", f"build-backend is {build_backend}"
+
+
+def has_cuda(folder: Path, files: Sequence[str]) -> bool:
+    """Whether there is anything that could become device code: sources, or a build file that speaks of CUDA."""
+    if any(name.endswith(_CODE) for name in files):
+        return True
+    likely = [name for name in files if name.rpartition("/")[2] in _BUILD_FILES or name.endswith(_BUILD_SUFFIXES)]
+    return any(_MENTIONS.search(_read(folder / name)) for name in likely[:2000] if not _is_ours(name))
+
+
+def _is_ours(name: str) -> bool:
+    """cuwheel's own configuration speaks of CUDA whatever the project does."""
+    return name in ("pyproject.toml", "cuwheel.toml")

@@ -1,0 +1,175 @@
+"""One job carried out: a clean copy, an environment, the commands before, the wheel. A failure is a value too."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import log
+from cuwheel.build import cache as cache_
+from cuwheel.build import frontend, recorder, trees, workspace
+from cuwheel.build.shell import Shell
+from cuwheel.build.values import Built, Phase, Trouble
+from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
+from cuwheel.toolchain import downloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.build.cache import Server
+    from cuwheel.build.values import Job, Tree
+    from cuwheel.record.session import Session
+    from cuwheel.toolchain.store import Store
+
+_STEP = re.compile(r"^\s*\[\s*(\d+)/(\d+)\]")  # ninja's
+_SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    timeout: float
+    cache: bool = False
+    offline: bool = False
+    resume: bool = False
+    keep: bool = False
+
+
+def carry_out(job: Job, tree: Tree, store: Store, options: Options) -> Built:
+    with workspace.held(store, job.folder):
+        if options.resume and (there := workspace.earlier(job.folder, job.key)):
+            log.info("%s: made by an earlier run", job.id)
+            return replace(there, resumed=True)
+        workspace.forget(job.folder)
+        workspace.clean(job.folder)
+        work = _Work(job, tree, store, options)
+        built = work.through()
+        if built.wheel:
+            workspace.note(job.folder, built)
+            if not options.keep:
+                workspace.release(job.folder)
+        return built
+
+
+class _Work:
+    """The phases of one job, timed."""
+
+    def __init__(self, job: Job, tree: Tree, store: Store, options: Options) -> None:
+        self.job, self.tree, self.store, self.options = job, tree, store, options
+        self.log = workspace.new_log(job.folder)
+        self.log.touch()
+        self.phases: list[Phase] = []
+        self.began = time.monotonic()
+        self.phase = ""
+        self.others: dict[str, str] = {}
+        self.server: Server | None = None
+        self.progress: log.Progress | None = None
+        self.session: Session | None = None
+
+    def through(self) -> Built:
+        built = Built(key=self.job.key, log=str(self.log))
+        trouble, wheel, cached = None, None, None
+        with log.progress(self.job.id) as self.progress, contextlib.ExitStack() as stack:
+            try:
+                wheel = self._phases(stack)
+            except CuwheelError as error:
+                trouble = self._trouble(error)
+            except OSError as error:
+                trouble = self._trouble(UnreadableError.from_os(error, hint=trees.NO_SPACE))
+            finally:
+                if self.session:
+                    self.session.finish(0 if wheel else 1)
+            if self.server:
+                cached = self.server.counted()
+        record = self.job.folder / "record"
+        return replace(
+            built,
+            wheel=str(wheel or ""),
+            sha256=downloads.digest(wheel) if wheel else "",
+            phases=tuple(self.phases),
+            seconds=time.monotonic() - self.began,
+            record=str(record) if record.is_dir() else "",
+            others=self.others,
+            cached=cached,
+            trouble=trouble,
+        )
+
+    def _phases(self, stack: contextlib.ExitStack) -> Path:
+        job = self.job
+        with self._timed("source"):
+            trees.copy(self.tree, job.source)
+        with self._timed("environment"):
+            shell = self._shell(job.environ)
+            for name, place in job.links:
+                (job.folder / "bin" / name).symlink_to(place)
+            interpreter = frontend.make_environment(job, shell, offline=self.options.offline)
+            made = frontend.builder(job, shell, interpreter)
+            self._install(shell, interpreter, made.build_system_requires | set(job.requires))
+            if self.options.cache:
+                self.server = stack.enter_context(cache_.server(job, self.store.folder / "sccache"))
+        self.session = stack.enter_context(recorder.recorded(job, self.server))
+        if self.session:
+            shell.environ = dict(self.session.environ)
+        with self._timed("environment"):
+            self._install(shell, interpreter, frontend.backend_requires(made, job))
+            self.others = frontend.installed(job.folder / "venv")
+        if job.before:
+            with self._timed("before"):
+                for command in job.before:
+                    shell.run(["sh", "-ec", command], cwd=job.source)
+        with self._timed("build"):
+            return frontend.keep(frontend.wheel(made, job), job.folder / "wheel")
+
+    def _install(self, shell: Shell, interpreter: Path, wanted: set[str]) -> None:
+        frontend.install(self.job, shell, interpreter, wanted, offline=self.options.offline)
+
+    def _shell(self, environ: dict[str, str]) -> Shell:
+        return Shell(
+            toolkit=self.job.toolchain.toolkit,
+            folder=self.job.folder,
+            log=self.log,
+            environ=environ,
+            deadline=self.began + self.options.timeout,
+            on_line=self._tell,
+        )
+
+    @contextlib.contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        self.phase = name
+        if self.progress:
+            self.progress.tell(name)
+        log.debug("%s: %s", self.job.id, name)
+        try:
+            yield
+        finally:
+            took = time.monotonic() - began
+            before = [each for each in self.phases if each.name == name]
+            self.phases = [each for each in self.phases if each.name != name]
+            started = before[0].began if before else began - self.began
+            took += before[0].seconds if before else 0.0
+            self.phases.append(Phase(name=name, began=started, seconds=took))
+
+    def _tell(self, line: str) -> None:
+        if self.progress is None:
+            return
+        if match := _STEP.match(line):
+            self.progress.tell(f"{self.phase}: {match[1]} of {match[2]}")
+        elif match := _SHARE.match(line):
+            self.progress.tell(f"{self.phase}: {match[1]} %")
+        elif self.session:
+            done = self.session.progress()
+            self.progress.tell(f"{self.phase}: {done.calls_ended} compiler calls")
+
+    def _trouble(self, error: CuwheelError) -> Trouble:
+        if isinstance(error, ToolTimeoutError):
+            limit = self.options.timeout
+            return Trouble(
+                phase=self.phase,
+                what=f"it took longer than {limit:g} s and was ended",
+                hint="--timeout SECONDS, where it needs more; the log shows where it stood",
+            )
+        return Trouble(phase=self.phase, what=error.message, hint=error.hint)

@@ -1,0 +1,124 @@
+"""The source of a build: a folder, an archive, or a release of the index; and which of its files count."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import process
+from cuwheel.build import trees
+from cuwheel.build.values import Tree
+from cuwheel.errors import CuwheelError, UnreadableError, UsageError
+from cuwheel.inspection.index import is_pinned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_ARCHIVES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
+_GIT_S = 120.0
+_EPOCH = 315532800  # 1980: the first day that a zip can name
+_LEFT = frozenset(
+    (".git", ".hg", ".svn", ".tox", ".nox", ".eggs", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache")
+)
+_LEFT_AT_TOP = frozenset(("build", "dist", "_skbuild", "wheelhouse"))
+
+
+def obtain(asked: str, cache: Path, *, offline: bool = False, without: Sequence[Path] = ()) -> Tree:
+    """The source that somebody named. `without`: folders that are no part of it, such as the output's."""
+    path = Path(asked)
+    if path.is_dir():
+        return survey(path.absolute(), asked, without)
+    if is_pinned(asked) and not path.exists():
+        from cuwheel.build import releases  # noqa: PLC0415 - the network, for this alone
+
+        path = releases.download(asked, cache, offline=offline)
+    if not path.is_file():
+        raise UnreadableError(asked, "is no folder, no source archive and no name==version")
+    if not path.name.endswith(_ARCHIVES):
+        wheel = "it is built already" if path.suffix == ".whl" else f"sources are folders, or {', '.join(_ARCHIVES)}"
+        raise UsageError(f"{asked} cannot be built: {wheel}", hint="cuwheel build --help")
+    return replace(survey(trees.unpacked(path, cache / "sources"), asked, ()), repository=False, commit="")
+
+
+def survey(folder: Path, asked: str, without: Sequence[Path]) -> Tree:
+    """The files of a folder that belong to its source: what git knows, else all but what builds leave behind."""
+    names = _git_files(folder)
+    if names is None:
+        names = list(_walked(folder, {each.resolve() for each in without}))
+    else:
+        excluded = [each.resolve() for each in without if each.resolve() != folder.resolve()]
+        names = [name for name in names if not any(each in (folder / name).resolve().parents for each in excluded)]
+    kept: list[str] = []
+    left_out: list[str] = []
+    for name in sorted(dict.fromkeys(names)):
+        path = folder / name
+        if path.is_symlink():
+            (left_out if _leads_out(path, folder) else kept).append(name)
+        elif path.is_file():
+            kept.append(name)
+    repository = (folder / ".git").exists()
+    commit = _git(folder, "rev-parse", "HEAD") if repository else None
+    said = _git(folder, "log", "-1", "--format=%ct") if commit else None
+    return Tree(
+        asked=asked,
+        folder=folder,
+        files=tuple(kept),
+        left_out=tuple(left_out),
+        repository=commit is not None,
+        commit=(commit or "").strip(),
+        epoch=int(said) if said and said.strip().isdigit() else _EPOCH,
+        sha256=trees.digest(folder, kept),
+    )
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    if not shutil.which("git"):
+        return None
+    try:
+        return process.run(["git", "-C", folder, *words], timeout=_GIT_S).stdout
+    except CuwheelError:
+        return None  # no repository, or one that git does not trust
+
+
+def _git_files(folder: Path) -> list[str] | None:
+    """None where git does not know the folder: no repository, or ignored by the one that it lies in."""
+    known = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
+    new = _git(folder, "ls-files", "-z", "--others", "--exclude-standard")
+    if known is None or new is None:
+        return None
+    names = [name for name in (known + new).split("\0") if name]
+    return names if any(name in ("pyproject.toml", "setup.py") for name in names) else None
+
+
+def _walked(folder: Path, without: set[Path]) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        top = here == folder
+        links = [name for name in folders if (here / name).is_symlink()]
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in links and not _is_left(here / name, top=top) and (here / name).resolve() not in without
+        )
+        for name in (*files, *links):
+            yield (here / name).relative_to(folder).as_posix()
+
+
+def _is_left(folder: Path, *, top: bool) -> bool:
+    """What builds, environments and caches leave behind."""
+    name = folder.name
+    if name in _LEFT or name.endswith(".egg-info") or (top and name in _LEFT_AT_TOP):
+        return True
+    return any((folder / mark).is_file() for mark in ("pyvenv.cfg", "CACHEDIR.TAG"))
+
+
+def _leads_out(link: Path, folder: Path) -> bool:
+    target = link.readlink()
+    if target.is_absolute():
+        return True
+    top = folder.resolve()
+    end = link.resolve()
+    return end != top and top not in end.parents

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import errors
+from cuwheel.build import gate
 from cuwheel.compat import check_rules, library_rules, machine_rules
 from cuwheel.diagnose.causes import knowledge
 
@@ -39,6 +40,7 @@ GROUPS = (
     ("Device code on machines", "what `cuwheel check` finds", check_rules.CODE_RULES),
     ("Loading", "what keeps a library from being loaded, as `cuwheel check` finds it", check_rules.HOST_RULES),
     ("Packages", "what `cuwheel check` finds of a whole wheel", check_rules.PACKAGE_RULES),
+    ("The gate", "what keeps a wheel from leaving `cuwheel build`", gate.RULES),
 )
 
 

@@ -17,12 +17,14 @@ from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import archive, elf, fatbin
 from cuwheel.inspection.buffer import FileBuffer
 from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.record import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.inspection.buffer import Buffer
     from cuwheel.inspection.fatbin import RawEntry
+    from cuwheel.record.options import Option
     from cuwheel.record.values import Call, Record
 
 # What tells most entries apart without reading them: kind, architecture, flags, sizes.
@@ -149,29 +151,22 @@ def _named_by(record: Record | None, of_toolkit: Sequence[str]) -> Iterator[str]
 
 
 def _of_call(call: Call, known: dict[str, str]) -> Iterator[str]:
-    words = list(words_of(call))
-    folders = [os.path.join(call.cwd, folder) for folder in _values(words, "-L")]  # noqa: PTH118 - may be absolute
-    for word in words:
-        if word.endswith(".a") and not word.startswith("-"):
-            yield os.path.join(call.cwd, word)  # noqa: PTH118 - the same
-    for name in _values(words, "-l"):
+    given = options.parse(tuple(words_of(call)), call.tool)
+    folders = [_within(call, each) for each in _values(given, "--library-path", "-L")]
+    yield from (_within(call, each) for each in _values(given, options.INPUT) if each.endswith(".a"))
+    for name in _values(given, "--library", "-l"):
         file = name[1:] if name.startswith(":") else f"lib{name}.a"
-        yield from (os.path.join(folder, file) for folder in folders)  # noqa: PTH118 - the same
+        yield from (f"{folder}/{file}" for folder in folders)
         if file in known:
             yield known[file]
 
 
-def _values(words: Iterable[str], option: str) -> Iterator[str]:
-    """`-lfoo` and `-l foo`."""
-    waiting = False
-    for word in words:
-        if waiting:
-            yield word
-            waiting = False
-        elif word == option:
-            waiting = True
-        elif word.startswith(option):
-            yield word[len(option) :]
+def _values(given: Iterable[Option], *names: str) -> Iterator[str]:
+    return (option.value for option in given if option.name in names and option.value)
+
+
+def _within(call: Call, path: str) -> str:
+    return path if path.startswith("/") else f"{call.cwd}/{path}"
 
 
 def words_of(call: Call) -> Iterator[str]:

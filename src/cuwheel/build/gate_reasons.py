@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 import os
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.build.gate_archives import words_of
 from cuwheel.compat import arch_lists
+from cuwheel.record import options
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.build.gate_values import Wanted
+    from cuwheel.record.options import Option
     from cuwheel.record.values import Call
 
 FORCE = "force-archs = true   (or --force-archs): nvcc then compiles the plan's architectures, whatever it is told"
 _SHOWN = 3
-_WITH_VALUE = ("-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code")
-_SOURCES = (".cu", ".c", ".cc", ".cpp", ".cxx", ".ptx")
-_NO_WORK = (
-    "--version",
-    "-V",
-    "--dryrun",
-    "-dryrun",
-    "--help",
-    "-h",
-    "--list-gpu-arch",
-    "--list-gpu-code",
-    "-E",
-    "-M",
-    "-MM",
-)
+_ARCHITECTURES = ("--generate-code", "--gpu-architecture", "--gpu-code")
+_INPUTS = (".cu", ".c", ".cc", ".cpp", ".cxx", ".ptx", ".o", ".obj", ".a")
+_NO_WORK = ("--version", "--dryrun", "--help", "--list-gpu-arch", "--list-gpu-code", "--preprocess")
 
 
 class Reason(NamedTuple):
@@ -112,32 +101,22 @@ def _nvcc_calls(wanted: Wanted) -> Iterator[Call]:
 def _lists(wanted: Wanted) -> Iterator[tuple[Call, set[str]]]:
     """Calls that compile or link device code, with the architectures that each names."""
     for call in _nvcc_calls(wanted):
-        words = list(words_of(call))
-        if not any(word in _NO_WORK for word in words) and _has_input(words):
-            named = arch_lists.read_nvcc(" ".join(_arch_words(words)))
-            yield call, {str(arch) for arch in named.archs}
+        given = options.parse(tuple(words_of(call)), call.tool)
+        if any(option.name in _NO_WORK for option in given) or not _inputs(given):
+            continue
+        told = " ".join(f"{option.name}={option.value}" for option in given if option.name in _ARCHITECTURES)
+        yield call, {str(arch) for arch in arch_lists.read_nvcc(told).archs}
 
 
-def _has_input(words: Sequence[str]) -> bool:
-    return any(not word.startswith("-") and word.endswith((*_SOURCES, ".o", ".obj", ".a")) for word in words)
-
-
-def _arch_words(words: Sequence[str]) -> Iterator[str]:
-    before = ""
-    for word in words:
-        if before in _WITH_VALUE:
-            yield f"{before}={word}"
-        elif word.startswith(tuple(f"{option}=" for option in _WITH_VALUE)):
-            yield word
-        before = word
+def _inputs(given: Iterable[Option]) -> list[str]:
+    values = (option.value or "" for option in given if option.name == options.INPUT)
+    return [value for value in values if value.endswith(_INPUTS)]
 
 
 def _named(call: Call) -> str:
     """`call 12 (nvcc add.cu)`."""
-    words = list(words_of(call))
-    told = next((word for word in words if word.endswith(_SOURCES) and not word.startswith("-")), "")
-    made = next((after for word, after in pairwise(words) if word == "-o"), "")
-    return f"call {call.number} ({call.name} {file_name(told or made)})".replace(" )", ")")
+    inputs = _inputs(options.parse(tuple(words_of(call)), call.tool))
+    return f"call {call.number} ({' '.join((call.name, *map(file_name, inputs[:2])))})"
 
 
 def _joined(archs: Iterable[str]) -> str:

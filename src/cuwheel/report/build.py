@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.build.gate_values import Listed
+from cuwheel.build.values import Phase
 from cuwheel.diagnose.values import Cause
 from cuwheel.finding import Finding
 from cuwheel.plan.values import NotServed, Served
@@ -19,15 +20,6 @@ if TYPE_CHECKING:
 # why. `planned`: a dry run.
 Outcome: TypeAlias = Literal["built", "resumed", "failed", "refused", "skipped", "planned"]
 GOOD: tuple[Outcome, ...] = ("built", "resumed", "planned")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """A step of a job: `source`, `environment`, `before`, `build`, `repair`, `stamp`, `gate`. Since the job began."""
-
-    name: str
-    began: float
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

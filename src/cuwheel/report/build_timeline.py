@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from cuwheel.record import options, outputs
 from cuwheel.report.build import Calls, Piece, Span
 from cuwheel.report.document import Bar, Timeline
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.record.values import Call, Record
     from cuwheel.report.build import Job
@@ -20,13 +20,12 @@ _MOST_SPANS = 5000  # a page of more would not open; the record has them all
 _MOST_ROWS = 32
 _TICKS = 8
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
-_SOURCES = re.compile(r".+\.(cu|c|cc|cpp|cxx|c\+\+|C|m|s|S|ptx|rs)")
-# Options of compilers and linkers whose next word is no file to compile.
-_VALUED = (
-    "-o -I -L -D -U -isystem -include -idirafter -iquote -MF -MT -MQ -x -Xcompiler -Xlinker -Xptxas -Xnvlink -Xfatbin "
-    "-ccbin -gencode -arch -code -std -T -z -rpath --output-file --generate-code --compiler-options --options-file"
+_SOURCES = (".cu", ".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".m", ".s", ".S", ".ptx", ".rs")
+# Questions to a compiler, and what CMake compiles to get to know it: no files of the project.
+_ASKING = frozenset(
+    {"--version", "-v", "--help", "--dryrun", "--preprocess", "-E", "-M", "-MM", "-dumpversion", "-###"}
 )
-_WITH_VALUE = frozenset(_VALUED.split())
+_TRIALS = ("CMakeScratch", "CMakeTmp", "CompilerId", "CMakeCUDACompilerId")
 _PROGRAMS = {"cicc": "cicc", "ptxas": "ptxas", "gcc": "host", "g++": "host", "cudafe++": "host", "cl": "host"}
 _LEGEND = (
     ("phase", "steps of the job"),
@@ -39,18 +38,19 @@ _LEGEND = (
 _INSIDE = (("cicc", "inside nvcc: cicc"), ("ptxas", "ptxas"), ("host", "host compiler and cudafe++"))
 
 
-def calls_of(record: Record, offset: float = 0.0) -> Calls:
-    """What a record holds; `offset`: when it began, in seconds since its job did."""
-    calls = sorted(record.calls, key=lambda call: call.number)
-    cached = [call.cache_hit for call in calls if call.cache_hit is not None]
+def calls_of(record: Record | None, offset: float = 0.0, cached: tuple[int, int] | None = None) -> Calls:
+    """What a record holds; `offset`: when it began, in seconds since its job did. See `build_made`."""
+    calls = sorted(record.calls if record else (), key=lambda call: call.number)
+    told = [call.cache_hit for call in calls if call.cache_hit is not None]
+    hits, misses = cached or ((told.count(True), told.count(False)) if told else (None, None))
     took = [call.ended - call.began for call in calls if call.ended is not None]
     return Calls(
         total=len(calls),
-        compiled=len({(call.cwd, file) for call in calls if call.tool != "linker" and (file := source_of(call))}),
+        compiled=len({(call.cwd, file) for call in calls if (file := source_of(call))}),
         failed=sum(call.failed for call in calls),
         seconds=round(sum(took), 3),
-        hits=cached.count(True) if cached else None,
-        misses=cached.count(False) if cached else None,
+        hits=hits,
+        misses=misses,
         spans=tuple(_span(call, offset) for call in calls[:_MOST_SPANS]),
     )
 
@@ -73,26 +73,16 @@ def _span(call: Call, offset: float) -> Span:
 
 
 def source_of(call: Call) -> str:
-    """The file that a call compiles; nothing for one that only links or asks for the version."""
-    if not any(word in ("-c", "-dc", "-cubin", "-ptx", "-fatbin", "--device-c", "--compile") for word in call.words):
+    """The first file that a call compiles; nothing for one that only links, asks or tries."""
+    given = options.parse(call.ran or call.words, call.tool)
+    if any(option.name in _ASKING for option in given) or any(trial in call.cwd for trial in _TRIALS):
         return ""
-    return next((word for word in _plain(call.words) if _SOURCES.fullmatch(word)), "")
+    files = (option.value for option in given if option.name == options.INPUT and option.value)
+    return next((file for file in files if file.endswith(_SOURCES) and not any(each in file for each in _TRIALS)), "")
 
 
 def output_of(call: Call) -> str:
-    for word, following in zip(call.words, (*call.words[1:], ""), strict=True):
-        if word in ("-o", "--output-file"):
-            return following
-    return ""
-
-
-def _plain(words: Sequence[str]) -> Iterator[str]:
-    """The words that are no options, nor belong to one."""
-    before = ""
-    for word in words:
-        if not word.startswith("-") and before not in _WITH_VALUE:
-            yield word
-        before = word
+    return next(iter(outputs.outputs(call.ran or call.words, call.tool)), "")
 
 
 def blocks(job: Job) -> Iterator[Timeline]:

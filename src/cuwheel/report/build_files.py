@@ -1,0 +1,53 @@
+"""What is written beside the wheels: `SHA256SUMS`, the page, and `build.json`, which is the answer itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnreadableError
+from cuwheel.report import html
+from cuwheel.report.answer import to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.report.build import Build
+
+SUMS, PAGE, ANSWER = "SHA256SUMS", "build.html", "build.json"
+
+
+def write(answer: Build, folder: Path) -> Build:
+    """Each beside, then renamed; `build.json` last, because it names the others. Returns what it says."""
+    names = [*([SUMS] if _sums(answer, folder) else []), PAGE, ANSWER]
+    told = replace(answer, written=tuple(str(folder / name) for name in names))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnreadableError.from_os(error, folder) from error
+    if SUMS in names:
+        _replace(folder / SUMS, _sums(answer, folder))
+    html.save(told, folder / PAGE)
+    _replace(folder / ANSWER, to_json(told))
+    return told
+
+
+def _sums(answer: Build, folder: Path) -> str:
+    """As `sha256sum --check` reads it, from within the folder: every wheel once, by name."""
+    wheels = {
+        os.path.relpath(job.wheel.path, folder): job.wheel.sha256
+        for job in answer.jobs
+        if job.wheel and job.wheel.sha256 and job.outcome != "refused"
+    }
+    return "".join(f"{wheels[name]}  {name}\n" for name in sorted(wheels))
+
+
+def _replace(path: Path, text: str) -> None:
+    beside = path.with_name(path.name + ".part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise UnreadableError.from_os(error, path) from error

@@ -16,6 +16,7 @@ _VERBS = (
     "inspect",
     "kernels",
     "plan",
+    "repair",
     "slim",
     "toolchain",
     "toolkits",

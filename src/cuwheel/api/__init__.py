@@ -9,6 +9,7 @@ from cuwheel.api.binaries import compare, inspect, kernels
 from cuwheel.api.diagnosis import causes, explain
 from cuwheel.api.fleets import check, plan, read_list
 from cuwheel.api.machines import doctor, gpus, toolkits
+from cuwheel.api.repairing import repair
 from cuwheel.api.slimming import slim, slim_commit, slim_undo
 from cuwheel.api.toolchains import (
     toolchain,
@@ -30,6 +31,7 @@ __all__ = [
     "kernels",
     "plan",
     "read_list",
+    "repair",
     "slim",
     "slim_commit",
     "slim_undo",

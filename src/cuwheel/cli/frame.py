@@ -29,6 +29,7 @@ VERBS = {
     "check": "will it run there, how, and if not which error and why",
     "plan": "the smallest architecture list for a fleet, in every spelling",
     "slim": "the same without what the GPUs named never load",
+    "repair": "a portable wheel without NVIDIA's libraries inside",
     "toolchain": "nvcc and a host compiler that it takes, without root",
     "explain": "why did it fail: cause, evidence, fix and ways out, from a log",
     "gpus": "look up GPUs and their compute capability",

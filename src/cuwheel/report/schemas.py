@@ -19,6 +19,7 @@ ANSWERS = {
     "inspect": "Inspect",
     "kernels": "Kernels",
     "plan": "Plan",
+    "repair": "Repair",
     "slim": "Slim",
     "toolchain": "Toolchain",
     "toolkits": "Toolkits",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cuwheel.rewrite.repair.carrying import carry_out
-from cuwheel.rewrite.repair.deciding import decide
+from cuwheel.rewrite.repair.deciding import decide, major_of
 from cuwheel.rewrite.repair.values import Decision, Fact, Repaired, SearchPath, Wish
 
-__all__ = ["Decision", "Fact", "Repaired", "SearchPath", "Wish", "carry_out", "decide"]
+__all__ = ["Decision", "Fact", "Repaired", "SearchPath", "Wish", "carry_out", "decide", "major_of"]

@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.finding import Finding
 from cuwheel.rewrite.repair import contents, objections, paths, policies, requirements, search, sorting
 from cuwheel.rewrite.repair.values import Decision, SearchPath
@@ -74,6 +74,17 @@ def decide(wheel: Path, wish: Wish) -> Decision:
         bundled=sum(each.bytes for each in sorted_.facts if each.fate == "kept-out"),
         findings=tuple(dict.fromkeys(findings)),
     )
+
+
+def major_of(cuda: str | int | None) -> int | None:
+    """`13.0`, `cu128` or 12 as people write a CUDA; one that the tables know."""
+    if cuda is None:
+        return None
+    text = str(cuda).strip().lower()
+    known = {versions.major(row.version) for row in toolkits.all_toolkits()}
+    if text.isdecimal() and int(text[:9]) in known:
+        return int(text)
+    return versions.major(toolkits.find_toolkit(text).version)
 
 
 def _chosen(

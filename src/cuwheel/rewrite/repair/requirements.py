@@ -45,7 +45,9 @@ def wanted(
     if len(majors) > 1 or unclear:
         findings.append(_ambiguous(majors, unclear))
     lines = sorted({requirement(package, fact.version) for package, fact in rows.values()})
-    have = {normalised(match[0]) for each in required if (match := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", each))}
+    # What only an extra brings does not count: nobody need ask for it.
+    always = [each for each in required if "extra" not in each.partition(";")[2]]
+    have = {normalised(match[0]) for each in always if (match := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", each))}
     return tuple(each for each in lines if normalised(re.split(r"[<>=!~]", each)[0]) not in have), findings
 
 

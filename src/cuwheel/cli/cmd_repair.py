@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.cmd_inspect import add_html, write_html
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.repair import Repair
+
+EXAMPLES = """\
+  cuwheel repair dist/foo-1.0-cp312-cp312-linux_x86_64.whl -o wheelhouse/
+  cuwheel repair dist/*.whl --requires         NVIDIA's packages as requirements
+  cuwheel repair foo.whl --policy manylinux_2_28 --lib-dir /opt/blas/lib
+  cuwheel repair foo.whl --exclude 'libmpi.so.*'       what users have anyway
+  cuwheel repair jaxmg==1.1.1 --dry-run        what would be done, and why
+  cuwheel repair foo.whl --dry-run -v          every folder that was looked in
+
+NVIDIA's libraries are never copied into the wheel: it is led to those of the
+environment's packages, by a search path relative to itself.
+
+exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("wheels", metavar="WHEEL", nargs="+", help="a wheel for Linux, or name==version")
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", type=Path, help="where repaired wheels go (default: wheelhouse)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="explain each library, write nothing")
+    parser.add_argument(
+        "--policy", metavar="NAME", help="such as manylinux_2_28; default: the lowest that the libraries allow"
+    )
+    parser.add_argument(
+        "--requires", action="store_true", help="write the packages of NVIDIA's libraries into the metadata"
+    )
+    parser.add_argument("--cuda", metavar="VERSION", help="its CUDA (13.0, 12), where the libraries do not tell it")
+    parser.add_argument(
+        "--exclude",
+        metavar="SONAME",
+        action="append",
+        default=[],
+        help="also keep this out (globs; 'torch' stands for its libraries)",
+    )
+    parser.add_argument(
+        "--lib-dir",
+        dest="libraries",
+        metavar="FOLDER",
+        type=Path,
+        action="append",
+        default=[],
+        help="look for libraries there first; also a toolkit's folder",
+    )
+    parser.add_argument("--platform", metavar="TAG", help="of name==version, the wheel for this platform")
+    add_html(parser)
+
+
+def run(args: argparse.Namespace) -> Repair:
+    from cuwheel import api
+
+    answer = api.repair(
+        *args.wheels,
+        output=args.output,
+        policy=args.policy,
+        exclude=args.exclude,
+        requires=args.requires,
+        cuda=args.cuda,
+        libraries=args.libraries,
+        platform=args.platform,
+        dry_run=args.dry_run,
+    )
+    write_html(answer, args)
+    return answer

@@ -1,0 +1,167 @@
+"""What will become of a wheel on machines that nobody has seen yet: every capability, every driver.
+
+Decided where the wheel is packed, so that a machine which has nothing but Python can compare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import choose, matrix
+from cuwheel.compat.choose import CudaError
+from cuwheel.compat.loading import loading
+from cuwheel.compat.predict import Outcome
+from cuwheel.facts import architectures, packages, toolkits
+from cuwheel.facts.arch import Capability
+from cuwheel.machine.fleet import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.inspection.values import Survey
+
+# The errors that are about device code, as the runtime, the driver and their texts name them.
+SIGNS: dict[int, tuple[str, ...]] = {
+    choose.NO_KERNEL_IMAGE.code: (
+        choose.NO_KERNEL_IMAGE.name,
+        "CUDA_ERROR_NO_BINARY_FOR_GPU",
+        "no kernel image is available",
+    ),
+    choose.UNSUPPORTED_PTX.code: (
+        choose.UNSUPPORTED_PTX.name,
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        "the provided PTX was compiled with an unsupported toolchain",
+    ),
+    choose.JIT_DISABLED.code: (
+        choose.JIT_DISABLED.name,
+        "CUDA_ERROR_JIT_COMPILATION_DISABLED",
+        "PTX JIT compilation was disabled",
+    ),
+    choose.INVALID_SOURCE.code: (
+        choose.INVALID_SOURCE.name,
+        "CUDA_ERROR_INVALID_SOURCE",
+        "device kernel image is invalid",
+    ),
+    choose.SYMBOL_NOT_FOUND.code: (choose.SYMBOL_NOT_FOUND.name, "named symbol not found"),
+    choose.INSUFFICIENT_DRIVER.code: (
+        choose.INSUFFICIENT_DRIVER.name,
+        "CUDA driver version is insufficient for CUDA runtime version",
+    ),
+}
+_OLDEST = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """From the driver of this CUDA on, until the next step."""
+
+    driver: str
+    outcome: Outcome
+    error: CudaError | None
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`group`: which libraries of the package are loaded, where a framework's CUDA decides that; None: not known."""
+
+    capability: str
+    group: int | None
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foresight:
+    """`follows`: the framework that decides which libraries are loaded, and `groups` how: its CUDA → a group.
+
+    `later`: the rows for a capability beyond all that are known.
+    """
+
+    rows: tuple[Row, ...]
+    later: tuple[Row, ...]
+    follows: str | None
+    groups: dict[str, int]
+
+
+def foresee(found: Survey) -> Foresight:
+    """Needs the containers of the libraries."""
+    known = architectures.current_capabilities()
+    follows, groups, cudas = _groups(found)
+    beyond = Capability(known[-1].major + 1, 0)
+    return Foresight(
+        rows=tuple(row for each in known for row in _rows(found, each, cudas, follows)),
+        later=tuple(_rows(found, beyond, cudas, follows)),
+        follows=follows,
+        groups=groups,
+    )
+
+
+def _groups(found: Survey) -> tuple[str | None, dict[str, int], list[str]]:
+    """The framework, its CUDA versions by what they make the package load, and one version of each group."""
+    profile = packages.find_profile(found.distribution.name) if found.distribution else None
+    if profile is None or profile.loads == "every" or profile.follows is None:
+        return None, {}, []
+    loaded: dict[tuple[str, ...], int] = {}
+    groups: dict[str, int] = {}
+    cudas: list[str] = []
+    for row in toolkits.all_toolkits():
+        load = loading(found, _with(Machine(name="", capability=None), profile.follows, row.version))
+        key = (*load.always, load.missing and "none")
+        if key not in loaded:
+            loaded[key] = len(loaded)
+            cudas.append(row.version)
+        groups[row.version] = loaded[key]
+    return profile.follows, groups, cudas
+
+
+def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:
+    if follows == "torch":
+        return replace(machine, torch_cuda=cuda)
+    return replace(machine, jax_cuda=cuda) if follows == "jax" else machine
+
+
+def _rows(found: Survey, capability: Capability, cudas: Sequence[str], follows: str | None) -> Iterator[Row]:
+    machine = Machine(name=str(capability), capability=str(capability))
+    for group, cuda in ((None, None), *enumerate(cudas)):
+        steps = tuple(_steps(found, _with(machine, follows, cuda)))
+        yield Row(capability=str(capability), group=group, steps=steps)
+
+
+def _steps(found: Survey, machine: Machine) -> Iterator[Step]:
+    """By halves: between two drivers that give the same there is no other."""
+    drivers = [_OLDEST, *(row.version for row in toolkits.all_toolkits())]
+    told: dict[int, Step] = {}
+
+    def step(index: int) -> Step:
+        if index not in told:
+            told[index] = _judged(found, machine, drivers[index])
+        return told[index]
+
+    def look(low: int, high: int) -> None:
+        if high - low > 1 and _same(step(low), step(high)) is False:
+            middle = (low + high) // 2
+            look(low, middle)
+            look(middle, high)
+
+    look(0, len(drivers) - 1)
+    step(len(drivers) - 1)
+    last: Step | None = None
+    for index in sorted(told):
+        if last is None or not _same(last, told[index]):
+            last = told[index]
+            yield last
+
+
+def _same(one: Step, other: Step) -> bool:
+    return replace(one, driver="") == replace(other, driver="")
+
+
+def _judged(found: Survey, machine: Machine, driver: str) -> Step:
+    verdict = matrix.judge(found, replace(machine, driver_cuda=driver))
+    return Step(
+        driver=driver,
+        outcome=verdict.outcome,
+        error=verdict.predicted_error,
+        conditions=verdict.conditions,
+    )

@@ -1,0 +1,53 @@
+"""An environment in a folder of its own, made without pip."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from .install import Place
+
+# What would lead a check out of its environment.
+_LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "__PYVENV_LAUNCHER__")
+
+
+class Environment(NamedTuple):
+    python: str
+    place: Place
+    environ: dict[str, str]
+
+
+def make(folder: Path, environ: Mapping[str, str], *, system: bool) -> Environment:
+    """`system`: see what is installed beside the Python that runs this, its own environment's packages included."""
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
+    python = str(folder / "bin" / "python")
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        version += "t"
+    packages = folder / "lib" / version / "site-packages"
+    packages.mkdir(parents=True, exist_ok=True)
+    if system:
+        # Not the option of venv: that means the Python below, and not the environment that was asked to run this.
+        lines = [f"import site; site.addsitedir({str(each)!r})\n" for each in beside()]
+        (packages / "_beside.pth").write_text("".join(lines))
+    place = Place(packages, folder / "bin", folder, folder / "include" / "site" / version, python)
+    return Environment(python, place, _environ(environ, folder))
+
+
+def beside() -> list[str]:
+    """The package folders of the Python that runs this; also where it was started without them (-S, -I)."""
+    paths = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    paths += [each for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
+    return [each for each in dict.fromkeys(paths) if Path(each).is_dir()]
+
+
+def _environ(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in environ.items() if name not in _LEFT_OUT}
+    path = [str(folder / "bin"), *filter(None, [environ.get("PATH", "")])]
+    return {**kept, "PATH": os.pathsep.join(path), "VIRTUAL_ENV": str(folder), "PYTHONNOUSERSITE": "1"}

@@ -1,0 +1,144 @@
+"""What this machine is, as far as a proof must say it. Nothing that names its owner, and no serial numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+from ..runner import child
+from ..runner.capture import Capture
+from . import tags
+
+# In a process of its own: a driver may hang or crash.
+_ASK = """\
+import ctypes, json
+cuda = ctypes.CDLL("libcuda.so.1")
+status = cuda.cuInit(0)
+number, gpus = ctypes.c_int(), []
+said = {"status": status, "cuda": None, "gpus": gpus}
+if cuda.cuDriverGetVersion(ctypes.byref(number)) == 0:
+    said["cuda"] = "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
+if status == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
+    for index in range(number.value):
+        device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+        memory, capability = ctypes.c_size_t(0), []
+        if cuda.cuDeviceGet(ctypes.byref(device), index):
+            continue
+        cuda.cuDeviceGetName(name, 256, device)
+        for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+            cuda.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+            capability.append(str(value.value))
+        if hasattr(cuda, "cuDeviceTotalMem_v2"):
+            cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+        gpus.append({"name": name.value.decode("utf-8", "replace"), "capability": ".".join(capability),
+                     "memory": memory.value})
+print("cuwheel " + json.dumps(said))
+"""
+# What the environment's own packages say, without importing them.
+_FRAMEWORKS = """\
+import importlib.util, json, os, re
+said = {}
+for name in ("torch", "jaxlib"):
+    try:
+        spec = importlib.util.find_spec(name)
+    except Exception:
+        spec = None
+    if spec and spec.submodule_search_locations:
+        try:
+            with open(os.path.join(list(spec.submodule_search_locations)[0], "version.py")) as file:
+                text = file.read(65536)
+        except OSError:
+            continue
+        version = re.search(r"__version__\\s*(?::[^=]*)?=\\s*['\\"]([^'\\"]+)", text)
+        cuda = re.search(r"^cuda\\s*(?::[^=]*)?=\\s*['\\"]([0-9.]+)", text, re.M)
+        said[name] = [version and version.group(1), cuda and cuda.group(1)]
+print("cuwheel " + json.dumps(said))
+"""
+_SMI = ("--query-gpu=driver_version,name,compute_cap", "--format=csv,noheader")
+_SMI_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")
+_LIMITS = child.Limits(seconds=120.0, memory=8 << 30, guarded=False)
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT", "BNB_CUDA_VERSION")
+
+
+def profile(environ: Mapping[str, str]) -> dict[str, Any]:
+    asked = _asked(_ASK, sys.executable, environ)
+    smi = _smi(environ)
+    libc = tags.glibc()
+    return {
+        "os": platform.system(),
+        "distribution": _distribution(),
+        "kernel": platform.release(),
+        "cpu": tags.cpu_name(),
+        "glibc": f"{libc[0]}.{libc[1]}" if libc > (0, 0) else None,
+        "python": platform.python_version(),
+        "implementation": sys.implementation.name,
+        "driver": smi[0][0] if smi else _kernel_module(),
+        "driver_cuda": asked.get("cuda"),
+        "driver_status": asked.get("status"),
+        "gpus": asked.get("gpus") or [],
+        "smi_gpus": [f"{name} ({capability})" for _, name, capability in smi],
+        "variables": {name: environ[name] for name in _VARIABLES if name in environ},
+    }
+
+
+def frameworks(python: str, environ: Mapping[str, str]) -> dict[str, list[Optional[str]]]:
+    """Name → version and CUDA of the frameworks that an environment has."""
+    return _asked(_FRAMEWORKS, python, environ)
+
+
+def _asked(question: str, python: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The answer of a few lines of Python; nothing where they do not come to their end."""
+    for line in reversed(_output([python, "-c", question], environ).splitlines()):
+        if line.startswith("cuwheel "):
+            try:
+                said = json.loads(line[len("cuwheel ") :])
+            except ValueError:
+                return {}
+            return said if isinstance(said, dict) else {}
+    return {}
+
+
+def _output(words: list[str], environ: Mapping[str, str]) -> str:
+    capture = Capture(())
+    with tempfile.TemporaryDirectory() as folder:
+        end = child.run(words, environ, folder, _LIMITS, capture, secrets.token_hex(16))
+    return capture.whole.text() if end.status == 0 else ""
+
+
+def _smi(environ: Mapping[str, str]) -> list[list[str]]:
+    """Driver, name and capability of each GPU, as nvidia-smi tells them."""
+    path = os.pathsep.join([environ.get("PATH", ""), *_SMI_FOLDERS])
+    program = shutil.which("nvidia-smi", path=path)
+    if program is None:
+        return []
+    rows = [[each.strip() for each in line.split(",")] for line in _output([program, *_SMI], environ).splitlines()]
+    return [row for row in rows if len(row) == 3]  # noqa: PLR2004 - as many as were asked for
+
+
+def _kernel_module() -> Optional[str]:
+    for word in _read("/proc/driver/nvidia/version").split():
+        if word.count(".") in (1, 2) and word.replace(".", "").isdigit():
+            return word
+    return None
+
+
+def _distribution() -> str:
+    for line in _read("/etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip().strip('"')
+    return ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

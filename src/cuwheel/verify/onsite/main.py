@@ -1,0 +1,203 @@
+"""python3 kit.pyz: installs the wheels of the kit apart, runs their checks, and writes proof.json."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from ..runner import checks as runner
+from . import compare, environment, install, machine, tags, telling
+
+MANIFEST = "kit.json"
+SCHEMA = "cuwheel.proof/1"
+_CHUNK = 1 << 20
+_INTERRUPTED = 130
+
+
+def main(arguments: Optional[Sequence[str]] = None, kit: Optional[str] = None) -> int:
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    options = _parser().parse_args(arguments)
+    path = Path(kit or sys.argv[0])
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = json.loads(archive.read(MANIFEST))
+            if options.list:
+                telling.listed(manifest)
+                return 0
+            return _run(archive, manifest, options)
+    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+        sys.stderr.write(f"error: {path} cannot be read: {error}\nhint: carry it again; it may be cut short\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: no proof was written\n")
+        return _INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kit.pyz", description="Install the wheels of this kit apart, run their checks, write the proof."
+    )
+    parser.add_argument("--to", metavar="FILE", default="proof.json", help="where the proof goes (proof.json)")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only wheels whose file name contains TEXT")
+    parser.add_argument("--list", action="store_true", help="show what is in the kit, and do nothing")
+    parser.add_argument("--keep", metavar="FOLDER", help="put the environments there and leave them")
+    parser.add_argument(
+        "--system-site-packages",
+        action="store_true",
+        default=None,
+        help="let the wheels see the packages of the Python that runs this",
+    )
+    return parser
+
+
+def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], options: argparse.Namespace) -> int:
+    began = time.time()
+    environ = dict(os.environ)
+    here = machine.profile(environ)
+    telling.machine(here)
+    system = manifest["system"] if options.system_site_packages is None else True
+    wheels = []
+    with _folder(options.keep) as place:
+        for number, wheel in enumerate(manifest["wheels"]):
+            if options.only in wheel["file"]:
+                job = _Job(archive, wheel, Path(place) / f"{number}", system=system)
+                wheels.append(job.run(here, manifest["signs"], environ))
+    proof = {
+        "schema": SCHEMA,
+        "tool": manifest["tool"],
+        "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        "seconds": round(time.time() - began, 3),
+        "machine": here,
+        "wheels": wheels,
+        "succeeded": bool(wheels) and all(_succeeded(each) for each in wheels),
+    }
+    written = _written(proof, Path(options.to))
+    telling.summary(proof, written)
+    return 0 if proof["succeeded"] and written else 1
+
+
+def _succeeded(wheel: Mapping[str, Any]) -> bool:
+    passed = all(each["outcome"] in ("passed", "skipped") for each in wheel["checks"])
+    return not wheel["problem"] and passed and wheel["agreement"] != "contradicted"
+
+
+class _folder:  # noqa: N801 - used as a function
+    """A folder that goes, or one that somebody wants to keep."""
+
+    def __init__(self, keep: Optional[str]) -> None:
+        self._keep, self._gone = keep, None if keep else tempfile.TemporaryDirectory(prefix="cuwheel-kit-")
+
+    def __enter__(self) -> str:
+        if self._keep:
+            Path(self._keep).mkdir(parents=True, exist_ok=True)
+            return os.path.abspath(self._keep)
+        return os.path.realpath(self._gone.name) if self._gone else ""
+
+    def __exit__(self, *_: object) -> None:
+        if self._gone:
+            self._gone.cleanup()
+
+
+class _Job:
+    """One wheel in one environment."""
+
+    def __init__(self, archive: zipfile.ZipFile, wheel: Mapping[str, Any], folder: Path, *, system: bool) -> None:
+        self._archive, self._wheel, self._folder, self._system = archive, wheel, folder, system
+
+    def run(
+        self, here: Mapping[str, Any], signs: Mapping[str, Sequence[str]], environ: Mapping[str, str]
+    ) -> dict[str, Any]:
+        wheel = self._wheel
+        telling.wheel(wheel)
+        said: dict[str, Any] = {
+            key: wheel[key] for key in ("file", "sha256", "size", "name", "version", "requirements")
+        }
+        said.update(problem="", frameworks={}, prediction=None, agreement="none", why="", checks=[], seconds=0.0)
+        began = time.monotonic()
+        try:
+            made = self._installed(environ)
+        except install.InstallError as error:
+            said.update(problem=str(error), why="it was not installed")
+        except OSError as error:
+            said.update(problem=f"it could not be installed: {error}", why="it was not installed")
+        else:
+            said["frameworks"] = machine.frameworks(made.python, made.environ)
+            said["prediction"] = compare.prediction(wheel, here, said["frameworks"])
+            telling.predicted(said["prediction"])
+            said["checks"] = self._checked(made, here)
+            said["agreement"], said["why"] = compare.agreement(
+                said["prediction"], said["checks"], signs, here["variables"]
+            )
+        said["seconds"] = round(time.monotonic() - began, 3)
+        if said["problem"]:
+            telling.problem(said["problem"])
+        return said
+
+    def _installed(self, environ: Mapping[str, str]) -> environment.Environment:
+        """Tags and hashes first: nothing is unpacked that is not what was packed."""
+        files = [*self._wheel["requirements"], self._wheel]
+        for each in files:
+            problem = tags.problem(each["file"])
+            if problem:
+                raise install.InstallError(f"{each['file']} cannot be installed here: {problem}")
+        made = environment.make(self._folder / "environment", environ, system=self._system)
+        for each in files:
+            self._check_hash(each)
+            with self._archive.open(each["member"]) as packed:
+                try:
+                    install.install(packed, made.place)
+                except install.InstallError as error:
+                    raise install.InstallError(f"{each['file']}: {error}") from error
+        return made
+
+    def _check_hash(self, item: Mapping[str, Any]) -> None:
+        hasher = hashlib.sha256()
+        with self._archive.open(item["member"]) as packed:
+            while True:
+                chunk = packed.read(_CHUNK)
+                if not chunk:
+                    break
+                hasher.update(chunk)
+        if hasher.hexdigest() != item["sha256"]:
+            raise install.InstallError(f"{item['file']} was changed since it was packed: carry the kit again")
+
+    def _checked(self, made: environment.Environment, here: Mapping[str, Any]) -> list[dict[str, Any]]:
+        capabilities = [each["capability"] for each in here["gpus"]]
+        results = []
+        for number, check in enumerate(self._wheel["checks"]):
+            scratch = self._folder / "scratch" / f"{number}"
+            result = runner.run(check, made.python, made.environ, scratch, capabilities=capabilities)
+            result = {key: self._placeless(value) for key, value in result.items()}
+            result["gpu"] = bool(check.get("gpu") or check.get("capabilities"))
+            telling.check(result)
+            results.append(result)
+        return results
+
+    def _placeless(self, value: Any) -> Any:  # noqa: ANN401 - of JSON
+        """Without the folder of this run: it says nothing, and is another one each time."""
+        return value.replace(str(self._folder), "KIT") if isinstance(value, str) else value
+
+
+def _written(proof: Mapping[str, Any], path: Path) -> str:
+    """Beside, then renamed. Where it cannot be written the terminal has it all the same."""
+    beside = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(json.dumps(proof, indent=1, ensure_ascii=True) + "\n", encoding="ascii")
+        os.replace(beside, path)  # noqa: PTH105 - the same
+    except OSError as error:
+        sys.stderr.write(
+            f"error: the proof cannot be written to {path}: {error}\nhint: choose another place with --to\n"
+        )
+        return ""
+    return str(path)

@@ -53,23 +53,29 @@ def probe_variables(world: World) -> tuple[Variable, ...]:
         for name in NAMES
         if (value := world.environ.get(name)) is not None
     }
-    for variable, forced in _from_cargo(world):
-        if forced or variable.name not in found:
+    for variable, forced in cargo_variables(world):
+        if variable.name in NAMES and (forced or variable.name not in found):
             found[variable.name] = variable
     return tuple(found[name] for name in NAMES if name in found)
 
 
-def _from_cargo(world: World) -> Iterator[tuple[Variable, bool]]:
-    """`[env]` of .cargo/config.toml here and above, the nearest winning."""
+def cargo_variables(world: World) -> Iterator[tuple[Variable, bool]]:
+    """`[env]` of .cargo/config.toml here and above, then cargo's own, the nearest winning; and whether it is forced."""
     seen: set[str] = set()
-    for folder in (world.cwd, *world.cwd.parents):
+    for home in _cargo_homes(world):
         for name in ("config.toml", "config"):
-            where = folder / ".cargo" / name
-            for key, entry in _cargo_env(world, where).items():
-                value, forced = _cargo_value(entry, folder)
-                if key in NAMES and key not in seen and value is not None:
+            for key, entry in _cargo_env(world, home / name).items():
+                value, forced = _cargo_value(entry, home.parent)
+                if key not in seen and value is not None:
                     seen.add(key)
-                    yield Variable(name=key, value=value, found_via=world.shown(where)), forced
+                    yield Variable(name=key, value=value, found_via=world.shown(home / name)), forced
+
+
+def _cargo_homes(world: World) -> Iterator[Path]:
+    yield from (folder / ".cargo" for folder in (world.cwd, *world.cwd.parents))
+    home = world.environ.get("HOME") or world.environ.get("USERPROFILE")
+    if own := world.environ.get("CARGO_HOME") or (f"{home}/.cargo" if home else ""):
+        yield world.path(own)
 
 
 def _cargo_env(world: World, where: Path) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class Call:
     """
 
     number: int
+    id: str = ""  # of its lines and files in the record
     tool: ToolKind
     name: str
     program: str
@@ -59,6 +60,7 @@ class Call:
     response_files: tuple[ResponseFile, ...] = ()
     phases: tuple[Phase, ...] = ()
     cache_hit: bool | None = None  # None where no compiler cache was asked
+    memory: int | None = None  # bytes, the most that the largest of its programs had at once
 
     @property
     def failed(self) -> bool:

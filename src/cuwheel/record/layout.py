@@ -1,0 +1,45 @@
+"""The files of a record.
+
+record.json        the command, where and when, and whether secrets were masked
+environment.json   what it was started with
+calls.jsonl        a line when a call begins, and one when it has ended; the last is the command's own end
+output/            what calls printed: <id>.out, <id>.err
+phases/            nvcc's own timing of a call: <id>.csv
+cache/             what a compiler cache said of a call: <id>.txt
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = "cuwheel.record/1"
+HEAD = "record.json"
+ENVIRONMENT = "environment.json"
+CALLS = "calls.jsonl"
+REPORT = "report.json"
+FOLDERS = ("output", "phases", "cache")
+
+
+def write(folder: Path, name: str, value: object) -> None:
+    """On the disk before it has its name. Text of any bytes: what is no UTF-8 is escaped, and comes back the same."""
+    beside = folder / f".{name}.new"
+    with beside.open("w", encoding="ascii") as file:
+        json.dump(value, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(folder / name)
+
+
+def append(folder: Path, event: dict[str, object]) -> None:
+    """One write: shims append to the same file."""
+    file = os.open(folder / CALLS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(file, json.dumps(event).encode("ascii") + b"\n")
+    finally:
+        os.close(file)

@@ -1,0 +1,65 @@
+"""What the shims are told: files in a private folder, which the variable CUWHEEL_RECORD names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VARIABLE = "CUWHEEL_RECORD"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How to record.
+
+    `masked`: secrets are not written. `launcher`: words before every real call of nvcc (a compiler cache). `archs`:
+    nvcc's own `-gencode …` words, in place of all architecture flags of its callers. `phases`: have nvcc time them.
+    `way`: `preload` has programs load a library that sees what they start; `path` puts shims before PATH and a shadow
+    in place of each toolkit; `auto` takes the first that works.
+    """
+
+    masked: bool = True
+    launcher: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    phases: bool = True
+    way: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    record: Path
+    began: int  # nanoseconds of the monotonic clock
+    wish: Wish
+    library: Path | None
+    environ: Mapping[str, str]
+
+
+def write(folder: Path, orders: Orders) -> None:
+    """`environ` holds the caller's variables as they are: this folder is nobody else's, and goes with the session."""
+    (folder / "environ").write_bytes(_joined(f"{name}={value}" for name, value in orders.environ.items()))
+    (folder / "config").write_bytes(_joined(_lines(orders)))
+
+
+def _lines(orders: Orders) -> Iterator[str]:
+    yield f"record={orders.record}"
+    yield f"began={orders.began}"
+    if orders.library:
+        yield f"library={orders.library}"
+    if orders.wish.masked:
+        yield "mask=1"
+    if orders.wish.phases:
+        yield "phases=1"
+    for word in orders.wish.launcher:
+        yield f"launcher={word}"
+    for word in orders.wish.archs:
+        yield f"arch={word}"
+
+
+def _joined(lines: Iterator[str]) -> bytes:
+    return b"".join(os.fsencode(line) + b"\0" for line in lines)

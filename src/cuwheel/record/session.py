@@ -1,0 +1,140 @@
+"""Recording a command: every compiler that it calls, however it finds it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import __version__, masking
+from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.record import layout, native, orders, sealing, words
+from cuwheel.record.orders import Orders, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["Progress", "Session", "Wish", "recording"]
+
+_LONGEST_LINE = 1 << 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """`running`: what is being compiled now, shortly."""
+
+    calls_ended: int
+    running: tuple[str, ...]
+
+
+class Session:
+    """A record being made. Run `command` with `environ`, then `finish`."""
+
+    def __init__(self, folder: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
+        self.folder, self.command, self.environ = folder, command, environ
+        self._began = began
+        self._finished = False
+        self._seen = 0
+        self._running: dict[str, str] = {}
+        self._ended = 0
+
+    def finish(self, status: int) -> None:
+        """The command has ended: with this status, negative for a signal."""
+        if self._finished:
+            return
+        self._finished = True
+        layout.append(self.folder, {"event": "finish", "ended": time.monotonic_ns() - self._began, "status": status})
+
+    def progress(self) -> Progress:
+        """Reads only what was written since it was asked before."""
+        with contextlib.suppress(OSError), (self.folder / layout.CALLS).open("rb") as file:
+            file.seek(self._seen)
+            for line in iter(lambda: file.readline(_LONGEST_LINE), b""):
+                if not line.endswith(b"\n"):
+                    break
+                self._seen += len(line)
+                self._heed(line)
+        return Progress(calls_ended=self._ended, running=tuple(self._running.values()))
+
+    def _heed(self, line: bytes) -> None:
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            event = json.loads(line)
+            if event["event"] == "start":
+                self._running[event["id"]] = words.label(event["name"], event["words"])
+            elif event["event"] == "end":
+                self._running.pop(event["id"], None)
+                self._ended += 1
+
+
+@contextlib.contextmanager
+def recording(
+    folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish | None = None
+) -> Iterator[Session]:
+    """A new record in `folder` of a command that the caller runs: the session's, with its environment, in `cwd`."""
+    wish = wish or Wish()
+    folder = folder.absolute()
+    began = time.monotonic_ns()
+    with tempfile.TemporaryDirectory(prefix="cuwheel-record-") as private:
+        means = _means(environ, wish)
+        _begin(folder, command, environ, cwd, wish)
+        library = means.library if means else None
+        orders.write(Path(private), Orders(record=folder, began=began, wish=wish, library=library, environ=environ))
+        session = Session(folder, tuple(command), dict(environ), began)
+        session.environ[orders.VARIABLE] = private
+        if means:
+            session.environ["LD_PRELOAD"] = ":".join(filter(None, (str(library), environ.get("LD_PRELOAD"))))
+            session.command = _through(means.shim, command, environ)
+        try:
+            yield session
+        finally:
+            if wish.masked:
+                sealing.mask(folder)
+
+
+def _means(environ: Mapping[str, str], wish: Wish) -> native.Native | None:
+    from platformdirs import user_cache_path  # noqa: PLC0415 - needed here alone
+
+    cache = Path(os.environ.get("CUWHEEL_CACHE") or user_cache_path("cuwheel")).absolute()
+    return native.built(cache, environ)
+
+
+def _through(shim: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Nobody loads our library before the command itself: where that is a compiler, the shim runs it."""
+    if not command or not words.tool(command[0]):
+        return tuple(command)
+    found = shutil.which(command[0], path=environ.get("PATH", os.defpath))
+    return (str(shim), "--cuwheel-run", found, *command) if found else tuple(command)
+
+
+def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty, and a record is never written over", hint="name another folder")
+        for name in layout.FOLDERS:
+            (folder / name).mkdir()
+        told = masking.variables(environ) if wish.masked else dict(environ)
+        said = [masking.text(word) for word in command] if wish.masked else list(command)
+        layout.write(folder, layout.ENVIRONMENT, told)
+        layout.write(
+            folder,
+            layout.HEAD,
+            {
+                "schema": layout.SCHEMA,
+                "cuwheel": __version__,
+                "command": said,
+                "cwd": str(cwd),
+                "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+                "masked": wish.masked,
+            },
+        )
+        (folder / layout.CALLS).touch()
+    except OSError as error:
+        raise UnreadableError.from_os(error, folder, hint="name a folder that can be written with --output") from error

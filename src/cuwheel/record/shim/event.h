@@ -1,0 +1,312 @@
+/* What a record's session asks for, and the lines that are written into the record.
+ *
+ * $CUWHEEL_RECORD names the session's own folder: `config` (key=value, ended by zero bytes) and `environ`, the
+ * environment that the command was started with. The record is elsewhere, and never holds that one unmasked. */
+#ifndef CUWHEEL_EVENT_H
+#define CUWHEEL_EVENT_H
+
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "mask.h"
+#include "text.h"
+#include "tools.h"
+
+#define VARIABLE "CUWHEEL_RECORD"
+#define RUN_WORD "--cuwheel-run"
+#define PATH_ROOM 4096
+#define MAX_CONFIG (16u << 20)
+#define MAX_RESPONSE (1u << 20)
+#define MAX_RESPONSES 64
+#define MAX_PARENT 4096
+
+struct session {
+    struct text config, environ;
+    char folder[PATH_ROOM];
+    const char *record, *library, *shims;
+    bool mask, phases;
+    int64_t began;
+};
+
+SHARED int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+SHARED const char *variable_in(char *const *environ, const char *name) {
+    size_t length = strlen(name);
+    for (; environ && *environ; environ++)
+        if (strncmp(*environ, name, length) == 0 && (*environ)[length] == '=')
+            return *environ + length + 1;
+    return NULL;
+}
+
+/* The value of a key of the configuration, from `after` on (NULL: the first). */
+SHARED const char *configured(const struct session *session, const char *key, const char *after) {
+    size_t length = strlen(key);
+    const char *end = session->config.at + session->config.size;
+    const char *at = after ? after + strlen(after) + 1 : session->config.at;
+    for (; at < end; at += strlen(at) + 1)
+        if (strncmp(at, key, length) == 0 && at[length] == '=')
+            return at + length + 1;
+    return NULL;
+}
+
+SHARED bool load_session(struct session *session, const char *folder) {
+    char path[PATH_ROOM + 16];
+    memset(session, 0, sizeof *session);
+    size_t length = folder ? strlen(folder) : 0;
+    if (length == 0 || length >= sizeof session->folder)
+        return false;
+    memcpy(session->folder, folder, length + 1);
+    memcpy(path, folder, length);
+    memcpy(path + length, "/config", sizeof "/config");
+    if (!read_file(path, MAX_CONFIG, &session->config))
+        return false;
+    memcpy(path + length, "/environ", sizeof "/environ");
+    if (!read_file(path, MAX_CONFIG, &session->environ))
+        return false;
+    session->record = configured(session, "record", NULL);
+    session->library = configured(session, "library", NULL);
+    session->shims = configured(session, "shims", NULL);
+    session->mask = configured(session, "mask", NULL) != NULL;
+    session->phases = configured(session, "phases", NULL) != NULL;
+    for (const char *digit = configured(session, "began", NULL); digit && *digit >= '0' && *digit <= '9'; digit++)
+        session->began = session->began * 10 + (*digit - '0');
+    return session->record && *session->record == '/';
+}
+
+SHARED void end_session(struct session *session) {
+    forget(&session->config);
+    forget(&session->environ);
+}
+
+/* A line at the end of the calls, in one write: lines of others cannot get into it. */
+SHARED bool append(const struct session *session, const struct text *line, bool lasting) {
+    char path[PATH_ROOM + 16];
+    size_t length = strlen(session->record);
+    if (line->lost || length + sizeof "/calls.jsonl" > sizeof path)
+        return false;
+    memcpy(path, session->record, length);
+    memcpy(path + length, "/calls.jsonl", sizeof "/calls.jsonl");
+    int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+    if (file < 0)
+        return false;
+    size_t done = 0;
+    while (done < line->size) {
+        ssize_t count = write(file, line->at + done, line->size - done);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            break;
+        done += (size_t)count;
+    }
+    if (lasting)
+        fdatasync(file);
+    close(file);
+    return done == line->size;
+}
+
+SHARED void put_told(struct text *line, const struct session *session, const char *bytes, size_t count) {
+    if (!session->mask) {
+        put_json(line, bytes, count);
+        return;
+    }
+    struct text masked = {0};
+    put_masked(&masked, bytes, count);
+    put_json(line, masked.at ? masked.at : "", masked.size);
+    forget(&masked);
+}
+
+SHARED void put_key(struct text *line, const char *key) {
+    put_text(line, ",\"");
+    put_text(line, key);
+    put_text(line, "\":");
+}
+
+SHARED void put_words(struct text *line, const struct session *session, char *const *words) {
+    put_text(line, "[");
+    for (size_t index = 0; words[index]; index++) {
+        if (index)
+            put_text(line, ",");
+        put_told(line, session, words[index], strlen(words[index]));
+    }
+    put_text(line, "]");
+}
+
+/* LD_PRELOAD with our library in it, and the session's own variable, are not the caller's. */
+SHARED bool is_ours(const struct session *session, const char *variable) {
+    if (starts(variable, VARIABLE "="))
+        return true;
+    return session->library && starts(variable, "LD_PRELOAD=") && strstr(variable, session->library);
+}
+
+SHARED void put_variable(struct text *line, const struct session *session, const char *variable, bool first) {
+    const char *equals = strchr(variable, '=');
+    size_t name = equals ? (size_t)(equals - variable) : strlen(variable);
+    const char *value = equals ? equals + 1 : "";
+    if (!first)
+        put_text(line, ",");
+    put_json(line, variable, name);
+    put_text(line, ":");
+    if (session->mask && *value && is_secret(variable, name))
+        put_text(line, "\"" MASK "\"");
+    else
+        put_told(line, session, value, strlen(value));
+}
+
+/* How an environment differs from the one that the command was started with. Both may have a few hundred variables. */
+SHARED void put_changes(struct text *line, const struct session *session, char *const *environ) {
+    const char *base = session->environ.at, *end = base + session->environ.size;
+    bool first = true;
+    put_key(line, "changed");
+    put_text(line, "{");
+    for (char *const *each = environ; each && *each; each++) {
+        bool same = false;
+        for (const char *at = base; at < end && !same; at += strlen(at) + 1)
+            same = strcmp(at, *each) == 0;
+        if (same || is_ours(session, *each) || !strchr(*each, '='))
+            continue;
+        put_variable(line, session, *each, first);
+        first = false;
+    }
+    put_text(line, "}");
+    put_key(line, "unset");
+    put_text(line, "[");
+    first = true;
+    for (const char *at = base; at < end; at += strlen(at) + 1) {
+        const char *equals = strchr(at, '=');
+        bool kept = false;
+        for (char *const *each = environ; equals && each && *each && !kept; each++)
+            kept = strncmp(*each, at, (size_t)(equals - at) + 1) == 0;
+        if (kept || !equals)
+            continue;
+        if (!first)
+            put_text(line, ",");
+        put_json(line, at, (size_t)(equals - at));
+        first = false;
+    }
+    put_text(line, "]");
+}
+
+SHARED void put_response(struct text *line, const struct session *session, const char *path, size_t length, int depth,
+                         int *count) {
+    char name[PATH_ROOM];
+    if (length == 0 || length >= sizeof name || *count >= MAX_RESPONSES)
+        return;
+    memcpy(name, path, length);
+    name[length] = 0;
+    struct text inside = {0};
+    bool read = read_file(name, MAX_RESPONSE, &inside);
+    if (!read && depth < 2 && access(name, F_OK) != 0) { /* `@rpath` and the like are no files */
+        forget(&inside);
+        return;
+    }
+    put_text(line, (*count)++ ? ",{\"path\":" : "{\"path\":");
+    put_told(line, session, name, length);
+    put_key(line, "text");
+    if (read)
+        put_told(line, session, inside.at, inside.size);
+    else
+        put_text(line, "null");
+    put_text(line, "}");
+    for (size_t at = 0; read && depth > 0 && at < inside.size; at++) {
+        if (inside.at[at] != '@' || (at > 0 && !strchr(" \t\r\n\"'", inside.at[at - 1])))
+            continue;
+        size_t size = 0;
+        while (at + 1 + size < inside.size && !strchr(" \t\r\n\"'", inside.at[at + 1 + size]))
+            size++;
+        put_response(line, session, inside.at + at + 1, size, depth - 1, count);
+    }
+    forget(&inside);
+}
+
+/* The value of an option that names files of options: in the same word, or the next one; NULL where it is none. */
+SHARED const char *options_file(char *const *words, size_t index, bool *next) {
+    static const char *const names[] = {"--options-file", "-optf", NULL};
+    *next = false;
+    for (const char *const *name = names; *name; name++) {
+        if (!starts(words[index], *name))
+            continue;
+        const char *rest = words[index] + strlen(*name);
+        if (*rest == '=')
+            return rest + 1;
+        if (*rest == 0 && words[index + 1]) {
+            *next = true;
+            return words[index + 1];
+        }
+    }
+    return NULL;
+}
+
+SHARED void put_responses(struct text *line, const struct session *session, char *const *words) {
+    int count = 0;
+    bool next;
+    put_key(line, "response_files");
+    put_text(line, "[");
+    for (size_t index = 0; words[index]; index++) {
+        const char *files = words[index][0] == '@' ? words[index] + 1 : NULL;
+        if (files) {
+            put_response(line, session, files, strlen(files), 2, &count);
+            continue;
+        }
+        for (files = options_file(words, index, &next); files && *files;) {
+            size_t size = strcspn(files, ",");
+            put_response(line, session, files, size, 2, &count);
+            files += size + (files[size] == ',');
+        }
+    }
+    put_text(line, "]");
+}
+
+SHARED void put_parent(struct text *line, const struct session *session) {
+    char path[48];
+    struct text found = {0};
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)getppid());
+    put_key(line, "parent");
+    if (!read_file(path, MAX_PARENT, &found))
+        found.size = 0;
+    if (found.size > MAX_PARENT)
+        found.size = MAX_PARENT;
+    while (found.size > 0 && found.at[found.size - 1] == 0)
+        found.size--;
+    for (size_t at = 0; at < found.size; at++)
+        if (found.at[at] == 0)
+            found.at[at] = ' ';
+    put_told(line, session, found.at ? found.at : "", found.size);
+    forget(&found);
+}
+
+/* The beginning of every line that tells of a call; the caller ends it with a brace and a newline. */
+SHARED void put_call(struct text *line, const struct session *session, const char *event, const char *id,
+                     const struct tool *tool, const char *program, char *const *argv, char *const *environ) {
+    char folder[PATH_ROOM];
+    put_text(line, "{\"event\":\"");
+    put_text(line, event);
+    put_text(line, "\",\"id\":\"");
+    put_text(line, id);
+    put_text(line, "\",\"pid\":");
+    put_number(line, getpid());
+    put_key(line, "began");
+    put_number(line, now() - session->began);
+    put_key(line, "tool");
+    put_json(line, tool->kind, strlen(tool->kind));
+    put_key(line, "name");
+    put_json(line, last_part(program), strlen(last_part(program)));
+    put_key(line, "program");
+    put_told(line, session, program, strlen(program));
+    put_key(line, "words");
+    put_words(line, session, argv[0] ? argv + 1 : argv);
+    put_key(line, "cwd");
+    if (!getcwd(folder, sizeof folder))
+        folder[0] = 0;
+    put_told(line, session, folder, strlen(folder));
+    put_parent(line, session);
+    put_changes(line, session, environ);
+    put_responses(line, session, argv[0] ? argv + 1 : argv);
+}
+
+SHARED void make_id(char *id, size_t room) { snprintf(id, room, "%llx-%x", (unsigned long long)now(), (unsigned)getpid()); }
+
+#endif

@@ -1,0 +1,355 @@
+/* Loaded into every program of a build: where one of them starts a compiler, it starts our shim with it instead.
+ *
+ * So the build finds its compilers where they are, and nothing of ours gets into its caches, paths or products. All
+ * of this may run in a child of vfork: it takes no locks, allocates nothing, and leaves nothing changed. */
+#define _GNU_SOURCE
+#include <alloca.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "event.h"
+
+#define PUBLIC __attribute__((visibility("default")))
+#define SEARCH "/usr/local/bin:/usr/bin:/bin"
+
+extern char **environ;
+
+typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+                           char *const[], char *const[]);
+
+static char session_variable[PATH_ROOM + sizeof VARIABLE + 1];
+static char library[PATH_ROOM], preload_variable[PATH_ROOM + 16], shim[PATH_ROOM];
+typedef int exec_function(const char *, char *const[], char *const[]);
+
+static spawn_function *real_spawn, *real_spawnp;
+static exec_function *real_execvpe;
+static bool active;
+
+__attribute__((constructor)) static void begin(void) {
+    Dl_info found;
+    const char *folder = getenv(VARIABLE);
+    real_spawn = (spawn_function *)dlsym(RTLD_NEXT, "posix_spawn");
+    real_spawnp = (spawn_function *)dlsym(RTLD_NEXT, "posix_spawnp");
+    real_execvpe = (exec_function *)dlsym(RTLD_NEXT, "execvpe");
+    if (!folder || strlen(folder) >= PATH_ROOM || !dladdr((void *)begin, &found) || !found.dli_fname)
+        return;
+    size_t length = strlen(found.dli_fname);
+    const char *name = last_part(found.dli_fname);
+    size_t head = (size_t)(name - found.dli_fname);
+    if (found.dli_fname[0] != '/' || length >= sizeof library || head + sizeof "shim" > sizeof shim)
+        return;
+    memcpy(library, found.dli_fname, length + 1);
+    memcpy(shim, found.dli_fname, head);
+    memcpy(shim + head, "shim", sizeof "shim");
+    snprintf(session_variable, sizeof session_variable, "%s=%s", VARIABLE, folder);
+    snprintf(preload_variable, sizeof preload_variable, "LD_PRELOAD=%s", library);
+    active = access(shim, X_OK) == 0;
+}
+
+static size_t length_of(char *const *list) {
+    size_t count = 0;
+    while (list && list[count])
+        count++;
+    return count;
+}
+
+/* How many bytes a value needs in which our library stands before what the caller wants loaded. */
+static size_t joined_room(char *const *variables) {
+    const char *wanted = variable_in(variables, "LD_PRELOAD");
+    return wanted ? strlen(wanted) + strlen(preload_variable) + 2 : 0;
+}
+
+/* The environment, with what carries us on: a caller that clears it does not mean us. */
+static char **carried(char *const *variables, char **list, char *joined) {
+    size_t count = 0;
+    const char *wanted = variable_in(variables, "LD_PRELOAD");
+    bool there = wanted && strstr(wanted, library);
+    for (; variables && *variables; variables++) {
+        if (starts(*variables, VARIABLE "=") || (starts(*variables, "LD_PRELOAD=") && !there))
+            continue;
+        list[count++] = *variables;
+    }
+    list[count++] = session_variable;
+    if (!there && wanted && *wanted) {
+        size_t ours = strlen(preload_variable), theirs = strlen(wanted);
+        memcpy(joined, preload_variable, ours);
+        joined[ours] = ':';
+        memcpy(joined + ours + 1, wanted, theirs + 1);
+        list[count++] = joined;
+    } else if (!there) {
+        list[count++] = preload_variable;
+    }
+    list[count] = NULL;
+    return list;
+}
+
+/* The same without us: what a compiler cache starts goes on after the build. */
+static char **released(char *const *variables, char **list) {
+    size_t count = 0;
+    for (; variables && *variables; variables++)
+        if (!starts(*variables, VARIABLE "=") && !(starts(*variables, "LD_PRELOAD=") && strstr(*variables, library)))
+            list[count++] = *variables;
+    list[count] = NULL;
+    return list;
+}
+
+static bool interpreter_exists(const char *start, size_t size) {
+    char path[256];
+    size_t at = 2, length = 0;
+    while (at < size && (start[at] == ' ' || start[at] == '\t'))
+        at++;
+    while (at + length < size && length < sizeof path - 1 && !strchr(" \t\r\n", start[at + length]))
+        length++;
+    memcpy(path, start + at, length);
+    path[length] = 0;
+    return length > 0 && access(path, X_OK) == 0;
+}
+
+static bool loader_exists(const char *start, size_t size) {
+    if (size < sizeof(Elf64_Ehdr) || start[EI_CLASS] != ELFCLASS64)
+        return true;
+    Elf64_Ehdr header;
+    memcpy(&header, start, sizeof header);
+    for (unsigned index = 0; index < header.e_phnum; index++) {
+        Elf64_Phdr part;
+        size_t at = header.e_phoff + index * sizeof part;
+        if (at + sizeof part > size)
+            break;
+        memcpy(&part, start + at, sizeof part);
+        if (part.p_type == PT_INTERP && part.p_offset < size && part.p_filesz <= size - part.p_offset &&
+            memchr(start + part.p_offset, 0, part.p_filesz))
+            return access(start + part.p_offset, X_OK) == 0;
+    }
+    return true;
+}
+
+/* Whether the kernel would run it, as far as its first bytes tell: if not, its caller is to get the kernel's answer. */
+static bool can_run(const char *path) {
+    char start[2048];
+    struct stat found;
+    if (stat(path, &found) != 0 || !S_ISREG(found.st_mode) || access(path, X_OK) != 0)
+        return false;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return errno == EACCES; /* it may be run, not read */
+    ssize_t size = read(file, start, sizeof start);
+    close(file);
+    if (size >= 2 && memcmp(start, "#!", 2) == 0)
+        return interpreter_exists(start, (size_t)size);
+    if (size < 20 || memcmp(start, ELFMAG, SELFMAG) != 0)
+        return false;
+    Elf64_Half ours, theirs;
+    char own[20];
+    int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    ssize_t count = self < 0 ? 0 : read(self, own, sizeof own);
+    if (self >= 0)
+        close(self);
+    memcpy(&theirs, start + 18, sizeof theirs);
+    memcpy(&ours, own + 18, sizeof ours);
+    /* A machine may run foreign programs (32-bit ones, or by an emulator): then only the kernel knows. */
+    return (count < (ssize_t)sizeof own || ours == theirs) && loader_exists(start, (size_t)size);
+}
+
+/* Where a program without a folder is, as execvp finds it. */
+static const char *searched(const char *name, char *path) {
+    const char *folders = variable_in(environ, "PATH");
+    size_t length = strlen(name);
+    for (const char *at = folders ? folders : SEARCH; length > 0 && at;) {
+        size_t size = strcspn(at, ":");
+        if (size + length + 2 < PATH_ROOM) {
+            memcpy(path, at, size);
+            if (size)
+                path[size++] = '/';
+            memcpy(path + size, name, length + 1);
+            struct stat found;
+            if (stat(path, &found) == 0 && S_ISREG(found.st_mode) && access(path, X_OK) == 0)
+                return path;
+        }
+        at = strchr(at, ':');
+        at = at ? at + 1 : NULL;
+    }
+    return NULL;
+}
+
+static int run_really(const char *path, char *const argv[], char *const variables[]) {
+    return (int)syscall(SYS_execve, path, argv, variables);
+}
+
+static bool is_elf(const char *path) {
+    char start[SELFMAG] = {0};
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool found = file >= 0 && read(file, start, sizeof start) == SELFMAG && memcmp(start, ELFMAG, SELFMAG) == 0;
+    if (file >= 0)
+        close(file);
+    return found;
+}
+
+/* A call that could not start: its caller has been told, and may keep it to itself. */
+static void tell_not_started(const char *path, char *const argv[], char *const variables[], int error, bool whole) {
+    static const char *const none[] = {"", NULL};
+    struct session session;
+    struct text line = {0};
+    char id[64];
+    const struct tool *tool = tool_of(path);
+    char *const *words = argv && argv[0] ? argv : (char *const *)none;
+    if (error == ENOEXEC && !is_elf(path))
+        return; /* a text without a first line: shells run it themselves */
+    if (worth_recording(tool, words) && load_session(&session, session_variable + sizeof VARIABLE)) {
+        make_id(id, sizeof id);
+        put_call(&line, &session, "not-started", id, tool, path, words, variables);
+        put_key(&line, "errno");
+        put_number(&line, error);
+        put_key(&line, "searched");
+        put_text(&line, whole ? "true}\n" : "false}\n");
+        append(&session, &line, false);
+        forget(&line);
+        end_session(&session);
+    }
+    errno = error;
+}
+
+static void shim_words(char **list, const char *path, char *const argv[]) {
+    static char run[] = RUN_WORD;
+    size_t count = 0;
+    list[count++] = shim;
+    list[count++] = run;
+    list[count++] = (char *)path;
+    list[count++] = argv[0];
+    for (size_t index = 1; argv[0] && argv[index]; index++)
+        list[count++] = argv[index];
+    list[count] = NULL;
+}
+
+/* Start a program that the kernel would run, or let the kernel say why it would not. */
+static int run(const char *path, char *const argv[], char *const variables[]) {
+    const struct tool *tool = argv && argv[0] ? tool_of(path) : NULL;
+    char **list = alloca((length_of(variables) + 3) * sizeof *list);
+    char *joined = alloca(joined_room(variables) + 1);
+    if (!tool)
+        return run_really(path, argv, carried(variables, list, joined));
+    if (!worth_recording(tool, argv))
+        return run_really(path, argv, released(variables, list));
+    if (can_run(path)) {
+        char **words = alloca((length_of(argv) + 5) * sizeof *words);
+        shim_words(words, path, argv);
+        run_really(shim, words, carried(variables, list, joined));
+    }
+    /* Also where there was no room for our words: then it goes without us. */
+    int status = run_really(path, argv, released(variables, list));
+    tell_not_started(path, argv, variables, errno, false);
+    return status;
+}
+
+/* As execvp. Texts that are no programs it gives to a shell, and that is not ours to repeat. */
+static int run_found(const char *name, char *const argv[], char *const variables[]) {
+    char room[PATH_ROOM];
+    const char *found = strchr(name, '/') ? name : searched(name, room);
+    if (active && found && can_run(found))
+        return run(found, argv, variables);
+    if (!real_execvpe) {
+        errno = ENOSYS;
+        return -1;
+    }
+    if (!active)
+        return real_execvpe(name, argv, variables);
+    char **list = alloca((length_of(variables) + 3) * sizeof *list);
+    int status = real_execvpe(name, argv, carried(variables, list, alloca(joined_room(variables) + 1)));
+    tell_not_started(name, argv, variables, errno, true);
+    return status;
+}
+
+PUBLIC int execve(const char *path, char *const argv[], char *const variables[]) {
+    return active ? run(path, argv, variables) : run_really(path, argv, variables);
+}
+
+PUBLIC int execv(const char *path, char *const argv[]) { return execve(path, argv, environ); }
+
+PUBLIC int execvpe(const char *name, char *const argv[], char *const variables[]) {
+    return run_found(name, argv, variables);
+}
+
+PUBLIC int execvp(const char *name, char *const argv[]) { return run_found(name, argv, environ); }
+
+/* The arguments of execl and its kin as a list, and what stands behind them. */
+#define GATHER(first)                                                                                                  \
+    va_list given;                                                                                                     \
+    size_t count = 1;                                                                                                  \
+    va_start(given, first);                                                                                            \
+    while (va_arg(given, char *))                                                                                      \
+        count++;                                                                                                       \
+    va_end(given);                                                                                                     \
+    char **argv = alloca((count + 1) * sizeof *argv);                                                                  \
+    va_start(given, first);                                                                                            \
+    argv[0] = (char *)(first);                                                                                         \
+    for (size_t index = 1; index <= count; index++)                                                                    \
+        argv[index] = va_arg(given, char *)
+
+PUBLIC int execl(const char *path, const char *first, ...) {
+    GATHER(first);
+    va_end(given);
+    return execve(path, argv, environ);
+}
+
+PUBLIC int execlp(const char *name, const char *first, ...) {
+    GATHER(first);
+    va_end(given);
+    return run_found(name, argv, environ);
+}
+
+PUBLIC int execle(const char *path, const char *first, ...) {
+    GATHER(first);
+    char **variables = va_arg(given, char **);
+    va_end(given);
+    return execve(path, argv, variables);
+}
+
+static int spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                 const posix_spawnattr_t *attributes, char *const argv[], char *const variables[]) {
+    const struct tool *tool = argv && argv[0] ? tool_of(path) : NULL;
+    char **list = alloca((length_of(variables) + 3) * sizeof *list);
+    char *joined = alloca(joined_room(variables) + 1);
+    if (!tool)
+        return real_spawn(pid, path, actions, attributes, argv, carried(variables, list, joined));
+    if (!worth_recording(tool, argv))
+        return real_spawn(pid, path, actions, attributes, argv, released(variables, list));
+    /* A relative path is meant from the folder that the actions may lead to. */
+    if (path[0] != '/' || can_run(path)) {
+        char **words = alloca((length_of(argv) + 5) * sizeof *words);
+        shim_words(words, path, argv);
+        if (real_spawn(pid, shim, actions, attributes, words, carried(variables, list, joined)) == 0)
+            return 0;
+    }
+    int status = real_spawn(pid, path, actions, attributes, argv, released(variables, list));
+    if (status != 0)
+        tell_not_started(path, argv, variables, status, false);
+    return status;
+}
+
+PUBLIC int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *attributes, char *const argv[], char *const variables[]) {
+    if (!real_spawn)
+        return ENOSYS;
+    return active ? spawn(pid, path, actions, attributes, argv, variables)
+                  : real_spawn(pid, path, actions, attributes, argv, variables);
+}
+
+PUBLIC int posix_spawnp(pid_t *pid, const char *name, const posix_spawn_file_actions_t *actions,
+                        const posix_spawnattr_t *attributes, char *const argv[], char *const variables[]) {
+    char room[PATH_ROOM];
+    const char *found = strchr(name, '/') ? name : searched(name, room);
+    if (active && found && can_run(found))
+        return spawn(pid, found, actions, attributes, argv, variables);
+    if (!real_spawnp)
+        return ENOSYS;
+    if (!active)
+        return real_spawnp(pid, name, actions, attributes, argv, variables);
+    char **list = alloca((length_of(variables) + 3) * sizeof *list);
+    char *joined = alloca(joined_room(variables) + 1);
+    int status = real_spawnp(pid, name, actions, attributes, argv, carried(variables, list, joined));
+    if (status != 0)
+        tell_not_started(name, argv, variables, status, true);
+    return status;
+}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cuwheel.facts.rows.architectures import Architecture, Architectures
+    from cuwheel.facts.rows.checks import Checks
     from cuwheel.facts.rows.cmake import CMake
     from cuwheel.facts.rows.common import Source
     from cuwheel.facts.rows.gpus import Gpus
@@ -47,6 +48,12 @@ class Tables:
         from cuwheel.facts.rows.architectures import Architectures
 
         return self._read("architectures.toml", Architectures, _architecture_problems)
+
+    @cached_property
+    def checks(self) -> Checks:
+        from cuwheel.facts.rows.checks import Checks
+
+        return self._read("checks.toml", Checks, _check_problems)
 
     @cached_property
     def cmake(self) -> CMake:
@@ -223,6 +230,16 @@ def _package_problems(file: Packages) -> Iterator[str]:
         yield from _pattern_problems(row.pattern)
         if (row.loads == "one") != bool(row.pattern and row.follows):
             yield f"{row.names[:1]}: a pattern and a framework to follow go with loads = 'one'"
+
+
+def _check_problems(file: Checks) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.check)
+    yield from _repeated("check", [row.name for row in file.check])
+    for row in file.check:
+        if (row.command is None) == (row.python is None):
+            yield f"{row.name} has either a command or a snippet"
+        if not row.packages or any(each != each.lower() or "_" in each for each in row.packages):
+            yield f"{row.name}: packages are named as an index normalises them"
 
 
 def _pattern_problems(pattern: str) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 A check is a mapping, as JSON has it: `name`; `kind` (`import`, `command`, `python`); `text` (the module, the words of
 the command, the snippet); `expect` and `forbid` (texts); `status`; `number` and `tolerance`; `gpu` and `capabilities`;
-`timeout` in seconds; `memory` in bytes; `environment`. All but the first three may be left out.
+`timeout` in seconds; `memory` in bytes; `environment`; `program` (that must be on PATH). All but the first three may be
+left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import os
 import secrets
 import shlex
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -79,6 +81,9 @@ def _words(check: Mapping[str, Any], python: str, proof: Path, word: str) -> lis
 def _skipped(
     check: Mapping[str, Any], python: str, environ: Mapping[str, str], capabilities: Optional[Sequence[str]]
 ) -> str:
+    program = str(check.get("program") or "")
+    if program and shutil.which(program, path=environ.get("PATH", os.defpath)) is None:
+        return f"needs {program}, which is not on PATH here"
     wanted = [str(each) for each in check.get("capabilities") or ()]
     if not (check.get("gpu") or wanted):
         return ""

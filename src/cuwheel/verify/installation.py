@@ -1,0 +1,175 @@
+"""A wheel in one fresh environment: installed, compared with what `check` says, and put to its checks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import log
+from cuwheel.compat import matrix, tags
+from cuwheel.errors import CuwheelError
+from cuwheel.machine import named, probe
+from cuwheel.machine.fleet import Machine, Refinement
+from cuwheel.verify import checks as choice
+from cuwheel.verify import contradictions, environment, libraries
+from cuwheel.verify.runner import checks as runner
+from cuwheel.verify.runner import gpus
+from cuwheel.verify.values import Check, Installation, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cuwheel.compat.verdict import Verdict
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.values import Survey
+    from cuwheel.venvs import Python
+    from cuwheel.verify.environment import Made, Wanted
+
+_OUTPUT_LINES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """`patterns`: names of the checks that are run, all without one. `stub`: a libcuda where there is no driver.
+
+    `cuda`: the one that the wheel is to serve, whatever the framework that is installed was built for.
+    """
+
+    checks: tuple[Check, ...]
+    patterns: tuple[str, ...] = ()
+    stub: bool = False
+    keep: bool = False
+    cuda: str | None = None
+    timeout: float | None = None
+
+
+def fits(survey: Survey, python: Python) -> str:
+    """Why the wheel's tags keep it from this Python on this machine; nothing where they do not."""
+    here = named.here(probe.probe(), Refinement(python=python.version))[0]
+    told = survey.distribution
+    found = tags.fits(told.tags, here) if told else ()
+    return " and ".join(found[0].problems) if found and found[0].problems else ""
+
+
+def attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish) -> Installation:
+    """Whatever the wheel does, this ends with a value; what it leaves is taken away unless it is to be kept."""
+    folder = Path(tempfile.mkdtemp(prefix="cuwheel-verify-"))
+    try:
+        found = _attempt(survey, python, wanted, wish, folder)
+    finally:
+        if not wish.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    return replace(found, folder=str(folder / "env") if wish.keep else "")
+
+
+def _attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish, folder: Path) -> Installation:
+    began = time.monotonic()
+    try:
+        made = environment.make(folder / "env", python, wanted)
+    except CuwheelError as error:
+        return Installation(
+            python=python.version,
+            outcome="failed",
+            problem=_shortened(error.message),
+            seconds=round(time.monotonic() - began, 3),
+            requirements=wanted.listed,
+        )
+    installed = round(time.monotonic() - began, 3)
+    tried = _try(survey, made, wish, folder)
+    return replace(
+        tried, python=python.version, seconds=installed, requirements=wanted.listed, packages=environment.packages(made)
+    )
+
+
+def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
+    profile = probe.probe(made.folder)
+    machines = named.here(profile, Refinement(torch_cuda=wish.cuda, jax_cuda=wish.cuda))
+    driver = profile.driver.version is not None
+    stubbed = wish.stub and not driver
+    environ = environment.variables(made, os.environ, environment.put_stub(made, folder / "stub") if stubbed else None)
+    there = gpus.seen(str(made.interpreter), environ)
+    verdicts = tuple(matrix.judge(survey, machine) for machine in machines)
+    foreseen = contradictions.foreseen(survey, machines[0])
+    checks, skipped = _with_libraries(survey, machines[0], wish)
+    results = list(_run(checks, made, environ, folder, there))
+    loader = [each for each in results if each.name == libraries.NAME]
+    told = [each for result in loader for each in libraries.loaded(result)]
+    known = driver or stubbed
+    results = [
+        libraries.judged(each, foreseen, driver=known) if each.name == libraries.NAME else each for each in results
+    ]
+    return Installation(
+        python="",
+        outcome="passed",
+        stub=stubbed,
+        gpus=there,
+        checks=(*results, *skipped),
+        verdicts=verdicts,
+        contradictions=(
+            *contradictions.of_gpu(verdicts, checks, results),
+            *contradictions.of_imports(verdicts, results),
+            *contradictions.of_libraries(foreseen, told),
+        ),
+        findings=(
+            *environment.conflicts(made),
+            *_foreseen_failures(verdicts, machines, wish),
+            *environment.shared_files(made, survey.distribution.name if survey.distribution else ""),
+            *(finding for result in loader for finding in libraries.findings(result, driver=known)),
+        ),
+    )
+
+
+def _with_libraries(survey: Survey, machine: Machine, wish: Wish) -> tuple[tuple[Check, ...], tuple[Result, ...]]:
+    """The check of the libraries behind the imports; or a result that says why there is none."""
+    imports = [each.text for each in wish.checks if each.kind == "import"]
+    timeout = wish.timeout or choice.TIMEOUT_S
+    own, why = libraries.check_for(survey, machine, imports, timeout=timeout, memory=choice.MEMORY)
+    place = len([each for each in wish.checks if each.origin == "wheel"])
+    every = (*wish.checks[:place], *([own] if own else []), *wish.checks[place:])
+    left_out = Result(name=libraries.NAME, kind="python", origin="wheel", outcome="skipped", problem=why)
+    if wish.patterns:
+        return choice.chosen(every, wish.patterns), ()
+    return every, (left_out,) if why else ()
+
+
+def _run(
+    checks: Sequence[Check], made: Made, environ: Mapping[str, str], folder: Path, there: Sequence[str]
+) -> list[Result]:
+    results = []
+    with log.progress("checking", len(checks)) as progress:
+        for number, check in enumerate(checks):
+            progress.tell(check.name)
+            told = runner.run(
+                check.as_dict(), str(made.interpreter), environ, folder / f"run-{number}", capabilities=there
+            )
+            results.append(as_result(told, check))
+            progress.advance(1)
+    return results
+
+
+def as_result(told: Mapping[str, object], check: Check) -> Result:
+    """What the runner says, as a value."""
+    import msgspec  # noqa: PLC0415 - the runner's own results travel as plain mappings
+
+    return msgspec.convert({**told, "origin": check.origin}, Result)
+
+
+def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine], wish: Wish) -> list[Finding]:
+    """Without a GPU a verdict on device code is about nothing that could happen here; what was asked for is."""
+    found = []
+    for verdict, machine in zip(verdicts, machines, strict=True):
+        for finding in verdict.findings:
+            asked = machine.capability or (wish.cuda and finding.rule == "no-library-to-load") or machine.loads
+            if finding.severity == "error" and asked:
+                found.append(finding)
+    return list(dict.fromkeys(found))
+
+
+def _shortened(text: str) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines if len(lines) <= _OUTPUT_LINES else [lines[0], "…", *lines[-_OUTPUT_LINES:]])

@@ -1,0 +1,124 @@
+"""Do the libraries of the wheel load in its environment: asked of the loader, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.loading import loading
+from cuwheel.facts import packages
+from cuwheel.finding import Finding
+from cuwheel.toolchain.stub import SONAME
+from cuwheel.verify.contents import installed_names
+from cuwheel.verify.values import Check, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.inspection.values import Survey
+    from cuwheel.machine.fleet import Machine
+
+NAME = "libraries load"
+_MARK = "cuwheel-library "
+# After the imports: packages load what theirs need first, by their own ways.
+_SNIPPET = """\
+import ctypes, importlib, json, os, sys
+for module in json.loads({modules!r}):
+    try:
+        importlib.import_module(module)
+    except Exception:
+        pass
+for path in json.loads({libraries!r}):
+    print("\\n" + {mark!r} + json.dumps([path, None]), flush=True)
+    there = [place for place in (os.path.join(each, path) for each in sys.path) if os.path.exists(place)]
+    try:
+        ctypes.CDLL(there[0] if there else path)
+        problem = ""
+    except OSError as error:
+        problem = str(error)
+    print("\\n" + {mark!r} + json.dumps([path, problem]), flush=True)
+"""
+_LINE = re.compile(rf"^{_MARK}(\[.*\])$", re.MULTILINE)
+_EXTENSION = re.compile(r"\.(?:cpython-[^./]+|abi3|cp\d[^./]*)\.(?:so|pyd)$", re.ASCII)
+_MOST = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """`problem`: what the loader said; nothing where it loaded, None where the process ended in it."""
+
+    path: str
+    problem: str | None
+
+    @property
+    def wants_driver(self) -> bool:
+        return bool(self.problem) and SONAME in (self.problem or "")
+
+
+def check_for(
+    survey: Survey, machine: Machine, imports: Sequence[str], *, timeout: float, memory: int
+) -> tuple[Check | None, str]:
+    """Loads each library that is loaded on this machine for certain; or why there is nothing to load."""
+    if not survey.libraries:
+        return None, ""
+    found = loading(survey, machine)
+    always = [path for path in found.always if path not in found.optional]
+    places = installed_names(always)
+    paths = [place for place in places.values() if place.endswith(".so") or ".so." in place]
+    if found.candidates:
+        return None, f"which of its libraries is loaded goes by the CUDA of {found.follows}, and there is none here"
+    if found.missing:
+        return None, f"there is no library to load: {found.missing}"
+    if not paths:
+        return None, ""
+    needed = {soname for each in survey.libraries if each.path in places for soname in each.needed}
+    frameworks = sorted({name for soname in needed if (name := packages.framework_of(soname))})
+    text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(paths[:_MOST]), mark=_MARK)
+    return Check(name=NAME, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
+
+
+def loaded(result: Result) -> tuple[Loaded, ...]:
+    """What the loader said of each."""
+    told: dict[str, Loaded] = {}
+    for line in _LINE.findall(result.output):
+        try:
+            path, problem = json.loads(line)
+        except (ValueError, TypeError):
+            continue
+        if isinstance(path, str) and (problem is None or isinstance(problem, str)):
+            told[path] = Loaded(path=path, problem=problem)
+    return tuple(told.values())
+
+
+def judged(result: Result, foreseen: Mapping[str, Sequence[Finding]], *, driver: bool) -> Result:
+    """The result in words. What a package opens by itself may fail, unless the rules say that it will."""
+    found = loaded(result)
+    shown = replace(result, output=_LINE.sub("", result.output).strip("\n"))
+    if not result.good:
+        inside = [each.path for each in found if each.problem is None]
+        return replace(shown, problem=f"{result.problem}, in loading {inside[0]}") if inside else shown
+    failed = [each for each in found if each.problem and not (each.wants_driver and not driver)]
+    grave = [each for each in failed if _EXTENSION.search(each.path) or foreseen.get(each.path)]
+    if grave:
+        return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
+    waiting = [each.path for each in found if each.wants_driver and not driver]
+    if waiting and len(waiting) == len(found):
+        problem = f"{SONAME} comes with the driver, and there is none here (--stub puts one in its place)"
+        return replace(shown, outcome="skipped", problem=problem)
+    return shown
+
+
+def findings(result: Result, *, driver: bool) -> Iterator[Finding]:
+    """What did not load and perhaps never is."""
+    failed = [each for each in loaded(result) if each.problem and not (each.wants_driver and not driver)]
+    slight = [each for each in failed if not _EXTENSION.search(each.path)]
+    if slight:
+        yield Finding(
+            rule="library-does-not-load",
+            severity="warning",
+            message="libraries of the wheel do not load in its environment, unless the package does something about it",
+            evidence=tuple(f"{each.path}: {each.problem}" for each in slight[:5]),
+            fix="cuwheel repair WHEEL   (puts the folders of NVIDIA's packages on their search path)",
+        )

@@ -1,0 +1,24 @@
+"""What is wrong with a wheel as a file: RECORD, tags, metadata, licences. Each rule has an id that stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import rule
+from cuwheel.finding import SEVERITIES
+from cuwheel.verify.wheel_rules import licences, metadata, record, structure, tags
+
+if TYPE_CHECKING:
+    from cuwheel.finding import Finding
+    from cuwheel.verify.wheel_rules.subject import Subject
+
+RULES = (*structure.RULES, *record.RULES, *tags.RULES, *metadata.RULES, *licences.RULES)
+
+
+def examine(subject: Subject) -> tuple[Finding, ...]:
+    """All that is found, the gravest first."""
+    found = [*subject.contents.findings, *rule.examine(RULES, subject)]
+    known = {each.rule for each in found}
+    # What `inspect` says of the file too, as long as it is not the same in other words.
+    found += [each for each in subject.survey.findings if each.rule not in known and each.rule != "wheel-incomplete"]
+    return tuple(sorted(dict.fromkeys(found), key=lambda each: SEVERITIES.index(each.severity)))

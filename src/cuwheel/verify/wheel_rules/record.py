@@ -1,0 +1,130 @@
+"""RECORD: every file once, with the hash that it has."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import csv
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.compat.rule import Found, rule
+from cuwheel.inspection.zip_reader import escapes
+from cuwheel.rewrite.record import SIGNATURES
+from cuwheel.verify import contents as opened
+from cuwheel.verify.wheel_rules.subject import Subject, counted, some
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SOURCE = "recording installed projects, packaging.python.org/specifications"
+_REPAIR = "build it again, or download it again; whatever changed it afterwards must rewrite RECORD"
+_FIELDS = 3
+
+
+class _Row(NamedTuple):
+    path: str
+    hash: str
+    size: str
+
+
+def _rows(subject: Subject) -> list[_Row]:
+    text = subject.contents.record or ""
+    found: list[_Row] = []
+    # A field of a megabyte ends the reading: what came before is compared, the rest is missing.
+    with contextlib.suppress(csv.Error):
+        lines = (line for line in text.splitlines() if "\0" not in line)
+        found.extend(_Row(*[*row, "", ""][:_FIELDS]) for row in csv.reader(lines) if row and row[0])
+    return found
+
+
+def _own(subject: Subject) -> set[str]:
+    """RECORD itself and its signatures have no row with a hash."""
+    info = subject.contents.info
+    return {f"{info}RECORD", *(info + name for name in SIGNATURES)}
+
+
+@rule(
+    "record-rows",
+    severity="error",
+    why="""RECORD lists every file of the wheel, each once. What is missing from it is never uninstalled and never
+    checked; a row without a file is a file that was lost.""",
+    source=_SOURCE,
+    fix=_REPAIR,
+)
+def rows(subject: Subject) -> Iterator[Found]:
+    if subject.contents.record is None:
+        return
+    listed = [row.path for row in _rows(subject)]
+    there = set(subject.contents.sizes)
+    if extra := there - set(listed) - _own(subject):
+        yield Found(
+            message=f"{counted(len(extra), 'a file is', 'files are')} in the wheel and not in RECORD",
+            evidence=some(extra),
+        )
+    if lost := {path for path in listed if path not in there and not path.endswith("/")} - _own(subject):
+        yield Found(
+            message=f"{counted(len(lost), 'a file is', 'files are')} in RECORD and not in the wheel",
+            evidence=some(lost),
+        )
+    if twice := {path for path, count in Counter(listed).items() if count > 1}:
+        yield Found(
+            message=f"RECORD lists {counted(len(twice), 'a file', 'files')} more than once", evidence=some(twice)
+        )
+
+
+@rule(
+    "record-unsafe-path",
+    severity="error",
+    why="A path that leaves the environment lets an uninstallation delete somebody else's files.",
+    source=_SOURCE,
+    fix="do not install it",
+)
+def unsafe_path(subject: Subject) -> Iterator[Found]:
+    if paths := {row.path for row in _rows(subject) if escapes(row.path)}:
+        yield Found(message="RECORD names files outside the place that it is installed to", evidence=some(paths))
+
+
+@rule(
+    "record-hash",
+    severity="error",
+    why="The hash in RECORD proves that a file is the one that was built. Installers may refuse a wheel without.",
+    source=_SOURCE,
+    fix=_REPAIR,
+)
+def hashes(subject: Subject) -> Iterator[Found]:
+    named = [row for row in _rows(subject) if row.path in subject.contents.sizes and row.path not in _own(subject)]
+    strong = [row for row in named if row.hash.partition("=")[0] in opened.ALGORITHMS]
+    if weak := {f"{row.path} ({row.hash[:40] or 'none'})" for row in named} - {
+        f"{row.path} ({row.hash[:40] or 'none'})" for row in strong
+    }:
+        yield Found(message="RECORD has no hash, or a weak one, for some files", evidence=some(weak))
+    broken: dict[str, str] = {}
+    wanted = {row.path: row.hash.partition("=")[0] for row in strong}
+    found = opened.digests(subject.contents.path, wanted, broken.__setitem__)
+    wrong = {row.path for row in strong if row.path in found and found[row.path] != _decoded(row.hash)}
+    if wrong:
+        yield Found(
+            message=f"the hash of {counted(len(wrong), 'a file', 'files')} is not the one in RECORD",
+            evidence=some(wrong),
+        )
+    sizes = subject.contents.sizes
+    if other := {row.path for row in named if row.size and row.size != str(sizes[row.path])} - wrong:
+        yield Found(message="the size in RECORD is not that of the file", evidence=some(other))
+    if broken:
+        yield Found(
+            message=f"{counted(len(broken), 'a file', 'files')} in the wheel cannot be unpacked",
+            evidence=some(f"{name}: {problem}" for name, problem in broken.items()),
+        )
+
+
+def _decoded(text: str) -> bytes:
+    encoded = text.partition("=")[2]
+    try:
+        return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+RULES = (rows, unsafe_path, hashes)

@@ -1,0 +1,219 @@
+"""Do the tags say what the file is: the Python, the processor, the C library that it needs?"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from cuwheel.compat import tags
+from cuwheel.compat.loading import is_loadable, loading
+from cuwheel.compat.rule import Found, rule
+from cuwheel.facts import versions
+from cuwheel.inspection.metadata import fields
+from cuwheel.machine.fleet import Machine
+from cuwheel.verify.wheel_rules.subject import Subject, some
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.finding import Severity
+    from cuwheel.inspection.values import Library
+
+_SOURCE = "platform compatibility tags, packaging.python.org/specifications; PEP 600"
+# foo.cpython-312-x86_64-linux-gnu.so, foo.cpython-313t-…, foo.abi3.so, foo.cp312-win_amd64.pyd
+_EXTENSION = re.compile(r"\.(?:cpython-(\d)(\d+)(t?)-[^.]*\.so|cp(\d)(\d+)(t?)-[^.]*\.pyd)$", re.ASCII)
+_CP = re.compile(r"cp(\d)(\d+)", re.ASCII)
+
+
+def _named(subject: Subject) -> tuple[str, ...]:
+    """The tags of the file name, expanded; none where that is no name of a wheel."""
+    try:
+        return tuple(str(tag) for tag in parse_wheel_filename(subject.file)[3])
+    except InvalidWheelFilename:
+        return ()
+
+
+def _said(subject: Subject) -> tuple[str, ...]:
+    """Those of the WHEEL file, where each line may be a set in short."""
+    found = []
+    for key, value in fields(subject.contents.wheel or ""):
+        if key == "tag" and value.count("-") == 2:  # noqa: PLR2004
+            python, abi, platform = value.split("-")
+            found += [f"{a}-{b}-{c}" for a in python.split(".") for b in abi.split(".") for c in platform.split(".")]
+    return tuple(dict.fromkeys(found))
+
+
+@rule(
+    "file-name",
+    severity="error",
+    why="name-version-python-abi-platform.whl: installers choose by it and refuse other names.",
+    source=_SOURCE,
+    fix="give it back the name that it was built under",
+)
+def name_of_file(subject: Subject) -> Iterator[Found]:
+    try:
+        parse_wheel_filename(subject.file)
+    except InvalidWheelFilename as error:
+        yield Found(message=f"its file name is none of a wheel: {str(error)[:200]}")
+
+
+@rule(
+    "tags-differ",
+    severity="error",
+    why="The tags in the WHEEL file are those of the file name. Who renames a wheel to make it install breaks this.",
+    source=_SOURCE,
+    fix="python -m wheel tags …   (rewrites both)",
+)
+def tags_differ(subject: Subject) -> Iterator[Found]:
+    named, said = set(_named(subject)), set(_said(subject))
+    if not named or subject.contents.wheel is None or named == said:
+        return
+    yield Found(
+        message="the tags of the file name are not those of its WHEEL file",
+        evidence=(
+            *(f"only in the file name: {each}" for each in some(named - said)),
+            *(f"only in WHEEL: {each}" for each in some(said - named)),
+        ),
+    )
+
+
+@rule(
+    "tag-processor",
+    severity="error",
+    why="Machine code is for one processor and one system; an installer goes by the tag alone.",
+    source=_SOURCE,
+    fix="build it on, or for, the platform that its tag names",
+)
+def processor(subject: Subject) -> Iterator[Found]:
+    libraries = [each for each in subject.survey.libraries if is_loadable(each) and each.format in ("elf", "pe")]
+    platforms = {tag.rpartition("-")[2] for tag in _named(subject)}
+    if "any" in platforms and libraries:
+        yield Found(
+            message="its tag says any platform, and there is machine code in it",
+            evidence=some(f"{each.path}: {each.machine}" for each in libraries),
+        )
+    wanted = [tags.platform_of(each) for each in platforms - {"any"}]
+    cpus, systems = {each.cpu for each in wanted if each.cpu}, {each.os for each in wanted if each.os}
+    strangers = [each for each in libraries if _foreign(each, cpus, systems)]
+    if strangers:
+        yield Found(
+            message=f"its tag is for {', '.join(sorted(platforms))}, and it holds code for something else",
+            evidence=some(f"{each.path}: {each.format.upper()} for {each.machine}" for each in strangers),
+        )
+
+
+def _foreign(library: Library, cpus: set[str], systems: set[str]) -> bool:
+    system = {"elf": "linux", "pe": "windows"}[library.format]
+    return bool((cpus and library.machine not in cpus) or (systems and system not in systems))
+
+
+@rule(
+    "tag-glibc",
+    severity="error",
+    why="""manylinux_X_Y promises to load with glibc X.Y. A library that wants a newer one fails at import on just those
+    systems that the tag lets it be installed on.""",
+    source=_SOURCE,
+    fix="cuwheel repair WHEEL   (or build it in the image of the policy)",
+)
+def glibc(subject: Subject) -> Iterator[Found]:
+    promised = [tags.platform_of(tag.rpartition("-")[2]).glibc for tag in _named(subject)]
+    lowest = min((each for each in promised if each), key=versions.key, default=None)
+    if lowest is None:
+        return
+    wanting = [each for each in subject.survey.libraries if each.glibc and not versions.at_least(lowest, each.glibc)]
+    ours = _for_cuda(subject)
+    kinds: tuple[tuple[list[Library], str, Severity], ...] = (
+        ([each for each in wanting if each.path in ours], "it needs", "error"),
+        ([each for each in wanting if each.path not in ours], "libraries in it, none for CUDA, need", "warning"),
+    )
+    for libraries, what, severity in kinds:
+        if libraries:
+            most = max((each.glibc or "" for each in libraries), key=versions.key)
+            yield Found(
+                message=f"its tag promises glibc {lowest}, and {what} {most}",
+                evidence=some(f"{each.path}: GLIBC_{each.glibc}" for each in libraries),
+                severity=severity,
+            )
+
+
+def _for_cuda(subject: Subject) -> set[str]:
+    """Without those of a package that are for other kinds of machine (ROCm, XPU), if it is one that we know."""
+    found = loading(subject.survey, Machine(name="any", capability=None))
+    return {*found.always, *(path for each in found.candidates for path in each.paths)}
+
+
+@rule(
+    "tag-plain-linux",
+    severity="note",
+    why="linux_x86_64 promises nothing of the C library; public indexes refuse it.",
+    source=_SOURCE,
+    fix="cuwheel repair WHEEL",
+)
+def plain_linux(subject: Subject) -> Iterator[Found]:
+    plain = [tag for tag in _named(subject) if tag.rpartition("-")[2].startswith("linux_")]
+    if plain:
+        yield Found(
+            message="its platform tag is a plain linux: good here, refused by public indexes", evidence=(plain[0],)
+        )
+
+
+@rule(
+    "tag-extension",
+    severity="error",
+    why="""An extension module carries its Python in its suffix (.cpython-312-…), and another Python does not see it. A
+    wheel that is installed for a Python which none of its modules is for cannot be imported there.""",
+    source="PEP 3149; importlib.machinery.EXTENSION_SUFFIXES",
+    fix="build it for each Python that its tags name, or for the stable ABI",
+)
+def extension(subject: Subject) -> Iterator[Found]:
+    modules: dict[str, set[str]] = {}
+    for path in subject.contents.sizes:
+        if match := _EXTENSION.search(path):
+            made_for = "cp" + "".join(part or "" for part in match.groups())
+            modules.setdefault(path[: match.start()], set()).add(made_for)
+    if not modules or not _named(subject):
+        return
+    for tag in sorted({tag.rpartition("-")[0] for tag in _named(subject)}):
+        python, abi = tag.split("-")
+        wrong = [name for name, made in modules.items() if not _importable(python, abi, made)]
+        if wrong:
+            has = sorted({each for name in wrong for each in modules[name]})
+            yield Found(
+                message=f"its tag {tag} is not the Python that its modules are for ({', '.join(has)})",
+                evidence=some(wrong),
+            )
+
+
+def _importable(python: str, abi: str, made: set[str]) -> bool:
+    if abi == "abi3" or not _CP.fullmatch(python):
+        return False  # later Pythons are promised too, and they do not see it
+    return python + ("t" if abi.endswith("t") else "") in made
+
+
+@rule(
+    "requires-python",
+    severity="error",
+    why="Requires-Python is looked at before the tags: a wheel for a Python that it excludes is never installed.",
+    source="core metadata, packaging.python.org/specifications",
+    fix="build for the Pythons that requires-python names",
+)
+def requires_python(subject: Subject) -> Iterator[Found]:
+    wanted = dict(fields(subject.contents.metadata or "")).get("requires-python")
+    if not wanted:
+        return
+    try:
+        allowed = SpecifierSet(wanted)
+    except InvalidSpecifier:
+        return  # the rules of metadata say that
+    pythons = {tag.partition("-")[0] for tag in _named(subject)}
+    matches = {each: _CP.fullmatch(each) for each in pythons}
+    # The last patch release that there can be: `>3.11.2` allows some of 3.11.
+    refused = [each for each, match in matches.items() if match and f"{match[1]}.{match[2]}.99" not in allowed]
+    if refused:
+        yield Found(message=f"it is tagged {', '.join(sorted(refused))} and requires Python {wanted}")
+
+
+RULES = (name_of_file, tags_differ, processor, glibc, plain_linux, extension, requires_python)

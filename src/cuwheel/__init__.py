@@ -8,6 +8,7 @@ import types
 __version__ = "0.1.0"
 
 _VERBS = (
+    "build",
     "check",
     "compare",
     "doctor",

@@ -6,6 +6,7 @@ Stages are imported when a verb is called: starting fast is a feature.
 from __future__ import annotations
 
 from cuwheel.api.binaries import compare, inspect, kernels
+from cuwheel.api.building import build
 from cuwheel.api.diagnosis import causes, explain
 from cuwheel.api.fleets import check, plan, read_list
 from cuwheel.api.machines import doctor, gpus, toolkits
@@ -21,6 +22,7 @@ from cuwheel.api.toolchains import (
 )
 
 __all__ = [
+    "build",
     "causes",
     "check",
     "compare",

@@ -30,7 +30,7 @@ _TRIAL = "__global__ void trial(int *to) { *to = 1; }\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """`launcher` goes before nvcc; `environ` leads its client to this server. Empty, with the reason, where it is none."""
+    """`launcher` goes before nvcc; `environ` leads its client to this server. Both empty, with a reason, for none."""
 
     launcher: tuple[str, ...] = ()
     environ: dict[str, str]

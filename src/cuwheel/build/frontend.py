@@ -74,10 +74,10 @@ def install(job: Job, shell: Shell, interpreter: Path, requirements: Iterable[st
 def builder(job: Job, shell: Shell, interpreter: Path) -> ProjectBuilder:
     import build  # noqa: PLC0415 - the library of that name, not our room
 
-    def runner(words: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+    def runner(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
         # The hook's script and the folder for its answer lie outside of the job's.
-        folders = [Path(word).parent if word.endswith(".py") else Path(word) for word in (words[1], words[-1])]
-        shell.run(list(words), cwd=Path(cwd or job.source), extra=extra_environ, folders=folders)
+        folders = [Path(word).parent if word.endswith(".py") else Path(word) for word in (cmd[1], cmd[-1])]
+        shell.run(list(cmd), cwd=Path(cwd or job.source), extra=extra_environ, folders=folders)
 
     try:
         with warnings.catch_warnings():
@@ -124,7 +124,7 @@ def _through(call: Callable[[], T]) -> T:
             raise inner from error
         if isinstance(inner, FileNotFoundError):
             raise ToolError(["the backend"], "ended without an answer and without an error") from error
-        raise ToolError(["the backend"], f"failed: {inner or error}") from error
+        raise ToolError(["the backend"], f"failed: {inner}") from error
     except build.BuildException as error:
         raise ToolError(["the backend"], f"failed: {error}") from error
 

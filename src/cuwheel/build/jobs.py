@@ -20,13 +20,13 @@ from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.finding import Finding
 from cuwheel.toolchain.store import Store
-from cuwheel.toolchain.values import Toolchain
-from cuwheel.venvs import Python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.plan.values import Job as PlanJob
+    from cuwheel.toolchain.values import Toolchain
+    from cuwheel.venvs import Python
 
 # How fast it is built, and how the network is reached: no part of what comes out.
 _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))

@@ -24,7 +24,7 @@ _WITH_NINJA = (*_WITH_CMAKE, "torch")
 def requirements(
     backend: str, before: Sequence[str], archs: Iterable[str], minimum: str, there: Mapping[str, str]
 ) -> Iterator[str]:
-    """`there`: the versions of these programs that the job would find without us. `minimum`: of CMake, by its sources."""
+    """`there`: the versions of these programs that the job finds anyway. `minimum`: of CMake, by its sources."""
     uses_cmake = backend in _WITH_CMAKE or any(re.search(r"\bcmake\b", each) for each in before)
     if uses_cmake:
         found = there.get("cmake")

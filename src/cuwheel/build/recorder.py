@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-
 from typing import TYPE_CHECKING
 
 from cuwheel.record import session
@@ -29,5 +28,3 @@ def recorded(job: Job, cache: Server | None) -> Iterator[session.Session | None]
     command = ("cuwheel", "build", job.id)
     with session.recording(job.folder / "record", command, environ, job.source, wish) as made:
         yield made
-
-

@@ -6,7 +6,6 @@ import contextlib
 import re
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import log
@@ -19,6 +18,7 @@ from cuwheel.toolchain import downloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cuwheel.build.cache import Server
     from cuwheel.build.values import Job, Tree
@@ -64,6 +64,7 @@ class _Work:
         self.phases: list[Phase] = []
         self.began = time.monotonic()
         self.phase = ""
+        self.recorded = 0.0
         self.others: dict[str, str] = {}
         self.server: Server | None = None
         self.progress: log.Progress | None = None
@@ -92,6 +93,7 @@ class _Work:
             phases=tuple(self.phases),
             seconds=time.monotonic() - self.began,
             record=str(record) if record.is_dir() else "",
+            recorded=self.recorded,
             others=self.others,
             cached=cached,
             trouble=trouble,
@@ -110,6 +112,7 @@ class _Work:
             self._install(shell, interpreter, made.build_system_requires | set(job.requires))
             if self.options.cache:
                 self.server = stack.enter_context(cache_.server(job, self.store.folder / "sccache"))
+        self.recorded = time.monotonic() - self.began
         self.session = stack.enter_context(recorder.recorded(job, self.server))
         if self.session:
             shell.environ = dict(self.session.environ)

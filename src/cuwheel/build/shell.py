@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import masking, process
@@ -14,6 +13,7 @@ from cuwheel.toolchain import inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from cuwheel.toolchain.values import Installed
 

@@ -113,6 +113,7 @@ class Built:
     seconds: float = 0.0
     log: str = ""
     record: str = ""
+    recorded: float = 0.0  # when the record began
     others: dict[str, str] = field(default_factory=dict)  # versions of what was installed to build
     cached: Cached | None = None
     trouble: Trouble | None = None

@@ -30,6 +30,7 @@ VERBS = {
     "plan": "the smallest architecture list for a fleet, in every spelling",
     "slim": "the same without what the GPUs named never load",
     "repair": "a portable wheel without NVIDIA's libraries inside",
+    "build": "from source to the wheels you asked for, checked against the plan",
     "toolchain": "nvcc and a host compiler that it takes, without root",
     "explain": "why did it fail: cause, evidence, fix and ways out, from a log",
     "gpus": "look up GPUs and their compute capability",

@@ -1,0 +1,253 @@
+"""The steps of a build in their order: source, configuration, plan, toolchains, jobs, and what becomes of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.build.values import Job, Tree
+    from cuwheel.finding import Finding
+    from cuwheel.plan.values import Job as PlanJob
+    from cuwheel.plan.values import NotServed
+    from cuwheel.report import build as answers
+    from cuwheel.toolchain.provide import Wish
+    from cuwheel.toolchain.values import Toolchain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    config: Path | None
+    output: Path
+    providers: tuple[str, ...]
+    toolkit_cache: Path | None
+    toolkit_source: str | None
+    host_compiler: str | None
+    redist_url: str | None
+    apt_sources: str | None
+    image: str | None
+    offline: bool
+    lock: Path | None
+    locked: Path | None
+    jobs: int | None
+    at_once: int
+    resume: bool
+    keep: bool
+
+
+class Steps:
+    """`decide` does nothing but look; what it found is what `carry_out` does."""
+
+    def __init__(self, asked: str, said: Mapping[str, object], options: Options) -> None:
+        from cuwheel.build import config, pyproject, source
+        from cuwheel.errors import MalformedError
+        from cuwheel.toolchain.store import open_store
+
+        self.options = options
+        self.store = open_store(options.toolkit_cache)
+        self.tree = source.obtain(asked, self.store.folder, offline=options.offline, without=[options.output])
+        found = config.find(self.tree.folder, options.config, said)
+        self.table, self.configuration = found.table, found.path
+        self.project = pyproject.read(self.tree.folder, self.tree.files, self.table.backend)
+        if not pyproject.has_cuda(self.tree.folder, self.tree.files):
+            raise MalformedError(
+                asked,
+                "has no CUDA code: no .cu file, and no build file that speaks of CUDA",
+                hint="a wheel without device code needs no cuwheel: pip wheel .",
+            )
+        self.jobs: list[Job] = []
+        self.failed: list[answers.Job] = []
+        self.unserved: tuple[NotServed, ...] = ()
+        self.findings: tuple[Finding, ...] = tuple(_about(self.tree))
+
+    def decide(self, caller: Mapping[str, str], *, dry_run: bool) -> None:
+        from cuwheel import log
+        from cuwheel.build import jobs
+
+        planned = self._plan()
+        wanted = jobs.pythons(self.table, self.project)
+        toolchains = self._toolchains(planned, dry_run=dry_run, pythons=wanted)
+        outside = any(not each.prefix for each in toolchains.values())
+        interpreters = jobs.interpreters(wanted) if outside else {}
+        order = jobs.Order(
+            table=self.table,
+            tree=self.tree,
+            project=self.project,
+            store=self.store,
+            jobs=self.options.jobs,
+            at_once=self.options.at_once,
+        )
+        for plan in planned:
+            if (toolchain := toolchains.get(plan.cuda)) is None:
+                continue
+            for python in wanted:
+                found = None if toolchain.prefix else interpreters[python]
+                self.jobs.append(jobs.make(order, plan, toolchain, python, found, caller))
+        log.info("%s: %s", self.project.name, ", ".join(job.id for job in self.jobs))
+
+    def _plan(self) -> tuple[PlanJob, ...]:
+        from cuwheel.api.fleets import plan
+        from cuwheel.errors import UsageError
+
+        table = self.table
+        if not table.for_:
+            raise UsageError(
+                "for which GPUs? Neither the command line nor a configuration says",
+                hint='cuwheel build --for h100,l40   (or in pyproject.toml: [tool.cuwheel] for = ["h100", "l40"])',
+            )
+        wishes = table.plan
+        made = plan(
+            *(self._machine(each) for each in table.for_),
+            cuda=table.cuda,
+            future=wishes.future,
+            native=wishes.native,
+            specific=wishes.specific,
+            family=wishes.family,
+            ptx=wishes.ptx,
+        )
+        self.unserved = made.unserved
+        planned = tuple(job for job in made.jobs if job.archs or job.ptx)
+        if not planned:
+            told = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
+            raise UsageError(f"no wheel can serve these machines: {told}", hint="cuwheel plan says what would")
+        self._refuse_same_names([job.cuda for job in planned])
+        return planned
+
+    def _machine(self, name: str) -> str:
+        """A fleet file is named from where the configuration is, as every file in one is."""
+        near = (self.configuration.parent if self.configuration else self.tree.folder) / name
+        return str(near) if near.is_file() and not Path(name).is_file() else name
+
+    def _refuse_same_names(self, cudas: Sequence[str]) -> None:
+        from cuwheel.errors import UsageError
+
+        table = self.table
+        labels = {"none": "", "suffix": "major", "local": "minor"}[table.naming]
+        same = len({each.split(".")[0] if labels == "major" else each if labels else "" for each in cudas})
+        own = any("{cuda" in text for text in table.environment.values())  # it labels itself
+        if same < len(cudas) and not own:
+            raise UsageError(
+                f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {table.naming!r})",
+                hint="--naming local gives each its own: 1.0+cu130",
+            )
+
+    def _toolchains(self, planned: Sequence[PlanJob], *, dry_run: bool, pythons: Sequence[str]) -> dict[str, Toolchain]:
+        """One that cannot be had fails its jobs, and none that can be had ends the build."""
+        from cuwheel.errors import CuwheelError
+        from cuwheel.toolchain import lock, provide
+
+        found: dict[str, Toolchain] = {}
+        errors: dict[str, CuwheelError] = {}
+        for plan in planned:
+            try:
+                wish = self._wish(plan.cuda)
+                found[plan.cuda] = provide.foresee(wish) if dry_run else provide.provide(wish)
+                if self.options.lock and not dry_run:
+                    lock.update(self.options.lock, lock.locked(found[plan.cuda].toolkit))
+            except CuwheelError as error:
+                errors[plan.cuda] = error
+        if not found:
+            raise next(iter(errors.values()))
+        from cuwheel.api import built
+
+        for plan in planned:
+            if plan.cuda in errors:
+                self.failed += [built.without_toolchain(plan, python, errors[plan.cuda]) for python in pythons]
+        return found
+
+    def _wish(self, cuda: str) -> Wish:
+        from cuwheel.facts import toolkits
+        from cuwheel.toolchain.provide import Wish
+
+        options = self.options
+        named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
+        extra = ("torch",) if self.project.backend == "torch" else ()
+        return Wish(
+            version=named[0] if named else cuda,  # as it was said: a patch release is one
+            components=(*self.table.components, *extra),
+            providers=options.providers,
+            cache=options.toolkit_cache,
+            offline=options.offline,
+            source=options.toolkit_source,
+            locked=options.locked,
+            host_compiler=options.host_compiler,
+            redist_url=options.redist_url,
+            apt_sources=options.apt_sources,
+            image=options.image,
+        )
+
+    def foreseen(self) -> tuple[answers.Job, ...]:
+        from cuwheel.api import built
+
+        return (*(built.planned(job) for job in self.jobs), *self.failed)
+
+    def carry_out(self) -> tuple[answers.Job, ...]:
+        """For each CUDA version the oldest Python first: its wheel may serve the others."""
+        first: dict[str, Job] = {}
+        for job in self.jobs:
+            first.setdefault(job.cuda, job)
+        done = self._together(list(first.values()))
+        rest = [job for job in self.jobs if job.id not in done]
+        served = {job.id: answer for job in rest if (answer := _served(job, done[first[job.cuda].id]))}
+        done |= served
+        done |= self._together([job for job in rest if job.id not in served])
+        return (*(done[job.id] for job in self.jobs), *self.failed)
+
+    def _together(self, wanted: Sequence[Job]) -> dict[str, answers.Job]:
+        if self.options.at_once <= 1 or len(wanted) <= 1:
+            return {job.id: self._one(job) for job in wanted}
+        from concurrent.futures import ThreadPoolExecutor
+
+        from cuwheel.build import workspace
+
+        with ThreadPoolExecutor(self.options.at_once) as pool:
+            try:
+                return dict(zip([job.id for job in wanted], pool.map(self._one, wanted), strict=True))
+            except BaseException:  # whoever interrupts us means the builds
+                pool.shutdown(wait=False, cancel_futures=True)
+                for job in wanted:
+                    workspace.end_leftovers(job.folder)
+                raise
+
+    def _one(self, job: Job) -> answers.Job:
+        from cuwheel import log
+        from cuwheel.api import built
+        from cuwheel.build import run
+
+        options = run.Options(
+            timeout=self.table.timeout,
+            cache=self.table.cache,
+            offline=self.options.offline,
+            resume=self.options.resume,
+            keep=self.options.keep,
+        )
+        log.info("%s: begun", job.id)
+        made = built.finished(self, job, run.carry_out(job, self.tree, self.store, options))
+        log.info("%s: %s in %.0f s", job.id, made.outcome, made.seconds)
+        return made
+
+
+def _served(job: Job, first: answers.Job) -> answers.Job | None:
+    """The wheel of another Python, where it can be installed for this one."""
+    from cuwheel.api import built
+    from cuwheel.build import jobs
+
+    if first.wheel is None or not jobs.serves(Path(first.wheel.path).name, job.python):
+        return None
+    return built.served(job, first)
+
+
+def _about(tree: Tree) -> Iterator[Finding]:
+    from cuwheel.finding import Finding
+
+    if tree.left_out:
+        yield Finding(
+            rule="links-left-out",
+            severity="warning",
+            message=f"{len(tree.left_out)} links lead out of the source and were not copied",
+            evidence=tree.left_out[:5],
+            fix="replace them by the files that they name",
+        )

@@ -1,0 +1,320 @@
+"""What becomes of a backend's wheel: its name and description, repair, the gate, its place; and how that is told."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuwheel.api.building_steps import Steps
+    from cuwheel.build.gate import Result
+    from cuwheel.build.values import Built, Job, Phase
+    from cuwheel.diagnose.values import Cause
+    from cuwheel.errors import CuwheelError
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.values import Survey
+    from cuwheel.plan.values import Job as PlanJob
+    from cuwheel.record.values import Call, Record
+    from cuwheel.report import build as answers
+    from cuwheel.rewrite import repair
+
+T = TypeVar("T")
+_TAIL = 200_000  # bytes of a log that are looked through for a cause
+
+
+def planned(job: Job) -> answers.Job:
+    """As a dry run tells it."""
+    return _told(job, outcome="planned")
+
+
+def without_toolchain(plan: PlanJob, python: str, error: CuwheelError) -> answers.Job:
+    from cuwheel.report.build import Failure, Job
+
+    hint = f" ({error.hint})" if error.hint else ""
+    return Job(
+        id=f"cu{plan.cuda.replace('.', '')}-cp{python.replace('.', '')}",
+        cuda=plan.cuda,
+        python=python,
+        archs=plan.archs,
+        ptx=plan.ptx,
+        outcome="failed",
+        failure=Failure(what=error.message + hint, phase="toolchain"),
+    )
+
+
+def served(job: Job, first: answers.Job) -> answers.Job:
+    from dataclasses import replace
+
+    name = Path(first.wheel.path).name if first.wheel else ""
+    told = _told(job, outcome="skipped", reason=f"{name} serves Python {job.python} too")
+    return replace(told, wheel=first.wheel)
+
+
+def _told(job: Job, *, outcome: answers.Outcome, reason: str = "") -> answers.Job:
+    from cuwheel import masking
+    from cuwheel.report.build import Job as Answer
+    from cuwheel.report.build_made import tools_of
+    from cuwheel.toolchain.values import Setting
+
+    return Answer(
+        id=job.id,
+        cuda=job.cuda,
+        python=job.python,
+        archs=job.plan.archs,
+        ptx=job.plan.ptx,
+        outcome=outcome,
+        reason=reason,
+        coverage=job.plan.coverage,
+        backend=job.backend,
+        commands=tuple(_commands(job)),
+        settings=tuple(Setting(name=each.name, value=masking.variable(each.name, each.value)) for each in job.settings),
+        tools=tools_of(job.toolchain),
+        findings=job.notes,
+    )
+
+
+def _commands(job: Job) -> Iterator[str]:
+    if job.requires:
+        yield shlex.join(["install", *job.requires])
+    yield from job.before
+    options = [f"-C{name}={value}" for name, value in job.config_settings.items()]
+    yield shlex.join(["python", "-m", "build", "--wheel", *options])
+    if job.force_archs:
+        yield shlex.join(["nvcc", *job.force_archs]) + "   (instead of every list that it is given)"
+
+
+def finished(steps: Steps, job: Job, built: Built) -> answers.Job:
+    """A job's answer, and its wheel where it belongs."""
+    from dataclasses import replace
+
+    from cuwheel.errors import CuwheelError
+    from cuwheel.report.build_made import calls_of, tools_of
+
+    record = _record(built)
+    cached = built.cached
+    counted = (cached.hits, cached.misses) if cached and not cached.problem else None
+    told = replace(
+        _told(job, outcome="failed"),
+        tools=tools_of(job.toolchain, built.others),
+        phases=built.phases,
+        seconds=built.seconds,
+        calls=calls_of(record, built.recorded, counted),
+        findings=(*job.notes, *_about_cache(built)),
+        log=built.log,
+        record=built.record,
+    )
+    if built.trouble:
+        return replace(told, failure=_failure(built, record))
+    work = _Finishing(steps, job, built, record)
+    try:
+        return work.through(told)
+    except CuwheelError as error:
+        from cuwheel.report.build import Failure
+
+        hint = f" ({error.hint})" if error.hint else ""
+        failure = Failure(what=error.message + hint, phase=work.phase)
+        return replace(told, phases=(*told.phases, *work.phases), failure=failure)
+
+
+def _about_cache(built: Built) -> Iterator[Finding]:
+    from cuwheel.finding import Finding
+
+    if built.cached and built.cached.problem:
+        yield Finding(rule="no-compiler-cache", severity="warning", message=f"built without: {built.cached.problem}")
+
+
+def _record(built: Built) -> Record | None:
+    from cuwheel import log
+    from cuwheel.errors import CuwheelError
+    from cuwheel.record import reader
+
+    if not built.record:
+        return None
+    try:
+        return reader.read(Path(built.record))
+    except CuwheelError as error:
+        log.debug("the record cannot be read: %s", error)
+        return None
+
+
+def _failure(built: Built, record: Record | None) -> answers.Failure:
+    """The first call that failed and mattered, and what is known of what it said."""
+    from cuwheel.build.values import Trouble
+    from cuwheel.record import failures, reader
+    from cuwheel.report.build_made import failure_of
+
+    trouble = built.trouble or Trouble(phase="", what="")
+    call: Call | None = failures.first(record) if record else None
+    tail = _tail(Path(built.log))
+    if record is None or call is None:
+        return failure_of(trouble, output=tail, causes=_causes(tail))
+    said = "".join(reader.output(record, call))
+    causes = _causes(said) or _causes(tail)
+    replay = shlex.join(["cuwheel", "replay", built.record, str(call.number)])
+    return failure_of(trouble, call, said, replay=replay, causes=causes)
+
+
+def _causes(text: str) -> tuple[Cause, ...]:
+    import io
+
+    from cuwheel.api.diagnosis import explain
+
+    return explain(io.BytesIO(text.encode())).causes if text.strip() else ()
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+class _Finishing:
+    """From the backend's wheel to the one in the output folder: each step a new file, the last one a rename."""
+
+    def __init__(self, steps: Steps, job: Job, built: Built, record: Record | None) -> None:
+        self.steps, self.job, self.built, self.record = steps, job, built, record
+        self.phases: list[Phase] = []
+        self.phase = ""
+        self.findings: list[Finding] = []
+
+    def through(self, told: answers.Job) -> answers.Job:
+        import tempfile
+        from dataclasses import replace
+
+        from cuwheel.errors import UnreadableError
+        from cuwheel.report.build_made import wheel_of
+        from cuwheel.toolchain.downloads import digest
+
+        output = self.steps.options.output
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".cuwheel-", dir=output) as scratch:
+                wheel = self._timed("stamp", lambda: self._stamped(Path(self.built.wheel), Path(scratch, "stamp")))
+                wheel = self._timed("repair", lambda: self._repaired(wheel, Path(scratch, "repair")))
+                found, result = self._timed("gate", lambda: self._gate(wheel))
+                place = self._placed(wheel, output if result.succeeded else self.job.folder / "refused")
+        except OSError as error:
+            raise UnreadableError.from_os(error, output) from error
+        planned = (*self.job.plan.archs, *self.job.plan.ptx)
+        good: answers.Outcome = "resumed" if self.built.resumed else "built"
+        return replace(
+            told,
+            outcome=good if result.succeeded else "refused",
+            phases=(*told.phases, *self.phases),
+            seconds=told.seconds + sum(each.seconds for each in self.phases),
+            wheel=wheel_of(replace(found, target=str(place)), digest(place), planned),
+            listed=result.listed,
+            findings=(*told.findings, *self.findings, *result.findings),
+        )
+
+    def _timed(self, name: str, step: Callable[[], T]) -> T:
+        from cuwheel.build.values import Phase
+
+        self.phase = name
+        began = time.monotonic()
+        try:
+            return step()
+        finally:
+            before = self.built.seconds + sum(each.seconds for each in self.phases)
+            self.phases.append(Phase(name=name, began=before, seconds=time.monotonic() - began))
+
+    def _stamped(self, wheel: Path, to: Path) -> Path:
+        from cuwheel.inspection.survey import survey
+        from cuwheel.rewrite import described, guard, stamp
+
+        to.mkdir()
+        table, job = self.steps.table, self.job
+        found = survey(str(wheel), detail="containers")
+        said = found.distribution
+        name = said.name if said else self.steps.project.name
+        version = said.version if said else self.steps.project.version
+        new_name = stamp.suffixed_name(name, job.cuda) if table.naming == "suffix" else None
+        new_version = stamp.local_version(version, job.cuda) if table.naming == "local" else None
+        guarding = None
+        if table.guard.package:
+            whole = f"{new_name or name} {new_version or version}"
+            guarding = guard.of(found, table.guard.package, message=table.guard.message, wheel=whole)
+        about = described.describe(
+            found,
+            job.plan,
+            job.toolchain,
+            sources=self.steps.tree.sha256,
+            python=job.interpreter.version if job.interpreter else job.python,
+            requires=job.requires,
+        )
+        return stamp.stamp(wheel, to, stamp.Wish(name=new_name, version=new_version, description=about, guard=guarding))
+
+    def _repaired(self, wheel: Path, to: Path) -> Path:
+        """Asked for, it must succeed. Else it is done where it can be: a wheel for this system alone is one too."""
+        from dataclasses import replace
+
+        from cuwheel.errors import MalformedError
+        from cuwheel.rewrite import repair
+
+        table = self.steps.table.repair
+        if table.enabled is False or (table.enabled is None and "-linux_" not in wheel.name):
+            return wheel
+        decision = repair.decide(wheel, self._repair_wish())
+        if decision.refused and table.enabled:
+            told = "; ".join(each.message for each in decision.findings if each.severity == "error")
+            raise MalformedError(wheel.name, f"cannot be repaired: {told}", hint="cuwheel repair WHEEL --dry-run")
+        if decision.refused:
+            self.findings += [
+                replace(each, severity="warning") if each.severity == "error" else each for each in decision.findings
+            ]
+            return wheel
+        to.mkdir()
+        done = repair.carry_out(decision, to)
+        self.findings += [*decision.findings, *done.findings]
+        return done.path
+
+    def _repair_wish(self) -> repair.Wish:
+        from cuwheel.rewrite import repair
+
+        table, toolchain = self.steps.table.repair, self.job.toolchain
+        root = Path(toolchain.root)
+        folders = () if toolchain.prefix else tuple(each for each in (root / "lib64", root / "lib") if each.is_dir())
+        return repair.Wish(
+            policy=table.policy,
+            exclude=table.exclude,
+            requires=table.requires,
+            cuda_major=int(self.job.cuda.split(".")[0]),
+            libraries=folders,
+        )
+
+    def _gate(self, wheel: Path) -> tuple[Survey, Result]:
+        from cuwheel.build import gate
+        from cuwheel.inspection.survey import survey
+
+        job, steps = self.job, self.steps
+        found = survey(str(wheel), detail="containers")
+        wanted = gate.Wanted(
+            archs=job.plan.archs,
+            ptx=job.plan.ptx,
+            cuda=job.cuda,
+            table=steps.table.gate,
+            places=(str(job.folder), str(steps.tree.folder), str(steps.store.folder)),
+            toolkit_root="" if job.toolchain.prefix and not job.toolchain.toolkit.archives else job.toolchain.root,
+            record=self.record,
+        )
+        return found, gate.examine(found, wanted)
+
+    def _placed(self, wheel: Path, folder: Path) -> Path:
+        """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""
+        import shutil
+
+        folder.mkdir(parents=True, exist_ok=True)
+        place = folder / wheel.name
+        if folder == self.steps.options.output:
+            wheel.chmod(0o644)
+            return wheel.replace(place)
+        part = place.with_name(place.name + ".part")
+        shutil.copyfile(wheel, part)
+        return part.replace(place)

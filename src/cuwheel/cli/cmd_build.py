@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.build import Build
+
+EXAMPLES = """\
+  cuwheel build --for h100,l40 --cuda 13.0      the folder here, into dist/
+  cuwheel build . --for h100 --cuda 13.0,13.4 --python 3.10,3.12 --naming local
+  cuwheel build --dry-run                       the plan and every setting
+  cuwheel build bitsandbytes==0.49.0 --config bnb.toml
+  cuwheel build --force-archs                   whatever list it hard-codes
+  cuwheel build --resume                        what is missing or changed
+  cuwheel build --locked --offline              as cuwheel.lock says
+
+exit status: 0 every wheel was built and passed the gate, 1 one was not,
+11 no provider has the toolkit, 12 no host compiler fits"""
+
+_TABLE = ("backend", "naming", "timeout")  # options that are keys of the configuration
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="SOURCE", nargs="?", default=".", help="a folder (.), an sdist, or name==version"
+    )
+    parser.add_argument(
+        "--for",
+        dest="machines",
+        metavar="MACHINES",
+        action="append",
+        default=[],
+        help="GPUs, capabilities, profiles, fleet files, or 'all'; repeated or with commas",
+    )
+    parser.add_argument("--cuda", metavar="VERSIONS", action="append", default=[], help="a wheel for each")
+    parser.add_argument("--python", metavar="VERSIONS", action="append", default=[], help="a wheel for each")
+    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, default=Path("dist"), help="instead of dist/")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="instead of the source's own: a cuwheel.toml")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and every setting, and do nothing")
+    _add_how(parser)
+    _add_wheels(parser)
+    _add_toolchain(parser)
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_argument_group("how it is built")
+    how.add_argument("--force-archs", action="store_true", help="nvcc compiles the plan's list whatever it is told")
+    how.add_argument(
+        "--backend",
+        metavar="KIND",
+        choices=("auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"),
+        help="scikit-build-core, cmake, torch, setuptools, cargo or other; otherwise by its files",
+    )
+    how.add_argument(
+        "--require", metavar="NAME", action="append", default=[], help="for the build, beside what it asks for: torch"
+    )
+    how.add_argument("--cache", action="store_true", help="a compiler cache (sccache), kept between builds")
+    how.add_argument("--jobs", metavar="N", type=_count, help="compilers at once; otherwise by cores and memory")
+    how.add_argument("--at-once", metavar="N", type=_count, default=1, help="wheels at once (1)")
+    how.add_argument("--timeout", metavar="SECONDS", type=float, help="of one wheel (7200)")
+    how.add_argument("--resume", action="store_true", help="use wheels that an earlier run made of the same inputs")
+    how.add_argument("--keep", action="store_true", help="keep the sources and the environment of each job")
+
+
+def _add_wheels(parser: argparse.ArgumentParser) -> None:
+    wheels = parser.add_argument_group("the wheels")
+    wheels.add_argument(
+        "--naming",
+        metavar="HOW",
+        choices=("none", "local", "suffix"),
+        help="none, local (1.0+cu130) or suffix (name-cu13)",
+    )
+    wheels.add_argument("--future", action="store_true", help="also PTX, for GPUs later than these")
+    wheels.add_argument("--native", action="store_true", help="for every GPU machine code of its own architecture")
+    wheels.add_argument("--no-repair", action="store_true", help="leave the wheel as its backend made it")
+    wheels.add_argument(
+        "--allow", metavar="ARCHS", action="append", default=[], help="that may be there though nobody planned them"
+    )
+
+
+def _add_toolchain(parser: argparse.ArgumentParser) -> None:
+    tools = parser.add_argument_group("toolchain")
+    tools.add_argument(
+        "--with", dest="components", metavar="PARTS", action="append", default=[], help="libraries: cublas, cudnn ..."
+    )
+    tools.add_argument(
+        "--provider",
+        dest="providers",
+        metavar="NAMES",
+        action="append",
+        default=[],
+        help="only these of system, index, redist, debian, conda, container",
+    )
+    tools.add_argument("--host-compiler", metavar="PROGRAM", help="this one, and no other")
+    tools.add_argument(
+        "--toolkit-cache", metavar="FOLDER", type=Path, help="where toolkits and builds are kept (or CUWHEEL_CACHE)"
+    )
+    tools.add_argument("--from", dest="toolkit_source", metavar="PLACE", help="the folder that toolchain fetch filled")
+    tools.add_argument("--redist-url", metavar="PLACE", help="a mirror of NVIDIA's archives: URL or folder")
+    tools.add_argument("--apt-sources", metavar="FILE", help="a list of sources for apt instead of the system's")
+    tools.add_argument("--image", metavar="IMAGE", help="the container image instead of NVIDIA's")
+    tools.add_argument("--offline", action="store_true", help="use no network: what was downloaded before")
+    lock = Path("cuwheel.lock")
+    tools.add_argument("--lock", metavar="FILE", type=Path, nargs="?", const=lock, help="write down what was used")
+    tools.add_argument("--locked", metavar="FILE", type=Path, nargs="?", const=lock, help="use exactly what it says")
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count
+
+
+def run(args: argparse.Namespace) -> Build:
+    from cuwheel import api
+
+    if args.toolkit_source and args.locked:
+        raise UsageError("--from and --locked exclude each other: the folder has its own lock")
+    _end_as_interrupted()
+    return api.build(
+        args.source,
+        machines=_split(args.machines),
+        cuda=_split(args.cuda),
+        python=_split(args.python),
+        config=args.config,
+        settings=_settings(args),
+        output=args.output,
+        providers=_split(args.providers),
+        toolkit_cache=args.toolkit_cache,
+        toolkit_source=args.toolkit_source,
+        host_compiler=args.host_compiler,
+        redist_url=args.redist_url,
+        apt_sources=args.apt_sources,
+        image=args.image,
+        offline=args.offline,
+        lock=args.lock,
+        locked=args.locked,
+        jobs=args.jobs,
+        at_once=args.at_once,
+        resume=args.resume,
+        keep=args.keep,
+        dry_run=args.dry_run,
+    )
+
+
+def _settings(args: argparse.Namespace) -> dict[str, object]:
+    """What was said, and nothing that was not: the rest is the configuration's."""
+    said: dict[str, object] = {name: getattr(args, name) for name in _TABLE if getattr(args, name) is not None}
+    said |= {name: True for name in ("force_archs", "cache") if getattr(args, name)}
+    said |= {"requires": args.require} if args.require else {}
+    said |= {"components": _split(args.components)} if args.components else {}
+    plan = {name: True for name in ("future", "native") if getattr(args, name)}
+    said |= {"plan": plan} if plan else {}
+    said |= {"gate": {"allow": _split(args.allow)}} if args.allow else {}
+    said |= {"repair": {"enabled": False}} if args.no_repair else {}
+    return said
+
+
+def _split(values: list[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
+def _end_as_interrupted() -> None:
+    """A service manager asks us to end: what we started must end too, as with Ctrl-C."""
+    import signal
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)

@@ -32,6 +32,7 @@ VERBS = {
     "repair": "a portable wheel without NVIDIA's libraries inside",
     "build": "from source to the wheels you asked for, checked against the plan",
     "toolchain": "nvcc and a host compiler that it takes, without root",
+    "replay": "one recorded compiler call again, and why it fails only there",
     "explain": "why did it fail: cause, evidence, fix and ways out, from a log",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",

@@ -78,7 +78,11 @@ def _kind_and_version(world: World, path: Path) -> tuple[CompilerKind | None, st
     if path.name.lower() == "cl.exe":
         match = _MSVC.search(world.output([path], "compilers") or "")
         return "msvc", match[1] if match else None
-    banner = world.output([path, "--version"], "compilers") or ""
+    return version_in(world.output([path, "--version"], "compilers") or "")
+
+
+def version_in(banner: str) -> tuple[CompilerKind | None, str | None]:
+    """Of what `--version` prints."""
     if match := _CLANG.search(banner):
         return "clang", match[1]
     if match := _GCC.search(banner):

@@ -103,14 +103,20 @@ def _nvcc_in(root: Path) -> Path | None:
 
 def _version(world: World, root: Path, nvcc: Path | None) -> str | None:
     """nvcc's own word first: version.json tells the whole toolkit's release, and is often missing."""
-    if nvcc and (match := _RELEASE.search(world.output([nvcc, "--version"], "toolkits") or "")):
-        return match[1]
+    if nvcc and (version := version_in(world.output([nvcc, "--version"], "toolkits") or "")):
+        return version
     if version := _from_version_json(world.text(world.shown(root / "version.json"))):
         return version
     if match := _CUDA_H.search(world.text(world.shown(root / "include" / "cuda.h")) or ""):
         number = int(match[1])
         return f"{number // 1000}.{number % 1000 // 10}"
     return None
+
+
+def version_in(banner: str) -> str | None:
+    """Of what `nvcc --version` prints."""
+    match = _RELEASE.search(banner)
+    return match[1] if match else None
 
 
 def _from_version_json(text: str | None) -> str | None:

@@ -162,7 +162,7 @@ def ready(prepared: Prepared, *, scratch: bool) -> Iterator[Ready]:
         if scratch:
             folder = Path(name, "out")
             folder.mkdir()
-            led = outputs.redirected(words, situation.tool, str(folder))
+            led = outputs.redirected(words, situation.tool, str(folder), situation.program)
             words, written, leaks = led.words, led.written, led.leaks
             for option in options.parse(words, situation.tool):
                 if option.name in ("--output-directory", "--keep-dir") and option.value:

@@ -29,6 +29,9 @@ _NOTHING = frozenset(
      "-dumpmachine", "-dumpspecs", "--target-help"}
 )  # fmt: skip
 
+# Programs that name what they write in ways of their own.
+_OTHERWISE = ("ar", "fatbinary", "cudafe++", "cicc", "cl", "link", "lib")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redirected:
@@ -45,8 +48,10 @@ def outputs(words: Sequence[str], tool: ToolKind) -> tuple[str, ...]:
     return tuple(option.value for option in found if option.value and not option.value.startswith("/dev/"))
 
 
-def redirected(words: Sequence[str], tool: ToolKind, folder: str) -> Redirected:
+def redirected(words: Sequence[str], tool: ToolKind, folder: str, program: str = "") -> Redirected:
     """The same call with everything that it writes led into `folder`."""
+    if file_name(program).removesuffix(".exe").endswith(_OTHERWISE):
+        return Redirected(words=tuple(words), written=(), leaks=True)
     new: list[str] = []
     written: list[tuple[str, str]] = []
     options = parse(words, tool)
@@ -77,6 +82,8 @@ def _unnamed(options: Sequence[Option], tool: ToolKind, folder: str) -> tuple[tu
     sources = [option.value for option in options if option.name == INPUT and option.value]
     if not sources:
         return (), False
+    if tool == "cache":  # its first word is the compiler
+        return (), True
     if tool == "nvcc":
         return (("-odir", folder), False) if names & _NVCC_PHASES else (("-o", f"{folder}/a.out"), False)
     if tool == "compiler" and names & {"-c", "-S"}:

@@ -20,6 +20,7 @@ ANSWERS = {
     "kernels": "Kernels",
     "plan": "Plan",
     "repair": "Repair",
+    "replay": "Replay",
     "slim": "Slim",
     "toolchain": "Toolchain",
     "toolkits": "Toolkits",

@@ -79,6 +79,10 @@ def test_everything_written_is_led_elsewhere(
 
 def test_what_cannot_be_led_elsewhere_is_said() -> None:
     assert outputs.redirected(["-c", "a.c", "b.c"], "compiler", "T").leaks
+    archived = outputs.redirected(["rcs", "liba.a", "a.o"], "linker", "T", "/usr/bin/ar")
+    assert archived.leaks
+    assert archived.words == ("rcs", "liba.a", "a.o")
+    assert not outputs.redirected(["a.o", "-o", "a.so"], "linker", "T", "/usr/bin/ld.bfd").leaks
 
 
 def test_inputs_and_outputs() -> None:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.replay import Replay
+
+EXAMPLES = """\
+  cuwheel replay cuwheel-record               the first call that failed
+  cuwheel replay cuwheel-record:7             call 7
+  cuwheel replay cuwheel-record:7 --here      the same call by hand
+  cuwheel replay cuwheel-record:7 --print     the command, to paste
+  cuwheel replay cuwheel-record --list        all calls
+  cuwheel replay cuwheel-record:7 --diff      why does it work by hand?
+  cuwheel replay good:7 --diff bad            two builds
+
+exit status: the call's own; with --diff 0 where the cause was found"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "record", metavar="RECORD[:N]", help="a record's folder, and a call's number; without, the first that failed"
+    )
+    how = parser.add_argument_group("how it is run")
+    how.add_argument("--here", action="store_true", help="in this environment, with the compiler found here")
+    how.add_argument("--scratch", action="store_true", help="do not write over the build's files")
+    how.add_argument("--directory", metavar="DIR", type=Path, help="in this folder, not the recorded one")
+    what = parser.add_argument_group("instead of running it")
+    what.add_argument("--list", action="store_true", help="list the calls")
+    what.add_argument("--print", "--dry-run", dest="print_", action="store_true", help="print the command to paste")
+    what.add_argument(
+        "--shell", choices=("posix", "cmd", "powershell"), default="posix", help="whose quoting --print uses"
+    )
+    diff = parser.add_argument_group("what makes the difference")
+    diff.add_argument(
+        "--diff",
+        metavar="RECORD[:M]",
+        nargs="?",
+        const="",
+        help="compare with this environment, or with another call (:M of the same record), and find the culprit",
+    )
+    diff.add_argument("--no-runs", action="store_true", help="only compare")
+    diff.add_argument("--max-runs", metavar="N", type=_count, default=60, help="at most so many (60)")
+    diff.add_argument("--timeout", metavar="S", type=_seconds, help="of one run, in seconds")
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
+def run(args: argparse.Namespace) -> Replay:
+    from cuwheel import api
+
+    chosen = [name for name in ("list", "print_", "diff") if getattr(args, name) not in (False, None)]
+    if len(chosen) > 1:
+        raise UsageError("--list, --print and --diff exclude each other")
+    if args.list:
+        return api.replay_list(args.record)
+    if args.print_:
+        return api.replay_print(args.record, here=args.here, directory=args.directory, shell=args.shell)
+    if args.diff is not None:
+        return api.replay_diff(
+            args.record,
+            args.diff or None,
+            directory=args.directory,
+            runs=not args.no_runs,
+            most=args.max_runs,
+            timeout=args.timeout,
+        )
+    return api.replay(
+        args.record,
+        here=args.here,
+        scratch=args.scratch,
+        directory=args.directory,
+        attend=not args.json,
+        timeout=args.timeout,
+    )

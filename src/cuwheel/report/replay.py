@@ -1,0 +1,173 @@
+"""`cuwheel replay`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from cuwheel.record.again import Masked
+from cuwheel.record.differences import Differences, VariableDifference
+from cuwheel.record.remedies import Blame
+from cuwheel.record.values import CallState
+from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.report.document import Block
+
+Action: TypeAlias = Literal["run", "print", "list", "diff"]
+_SHOWN = 4  # elements of a list, without --verbose
+_NARROW = 100  # of a value, without --verbose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallLine:
+    """A call in a line; `what`: the program and what it was given, shortly."""
+
+    number: int
+    what: str
+    state: CallState
+    status: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """`path`: as the call names it, `now`: where it went; the same but for --scratch."""
+
+    path: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """`exit_status`: the call's own, as a shell has it; None where nothing was run.
+
+    `stdout`, `stderr`: what it printed, where that was not passed on. `lines`: to paste. `written`: what it writes.
+    `masked`: variables whose values the record does not hold. `restored`: response files taken from the record.
+    """
+
+    schema: Literal["cuwheel.replay/1"] = "cuwheel.replay/1"
+    action: Action
+    record: str
+    calls: tuple[CallLine, ...] = ()
+    call: int | None = None
+    command: tuple[str, ...] = ()
+    directory: str = ""
+    lines: tuple[str, ...] = ()
+    masked: tuple[Masked, ...] = ()
+    restored: tuple[str, ...] = ()
+    written: tuple[Written, ...] = ()
+    notes: tuple[str, ...] = ()
+    exit_status: int | None = None
+    seconds: float | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    differences: Differences | None = None
+    blame: Blame | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """With --diff: whether something is found to make the difference, or without runs to differ."""
+        if self.action == "diff":
+            found = self.blame.verdict in ("found", "unfinished") if self.blame else None
+            return bool(self.differences and self.differences.any) if found is None else found
+        return not self.exit_status
+
+
+def document(answer: Replay, *, verbose: bool) -> Document:
+    return Document(f"cuwheel replay {answer.record}", tuple(_BLOCKS[answer.action](answer, verbose=verbose)))
+
+
+def _run(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001 - one signature
+    """What it printed went out as it came: nothing is added to it."""
+    if answer.stdout is not None:
+        yield Verbatim(tuple((answer.stdout + (answer.stderr or "")).splitlines()))
+
+
+def _print(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001
+    yield Verbatim(answer.lines)
+
+
+def _list(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001
+    if not answer.calls:
+        yield Paragraph("  The record holds no call of a compiler.")
+        return
+    columns = (Column("", numeric=True), Column("ended", wrap=False), Column("seconds", numeric=True), Column("call"))
+    yield Table(columns, tuple(_row(each) for each in answer.calls))
+
+
+def _row(line: CallLine) -> tuple[str, str, str, str]:
+    ended = f"status {line.status}" if line.state == "failed" else line.state
+    return f":{line.number}", ended, f"{line.seconds:.1f}" if line.seconds is not None else "", line.what
+
+
+def _diff(answer: Replay, *, verbose: bool) -> Iterator[Block]:
+    found, blame = answer.differences, answer.blame
+    if blame:
+        yield Heading("Answer")
+        yield Paragraph(f"  {blame.answer}")
+        yield Facts(tuple(_blamed(blame, found)))
+    if found is None:
+        return
+    yield Heading(f"What differs: {found.left}, {found.right}")
+    rows = tuple(_told(found, verbose=verbose))
+    yield Facts(rows) if rows else Paragraph("  nothing: program, folder, arguments and environment are the same")
+    hidden = sum(each.weight == "session" for each in found.variables)
+    if hidden and not verbose:
+        yield Paragraph(f"  and {hidden} variables of terminals and logins (--verbose lists them)")
+
+
+def _blamed(blame: Blame, found: Differences | None) -> Iterator[Row]:
+    for each in blame.culprits:
+        if each.origin:
+            yield Row(each.name, f"is set by {each.origin}")
+    names = (found.left, found.right) if found else ("left", "right")
+    for name, outcome in zip(names, (blame.left, blame.right), strict=True):
+        status = "out of time" if outcome.status is None else f"status {outcome.status}"
+        yield Row(name, "works" if outcome.works else f"fails: {outcome.sign or status}")
+    yield Row("runs", str(blame.runs))
+
+
+def _told(found: Differences, *, verbose: bool) -> Iterator[Row]:
+    if found.program:
+        yield Row("program", f"{found.program.left}\n{found.program.right}")
+    for name, pair in found.versions.items():
+        yield Row(name, f"{pair.left}\n{pair.right}")
+    if found.directory:
+        yield Row("directory", f"{found.directory.left}\n{found.directory.right}")
+    for argument in found.arguments:
+        name = argument.option or "input"
+        lines = [f"- {name} {value}".rstrip() for value in argument.only_left]
+        lines += [f"+ {name} {value}".rstrip() for value in argument.only_right]
+        yield Row(argument.meaning, "\n".join(lines) or f"{name}: the same in another order")
+    for variable in found.variables:
+        if verbose or variable.weight != "session":
+            yield Row(variable.name, "\n".join(_lines(variable, verbose=verbose)), origin=variable.origin)
+
+
+def _lines(variable: VariableDifference, *, verbose: bool) -> Iterator[str]:
+    if variable.reordered:
+        yield "the same folders in another order"
+    elif variable.only_left or variable.only_right:
+        yield from _some("-", variable.only_left, verbose=verbose)
+        yield from _some("+", variable.only_right, verbose=verbose)
+    else:
+        yield from (_side("-", variable.left, verbose=verbose), _side("+", variable.right, verbose=verbose))
+
+
+def _some(sign: str, elements: Sequence[str], *, verbose: bool) -> Iterator[str]:
+    shown = elements if verbose else elements[:_SHOWN]
+    yield from (f"{sign} {each}" for each in shown)
+    if len(shown) < len(elements):
+        yield f"{sign} and {len(elements) - len(shown)} more"
+
+
+def _side(sign: str, value: str | None, *, verbose: bool) -> str:
+    if value is None:
+        return f"{sign} (not set)"
+    return f"{sign} {value if verbose or len(value) <= _NARROW else value[: _NARROW - 1] + '…'}"
+
+
+_BLOCKS = {"run": _run, "print": _print, "list": _list, "diff": _diff}

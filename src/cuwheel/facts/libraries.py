@@ -6,7 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts.rows.libraries import Package
@@ -48,7 +48,15 @@ def all_libraries() -> tuple[Library, ...]:
 
 def find_library(name: str) -> Library:
     """`libcusolver.so.11`, also with a longer version (`libcudart.so.12.4.127`) or a folder before it."""
-    wanted = re.split(r"[/\\]", name.strip())[-1]
+    found = _look_up(re.split(r"[/\\]", name.strip())[-1])
+    if isinstance(found, Library):
+        return found
+    raise UnknownNameError("CUDA library", name, found)
+
+
+@lru_cache(maxsize=4096)  # one survey asks for the same few names hundreds of times
+def _look_up(wanted: str) -> Library | tuple[str, ...]:
+    """The library, or the names that are near."""
     while True:
         for library in all_libraries():
             if _same(wanted, library.pattern):
@@ -58,7 +66,7 @@ def find_library(name: str) -> Library:
             break
         wanted = shorter
     known = {library.pattern for library in all_libraries()}
-    raise UnknownNameError("CUDA library", name, difflib.get_close_matches(wanted, known, n=3))
+    return tuple(difflib.get_close_matches(wanted, known, n=3))
 
 
 def is_cuda_library(name: str) -> bool:

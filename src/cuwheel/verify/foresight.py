@@ -64,7 +64,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`group`: which libraries of the package are loaded, where a framework's CUDA decides that; None: not known."""
+    """`group`: which libraries of the package are loaded, where a framework's CUDA decides that."""
 
     capability: str
     group: int | None
@@ -123,9 +123,16 @@ def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:
 
 def _rows(found: Survey, capability: Capability, cudas: Sequence[str], follows: str | None) -> Iterator[Row]:
     machine = Machine(name=str(capability), capability=str(capability))
-    for group, cuda in ((None, None), *enumerate(cudas)):
-        steps = tuple(_steps(found, _with(machine, follows, cuda)))
+    for group, cuda in enumerate(cudas) if cudas else ((None, None),):
+        with_cuda = _with(machine, follows, cuda)
+        steps = tuple(_steps(_loaded(found, with_cuda) if cuda else found, with_cuda))
         yield Row(capability=str(capability), group=group, steps=steps)
+
+
+def _loaded(found: Survey, machine: Machine) -> Survey:
+    """Without the libraries that are for other versions of CUDA: judging them takes most of the time."""
+    kept = set(loading(found, machine).always)
+    return replace(found, libraries=tuple(each for each in found.libraries if each.path in kept)) if kept else found
 
 
 def _steps(found: Survey, machine: Machine) -> Iterator[Step]:
@@ -141,6 +148,7 @@ def _steps(found: Survey, machine: Machine) -> Iterator[Step]:
     def look(low: int, high: int) -> None:
         if high - low > 1 and _same(step(low), step(high)) is False:
             middle = (low + high) // 2
+            step(middle)
             look(low, middle)
             look(middle, high)
 

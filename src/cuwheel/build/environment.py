@@ -68,13 +68,14 @@ class Given:
     python: str
     caller: Mapping[str, str]
     epoch: int
+    backend: str = "other"
     path: tuple[str, ...] = SYSTEM_PATH  # of the system, or of a container's image
     extra: Mapping[str, str] = field(default_factory=dict)  # of the compiler cache
 
 
 def settings(given: Given) -> tuple[Setting, ...]:
     """By name, each once."""
-    merged = _base(given) | _architectures(given.plan) | dict(given.extra)
+    merged = _base(given) | _architectures(given.plan, given.backend) | dict(given.extra)
     values = placeholders(given)
     for name, text in given.table.environment.items():
         value = texts.fill(text, values)
@@ -153,16 +154,18 @@ def c_compiler(cxx: str) -> str:
     return str(path.with_name(name)) if name != path.name and (plain or path.with_name(name).exists()) else ""
 
 
-def _architectures(plan: PlanJob) -> dict[str, str]:
-    """In every spelling that can say the list; the nearest where one cannot, for the gate sees what came of it."""
+def _architectures(plan: PlanJob, backend: str) -> dict[str, str]:
+    """In every spelling that can say the list.
+
+    The build's own gets what comes nearest where it cannot say it: the gate sees what came of it.
+    """
     said = plan.spellings
     made = {
-        "CUDAARCHS": exact_or_near(said.cudaarchs),
-        "TORCH_CUDA_ARCH_LIST": exact_or_near(said.torch),
-        "CUDA_COMPUTE_CAP": exact_or_near(said.cargo),
+        "CUDAARCHS": said.cudaarchs.value,
+        "TORCH_CUDA_ARCH_LIST": exact_or_near(said.torch) if backend == "torch" else said.torch.value,
+        "CUDA_COMPUTE_CAP": exact_or_near(said.cargo) if backend == "cargo" else said.cargo.value,
+        "CMAKE_ARGS": f"-DCMAKE_CUDA_ARCHITECTURES={said.cmake.value}" if said.cmake.value else None,
     }
-    if cmake := exact_or_near(said.cmake):
-        made["CMAKE_ARGS"] = f"-DCMAKE_CUDA_ARCHITECTURES={cmake}"
     return {name: value for name, value in made.items() if value}
 
 

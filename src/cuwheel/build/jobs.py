@@ -97,6 +97,7 @@ def make(
         python=python,
         caller=caller,
         epoch=order.tree.epoch,
+        backend=order.project.backend,
     )
     values = environment.placeholders(given)
     job = Job(

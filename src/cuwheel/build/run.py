@@ -112,11 +112,10 @@ class _Work:
             self._install(shell, interpreter, made.build_system_requires | set(job.requires))
             if self.options.cache:
                 self.server = stack.enter_context(cache_.server(job, self.store.folder / "sccache"))
-        self.recorded = time.monotonic() - self.began
-        self.session = stack.enter_context(recorder.recorded(job, self.server))
-        if self.session:
-            shell.environ = dict(self.session.environ)
-        with self._timed("environment"):
+            self.session = stack.enter_context(recorder.recorded(job, self.server))
+            self.recorded = time.monotonic() - self.began
+            if self.session:
+                shell.environ = dict(self.session.environ)
             self._install(shell, interpreter, frontend.backend_requires(made, job))
             self.others = frontend.installed(job.folder / "venv")
         if job.before:
@@ -149,12 +148,7 @@ class _Work:
         try:
             yield
         finally:
-            took = time.monotonic() - began
-            before = [each for each in self.phases if each.name == name]
-            self.phases = [each for each in self.phases if each.name != name]
-            started = before[0].began if before else began - self.began
-            took += before[0].seconds if before else 0.0
-            self.phases.append(Phase(name=name, began=started, seconds=took))
+            self.phases.append(Phase(name=name, began=began - self.began, seconds=time.monotonic() - began))
 
     def _tell(self, line: str) -> None:
         if self.progress is None:

@@ -22,6 +22,7 @@ _VERBS = (
     "slim",
     "toolchain",
     "toolkits",
+    "verify",
 )
 
 __all__ = ["__version__", *_VERBS]  # noqa: PLE0604 - the verbs are names, one list serves both uses

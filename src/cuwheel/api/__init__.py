@@ -21,6 +21,7 @@ from cuwheel.api.toolchains import (
     toolchain_verify,
     toolchains,
 )
+from cuwheel.api.verifying import verify, verify_pack
 
 __all__ = [
     "build",
@@ -49,4 +50,6 @@ __all__ = [
     "toolchain_verify",
     "toolchains",
     "toolkits",
+    "verify",
+    "verify_pack",
 ]

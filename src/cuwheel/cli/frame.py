@@ -34,6 +34,7 @@ VERBS = {
     "toolchain": "nvcc and a host compiler that it takes, without root",
     "replay": "one recorded compiler call again, and why it fails only there",
     "explain": "why did it fail: cause, evidence, fix and ways out, from a log",
+    "verify": "installed apart, imported, tried: the proof that a wheel works",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }

@@ -24,6 +24,7 @@ ANSWERS = {
     "slim": "Slim",
     "toolchain": "Toolchain",
     "toolkits": "Toolkits",
+    "verify": "Verify",
 }
 
 

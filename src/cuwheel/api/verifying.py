@@ -1,0 +1,236 @@
+"""The proof that wheels work: looked at, installed apart, imported, tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.api.binaries import on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.build.tables import VerifyTable
+    from cuwheel.inspection.values import Survey
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.report.verify import Verify
+    from cuwheel.verify.values import Check, Installation, Verified
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What all wheels of a call have in common."""
+
+    pythons: tuple[str, ...]
+    patterns: tuple[str, ...]
+    stub: bool
+    requires: tuple[str, ...]
+    requirements: tuple[Path, ...]
+    find_links: tuple[Path, ...]
+    offline: bool
+    timeout: float | None
+    keep: bool
+    known: bool
+    cuda: str | None
+    static: bool
+    dry_run: bool
+
+
+def verify(  # noqa: PLR0913 - one keyword for each wish
+    *wheels: str | Path,
+    config: Path | None = None,
+    python: Sequence[str] = (),
+    checks: Sequence[str] = (),
+    stub: bool = False,
+    requires: Sequence[str] = (),
+    requirements: Sequence[Path] = (),
+    find_links: Sequence[Path] = (),
+    offline: bool = False,
+    timeout: float | None = None,
+    keep: bool = False,
+    known: bool = True,
+    cuda: str | None = None,
+    static: bool = False,
+    dry_run: bool = False,
+    platform: str | None = None,
+) -> Verify:
+    """Install each wheel into fresh environments and try it there; `name==version` is downloaded.
+
+    `config`: the file, or the folder of the project, that names checks. `requires`: installed beside the wheel.
+    `cuda`: that the wheel is to serve. `static`: look at the files alone.
+    """
+    from cuwheel.errors import UsageError
+    from cuwheel.inspection.survey import survey
+    from cuwheel.machine import named, probe
+    from cuwheel.report.verify import Verify
+
+    if not wheels:
+        raise UsageError("there is no wheel to verify", hint="cuwheel verify dist/*.whl")
+    work = _Work(
+        pythons=tuple(python),
+        patterns=tuple(checks),
+        stub=stub,
+        requires=tuple(requires),
+        requirements=tuple(requirements),
+        find_links=tuple(find_links),
+        offline=offline,
+        timeout=timeout,
+        keep=keep,
+        known=known,
+        cuda=cuda,
+        static=static,
+        dry_run=dry_run,
+    )
+    paths = [_wheel(target, platform) for target in wheels]
+    here = named.here(probe.probe())[0]
+    found = []
+    used: Path | None = None
+    for target, path in zip(wheels, paths, strict=True):
+        surveyed = survey(path, detail="containers")
+        table, where = _table(config, surveyed)
+        used = used or where
+        found.append(_verified(str(target), path, surveyed, table, work, here))
+    return Verify(wheels=tuple(found), configuration=str(used) if used else None, dry_run=dry_run)
+
+
+def verify_pack(  # noqa: PLR0913 - one keyword for each wish
+    *wheels: str | Path,
+    to: Path,
+    config: Path | None = None,
+    checks: Sequence[str] = (),
+    requires: Sequence[str] = (),
+    requirements: bool = False,
+    system: bool = False,
+    python: str | None = None,
+    timeout: float | None = None,
+    known: bool = True,
+    platform: str | None = None,
+) -> Verify:
+    """One file with the wheels and their checks, to be run on a machine that has nothing but Python.
+
+    `requirements`: what the wheels require is in it too, and `requires` beside it. `system`: let them see the packages
+    that the machine has.
+    """
+    from cuwheel.inspection.survey import survey
+    from cuwheel.report.verify import Kit, Verify
+    from cuwheel.verify import kit
+    from cuwheel.verify.checks import chosen, of
+
+    paths = [_wheel(target, platform) for target in wheels]
+    tables = {str(path): _table(config, survey(path)) for path in paths}
+    extra = tuple(dict.fromkeys([*requires, *(each for table, _ in tables.values() for each in table.requires)]))
+
+    def checks_of(surveyed: Survey) -> list[dict[str, object]]:
+        every = of(tables[surveyed.target][0], surveyed, known=known, timeout=timeout)
+        return [each.as_dict() for each in chosen(every, checks)]
+
+    wish = kit.Wish(requirements=requirements, extra=extra if requirements else (), system=system, python=python)
+    packed = kit.pack(paths, checks_of, to, wish)
+    shown = [_verified_file(str(target), path, survey(path)) for target, path in zip(wheels, paths, strict=True)]
+    count = sum(len(each.checks) for each in packed.wheels)
+    made = Kit(path=packed.path, size=packed.size, sha256=packed.sha256, checks=count)
+    used = next((where for _, where in tables.values() if where), None)
+    return Verify(wheels=tuple(shown), configuration=str(used) if used else None, kit=made)
+
+
+def _wheel(target: str | Path, platform: str | None) -> Path:
+    from cuwheel.errors import UnreadableError, UsageError
+
+    path = Path(on_disk(target, platform))
+    if path.suffix != ".whl":
+        raise UsageError(f"{target} is no wheel", hint="give a .whl file, or name==version")
+    if not path.is_file():
+        raise UnreadableError(path, "no such file")
+    return path.absolute()
+
+
+def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | None]:
+    """The configuration that was named; else that of the project in this folder, if the wheel is its own."""
+    from cuwheel.build import config as configuration
+
+    if config is not None:
+        found = configuration.find(config, None, {}) if config.is_dir() else configuration.find(None, config, {})
+        return found.table.verify, found.path
+    from cuwheel.build.tables import VerifyTable
+    from cuwheel.verify import project
+
+    if surveyed.distribution and project.is_of(Path.cwd(), surveyed.distribution.name):
+        found = configuration.find(Path.cwd(), None, {})
+        if "verify" in found.keys:
+            return found.table.verify, found.path
+    return VerifyTable(), None
+
+
+def _verified_file(target: str, path: Path, surveyed: Survey) -> Verified:
+    """The wheel as a file."""
+    from cuwheel.verify import contents, wheel_rules
+    from cuwheel.verify.values import Verified
+    from cuwheel.verify.wheel_rules.subject import Subject
+
+    told = surveyed.distribution
+    opened = contents.read(path)
+    return Verified(
+        target=target,
+        file=path.name,
+        name=told.name if told else path.stem,
+        version=told.version if told else "",
+        size=surveyed.size,
+        sha256=contents.sha256(path),
+        findings=wheel_rules.examine(Subject(contents=opened, survey=surveyed)),
+        installations=(),
+    )
+
+
+def _verified(target: str, path: Path, surveyed: Survey, table: VerifyTable, work: _Work, here: Machine) -> Verified:
+    from dataclasses import replace
+
+    from cuwheel.verify import checks as stage
+
+    shown = _verified_file(target, path, surveyed)
+    if work.static:
+        return shown
+    checks = stage.of(table, surveyed, known=work.known, timeout=work.timeout)
+    pythons = work.pythons or table.python
+    return replace(shown, installations=tuple(_installations(path, surveyed, table, checks, pythons, work, here)))
+
+
+def _installations(
+    path: Path,
+    surveyed: Survey,
+    table: VerifyTable,
+    checks: tuple[Check, ...],
+    pythons: Sequence[str],
+    work: _Work,
+    here: Machine,
+) -> list[Installation]:
+    from cuwheel.verify import pythons as stage
+    from cuwheel.verify.environment import Wanted
+    from cuwheel.verify.installation import Wish, attempt
+    from cuwheel.verify.values import Installation
+
+    wanted = Wanted(
+        wheel=path,
+        requires=(*table.requires, *work.requires),
+        requirements=work.requirements,
+        find_links=work.find_links,
+        offline=work.offline,
+    )
+    wish = Wish(
+        checks=checks,
+        patterns=work.patterns,
+        stub=work.stub or table.stub,
+        keep=work.keep,
+        cuda=work.cuda,
+        timeout=work.timeout,
+    )
+    found = []
+    for choice in stage.choose(surveyed, pythons, here):
+        if choice.python is None:
+            found.append(Installation(python=choice.version, outcome=choice.outcome, problem=choice.problem))
+        elif work.dry_run:
+            planned = Installation(python=choice.version, outcome="planned", requirements=wanted.listed, planned=checks)
+            found.append(planned)
+        else:
+            found.append(attempt(surveyed, choice.python, wanted, wish))
+    return found

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.answer import Answer
+
+EXAMPLES = """\
+  cuwheel verify dist/*.whl                 with the checks of this project
+  cuwheel verify jaxmg==1.1.1 --python 3.11,3.12
+  cuwheel verify bitsandbytes==0.50.2 --with torch==2.13.0 --stub
+  cuwheel verify foo.whl --config cuwheel.toml --check 'import *'
+  cuwheel verify foo.whl --static           the file alone, nothing installed
+  cuwheel verify foo.whl --pack kit.pyz     to carry to a GPU machine
+
+exit status: 0 all passed (what was skipped is told), 1 something failed"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("wheel", metavar="WHEEL", nargs="*", help="wheels, or name==version")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="cuwheel.toml or pyproject.toml that names checks")
+    parser.add_argument("--check", metavar="NAME", action="append", default=[], help="only these checks; * is allowed")
+    parser.add_argument("--no-known", action="store_true", help="without the ready-made checks of known packages")
+    parser.add_argument("--static", action="store_true", help="look at the file alone; install nothing")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be installed and run")
+    _add_environment(parser)
+    kit = parser.add_argument_group("a machine without a network")
+    kit.add_argument("--pack", metavar="KIT", type=Path, help="write one file to carry there: wheels and checks")
+    kit.add_argument("--pack-requirements", action="store_true", help="with all that the wheels require in it")
+    kit.add_argument("--system-site-packages", action="store_true", help="there, let them see what is installed")
+    add_html(parser)
+
+
+def _add_environment(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the environment")
+    group.add_argument("--python", metavar="VERSION", action="append", default=[], help="such as 3.11,3.12")
+    group.add_argument("--with", dest="requires", metavar="REQ", action="append", default=[], help="install this too")
+    group.add_argument(
+        "--requirements", metavar="FILE", type=Path, action="append", default=[], help="install what a file lists too"
+    )
+    group.add_argument("--find-links", metavar="FOLDER", type=Path, action="append", default=[], help="of wheels")
+    group.add_argument("--offline", action="store_true", help="use no network: what is cached, and --find-links")
+    group.add_argument("--stub", action="store_true", help="without a driver, put a stub in place of libcuda")
+    group.add_argument("--cuda", metavar="VERSION", help="that the wheel is to serve, whatever is installed")
+    group.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="of each check, in place of its own")
+    group.add_argument("--keep", action="store_true", help="keep the environments and say where they are")
+    group.add_argument("--platform", metavar="TAG", help="of name==version, the wheel for this platform")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
+
+
+def run(args: argparse.Namespace) -> Answer:
+    answer = _pack(args) if args.pack else _verify(args)
+    write_html(answer, args)
+    return answer
+
+
+def _split(words: list[str]) -> list[str]:
+    return [part.strip() for word in words for part in word.split(",") if part.strip()]
+
+
+def _verify(args: argparse.Namespace) -> Answer:
+    from cuwheel import api
+
+    return api.verify(
+        *args.wheel,
+        config=args.config,
+        python=_split(args.python),
+        checks=args.check,
+        stub=args.stub,
+        requires=args.requires,
+        requirements=args.requirements,
+        find_links=args.find_links,
+        offline=args.offline,
+        timeout=args.timeout,
+        keep=args.keep,
+        known=not args.no_known,
+        cuda=args.cuda,
+        static=args.static,
+        dry_run=args.dry_run,
+        platform=args.platform,
+    )
+
+
+def _pack(args: argparse.Namespace) -> Answer:
+    from cuwheel import api
+
+    pythons = _split(args.python)
+    if len(pythons) > 1:
+        raise UsageError("a kit is for one Python", hint="--python 3.12")
+    return api.verify_pack(
+        *args.wheel,
+        to=args.pack,
+        config=args.config,
+        checks=args.check,
+        requires=args.requires,
+        requirements=args.pack_requirements,
+        system=args.system_site_packages,
+        python=pythons[0] if pythons else None,
+        timeout=args.timeout,
+        known=not args.no_known,
+        platform=args.platform,
+    )

@@ -1,0 +1,169 @@
+"""`cuwheel verify`: the answer and its document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel.finding import SEVERITIES, Finding
+from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.units import size
+from cuwheel.verify.values import Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.compat.verdict import Verdict
+    from cuwheel.report.document import Block
+    from cuwheel.verify.values import Installation, Result
+
+_LINES = 12
+_EVIDENCE = 3
+_WORST = ("crashed", "timeout", "memory", "failed", "skipped", "passed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What was written to be carried elsewhere."""
+
+    path: str
+    size: int
+    sha256: str
+    checks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    """Each wheel with what is wrong with the file, and what came of each environment.
+
+    `configuration`: the file that named checks, if there was one.
+    """
+
+    schema: Literal["cuwheel.verify/1"] = "cuwheel.verify/1"
+    wheels: tuple[Verified, ...]
+    configuration: str | None = None
+    dry_run: bool = False
+    kit: Kit | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """False where anything failed. What was skipped is told, and fails nothing."""
+        return all(each.succeeded for each in self.wheels)
+
+
+def document(answer: Verify, *, verbose: bool) -> Document:
+    title = ", ".join(f"{each.name} {each.version}" for each in answer.wheels[:_EVIDENCE])
+    blocks: list[Block] = []
+    against = [each for wheel in answer.wheels for tried in wheel.installations for each in tried.contradictions]
+    if against:
+        blocks += [Heading("Foreseen otherwise"), Findings(tuple(dict.fromkeys(against)))]
+    for wheel in answer.wheels:
+        blocks += _wheel(wheel, verbose=verbose)
+    if answer.kit:
+        kit = answer.kit
+        blocks += [Heading("Kit"), Paragraph(f"{kit.path}: {size(kit.size)}, {kit.checks} checks; to run there:")]
+        blocks.append(Verbatim((f"python3 {kit.path.rpartition('/')[2]}",)))
+    if answer.configuration and verbose:
+        blocks.append(Paragraph(f"checks of {answer.configuration}"))
+    blocks.append(Paragraph(_sum(answer)))
+    return Document(f"cuwheel verify {title}", tuple(blocks))
+
+
+def _wheel(wheel: Verified, *, verbose: bool) -> Iterator[Block]:
+    yield Heading(f"{wheel.name} {wheel.version} ({size(wheel.size)})")
+    if verbose:
+        yield Facts((Row("file", wheel.file), Row("sha256", wheel.sha256)))
+    grave = [each for each in wheel.findings if each.severity == "error"]
+    words = "RECORD, tags, metadata and licences are right" if not grave else f"{len(grave)} faults in the file"
+    yield Paragraph(f"the file: {words}")
+    if wheel.findings:
+        yield Findings(_shortened(wheel.findings, verbose=verbose))
+    for tried in wheel.installations:
+        yield from _installation(tried, verbose=verbose)
+
+
+def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
+    yield Paragraph(_environment(tried))
+    if tried.outcome == "planned":
+        yield _planned(tried)
+        return
+    if tried.problem:
+        yield Verbatim(tuple(tried.problem.splitlines()))
+    if tried.checks:
+        yield _table(tried)
+    for each in tried.checks:
+        if each.output and (verbose or not each.good):
+            yield Paragraph(f"{each.name} printed:")
+            yield Verbatim(_lines(each, verbose=verbose))
+    if tried.findings:
+        yield Findings(_shortened(tried.findings, verbose=verbose))
+    if tried.verdicts:
+        yield Paragraph("\n".join(_verdict(each, tried) for each in tried.verdicts))
+    if tried.folder:
+        yield Paragraph(f"kept: {tried.folder}")
+
+
+def _verdict(verdict: Verdict, tried: Installation) -> str:
+    """What `check` says; of a machine without a GPU what it would say of the rest."""
+    why = next((f": {each.message}" for each in verdict.findings if each.severity == "error"), "")
+    told = f"check says of {verdict.machine}: {verdict.outcome}{why}"
+    return told if tried.gpus else f"{told} (not counted: there is no GPU to run on)"
+
+
+def _environment(tried: Installation) -> str:
+    if tried.outcome == "planned":
+        return f"Python {tried.python}: would install {', '.join(tried.requirements)} into a fresh environment, and run"
+    if tried.outcome == "skipped":
+        return f"Python {tried.python}: left out"
+    if tried.outcome == "failed":
+        return f"Python {tried.python}: not installed"
+    words = [f"Python {tried.python}: installed in {tried.seconds:.1f} s with {len(tried.packages) - 1} other packages"]
+    words.append(f"GPUs of {', '.join(tried.gpus)}" if tried.gpus else "no GPU")
+    if tried.stub:
+        words.append("libcuda is a stub that answers 'no device'")
+    return "; ".join(words)
+
+
+def _planned(tried: Installation) -> Table:
+    columns = (Column("check"), Column("kind", wrap=False), Column("where", wrap=False))
+    rows = ((each.name, each.kind, "with a GPU" if each.gpu else "anywhere") for each in tried.planned)
+    return Table(columns, tuple(rows))
+
+
+def _table(tried: Installation) -> Table:
+    columns = (Column("check"), Column("outcome", wrap=False), Column("time", numeric=True), Column("why"))
+    rows = ((each.name, each.outcome, _time(each), each.problem or _imported(each)) for each in tried.checks)
+    return Table(columns, tuple(rows))
+
+
+def _time(result: Result) -> str:
+    return "" if result.outcome == "skipped" else f"{result.seconds:.1f} s"
+
+
+def _imported(result: Result) -> str:
+    """The answer itself, where a check was a question: what it printed last."""
+    if result.kind == "import":
+        return result.version
+    last = result.output.rstrip().rpartition("\n")[2].strip()
+    return last if len(last) <= 100 else last[:99] + "…"  # noqa: PLR2004
+
+
+def _lines(result: Result, *, verbose: bool) -> tuple[str, ...]:
+    lines = result.output.rstrip().splitlines()
+    return tuple(lines if verbose or len(lines) <= _LINES else ["…", *lines[-_LINES:]])
+
+
+def _shortened(findings: tuple[Finding, ...], *, verbose: bool) -> tuple[Finding, ...]:
+    ordered = sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
+    return tuple(each if verbose else replace(each, evidence=each.evidence[:_EVIDENCE]) for each in ordered)
+
+
+def _sum(answer: Verify) -> str:
+    if answer.dry_run:
+        return "a dry run: nothing was installed and nothing was run"
+    tried = [each for wheel in answer.wheels for each in wheel.installations]
+    results = [each for installation in tried for each in installation.checks]
+    counts = {outcome: sum(each.outcome == outcome for each in results) for outcome in _WORST}
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    verdict = "verified" if answer.succeeded else "not verified"
+    return f"{verdict}: {told}" if told else verdict

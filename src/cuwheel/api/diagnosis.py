@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.compat.verdict import Verdict
+    from cuwheel.diagnose.recorded import Case
     from cuwheel.diagnose.text import Log
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.report.explain import Explain
@@ -24,19 +25,26 @@ def explain(
 ) -> Explain:
     """The causes of a failure, best first, from the log that it left (a path, or a stream of bytes).
 
+    A record's folder, or `RECORD:N`, is a log too: of the first call that failed, or of that one.
     `on`, `here`: the machine it happened on. With a `wheel` at hand, `check` says whether that one would run there.
     """
     from cuwheel.api.binaries import on_disk
     from cuwheel.diagnose import explain as stage
+    from cuwheel.diagnose.recorded import Case
     from cuwheel.machine import probe, profile
     from cuwheel.report.explain import Explain
 
     machine = profile.load(on) if isinstance(on, Path) else on
     if machine is None and here:
         machine = probe.probe(None)
-    read = _read(log)
+    case = _recorded(log) if isinstance(log, (str, Path)) else None
+    case = case or Case(logs=(_read(log),))
     verdicts = tuple(_verdicts(on_disk(wheel, None), gpu, machine)) if wheel else ()
-    found = stage.explain(read, machine, dict(_said(gpu)), verdicts)
+    said = {**case.facts, **dict(_said(gpu))}
+    for read in case.logs:  # the first that tells something
+        found = stage.explain(read, machine, said, verdicts)
+        if found.causes:
+            break
     return Explain(
         log=str(log) if isinstance(log, (str, Path)) else "standard input",
         lines=read.total,
@@ -46,6 +54,28 @@ def explain(
         situations=found.situations,
         tried=found.tried,
         verdicts=verdicts,
+        call=case.call,
+    )
+
+
+def _recorded(log: str | Path) -> Case | None:
+    """The case of a record; None where the path names none."""
+    from cuwheel.api.replaying import cargo_origins, chosen, split_target
+    from cuwheel.diagnose import recorded, text
+    from cuwheel.record import again, compilers, reader
+
+    folder, number = split_target(log)
+    if not Path(folder).is_dir():
+        return None
+    record = reader.read(folder)
+    call = chosen(record, number)
+    if call is None:
+        return recorded.Case(logs=(text.parse(""),))
+    origins = cargo_origins(record, again.environment(record, call))
+    return recorded.Case(
+        logs=(recorded.log(record, call), recorded.log_of_all(record)),
+        facts=compilers.heard(record, call),
+        call=recorded.described(record, call, origins),
     )
 
 

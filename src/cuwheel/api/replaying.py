@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,7 +151,7 @@ def _prepared(
     from cuwheel.record import again
 
     record, number = _record(target)
-    call = _numbered(record, number) if number is not None else _failed(record)
+    call = chosen(record, number) or _none_failed(record)
     prepared = (again.here if here else again.recorded)(record, call, os.environ)
     return record, call, _moved(prepared, directory)
 
@@ -190,18 +190,21 @@ def _numbered(record: Record, number: int) -> Call:
     return found
 
 
-def _failed(record: Record) -> Call:
-    from cuwheel.errors import UsageError
+def chosen(record: Record, number: int | None) -> Call | None:
+    """The call of that number; without one, the first that failed and mattered."""
     from cuwheel.record import failures
 
-    found = failures.first(record)
-    if found is None:
-        numbers = f":1 to :{len(record.calls)}" if record.calls else "none"
-        raise UsageError(
-            f"no call of {record.folder} failed; say which one to run (there are {numbers})",
-            hint=f"cuwheel replay {record.folder} --list",
-        )
-    return found
+    return _numbered(record, number) if number is not None else failures.first(record)
+
+
+def _none_failed(record: Record) -> NoReturn:
+    from cuwheel.errors import UsageError
+
+    numbers = f":1 to :{len(record.calls)}" if record.calls else "none"
+    raise UsageError(
+        f"no call of {record.folder} failed; say which one to run (there are {numbers})",
+        hint=f"cuwheel replay {record.folder} --list",
+    )
 
 
 def _line(call: Call) -> CallLine:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   cuwheel explain build.log
   pip install flash-attn 2>&1 | cuwheel explain
+  cuwheel explain cuwheel-record                of cuwheel record
   cuwheel explain ci.txt --on gpu07.json        (of doctor --save)
   cuwheel explain error.txt --here              with what this machine is
   cuwheel explain error.txt --wheel x.whl --gpu 'rtx 5060 ti'
@@ -25,7 +26,10 @@ exit status: 0 a cause was found, 1 none is known"""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "log", metavar="LOG", nargs="?", help="a build log, traceback or CI output; - or nothing: standard input"
+        "log",
+        metavar="LOG",
+        nargs="?",
+        help="a build log, traceback or CI output, or RECORD[:N]; - or nothing: standard input",
     )
     parser.add_argument("--list", action="store_true", help="list the causes that are known")
     parser.add_argument("--report", metavar="FILE", type=Path, help="write the investigation as a Markdown document")

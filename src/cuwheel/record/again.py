@@ -32,7 +32,7 @@ _JOBSERVER = re.compile(r"\s*--jobserver-(?:auth|fds)=\S+")
 _ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")
 _ERROR = re.compile(r"\b(?:error|fatal|undefined reference|cannot find|not found|denied|killed)\b", re.IGNORECASE)
 _PLACES = re.compile(r"\S*[/\\]\S*|\d+|0x[0-9a-f]+")
-_SIGN = 200
+_LONGEST_ERROR = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,20 +221,24 @@ def trial(prepared: Prepared, timeout: float) -> Callable[[Situation], Outcome]:
             try:
                 done = process.run(made.command, timeout=timeout, check=False, env=made.environ, cwd=made.cwd)
             except ToolTimeoutError:
-                return Outcome(status=None, sign="out of time", seconds=timeout)
+                return Outcome(status=None, error="out of time", seconds=timeout)
             except ToolError as error:
-                return Outcome(status=_NOT_STARTED, sign=sign(error.message))
+                return Outcome(status=_NOT_STARTED, error=error.message, sign=sign(error.message))
         # A compiler's message may be on either stream, cl's and nvcc's own on the first.
-        return Outcome(status=done.status, sign=sign(done.stderr + done.stdout), seconds=done.seconds)
+        first = first_error(done.stderr + done.stdout) if done.status else ""
+        return Outcome(status=done.status, error=first, sign=sign(first), seconds=done.seconds)
 
     return run
 
 
-def sign(output: str) -> str:
-    """The first error, without what differs from run to run: paths and numbers."""
-    lines = [line for line in output.splitlines() if line.strip()]
-    first = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")
-    return " ".join(_PLACES.sub("", first).split())[:_SIGN]
+def first_error(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")[:_LONGEST_ERROR]
+
+
+def sign(error: str) -> str:
+    """An error without what differs from run to run: paths and numbers."""
+    return " ".join(_PLACES.sub("", error).split())
 
 
 def same_call(record: Record, call: Call) -> Call | None:

@@ -35,9 +35,10 @@ Verdict: TypeAlias = Literal["found", "unfinished", "same", "flaky", "elsewhere"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended: `status`, None where it ran out of time; `sign`: its first error, without paths."""
+    """How a run ended: `status`, None where it ran out of time; `error`: the first; `sign`: that without paths."""
 
     status: int | None
+    error: str = ""
     sign: str = ""
     seconds: float = 0.0
 

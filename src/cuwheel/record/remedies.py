@@ -120,7 +120,9 @@ def _unfinished(found: Culprits, told: tuple[Culprit, ...], bad: Situation, good
 
 
 def _same(found: Culprits, _told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
-    how = "works" if found.left.works else f"fails in the same way ({found.left.sign or f'status {found.left.status}'})"
+    how = (
+        "works" if found.left.works else f"fails in the same way ({found.left.error or f'status {found.left.status}'})"
+    )
     return f"It {how} in {bad.label} and in {good.label}: what differs between them is not the cause."
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose.known import Version
+from cuwheel.diagnose.recorded import RecordedCall
 from cuwheel.diagnose.values import Cause, Evidence, WayOut
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.report.document import Block
 
 _CAUSES = 3
+_TOLD = 12  # lines of what a call printed
 _LESS_LIKELY = 0.5  # of the first one's confidence: below, a cause is told with --verbose alone
 
 
@@ -33,6 +35,7 @@ class Explain:
 
     `versions`: what the log says of versions, GPUs and libraries, with the line (0: from elsewhere). `situations`:
     where it happened, as far as it shows. `tried`: the commands that the log shows. `known`: with --list, all causes.
+    `call`: of a record, the one that is explained, which is then the log.
     """
 
     schema: Literal["cuwheel.explain/1"] = "cuwheel.explain/1"
@@ -45,6 +48,7 @@ class Explain:
     tried: tuple[Evidence, ...]
     verdicts: tuple[Verdict, ...] = ()
     known: tuple[KnownCause, ...] = ()
+    call: RecordedCall | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -61,6 +65,8 @@ def document(answer: Explain, *, verbose: bool) -> Document:
         blocks.append(Facts(tuple(_rows(cause))))
     if not answer.causes:
         blocks += [Heading("No known cause"), Paragraph(_unknown(answer))]
+    if answer.call:
+        blocks += [Heading(f"Call {answer.call.number} of {answer.call.record}"), Facts(tuple(_of_call(answer.call)))]
     if answer.ways_out:
         blocks += [Heading("Ways out"), Facts(tuple(Row(way.title, way.text) for way in answer.ways_out))]
     if verbose and answer.versions:
@@ -84,7 +90,21 @@ def _rows(cause: Cause) -> Iterator[Row]:
         yield Row("fix" if index == 0 else "or", fix)
 
 
+def _of_call(call: RecordedCall) -> Iterator[Row]:
+    yield Row("command", call.command)
+    yield Row("in", call.directory)
+    yield Row("ended", call.ended)
+    for each in call.settings:
+        if each.changed or each.origin:
+            value = each.value if each.value is not None else "(taken away)"
+            yield Row(each.name, value, each.origin or "changed by the build")
+    yield Row("again", f"cuwheel replay {call.record}:{call.number}    (--diff: what differs by hand)")
+
+
 def _unknown(answer: Explain) -> str:
+    if answer.call and answer.call.output:
+        told = "\n".join(f"  | {line}" for line in answer.call.output[-_TOLD:])
+        return f"  What call {answer.call.number} printed is no cause that cuwheel knows (--list names them):\n{told}"
     return (
         f"  Nothing in the {answer.lines} lines of {answer.log} is a cause that cuwheel knows (--list names them).\n"
         "  The first error in a log is the one that counts: see that it is part of it."

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from cuwheel import __version__
 from cuwheel.errors import UnreadableError
 from cuwheel.machine import privacy
+from cuwheel.record import quoting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cuwheel.diagnose.recorded import Setting
     from cuwheel.report.explain import Explain
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -66,6 +68,30 @@ def _tried(answer: Explain) -> Iterator[str]:
     yield ""
 
 
+def _call(answer: Explain) -> Iterator[str]:
+    """What the build may have hidden: the call itself, what it was given, and what it really printed."""
+    call = answer.call
+    if call is None:
+        return
+    yield from (f"## The call that failed (number {call.number} of the record)", "")
+    yield from _fenced([f"cd {quoting.posix([call.directory])}", call.command])
+    yield from (f"It ended: {_plain(call.ended)}. What it printed:", "")
+    yield from _fenced(list(call.output) or ["(nothing)"])
+    changed = [each for each in call.settings if each.changed]
+    if changed:
+        yield from ("How its environment differed from that in which the build was started:", "")
+        yield from _fenced([_setting(each) for each in changed])
+    others = [each for each in call.settings if not each.changed and each.name != "PATH"]
+    if others:
+        yield from ("What else in it steers compilers:", "")
+        yield from _fenced([_setting(each) for each in others])
+
+
+def _setting(setting: Setting) -> str:
+    text = f"{setting.name}={setting.value}" if setting.value is not None else f"{setting.name} is not set"
+    return text + (f"    (by {setting.origin})" if setting.origin else "")
+
+
 def _causes(answer: Explain) -> Iterator[str]:
     yield from ("## Cause", "")
     if not answer.causes:
@@ -98,16 +124,38 @@ def _draft(answer: Explain) -> Iterator[str]:
     yield from ("## Draft for an upstream report", "")
     yield f"**Title:** {_plain(first.evidence[0].text[:100]) if first and first.evidence else 'Build or import fails'}"
     yield from ("", "**What happens**", "")
-    yield from _fenced([each.text for each in first.evidence] if first else ["(the first error of the log)"])
+    yield from _fenced(_symptom(answer))
     yield from ("**Environment**", "")
     yield from (f"- {each.name}: {_plain(each.value)}" for each in answer.versions)
     yield from ("", "**How to reproduce**", "")
-    yield from _fenced([each.text for each in answer.tried] or ["(the command that fails)"])
+    yield from _fenced(_reproduction(answer))
     reason = f"cuwheel explain names `{first.id}`: {first.title}." if first else "No known cause was found."
     yield from ("**What was found out**", "", reason)
 
 
-_SECTIONS = (_title, _environment, _tried, _causes, _next_steps, _draft)
+def _symptom(answer: Explain) -> list[str]:
+    if answer.call and answer.call.output:
+        return list(answer.call.output)
+    if answer.causes:
+        return [each.text for each in answer.causes[0].evidence]
+    return ["(the first error of the log)"]
+
+
+def _reproduction(answer: Explain) -> list[str]:
+    """Of a record the call itself, with what the build changed round it; else what the log shows."""
+    call = answer.call
+    if call is None:
+        return [each.text for each in answer.tried] or ["(the command that fails)"]
+    set_ = [quoting.posix([f"{each.name}={each.value}"]) for each in call.settings if each.changed and each.value]
+    unset = [f"-u {quoting.posix([each.name])}" for each in call.settings if each.changed and each.value is None]
+    shown = [part for part in (*unset, *set_) if not part.startswith("PATH=")]
+    return [
+        f"cd {quoting.posix([call.directory])}",
+        " ".join(["env", *shown, call.command] if shown else [call.command]),
+    ]
+
+
+_SECTIONS = (_title, _environment, _tried, _call, _causes, _next_steps, _draft)
 
 
 def _fenced(lines: list[str]) -> Iterator[str]:

@@ -116,7 +116,12 @@ def _diff(answer: Replay, *, verbose: bool) -> Iterator[Block]:
     yield Facts(rows) if rows else Paragraph("  nothing: program, folder, arguments and environment are the same")
     hidden = sum(each.weight == "session" for each in found.variables)
     if hidden and not verbose:
-        yield Paragraph(f"  and {hidden} variables of terminals and logins (--verbose lists them)")
+        noun = "variable" if hidden == 1 else "variables"
+        yield Paragraph(f"  and {hidden} {noun} of terminals and logins (--verbose lists them)")
+    for each in answer.masked:
+        taken = "taken from this environment" if each.restored else "not set"
+        yield Paragraph(f"  {each.name} is masked in the record: {taken}")
+    yield from (Paragraph(f"  {note}") for note in answer.notes)
 
 
 def _blamed(blame: Blame, found: Differences | None) -> Iterator[Row]:
@@ -126,7 +131,7 @@ def _blamed(blame: Blame, found: Differences | None) -> Iterator[Row]:
     names = (found.left, found.right) if found else ("left", "right")
     for name, outcome in zip(names, (blame.left, blame.right), strict=True):
         status = "out of time" if outcome.status is None else f"status {outcome.status}"
-        yield Row(name, "works" if outcome.works else f"fails: {outcome.sign or status}")
+        yield Row(name, "works" if outcome.works else f"fails: {outcome.error or status}")
     yield Row("runs", str(blame.runs))
 
 
@@ -167,6 +172,8 @@ def _some(sign: str, elements: Sequence[str], *, verbose: bool) -> Iterator[str]
 def _side(sign: str, value: str | None, *, verbose: bool) -> str:
     if value is None:
         return f"{sign} (not set)"
+    if not value:
+        return f"{sign} (empty)"
     return f"{sign} {value if verbose or len(value) <= _NARROW else value[: _NARROW - 1] + '…'}"
 
 

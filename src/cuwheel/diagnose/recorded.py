@@ -1,0 +1,110 @@
+"""A recorded call as a log: what was called, what it really printed, how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cuwheel import masking
+from cuwheel.diagnose import text
+from cuwheel.diagnose.text import Log
+from cuwheel.record import again, differences, failures, quoting, reader
+from cuwheel.record.values import CallState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cuwheel.record.values import Call, Record
+
+_PRINTED = 8 << 20  # of one call
+_KEPT = 60  # lines of it, in the answer
+_LONGEST = 400
+_OTHERS = 20  # failed calls beside the first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A variable of the call, None where it is not set. `changed`: by the build. `origin`: the file that sets it."""
+
+    name: str
+    value: str | None
+    changed: bool
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """`command`: to paste. `output`: its last lines. `settings`: what steers compilers, and what the build changed."""
+
+    record: str
+    number: int
+    command: str
+    directory: str
+    state: CallState
+    status: int | None
+    ended: str
+    output: tuple[str, ...]
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is to be explained: one log, or several of which the first counts most."""
+
+    logs: tuple[Log, ...]
+    facts: dict[str, str] = field(default_factory=dict)
+    call: RecordedCall | None = None
+
+
+def described(record: Record, call: Call, origins: Mapping[str, str]) -> RecordedCall:
+    lines = reader.printed(record, call, _PRINTED).splitlines()
+    return RecordedCall(
+        record=record.folder,
+        number=call.number,
+        command=quoting.posix((call.program or call.name, *call.words)),
+        directory=call.cwd,
+        state=call.state,
+        status=call.status,
+        ended=ended(call),
+        output=tuple(line[:_LONGEST] for line in lines[-_KEPT:]),
+        settings=tuple(_settings(record, call, origins)),
+    )
+
+
+def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterator[Setting]:
+    environ = masking.variables(again.environment(record, call))
+    changed = {*call.changed, *call.unset}
+    names = (name for name in {*environ, *changed} if name in changed or differences.weight(name) == "steers")
+    for name in sorted(names, key=lambda name: (name not in changed, name)):
+        if differences.weight(name) != "session":
+            yield Setting(name=name, value=environ.get(name), changed=name in changed, origin=origins.get(name, ""))
+
+
+def log(record: Record, call: Call) -> Log:
+    """Of this call alone: the line of its command, what it printed, and how it ended."""
+    return text.parse("\n".join(_lines(record, call)) + "\n")
+
+
+def log_of_all(record: Record) -> Log:
+    """Of all calls that failed and were no trials."""
+    failed = [call for call in record.calls if call.failed and not failures.is_trial(call)][:_OTHERS]
+    return text.parse("".join("\n".join(_lines(record, call)) + "\n" for call in failed))
+
+
+def _lines(record: Record, call: Call) -> Iterator[str]:
+    yield "$ " + quoting.posix((call.name, *call.words))
+    yield reader.printed(record, call, _PRINTED).rstrip("\n")
+    yield ended(call)
+
+
+def ended(call: Call) -> str:
+    """In the words in which shells and build systems say it."""
+    if call.state == "not-started":
+        return f"{call.name}: {call.problem or 'could not be started'}"
+    if call.state == "signalled":
+        return (
+            f"{call.name} was ended by {reader.signal_name(call.signal or 0)}{': Killed' if call.signal == 9 else ''}"  # noqa: PLR2004
+        )
+    if call.state == "started":
+        return f"{call.name} never ended: the build, or the machine, died while it ran"
+    return f"{call.name} exited with status {call.status}"

@@ -1,0 +1,120 @@
+"""`cuwheel verify --read`: the document of a proof. What hardware contradicts comes first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.units import size
+from cuwheel.verify.proof import Proof
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.report.document import Block
+    from cuwheel.verify.proof import ProofCheck, ProofMachine, ProofPrediction, ProofWheel
+
+__all__ = ["Proof", "document"]
+
+_LINES = 12
+_SAID = {
+    "contradicted": "hardware contradicts the prediction",
+    "agreed": "hardware agrees with the prediction",
+    "open": "hardware leaves the prediction open",
+    "none": "nothing was predicted",
+}
+
+
+def document(answer: Proof, *, verbose: bool) -> Document:
+    blocks: list[Block] = []
+    against = [each for each in answer.wheels if each.agreement == "contradicted"]
+    if against:
+        blocks.append(Heading("Predictions that hardware contradicts"))
+        blocks += [Paragraph(f"{each.file}: {each.why}") for each in against]
+    if answer.findings:
+        blocks += [Heading("Of the proof itself"), Findings(answer.findings)]
+    blocks += [Heading("The machine"), Facts(tuple(_machine(answer.machine)))]
+    for wheel in sorted(answer.wheels, key=lambda each: list(_SAID).index(each.agreement)):
+        blocks += _wheel(wheel, verbose=verbose)
+    blocks.append(Paragraph(_sum(answer)))
+    return Document(f"cuwheel verify: proof of {answer.began}", tuple(blocks))
+
+
+def _machine(machine: ProofMachine) -> Iterator[Row]:
+    for gpu in machine.gpus:
+        yield Row("GPU", f"{gpu.name}, compute capability {gpu.capability}, {size(gpu.memory)}")
+    if not machine.gpus:
+        yield Row("GPU", f"none that CUDA sees{_listed(machine)}")
+    cuda = f" (CUDA {machine.driver_cuda})" if machine.driver_cuda else ""
+    yield Row("driver", f"{machine.driver or 'not known'}{cuda}")
+    libc = f", glibc {machine.glibc}" if machine.glibc else ""
+    yield Row("system", f"{machine.distribution or machine.os}, {machine.cpu}{libc}, Python {machine.python}")
+    for name, value in machine.variables.items():
+        yield Row(name, value)
+
+
+def _listed(machine: ProofMachine) -> str:
+    status = f"; cuInit gave {machine.driver_status}" if machine.driver_status else ""
+    return f" (nvidia-smi lists {', '.join(machine.smi_gpus)}{status})" if machine.smi_gpus else status
+
+
+def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
+    yield Heading(f"{wheel.name} {wheel.version} ({size(wheel.size)})")
+    rows = [Row("file", wheel.file), Row("sha256", wheel.sha256)]
+    if wheel.requirements:
+        rows.append(Row("with", ", ".join(each.file for each in wheel.requirements)))
+    if wheel.problem:
+        rows.append(Row("not installed", wheel.problem))
+    if wheel.prediction:
+        rows.append(Row("predicted", _prediction(wheel.prediction)))
+    if wheel.agreement != "none":
+        rows.append(Row("hardware", f"{_SAID[wheel.agreement]}: {wheel.why}"))
+    yield Facts(tuple(rows))
+    if wheel.checks:
+        yield _checks(wheel)
+    for each in wheel.checks:
+        if each.output and (verbose or each.outcome not in ("passed", "skipped")):
+            yield Paragraph(f"{each.name} printed:")
+            yield Verbatim(_lines(each, verbose=verbose))
+
+
+def _prediction(told: ProofPrediction) -> str:
+    error = f", {told.error.name} ({told.error.code})" if told.error else ""
+    follows = f" with {told.follows} for CUDA {told.framework_cuda}" if told.framework_cuda else ""
+    return f"{told.outcome}{error} on {told.capability}{follows}"
+
+
+def _checks(wheel: ProofWheel) -> Table:
+    columns = (
+        Column("check"),
+        Column("where", wrap=False),
+        Column("outcome", wrap=False),
+        Column("time", numeric=True),
+        Column("why"),
+    )
+    rows = (
+        (
+            each.name,
+            "GPU" if each.gpu else "",
+            each.outcome,
+            "" if each.outcome == "skipped" else f"{each.seconds:.1f} s",
+            each.problem,
+        )
+        for each in wheel.checks
+    )
+    return Table(columns, tuple(rows))
+
+
+def _lines(check: ProofCheck, *, verbose: bool) -> tuple[str, ...]:
+    lines = check.output.rstrip().splitlines()
+    return tuple(lines if verbose or len(lines) <= _LINES else ["…", *lines[-_LINES:]])
+
+
+def _sum(answer: Proof) -> str:
+    outcomes = [each.outcome for wheel in answer.wheels for each in wheel.checks]
+    counts = {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    missing = [each for wheel in answer.wheels for each in wheel.checks if each.gpu and each.outcome == "skipped"]
+    proven = "nothing went wrong, and what needs a GPU was not tried" if missing else "proven"
+    verdict = proven if answer.succeeded else "not proven"
+    return f"{verdict}: {told}" if told else verdict

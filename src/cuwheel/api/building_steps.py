@@ -79,6 +79,7 @@ class Steps:
             store=self.store,
             jobs=self.options.jobs,
             at_once=self.options.at_once,
+            images={} if dry_run else jobs.image_paths(toolchains.values()),
         )
         for plan in planned:
             if (toolchain := toolchains.get(plan.cuda)) is None:
@@ -225,7 +226,8 @@ class Steps:
             keep=self.options.keep,
         )
         log.info("%s: begun", job.id)
-        made = built.finished(self, job, run.carry_out(job, self.tree, self.store, options))
+        with run.carried_out(job, self.tree, self.store, options) as done:
+            made = built.finished(self, job, done)
         log.info("%s: %s in %.0f s", job.id, made.outcome, made.seconds)
         return made
 

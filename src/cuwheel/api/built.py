@@ -185,7 +185,7 @@ class _Finishing:
         self.findings: list[Finding] = []
 
     def through(self, told: answers.Job) -> answers.Job:
-        import tempfile
+        import shutil
         from dataclasses import replace
 
         from cuwheel.errors import UnreadableError
@@ -193,15 +193,18 @@ class _Finishing:
         from cuwheel.toolchain.downloads import digest
 
         output = self.steps.options.output
+        scratch = output / f".cuwheel-{self.job.folder.name}"  # ours alone: the job's folder is held
         try:
-            output.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".cuwheel-", dir=output) as scratch:
-                wheel = self._timed("stamp", lambda: self._stamped(Path(self.built.wheel), Path(scratch, "stamp")))
-                wheel = self._timed("repair", lambda: self._repaired(wheel, Path(scratch, "repair")))
-                found, result = self._timed("gate", lambda: self._gate(wheel))
-                place = self._placed(wheel, output if result.succeeded else self.job.folder / "refused")
+            shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
+            scratch.mkdir(parents=True)
+            wheel = self._timed("stamp", lambda: self._stamped(Path(self.built.wheel), scratch / "stamp"))
+            wheel = self._timed("repair", lambda: self._repaired(wheel, scratch / "repair"))
+            found, result = self._timed("gate", lambda: self._gate(wheel))
+            place = self._placed(wheel, output if result.succeeded else self.job.folder / "refused")
         except OSError as error:
-            raise UnreadableError.from_os(error, output) from error
+            raise UnreadableError.from_os(error, output, hint="free some space, or --output elsewhere") from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
         planned = (*self.job.plan.archs, *self.job.plan.ptx)
         good: answers.Outcome = "resumed" if self.built.resumed else "built"
         return replace(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,17 +13,18 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import __version__, venvs
+from cuwheel import __version__, process, venvs
 from cuwheel.build import environment, needs, resources, texts, workspace
 from cuwheel.build.tables import Table
 from cuwheel.build.values import Job, Project, Tree
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.finding import Finding
+from cuwheel.toolchain import inside
 from cuwheel.toolchain.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.plan.values import Job as PlanJob
     from cuwheel.toolchain.values import Toolchain
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 # How fast it is built, and how the network is reached: no part of what comes out.
 _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))
+_ASK_S = 60.0
 _SPOKEN = {"torch": "torch", "cmake": "cmake", "scikit-build-core": "cmake", "cargo": "cargo"}
 
 
@@ -43,6 +46,7 @@ class Order:
     store: Store
     jobs: int | None = None
     at_once: int = 1
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
 
 
 def pythons(table: Table, project: Project) -> tuple[str, ...]:
@@ -77,6 +81,17 @@ def interpreters(wanted: Sequence[str]) -> dict[str, Python]:
     return found
 
 
+def image_paths(toolchains: Iterable[Toolchain]) -> dict[str, tuple[str, ...]]:
+    """Where images have their programs: compilers for wheels are in places of their own there."""
+    found = {}
+    for each in toolchains:
+        if each.prefix:
+            told = process.run(inside.command(each.toolkit, ["env"]), timeout=_ASK_S).stdout
+            paths = [line.partition("=")[2] for line in told.splitlines() if line.startswith("PATH=")]
+            found[each.identity] = tuple(paths[0].split(":")) if paths else environment.SYSTEM_PATH
+    return found
+
+
 def make(
     order: Order,
     plan: PlanJob,
@@ -98,6 +113,7 @@ def make(
         caller=caller,
         epoch=order.tree.epoch,
         backend=order.project.backend,
+        path=order.images.get(toolchain.identity, environment.SYSTEM_PATH),
     )
     values = environment.placeholders(given)
     job = Job(

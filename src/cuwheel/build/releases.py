@@ -37,8 +37,8 @@ def download(pinned: str, cache: Path, *, offline: bool) -> Path:
         except (CuwheelError, msgspec.DecodeError, KeyError, IndexError, TypeError) as error:
             if isinstance(error, NetworkError):
                 raise
-            tried.append(str(error) or type(error).__name__)
-    hint = "get it yourself and name the file: cuwheel build NAME-VERSION.tar.gz"
+            tried.append(error.hint if isinstance(error, UnknownNameError) else str(error) or type(error).__name__)
+    hint = "get its sources yourself and name the folder or the file: cuwheel build NAME-VERSION.tar.gz"
     raise UnknownNameError("source release on your index", pinned, hint="\n".join([hint, *tried]))
 
 
@@ -53,7 +53,7 @@ def _by_uv(pinned: str, kept: Path) -> Path | None:
         done = process.run(command, timeout=_RESOLVE_S)
     told = msgspec.toml.decode(done.stdout)["packages"][0].get("sdist")
     if told is None:
-        return None
+        raise UnknownNameError("source release on your index", pinned, hint="there are only wheels of it")
     url, sha256 = told["url"], told.get("hashes", {}).get("sha256")
     place = kept / unquote(Path(urlsplit(url).path).name)
     if local := downloads.local_path(url):
@@ -66,7 +66,7 @@ def _by_uv(pinned: str, kept: Path) -> Path | None:
 
 
 def _by_pip(pinned: str, kept: Path) -> Path | None:
-    pip = resolver._pip()  # noqa: SLF001 - the same one that toolkits come through
+    pip = resolver.pip()
     if pip is None:
         return None
     with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.record.session import Session
     from cuwheel.toolchain.store import Store
 
+_TELL_S = 0.3
 _STEP = re.compile(r"^\s*\[\s*(\d+)/(\d+)\]")  # ninja's
 _SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
 
@@ -38,20 +40,22 @@ class Options:
     keep: bool = False
 
 
-def carry_out(job: Job, tree: Tree, store: Store, options: Options) -> Built:
+@contextlib.contextmanager
+def carried_out(job: Job, tree: Tree, store: Store, options: Options) -> Iterator[Built]:
+    """What became of a job. Its folder is ours until the block ends: another build of the same job waits."""
     with workspace.held(store, job.folder):
         if options.resume and (there := workspace.earlier(job.folder, job.key)):
             log.info("%s: made by an earlier run", job.id)
-            return replace(there, resumed=True)
+            yield replace(there, resumed=True)
+            return
         workspace.forget(job.folder)
         workspace.clean(job.folder)
-        work = _Work(job, tree, store, options)
-        built = work.through()
+        built = _Work(job, tree, store, options).through()
         if built.wheel:
             workspace.note(job.folder, built)
-            if not options.keep:
-                workspace.release(job.folder)
-        return built
+        yield built
+        if built.wheel and not options.keep:
+            workspace.release(job.folder)
 
 
 class _Work:
@@ -67,13 +71,13 @@ class _Work:
         self.recorded = 0.0
         self.others: dict[str, str] = {}
         self.server: Server | None = None
-        self.progress: log.Progress | None = None
         self.session: Session | None = None
+        self.step = ""
 
     def through(self) -> Built:
         built = Built(key=self.job.key, log=str(self.log))
         trouble, wheel, cached = None, None, None
-        with log.progress(self.job.id) as self.progress, contextlib.ExitStack() as stack:
+        with self._telling(), contextlib.ExitStack() as stack:
             try:
                 wheel = self._phases(stack)
             except CuwheelError as error:
@@ -135,31 +139,49 @@ class _Work:
             log=self.log,
             environ=environ,
             deadline=self.began + self.options.timeout,
-            on_line=self._tell,
+            on_line=self._heed,
         )
 
     @contextlib.contextmanager
     def _timed(self, name: str) -> Iterator[None]:
         began = time.monotonic()
-        self.phase = name
-        if self.progress:
-            self.progress.tell(name)
+        self.phase, self.step = name, ""
         log.debug("%s: %s", self.job.id, name)
         try:
             yield
         finally:
             self.phases.append(Phase(name=name, began=began - self.began, seconds=time.monotonic() - began))
 
-    def _tell(self, line: str) -> None:
-        if self.progress is None:
-            return
+    def _heed(self, line: str) -> None:
+        """What ninja or make says of how far it is."""
         if match := _STEP.match(line):
-            self.progress.tell(f"{self.phase}: {match[1]} of {match[2]}")
+            self.step = f"{match[1]} of {match[2]} files"
         elif match := _SHARE.match(line):
-            self.progress.tell(f"{self.phase}: {match[1]} %")
-        elif self.session:
-            done = self.session.progress()
-            self.progress.tell(f"{self.phase}: {done.calls_ended} compiler calls")
+            self.step = f"{match[1]} %"
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """How far it is, a few times a second: a compiler that takes minutes prints nothing."""
+        ended = threading.Event()
+
+        def tell(progress: log.Progress) -> None:
+            while not ended.wait(_TELL_S):
+                progress.tell(f"{self.phase} {self.step or self._calls()}")
+
+        with log.progress(self.job.id) as progress:
+            teller = threading.Thread(target=tell, args=[progress], daemon=True)
+            teller.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                teller.join()
+
+    def _calls(self) -> str:
+        if self.session is None:
+            return ""
+        now = self.session.progress()
+        return f"{now.calls_ended} compiler calls, now {', '.join(now.running[:2]) or 'none'}"
 
     def _trouble(self, error: CuwheelError) -> Trouble:
         if isinstance(error, ToolTimeoutError):

@@ -14,7 +14,7 @@ EXAMPLES = """\
   cuwheel build --for h100,l40 --cuda 13.0      the folder here, into dist/
   cuwheel build . --for h100 --cuda 13.0,13.4 --python 3.10,3.12 --naming local
   cuwheel build --dry-run                       the plan and every setting
-  cuwheel build bitsandbytes==0.49.0 --config bnb.toml
+  cuwheel build flash-attn==2.7.4.post1 --for h100 --require torch==2.11.0
   cuwheel build --force-archs                   whatever list it hard-codes
   cuwheel build --resume                        what is missing or changed
   cuwheel build --locked --offline              as cuwheel.lock says

@@ -66,6 +66,11 @@ def _pip() -> list[str] | None:
     return [found] if found else None
 
 
+def pip() -> list[str] | None:
+    """The command of the pip that toolkits come through, for others who need one."""
+    return _pip()
+
+
 def _by_uv(requirements: Sequence[str], *, dependencies: bool, offline: bool) -> tuple[Archive, ...]:
     uv = shutil.which("uv")
     if uv is None:

@@ -18,6 +18,7 @@ _VERBS = (
     "kernels",
     "plan",
     "repair",
+    "record",
     "replay",
     "slim",
     "toolchain",

@@ -11,6 +11,7 @@ from cuwheel.api.diagnosis import causes, explain
 from cuwheel.api.fleets import check, plan, read_list
 from cuwheel.api.machines import doctor, gpus, toolkits
 from cuwheel.api.repairing import repair
+from cuwheel.api.recording import record
 from cuwheel.api.replaying import replay, replay_diff, replay_list, replay_print
 from cuwheel.api.slimming import slim, slim_commit, slim_undo
 from cuwheel.api.toolchains import (
@@ -36,6 +37,7 @@ __all__ = [
     "plan",
     "read_list",
     "repair",
+    "record",
     "replay",
     "replay_diff",
     "replay_list",

@@ -32,6 +32,7 @@ VERBS = {
     "repair": "a portable wheel without NVIDIA's libraries inside",
     "build": "from source to the wheels you asked for, checked against the plan",
     "toolchain": "nvcc and a host compiler that it takes, without root",
+    "record": "every compiler call of any build, and why it failed",
     "replay": "one recorded compiler call again, and why it fails only there",
     "explain": "why did it fail: cause, evidence, fix and ways out, from a log",
     "verify": "installed apart, imported, tried: the proof that a wheel works",
@@ -178,4 +179,6 @@ def _print(answer: Answer, args: argparse.Namespace) -> None:
         return
     from cuwheel.report import documents, terminal
 
-    terminal.write(documents.of(answer, verbose=args.verbose), sys.stdout)
+    # Beside the output of a command that was run, stdout is not ours.
+    stream = sys.stderr if getattr(answer, "aside", False) else sys.stdout
+    terminal.write(documents.of(answer, verbose=args.verbose), stream)

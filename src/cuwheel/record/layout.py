@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCHEMA = "cuwheel.record/1"
+SCHEMA = "cuwheel.calls/1"
 HEAD = "record.json"
 ENVIRONMENT = "environment.json"
 CALLS = "calls.jsonl"

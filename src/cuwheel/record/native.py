@@ -41,7 +41,7 @@ def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
     """Compiled now, or before; None where no C compiler is to be found, or it cannot make programs that run."""
     if not sys.platform.startswith("linux"):
         return None
-    folder = _home(cache) / "record" / _digest()
+    folder = home(cache) / "record" / _digest()
     if not (folder / "shim").is_file():
         made = _made(folder, environ)
         if not made:
@@ -50,7 +50,7 @@ def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
     return Native(shim=folder / "shim", library=library if library.is_file() else None)
 
 
-def _home(cache: Path) -> Path:
+def home(cache: Path) -> Path:
     """The cache, unless the loader could not take its name: LD_PRELOAD is a list, with blanks and colons between."""
     if not any(letter in str(cache) for letter in " :"):
         return cache

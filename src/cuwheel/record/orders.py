@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ class Orders:
     wish: Wish
     library: Path | None
     environ: Mapping[str, str]
+    led: Mapping[str, str] = field(default_factory=dict)  # variables that we changed, and to what
 
 
 def write(folder: Path, orders: Orders) -> None:
@@ -55,6 +56,8 @@ def _lines(orders: Orders) -> Iterator[str]:
         yield "mask=1"
     if orders.wish.phases:
         yield "phases=1"
+    for name, value in orders.led.items():
+        yield f"led={name}={value}"
     for word in orders.wish.launcher:
         yield f"launcher={word}"
     for word in orders.wish.archs:

@@ -87,7 +87,7 @@ def _head(folder: Path) -> dict[str, Any]:
         raise UnreadableError(folder, "is no record: it has no record.json", hint="cuwheel record -- COMMAND makes one")
     head = _json(path, MAX_HEAD)
     schema = _text(head.get("schema"))
-    if not schema.startswith("cuwheel.record/"):
+    if not schema.startswith("cuwheel.calls/"):
         raise MalformedError(path, "is not the head of a record", hint="cuwheel record -- COMMAND makes a record")
     if schema != layout.SCHEMA:
         raise NewerSchemaError(path, schema, layout.SCHEMA)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import __version__, masking
-from cuwheel.errors import UnreadableError, UsageError
-from cuwheel.record import layout, native, orders, sealing, words
+from cuwheel.errors import ToolError, UnreadableError, UsageError
+from cuwheel.record import fallback, layout, native, orders, sealing, shadow, words
 from cuwheel.record.orders import Orders, Wish
 
 if TYPE_CHECKING:
@@ -80,17 +80,18 @@ def recording(
     """A new record in `folder` of a command that the caller runs: the session's, with its environment, in `cwd`."""
     wish = wish or Wish()
     folder = folder.absolute()
-    began = time.monotonic_ns()
     with tempfile.TemporaryDirectory(prefix="cuwheel-record-") as private:
         means = _means(environ, wish)
         _begin(folder, command, environ, cwd, wish)
-        library = means.library if means else None
-        orders.write(Path(private), Orders(record=folder, began=began, wish=wish, library=library, environ=environ))
-        session = Session(folder, tuple(command), dict(environ), began)
-        session.environ[orders.VARIABLE] = private
-        if means:
-            session.environ["LD_PRELOAD"] = ":".join(filter(None, (str(library), environ.get("LD_PRELOAD"))))
-            session.command = _through(means.shim, command, environ)
+        began = time.monotonic_ns()
+        led = _preloaded(means.library, environ) if means.library else shadow.led(means.home, means.shim, environ)
+        changed = {name: value for name, value in led.items() if environ.get(name) != value and name != "LD_PRELOAD"}
+        orders.write(
+            Path(private),
+            Orders(record=folder, began=began, wish=wish, library=means.library, environ=environ, led=changed),
+        )
+        led[orders.VARIABLE] = private
+        session = Session(folder, _through(means.shim, command, environ), led, began)
         try:
             yield session
         finally:
@@ -98,11 +99,36 @@ def recording(
                 sealing.mask(folder)
 
 
-def _means(environ: Mapping[str, str], wish: Wish) -> native.Native | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Means:
+    """`library` None: by shims on PATH."""
+
+    home: Path
+    shim: Path
+    library: Path | None
+
+
+def _means(environ: Mapping[str, str], wish: Wish) -> _Means:
     from platformdirs import user_cache_path  # noqa: PLC0415 - needed here alone
 
     cache = Path(os.environ.get("CUWHEEL_CACHE") or user_cache_path("cuwheel")).absolute()
-    return native.built(cache, environ)
+    home = native.home(cache)
+    try:
+        made = native.built(cache, environ)
+        shim = made.shim if made else fallback.launcher(home)
+    except OSError as error:
+        raise UnreadableError.from_os(error, hint="CUWHEEL_CACHE names another folder for the cache") from error
+    library = made.library if made and wish.way != "path" else None
+    if wish.way == "preload" and not library:
+        raise ToolError(
+            ["cc"], "cannot make a library that programs of this machine load", hint="--way path does without"
+        )
+    return _Means(home=home, shim=shim, library=library)
+
+
+def _preloaded(library: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    before = environ.get("LD_PRELOAD")
+    return {**environ, "LD_PRELOAD": f"{library}:{before}" if before else str(library)}
 
 
 def _through(shim: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:

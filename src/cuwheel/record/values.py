@@ -71,7 +71,7 @@ class Call:
 class Record:
     """A whole record. `status`: of the command, negative for a signal; None where it never ended."""
 
-    schema: Literal["cuwheel.record/1"] = "cuwheel.record/1"
+    schema: Literal["cuwheel.calls/1"] = "cuwheel.calls/1"
     folder: str
     command: tuple[str, ...]
     cwd: str

@@ -135,8 +135,8 @@ SHARED char *filtered_file(const struct session *session, const char *id, size_t
     char *path = malloc(PATH_ROOM + 128);
     if (!path)
         return NULL;
-    snprintf(path, PATH_ROOM + 128, "%s/%s-%zu.options", session->folder, id, index);
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    snprintf(path, PATH_ROOM + 128, "%s/output/%s-%zu.options", session->record, id, index);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     bool written = file >= 0 && write(file, kept->at ? kept->at : "", kept->size) == (ssize_t)kept->size;
     if (file >= 0)
         close(file);

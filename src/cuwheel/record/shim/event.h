@@ -23,7 +23,7 @@
 struct session {
     struct text config, environ;
     char folder[PATH_ROOM];
-    const char *record, *library, *shims;
+    const char *record, *library;
     bool mask, phases;
     int64_t began;
 };
@@ -69,7 +69,6 @@ SHARED bool load_session(struct session *session, const char *folder) {
         return false;
     session->record = configured(session, "record", NULL);
     session->library = configured(session, "library", NULL);
-    session->shims = configured(session, "shims", NULL);
     session->mask = configured(session, "mask", NULL) != NULL;
     session->phases = configured(session, "phases", NULL) != NULL;
     for (const char *digit = configured(session, "began", NULL); digit && *digit >= '0' && *digit <= '9'; digit++)

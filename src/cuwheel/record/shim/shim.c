@@ -14,6 +14,7 @@
 
 #define SHIMS_MARK ".cuwheel-shims"     /* in a folder of shims */
 #define TOOLKIT_LINK ".cuwheel-toolkit" /* in a shadow of a toolkit: leads to the real one */
+#define PROGRAM_LINK ".cuwheel-program" /* beside a shim of one program: leads to it */
 
 extern char **environ;
 
@@ -53,6 +54,13 @@ static bool find_real(const char *self, char *found) {
     ssize_t length = readlink(toolkit, found, PATH_ROOM - 64);
     if (length > 0) {
         snprintf(found + length, 64, "/bin/%.50s", last_part(self));
+        return access(found, X_OK) == 0;
+    }
+    char program[PATH_ROOM + 64];
+    snprintf(program, sizeof program, "%.*s" PROGRAM_LINK, (int)head, self);
+    length = readlink(program, found, PATH_ROOM - 1);
+    if (length > 0) {
+        found[length] = 0;
         return access(found, X_OK) == 0;
     }
     const char *folders = getenv("PATH");
@@ -95,6 +103,20 @@ static char *without_ours(const char *variable, const char *separators, const ch
     return first ? NULL : list;
 }
 
+/* A variable that leads to shims, as it was before it did; NULL for any other. */
+static char *led_back(const struct session *session, const char *variable) {
+    for (const char *led = NULL; (led = configured(session, "led", led));) {
+        if (strcmp(led, variable) != 0)
+            continue;
+        size_t name = (size_t)(strchr(led, '=') - led) + 1;
+        const char *end = session->environ.at + session->environ.size;
+        for (const char *at = session->environ.at; at < end; at += strlen(at) + 1)
+            if (strncmp(at, led, name) == 0)
+                return (char *)at;
+    }
+    return NULL;
+}
+
 /* The caller's environment as it would be without us. */
 static char **own_environment(const struct session *session) {
     size_t count = 0, room = 0;
@@ -102,12 +124,12 @@ static char **own_environment(const struct session *session) {
         room++;
     char **list = malloc((room + 3) * sizeof *list);
     for (char **each = environ; list && *each; each++) {
-        char *kept = *each;
+        char *before = led_back(session, *each), *kept = before ? before : *each;
         if (starts(*each, VARIABLE "="))
             continue;
         if (session->library && starts(*each, "LD_PRELOAD=") && strstr(*each, session->library))
             kept = without_ours(*each, ": ", session->library);
-        else if (starts(*each, "PATH="))
+        else if (!before && starts(*each, "PATH="))
             kept = without_ours(*each, ":", NULL);
         if (kept)
             list[count++] = kept;

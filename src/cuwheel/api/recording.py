@@ -1,0 +1,127 @@
+"""Every compiler call of a command."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cuwheel.diagnose.values import Cause
+    from cuwheel.record.orders import Wish
+    from cuwheel.record.values import Call, Record
+    from cuwheel.report.record import Failure, Recorded
+
+_NAME = "cuwheel-record"
+_MAX_OUTPUT = 256 * 1024
+_VERSION_WORDS = frozenset({"--version", "-V", "-v"})
+
+
+def record(
+    command: Sequence[str],
+    *,
+    output: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    wish: Wish | None = None,
+    trace: Path | None = None,
+    compile_commands: Path | None = None,
+    quiet_stdout: bool = False,
+) -> Recorded:
+    """Run a command as it is, and record every call of nvcc and of host compilers and linkers.
+
+    `output`: a new folder (`cuwheel-record`, with a number where that is taken). `quiet_stdout`: what the command
+    prints on stdout goes to stderr.
+    """
+    from cuwheel import process
+    from cuwheel.errors import CuwheelError
+    from cuwheel.record import session
+
+    folder = (output or _free(Path.cwd())).absolute()
+    cwd = (cwd or Path.cwd()).absolute()
+    environ = dict(os.environ if environ is None else environ)
+    with session.recording(folder, command, environ, cwd, wish) as running:
+        words = ("/bin/sh", "-c", 'exec "$@" >&2', "sh", *running.command) if quiet_stdout else running.command
+        try:
+            status = process.attend(words, env=running.environ, cwd=cwd)
+        except CuwheelError:
+            running.finish(127)
+            raise
+        running.finish(status)
+    return _told(folder, trace, compile_commands)
+
+
+def _free(folder: Path) -> Path:
+    """A name that nobody has: a record is never written over."""
+    names = (_NAME if number == 1 else f"{_NAME}-{number}" for number in range(1, 100_000))
+    return next(folder / name for name in names if not os.path.lexists(folder / name))
+
+
+def _told(folder: Path, trace: Path | None, compile_commands: Path | None) -> Recorded:
+    from cuwheel.record import exports, failures, layout, reader, summary
+    from cuwheel.report.answer import to_json
+    from cuwheel.report.record import Recorded, plain
+
+    found = reader.read(folder)
+    written = []
+    if trace:
+        exports.save_trace(found, trace)
+        written.append(str(trace))
+    if compile_commands:
+        exports.save_compile_commands(found, compile_commands)
+        written.append(str(compile_commands))
+    call = failures.first(found)
+    status = found.status or 0
+    answer = Recorded(
+        folder=plain(str(folder)),
+        command=tuple(map(plain, found.command)),
+        status=status,
+        exit_status=status if status >= 0 else 128 - status,
+        masked=found.masked,
+        damaged=found.damaged,
+        summary=summary.of(found),
+        failure=_failure(found, call) if call else None,
+        written=tuple(written),
+    )
+    (folder / layout.REPORT).write_text(to_json(answer))
+    return answer
+
+
+def _failure(record: Record, call: Call) -> Failure:
+    from cuwheel.record import quoting, reader, summary
+    from cuwheel.report.record import Failure, plain
+
+    parsed = summary.parse(call)
+    said = reader.printed(record, call, _MAX_OUTPUT)
+    name = os.path.relpath(record.folder)
+    place = name if len(name) < len(record.folder) else record.folder
+    return Failure(
+        number=call.number,
+        command=plain(quoting.posix((call.program, *(call.ran or call.words)))),
+        cwd=plain(call.cwd),
+        state=call.state,
+        status=call.status,
+        signal=reader.signal_name(call.signal) if call.signal is not None else None,
+        problem=call.problem,
+        files=tuple(map(plain, parsed.inputs)),
+        archs=tuple(map(plain, parsed.archs)),
+        output=said,
+        causes=_causes(record, call, said),
+        replay=plain(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
+    )
+
+
+def _causes(record: Record, call: Call, said: str) -> tuple[Cause, ...]:
+    """With what compilers said of their versions before: a cause is surer with them."""
+    from cuwheel.api.diagnosis import explain
+    from cuwheel.record import quoting, reader
+
+    asked = [each for each in record.calls if _VERSION_WORDS.intersection(each.words) and each.state == "succeeded"]
+    versions = dict.fromkeys(reader.printed(record, each, 4096) for each in asked[:50])
+    line = quoting.posix((call.program, *(call.ran or call.words)))
+    problem = f"{call.program}: {call.problem}\n" if call.problem else ""
+    log = "\n".join((*versions, line, said + problem))
+    return explain(io.BytesIO(os.fsencode(log))).causes

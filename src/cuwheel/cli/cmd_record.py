@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from cuwheel.report.record import Recorded
+
+EXAMPLES = """\
+  cuwheel record -- pip install --no-binary :all: mypackage
+  cuwheel record -- make -j8
+  cuwheel record -o before -- cmake --build build
+  cuwheel record --trace build.trace.json -- python -m build
+  cuwheel replay cuwheel-record               the first call that failed
+
+The command runs as it would alone: its output, its input and its status are
+its own. The report goes to stderr, and with all details to the record's
+report.json. With --json the object has stdout, and the command's own goes to
+stderr.
+
+exit status: the command's own; 128+n where signal n ended it"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cuwheel record [options] -- COMMAND ..."
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the build, and its arguments")
+    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="the record (cuwheel-record, or -2, -3 …)")
+    parser.add_argument("--trace", metavar="FILE", type=Path, help="write a timeline for Perfetto or Chrome")
+    parser.add_argument("--compile-commands", metavar="FILE", type=Path, help="write compile_commands.json for editors")
+    how = parser.add_argument_group("how it records")
+    how.add_argument("--no-mask", action="store_true", help="keep secrets that variables and arguments hold")
+    how.add_argument("--no-phases", action="store_true", help="do not have nvcc time its inner programs")
+    how.add_argument(
+        "--way",
+        choices=("auto", "preload", "path"),
+        default="auto",
+        help="see every program that starts (preload), or stand in for compilers on PATH and in CUDA_HOME (path)",
+    )
+
+
+def run(args: argparse.Namespace) -> Recorded:
+    from cuwheel import api
+    from cuwheel.record.session import Wish
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("there is no command to record", hint="cuwheel record -- make -j8")
+    return api.record(
+        command,
+        output=args.output,
+        wish=Wish(masked=not args.no_mask, phases=not args.no_phases, way=args.way),
+        trace=args.trace,
+        compile_commands=args.compile_commands,
+        quiet_stdout=args.json,
+    )

@@ -1,0 +1,214 @@
+"""`cuwheel record`: the answer and its document. It is told beside the command's own output, on stderr."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from cuwheel.diagnose.values import Cause
+from cuwheel.record.summary import FileTime, Share, Summary, Told
+from cuwheel.record.values import CallState
+from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.units import file_name, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.report.document import Block
+
+_ROWS = 10
+_LINES = 25
+_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The first call that failed and mattered. `archs`: what it was to make code for; `output`: what it printed."""
+
+    number: int
+    command: str
+    cwd: str
+    state: CallState
+    status: int | None
+    signal: str | None
+    problem: str
+    files: tuple[str, ...]
+    archs: tuple[str, ...]
+    output: str
+    causes: tuple[Cause, ...]
+    replay: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it."""
+
+    aside: ClassVar[bool] = True  # stdout is the command's
+
+    schema: Literal["cuwheel.record/1"] = "cuwheel.record/1"
+    folder: str
+    command: tuple[str, ...]
+    status: int
+    exit_status: int
+    masked: bool
+    damaged: int
+    summary: Summary
+    failure: Failure | None
+    written: tuple[str, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit_status == 0
+
+
+def document(answer: Recorded, *, verbose: bool) -> Document:
+    blocks: list[Block] = []
+    if answer.failure:
+        blocks += _failure(answer, answer.failure, verbose=verbose)
+    blocks += _summary(answer, verbose=verbose)
+    return Document("cuwheel record", tuple(blocks))
+
+
+def _failure(answer: Recorded, failure: Failure, *, verbose: bool) -> Iterator[Block]:
+    went_on = "" if answer.exit_status else ", and the build went on"
+    yield Heading(f"Call {failure.number} {_end(failure)}{went_on}")
+    yield Facts(tuple(_failure_rows(failure, verbose=verbose)))
+    lines = failure.output.splitlines()
+    if lines:
+        first = 0 if verbose else _first_error(lines)
+        shown = lines if verbose else lines[first : first + _LINES]
+        yield Heading(
+            "Its output" + (f" (lines {first + 1}–{first + len(shown)} of {len(lines)})" if not verbose else "")
+        )
+        yield Verbatim(tuple(f"  {line}" for line in shown))
+    elif failure.state != "not-started":
+        yield Paragraph("  It printed nothing.")
+    for cause in failure.causes[: 3 if verbose else 1]:
+        yield Heading(f"{cause.id}  {cause.confidence:.0%}")
+        yield Paragraph(f"  {cause.title}")
+        fixes = enumerate(cause.fix)
+        yield Facts(tuple(Row("fix" if index == 0 else "or", fix) for index, fix in fixes))
+
+
+def _failure_rows(failure: Failure, *, verbose: bool) -> Iterator[Row]:
+    yield Row("command", failure.command if verbose else _shortened(failure.command))
+    yield Row("in", failure.cwd)
+    if failure.files:
+        more = f" and {len(failure.files) - 1} more" if len(failure.files) > 1 else ""
+        yield Row("files", ", ".join(failure.files) if verbose else failure.files[0] + more)
+    if failure.archs:
+        yield Row("for", " ".join(failure.archs))
+    yield Row("again", failure.replay)
+
+
+def _end(failure: Failure) -> str:
+    if failure.state == "not-started":
+        return f"could not start: {failure.problem}"
+    return f"was ended by {failure.signal}" if failure.signal else f"failed with status {failure.status}"
+
+
+def _first_error(lines: list[str]) -> int:
+    """Where to begin to read: a little before the first line that speaks of an error."""
+    telling = (index for index, line in enumerate(lines) if "error" in line.lower() or "fatal" in line.lower())
+    return max(next(telling, len(lines) - _LINES) - 2, 0)
+
+
+def _shortened(text: str, most: int = 400) -> str:
+    return text if len(text) <= most else f"{text[:most]} … ({len(text):,} characters; --verbose shows them)"
+
+
+def _summary(answer: Recorded, *, verbose: bool) -> Iterator[Block]:
+    found = answer.summary
+    yield Heading("Recorded")
+    yield Facts(tuple(_facts(answer)))
+    if not found.calls:
+        yield Paragraph(
+            "  No compiler was called, or none that could be seen: calls inside of containers, and by programs that are\n"
+            "  linked statically, are not."
+        )
+        return
+    rows = None if verbose else _ROWS
+    if found.files:
+        yield Heading("Time per file")
+        yield _files(found.files[:rows], found)
+    if found.phases:
+        yield Heading("Time per phase of nvcc")
+        yield _shares("phase", found.phases[:rows], sum(each.seconds for each in found.phases))
+    if len(found.archs) > 1 and verbose:
+        yield Heading("Time per architecture")
+        yield _shares("architecture", found.archs, sum(each.seconds for each in found.archs))
+    if found.longest:
+        yield Heading("The longest calls")
+        yield _longest(found.longest[: rows if verbose else 5])
+
+
+def _facts(answer: Recorded) -> Iterator[Row]:
+    found = answer.summary
+    failed = f", {found.failed} failed" if found.failed else ""
+    open_ = f", {found.unfinished} without an end" if found.unfinished else ""
+    yield Row("calls", f"{found.calls}, of nvcc {found.nvcc}{failed}{open_}")
+    if found.seconds:
+        yield Row("time", f"{_time(found.seconds)}; compilers {_time(found.busy)}{_at_once(found)}")
+    if found.hits is not None:
+        yield Row("cache", f"{found.hits} hits")
+    yield Row("record", answer.folder, "" if answer.masked else "secrets are not masked: think before you send it")
+    for path in answer.written:
+        yield Row("written", path)
+    if answer.damaged:
+        yield Row("damaged", f"{answer.damaged} lines could not be read")
+
+
+def _at_once(found: Summary) -> str:
+    at_once = found.busy / found.seconds if found.seconds else 0.0
+    return f", {at_once:.1f} at once" if at_once > 1 else ""
+
+
+def _files(files: tuple[FileTime, ...], found: Summary) -> Table:
+    whole = sum(each.seconds for each in found.files) or 1.0
+    columns = (Column("time"), Column("calls", numeric=True), Column("file"), Column("for"))
+    return Table(
+        columns,
+        tuple((_amount(each.seconds, whole), str(each.calls), each.file, " ".join(each.archs)) for each in files),
+    )
+
+
+def _shares(title: str, shares: tuple[Share, ...], whole: float) -> Table:
+    columns = (Column("time"), Column("runs", numeric=True), Column(title))
+    return Table(columns, tuple((_amount(each.seconds, whole or 1.0), str(each.runs), each.name) for each in shares))
+
+
+def _longest(calls: tuple[Told, ...]) -> Table:
+    columns = (
+        Column("call", numeric=True),
+        Column("time", numeric=True),
+        Column("memory", numeric=True),
+        Column("what"),
+    )
+    return Table(
+        columns,
+        tuple(
+            (f":{each.number}", _time(each.seconds or 0.0), size(each.memory) if each.memory else "", each.what)
+            for each in calls
+        ),
+    )
+
+
+def _amount(seconds: float, whole: float) -> Amount:
+    return Amount(text=_time(seconds), value=seconds, share=seconds / whole)
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // _MINUTE)} min {seconds % _MINUTE:.0f} s"
+
+
+def plain(text: str) -> str:
+    """Bytes that are no text have no place in an answer: as people see them, they are escapes."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
+__all__ = ["Failure", "Recorded", "document", "file_name", "plain"]

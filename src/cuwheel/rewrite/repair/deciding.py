@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import toolkits, versions
 from cuwheel.finding import Finding
 from cuwheel.rewrite.repair import contents, objections, paths, policies, requirements, search, sorting
+from cuwheel.rewrite.repair.policies import Policy
+from cuwheel.rewrite.repair.sorting import Sorted
 from cuwheel.rewrite.repair.values import Decision, SearchPath
 
 if TYPE_CHECKING:
@@ -16,9 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.rewrite.repair.contents import Contents
-    from cuwheel.rewrite.repair.policies import Policy
     from cuwheel.rewrite.repair.search import Searcher
-    from cuwheel.rewrite.repair.sorting import Sorted
     from cuwheel.rewrite.repair.values import Wish
 
 _TAG = re.compile(r"manylinux_(\d+)_(\d+)_(\w+)", re.ASCII)
@@ -32,48 +33,49 @@ def decide(wheel: Path, wish: Wish) -> Decision:
     machine = found.binaries[0].machine if found.binaries else None
     if machine is None or any(each.severity == "error" for each in standing):
         return _untouched(found, wish, machine, standing)
-    searcher = search.Searcher(search.folders(wish.libraries, os.environ, machine), machine)
-    claimed = _claimed(found, machine) if wish.policy is None else None
-    policy, sorted_, because, problems = _chosen(found, wish, searcher, machine)
-    platforms, policy, retold = _platforms(found, policy, claimed, machine)
-    if retold == "kept":
-        sorted_ = sorting.sort(found, wish, searcher, policy)
-        because = ()
-    inside = paths.inside_of(found.binaries)
-    ways = tuple(_paths(found, sorted_, wish))
-    required: tuple[str, ...] = ()
-    doubts: list[Finding] = []
-    if wish.requires:
-        own = found.distribution.requires
-        required, doubts = requirements.wanted(
-            (*found.binaries, *sorted_.grafted.values()), sorted_.facts, wish.cuda_major, own
-        )
-    findings = (
-        *standing,
-        *problems,
-        *doubts,
-        *objections.of_needs(found, sorted_.facts, wish),
-        *(objections.too_low(found, policy, because) if retold == "raised" else ()),
-    )
-    name = "-".join([*found.parts[:-1], ".".join(platforms)]) + ".whl"
+    named = {each.path: each.search_path for each in found.binaries}
+    searcher = search.Searcher(search.folders(wish.libraries, named, os.environ, machine), machine)
+    choice = _chosen(found, wish, searcher, machine)
+    required, doubts = _required(found, choice.sorted, wish)
+    ways = tuple(_paths(found, choice.sorted, wish))
+    facts = choice.sorted.facts
+    findings = (*standing, *choice.findings, *doubts, *objections.of_needs(found, facts, wish))
     return Decision(
         wheel=wheel,
         wish=wish,
-        file_name=name,
+        file_name="-".join([*found.parts[:-1], ".".join(choice.platforms)]) + ".whl",
         machine=machine,
-        policy=policy.name,
-        because=because,
-        platforms=platforms,
-        libraries=sorted_.facts,
+        policy=choice.policy.name,
+        because=choice.because,
+        platforms=choice.platforms,
+        libraries=facts,
         paths=ways,
         requires=required,
-        excluded=tuple(_excluded(found, sorted_, inside)),
+        excluded=tuple(_excluded(choice.sorted)),
         folders=tuple(each.path for each in searcher.folders),
-        changes=tuple(_changes(found, platforms, sorted_, ways, required)),
+        changes=tuple(_changes(found, choice, ways, required)),
         bytes_before=found.size,
-        bundled=sum(each.bytes for each in sorted_.facts if each.fate == "kept-out"),
+        bundled=sum(each.bytes for each in facts if each.fate == "kept-out"),
         findings=tuple(dict.fromkeys(findings)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """A policy, what it makes of the libraries, and why no lower one holds."""
+
+    policy: Policy
+    sorted: Sorted
+    platforms: tuple[str, ...]
+    because: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def _required(found: Contents, sorted_: Sorted, wish: Wish) -> tuple[tuple[str, ...], list[Finding]]:
+    if not wish.requires:
+        return (), []
+    asking = (*found.binaries, *sorted_.grafted.values())
+    return requirements.wanted(asking, sorted_.facts, wish.cuda_major, found.distribution.requires)
 
 
 def major_of(cuda: str | int | None) -> int | None:
@@ -87,24 +89,28 @@ def major_of(cuda: str | int | None) -> int | None:
     return versions.major(toolkits.find_toolkit(text).version)
 
 
-def _chosen(
-    found: Contents, wish: Wish, searcher: Searcher, machine: str
-) -> tuple[Policy, Sorted, tuple[str, ...], tuple[Finding, ...]]:
-    """The lowest policy that holds, or the one asked for; why no lower one does; what stands against it."""
+def _chosen(found: Contents, wish: Wish, searcher: Searcher, machine: str) -> _Choice:
+    """The lowest policy that holds, or the one asked for. A wheel that was tagged keeps its tags if they hold."""
     known = policies.policies(machine)
-    if wish.policy:
-        policy = policies.find(wish.policy, machine)
-        sorted_ = sorting.sort(found, wish, searcher, policy)
-        problems = tuple(unfit(policy, found, sorted_))
-        return policy, sorted_, (), (_unfit_finding(policy, problems, known),) if problems else ()
+    candidates = (policies.find(wish.policy, machine),) if wish.policy else known
     because: tuple[str, ...] = ()
-    for policy in known:
+    for policy in candidates:
         sorted_ = sorting.sort(found, wish, searcher, policy)
         problems = tuple(unfit(policy, found, sorted_))
         if not problems:
-            return policy, sorted_, because, ()
+            break
         because = problems
-    return policy, sorted_, because, (_unfit_finding(policy, problems, known),)
+    choice = _Choice(policy=policy, sorted=sorted_, platforms=policy.platforms(machine), because=because)
+    if problems:
+        return replace(choice, because=(), findings=(_unfit_finding(policy, problems, known),))
+    claimed = None if wish.policy else _claimed(found, machine)
+    if claimed is None:
+        return choice
+    if not versions.at_least(claimed, policy.glibc):
+        return replace(choice, findings=objections.too_low(found, policy, because))
+    reached = [each for each in known if versions.at_least(claimed, each.glibc)][-1]
+    again = sorting.sort(found, wish, searcher, reached)
+    return _Choice(policy=reached, sorted=again, platforms=found.platforms)
 
 
 def unfit(policy: Policy, found: Contents, sorted_: Sorted) -> Iterator[str]:
@@ -145,16 +151,6 @@ def _claimed(found: Contents, machine: str) -> str | None:
     return min(told, key=versions.key)
 
 
-def _platforms(
-    found: Contents, policy: Policy, claimed: str | None, machine: str
-) -> tuple[tuple[str, ...], Policy, str]:
-    """A wheel that was tagged already keeps its tags, unless they promise too much."""
-    if claimed and versions.at_least(claimed, policy.glibc):
-        reached = [each for each in policies.policies(machine) if versions.at_least(claimed, each.glibc)]
-        return found.platforms, reached[-1], "kept"
-    return policy.platforms(machine), policy, "raised" if claimed else "new"
-
-
 def _paths(found: Contents, sorted_: Sorted, wish: Wish) -> Iterator[SearchPath]:
     grafted = {each.soname for each in sorted_.facts if each.fate == "grafted"}
     inside: dict[str, list[str]] = paths.inside_of(found.binaries)
@@ -166,27 +162,19 @@ def _paths(found: Contents, sorted_: Sorted, wish: Wish) -> Iterator[SearchPath]
             yield way
 
 
-def _excluded(found: Contents, sorted_: Sorted, inside: dict[str, list[str]]) -> Iterator[str]:
-    """What auditwheel must leave alone: what is kept out, and what is inside but would be taken from elsewhere."""
-    for fact in sorted_.facts:
-        if fact.fate == "kept-out":
-            yield fact.soname
-        elif fact.fate == "inside":
-            askers = (each for each in found.binaries if fact.soname in each.needed)
-            if not all(any(paths.leads(each, path) for path in inside[fact.soname]) for each in askers):
-                yield fact.soname
+def _excluded(sorted_: Sorted) -> Iterator[str]:
+    """What auditwheel must leave alone: what is kept out, and what is inside.
+
+    It looks at each library of the wheel by itself. What one needs of another it would look for where the search path
+    leads before installing: nowhere, or to a copy in the folder of the build.
+    """
+    return (each.soname for each in sorted_.facts if each.fate in ("kept-out", "inside"))
 
 
-def _changes(
-    found: Contents,
-    platforms: Sequence[str],
-    sorted_: Sorted,
-    ways: Sequence[SearchPath],
-    required: Sequence[str],
-) -> Iterator[str]:
-    if tuple(platforms) != found.platforms:
+def _changes(found: Contents, choice: _Choice, ways: Sequence[SearchPath], required: Sequence[str]) -> Iterator[str]:
+    if choice.platforms != found.platforms:
         yield "tag"
-    if sorted_.grafted or any(each.fate == "removed" for each in sorted_.facts):
+    if choice.sorted.grafted or any(each.fate == "removed" for each in choice.sorted.facts):
         yield "libraries"
     if any(each.changes for each in ways):
         yield "search paths"

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import libraries
+from cuwheel.facts import libraries, packages
 from cuwheel.rewrite.repair.contents import installed_path
 from cuwheel.rewrite.repair.values import SearchPath
 from cuwheel.units import file_name
@@ -91,6 +91,8 @@ def leads(binary: Binary, path: str) -> bool:
 def _to_inside(binary: Binary, here: str, inside: Mapping[str, Sequence[str]], reached: Iterable[str]) -> Iterator[str]:
     there = set(reached)
     for soname in binary.needed:
+        if packages.from_system(soname):  # the system's comes first; who wants another leads to it himself
+            continue
         places = [place for path in inside.get(soname, ()) if (place := installed_path(path))]
         folders = [posixpath.dirname(each) for each in places]
         if not folders or there & set(folders):

@@ -82,27 +82,42 @@ class Searcher:
         return binary, "found"
 
 
-def folders(given: Sequence[Path], environ: Mapping[str, str], machine: str) -> tuple[Folder, ...]:
-    """Those asked for, toolkits, LD_LIBRARY_PATH, the environment's packages, the system; each once."""
+def folders(
+    given: Sequence[Path], named: Mapping[str, Sequence[str]], environ: Mapping[str, str], machine: str
+) -> tuple[Folder, ...]:
+    """Those asked for, toolkits, LD_LIBRARY_PATH, the environment's packages, the system; each once.
+
+    `named`: library of the wheel → its search path. What one of them was linked with another may need, too.
+    """
     once: dict[Path, Folder] = {}
-    for each in _all(given, environ, machine):
+    for each in (*_given(given), *_named(named), *_around(environ, machine)):
         if each.path.is_dir():
             once.setdefault(each.path, each)
     return tuple(once.values())
 
 
-def _all(given: Sequence[Path], environ: Mapping[str, str], machine: str) -> Iterator[Folder]:
-    kits = _toolkits()
+def _given(given: Sequence[Path]) -> Iterator[Folder]:
+    kits = _toolkits() if given else []
     for root in given:
         # The folder itself, or that of a toolkit: both are what people give.
         known = next((each for each in kits if _is_of(root, each)), None)
         for path in (root, *(root / each for each in _LIBRARY_FOLDERS)):
             yield Folder(path=path.absolute(), via="asked for", versions=known.versions if known else _beside(path))
+
+
+def _named(named: Mapping[str, Sequence[str]]) -> Iterator[Folder]:
+    for library, entries in named.items():
+        for entry in entries:
+            if entry.startswith("/"):
+                yield Folder(path=Path(os.path.normpath(entry)), via=f"the search path of {library}")
+
+
+def _around(environ: Mapping[str, str], machine: str) -> Iterator[Folder]:
     for name in _ROOTS:
         if value := environ.get(name):
             for each in _LIBRARY_FOLDERS:
                 yield Folder(path=Path(value, each).absolute(), via=name)
-    yield from kits
+    yield from _toolkits()
     for value in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
         if value:
             yield Folder(path=Path(value).absolute(), via="LD_LIBRARY_PATH")

@@ -94,7 +94,8 @@ def _sorted(walk: _Walk, soname: str, asker: _Asker) -> tuple[Fact, Found | None
     fact = Fact(soname=soname, fate="missing", reason="", needed_by=(asker.name,), indirect=asker.indirect)
     if reason := asked_for(soname, walk.wish.exclude):
         return _kept_out(walk, fact, asker, reason)
-    if not asker.indirect and (places := walk.inside.get(soname)):
+    places = () if asker.indirect else walk.inside.get(soname, ())
+    if places and (not packages.from_system(soname) or any(paths.leads(asker.binary, each) for each in places)):
         return replace(fact, fate="inside", reason="it is in the wheel", place=places[0]), None
     if libraries.component_of(soname):
         return _kept_out(walk, fact, asker, "NVIDIA's")

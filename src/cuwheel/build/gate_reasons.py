@@ -36,14 +36,28 @@ def wrong_nvcc(wanted: Wanted) -> tuple[str, ...]:
     """Calls of an nvcc that is not the planned toolkit's, in words."""
     if not wanted.toolkit_root:
         return ()
-    root = os.path.realpath(wanted.toolkit_root) + os.sep
     strangers: dict[str, list[Call]] = {}
     for call in _nvcc_calls(wanted):
-        if not os.path.realpath(call.program).startswith(root) and not call.program.startswith(wanted.toolkit_root):
+        if not _is_own(call.program, wanted):
             strangers.setdefault(call.program, []).append(call)
     return tuple(
         f"{program} was called {_times(len(calls))}, first in call {calls[0].number}"
         for program, calls in strangers.items()
+    )
+
+
+def _is_own(program: str, wanted: Wanted) -> bool:
+    """Of the planned toolkit, be it by a link, or in the record's folder, where a copy may stand in for it."""
+    folders = (
+        wanted.toolkit_root,
+        os.path.realpath(wanted.toolkit_root),
+        wanted.record.folder if wanted.record else "",
+    )
+    return any(
+        path.startswith(folder.rstrip(os.sep) + os.sep)
+        for folder in folders
+        if folder
+        for path in (program, os.path.realpath(program))
     )
 
 

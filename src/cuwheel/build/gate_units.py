@@ -157,16 +157,17 @@ class _Reader:
             end = container.offset + container.size
             walk.section(container.section, container.offset, end, linked=not relocatable)
             entries = tuple(entry for each in walk.containers for entry in each.entries)
+            rows = walk.device_code()
             unit = Unit(
                 library=self._library.path,
                 number=number,
                 place=self._place(number, container),
-                codes=_codes(walk.device_code(), entries),
+                codes=_codes(rows, entries),
                 linked=not relocatable,
                 device_linked=number in linked,
                 registered=bool(wrappers) and number not in unnamed,
             )
-            yield self._known(unit, walk.device_code(), entries)
+            yield self._known(unit, rows, entries)
 
     def _place(self, number: int, container: Container) -> str:
         total = len(self._library.containers)

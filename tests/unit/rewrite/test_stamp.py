@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import cuwheel
+from cuwheel import api
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UsageError
 from cuwheel.inspection import description
 from cuwheel.inspection.description import Description, File, Tools
@@ -263,7 +263,7 @@ def test_guard_lands_beside_its_package(tmp_path: Path) -> None:
 
 def test_inspect_shows_the_description(tmp_path: Path) -> None:
     made = stamp.stamp(make_wheel(tmp_path / "in", FOO), tmp_path / "out", WISH)
-    answer = cuwheel.inspect(made)
+    answer = api.inspect(made)
     assert answer.description == description.read(made)
     stream = io.StringIO()
     terminal.write(documents.of(answer, verbose=False), stream)
@@ -272,7 +272,7 @@ def test_inspect_shows_the_description(tmp_path: Path) -> None:
 
 
 def test_inspect_survives_a_foreign_description(tmp_path: Path) -> None:
-    answer = cuwheel.inspect(make_wheel(tmp_path, FOO, extra={description.NAME: b"{}"}))
+    answer = api.inspect(make_wheel(tmp_path, FOO, extra={description.NAME: b"{}"}))
     assert answer.description is None
     assert [each.rule for each in answer.findings] == ["description-unreadable"]
 

@@ -117,7 +117,9 @@ def _through(call: Callable[[], T]) -> T:
     import build  # noqa: PLC0415
 
     try:
-        return call()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the backend's own, told again here: they are in the log
+            return call()
     except build.BuildBackendException as error:
         inner = error.exception
         if isinstance(inner, CuwheelError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -17,7 +16,7 @@ from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import archive, elf, fatbin
 from cuwheel.inspection.buffer import FileBuffer
 from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.record import options
+from cuwheel.record import options, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -151,7 +150,7 @@ def _named_by(record: Record | None, of_toolkit: Sequence[str]) -> Iterator[str]
 
 
 def _of_call(call: Call, known: dict[str, str]) -> Iterator[str]:
-    given = options.parse(tuple(words_of(call)), call.tool)
+    given = options.parse(words_of(call), call.tool)
     folders = [_within(call, each) for each in _values(given, "--library-path", "-L")]
     yield from (_within(call, each) for each in _values(given, options.INPUT) if each.endswith(".a"))
     for name in _values(given, "--library", "-l"):
@@ -169,11 +168,7 @@ def _within(call: Call, path: str) -> str:
     return path if path.startswith("/") else f"{call.cwd}/{path}"
 
 
-def words_of(call: Call) -> Iterator[str]:
+def words_of(call: Call) -> tuple[str, ...]:
     """The words that a call really got, those of its response files with them."""
-    yield from call.ran or call.words
-    for file in call.response_files:
-        try:
-            yield from shlex.split(file.text or "", comments=False)
-        except ValueError:  # an open quote: what can be had of it
-            yield from (file.text or "").split()
+    files = {each.path: each.text for each in call.response_files}
+    return tuple(words.expanded(call.ran or call.words, files))

@@ -5,23 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.build.gate_archives import words_of
-from cuwheel.compat import arch_lists
-from cuwheel.record import options
-from cuwheel.units import file_name
+from cuwheel.record import failures, summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.build.gate_values import Wanted
-    from cuwheel.record.options import Option
     from cuwheel.record.values import Call
 
 FORCE = "force-archs = true   (or --force-archs): nvcc then compiles the plan's architectures, whatever it is told"
 _SHOWN = 3
-_ARCHITECTURES = ("--generate-code", "--gpu-architecture", "--gpu-code")
-_INPUTS = (".cu", ".c", ".cc", ".cpp", ".cxx", ".ptx", ".o", ".obj", ".a")
-_NO_WORK = ("--version", "--dryrun", "--help", "--list-gpu-arch", "--list-gpu-code", "--preprocess")
+_NO_WORK = frozenset(("-E", "--preprocess", "-M", "-MM", "-dryrun", "--dryrun", "--version", "-V", "--help", "-h"))
 
 
 class Reason(NamedTuple):
@@ -113,24 +107,16 @@ def _nvcc_calls(wanted: Wanted) -> Iterator[Call]:
 
 
 def _lists(wanted: Wanted) -> Iterator[tuple[Call, set[str]]]:
-    """Calls that compile or link device code, with the architectures that each names."""
+    """Calls that compile or link device code of the project, with the architectures that each names."""
     for call in _nvcc_calls(wanted):
-        given = options.parse(tuple(words_of(call)), call.tool)
-        if any(option.name in _NO_WORK for option in given) or not _inputs(given):
-            continue
-        told = " ".join(f"{option.name}={option.value}" for option in given if option.name in _ARCHITECTURES)
-        yield call, {str(arch) for arch in arch_lists.read_nvcc(told).archs}
-
-
-def _inputs(given: Iterable[Option]) -> list[str]:
-    values = (option.value or "" for option in given if option.name == options.INPUT)
-    return [value for value in values if value.endswith(_INPUTS)]
+        parsed = summary.parse(call)
+        if parsed.inputs and not _NO_WORK.intersection(call.words) and not failures.is_trial(call):
+            yield call, set(parsed.archs)
 
 
 def _named(call: Call) -> str:
     """`call 12 (nvcc add.cu)`."""
-    inputs = _inputs(options.parse(tuple(words_of(call)), call.tool))
-    return f"call {call.number} ({' '.join((call.name, *map(file_name, inputs[:2])))})"
+    return f"call {call.number} ({summary.told(call, summary.parse(call)).what})"
 
 
 def _joined(archs: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cuwheel.record import options, outputs
+from cuwheel.record import failures, summary
 from cuwheel.report.build import Calls, Piece, Span
 from cuwheel.report.document import Bar, Timeline
 from cuwheel.units import file_name
@@ -20,12 +20,6 @@ _MOST_SPANS = 5000  # a page of more would not open; the record has them all
 _MOST_ROWS = 32
 _TICKS = 8
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
-_SOURCES = (".cu", ".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".m", ".s", ".S", ".ptx", ".rs")
-# Questions to a compiler, and what CMake compiles to get to know it: no files of the project.
-_ASKING = frozenset(
-    {"--version", "-v", "--help", "--dryrun", "--preprocess", "-E", "-M", "-MM", "-dumpversion", "-###"}
-)
-_TRIALS = ("CMakeScratch", "CMakeTmp", "CompilerId", "CMakeCUDACompilerId")
 _PROGRAMS = {"cicc": "cicc", "ptxas": "ptxas", "gcc": "host", "g++": "host", "cudafe++": "host", "cl": "host"}
 _LEGEND = (
     ("phase", "steps of the job"),
@@ -73,16 +67,13 @@ def _span(call: Call, offset: float) -> Span:
 
 
 def source_of(call: Call) -> str:
-    """The first file that a call compiles; nothing for one that only links, asks or tries."""
-    given = options.parse(call.ran or call.words, call.tool)
-    if any(option.name in _ASKING for option in given) or any(trial in call.cwd for trial in _TRIALS):
-        return ""
-    files = (option.value for option in given if option.name == options.INPUT and option.value)
-    return next((file for file in files if file.endswith(_SOURCES) and not any(each in file for each in _TRIALS)), "")
+    """The first file that a call compiles; nothing for one that only links, or tries something out."""
+    parsed = summary.parse(call)
+    return parsed.inputs[0] if parsed.compiles and parsed.inputs and not failures.is_trial(call) else ""
 
 
 def output_of(call: Call) -> str:
-    return next(iter(outputs.outputs(call.ran or call.words, call.tool)), "")
+    return summary.parse(call).output
 
 
 def blocks(job: Job) -> Iterator[Timeline]:

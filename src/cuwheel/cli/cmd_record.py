@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
+    from cuwheel.report.matrix import Matrix
     from cuwheel.report.record import Recorded
 
 EXAMPLES = """\
@@ -14,6 +15,7 @@ EXAMPLES = """\
   cuwheel record -- make -j8
   cuwheel record -o before -- cmake --build build
   cuwheel record --trace build.trace.json -- python -m build
+  cuwheel record --matrix matrix.toml         each configuration, a table
   cuwheel replay cuwheel-record               the first call that failed
 
 The command runs as it would alone: its output, its input and its status are
@@ -30,6 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="the record (cuwheel-record, or -2, -3 …)")
     parser.add_argument("--trace", metavar="FILE", type=Path, help="write a timeline for Perfetto or Chrome")
     parser.add_argument("--compile-commands", metavar="FILE", type=Path, help="write compile_commands.json for editors")
+    several = parser.add_argument_group("several commands")
+    several.add_argument("--matrix", metavar="FILE", type=Path, help="run and record each configuration of this file")
+    several.add_argument("--resume", action="store_true", help="take over what an earlier --matrix finished")
+    several.add_argument("--dry-run", action="store_true", help="with --matrix: list the configurations")
     how = parser.add_argument_group("how it records")
     how.add_argument("--no-mask", action="store_true", help="keep secrets that variables and arguments hold")
     how.add_argument("--no-phases", action="store_true", help="do not have nvcc time its inner programs")
@@ -41,11 +47,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> Recorded:
+def run(args: argparse.Namespace) -> Recorded | Matrix:
     from cuwheel import api
     from cuwheel.record.session import Wish
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if args.matrix:
+        return _matrix(args, command)
+    if args.resume or args.dry_run:
+        raise UsageError(
+            "--resume and --dry-run go with --matrix", hint="cuwheel record --matrix matrix.toml --dry-run"
+        )
     if not command:
         raise UsageError("there is no command to record", hint="cuwheel record -- make -j8")
     return api.record(
@@ -56,3 +68,13 @@ def run(args: argparse.Namespace) -> Recorded:
         compile_commands=args.compile_commands,
         quiet_stdout=args.json,
     )
+
+
+def _matrix(args: argparse.Namespace, command: list[str]) -> Matrix:
+    from cuwheel import api
+
+    if command:
+        raise UsageError("the commands of a matrix are in its file", hint="cuwheel record --matrix matrix.toml")
+    if args.trace or args.compile_commands:
+        raise UsageError("--trace and --compile-commands are of one command, not of a matrix")
+    return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run)

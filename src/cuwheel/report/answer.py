@@ -20,7 +20,19 @@ class Answer(Protocol):
 
 
 def to_json(answer: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n"
+    try:
+        encoded = msgspec.json.encode(answer)
+    except UnicodeEncodeError:  # bytes that were no text, in a name or an argument
+        encoded = msgspec.json.encode(_printable(msgspec.to_builtins(answer)))
+    return msgspec.json.format(encoded, indent=2).decode() + "\n"
+
+
+def _printable(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, str):
+        return value.encode(errors="surrogateescape").decode(errors="replace")
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def json_schema(answer_type: type) -> str:

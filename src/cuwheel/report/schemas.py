@@ -18,6 +18,7 @@ ANSWERS = {
     "gpus": "Gpus",
     "inspect": "Inspect",
     "kernels": "Kernels",
+    "matrix": "Matrix",
     "plan": "Plan",
     "proof": "Proof",
     "repair": "Repair",

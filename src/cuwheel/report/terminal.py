@@ -36,7 +36,7 @@ _LOOK_STYLE = {"good": "green", "fair": "cyan", "poor": "yellow", "bad": "bold r
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 # File names, kernels and versions come from untrusted files: an escape sequence in them must not
 # reach the terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def write(document: Document, stream: TextIO) -> None:

@@ -1,0 +1,152 @@
+"""`cuwheel record --matrix`: the answer, its document, and the table to paste into an issue."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cuwheel import __version__
+from cuwheel.diagnose.values import Cause
+from cuwheel.machine import privacy
+from cuwheel.record.matrix_run import Run
+from cuwheel.record.quoting import posix
+from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.record.matrix import Configuration
+    from cuwheel.report.document import Block
+
+_MINUTE = 60.0
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """`choices`: axis → value. `causes`: what `explain` says of a failure, best first. `again`: to look at it again."""
+
+    choices: dict[str, str]
+    command: tuple[str, ...]
+    run: Run | None = None
+    causes: tuple[Cause, ...] = ()
+    error: str = ""
+    again: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """`cells`: in the order of the file; `run` is None where it is still to do, as with --dry-run."""
+
+    schema: Literal["cuwheel.matrix/1"] = "cuwheel.matrix/1"
+    file: str
+    folder: str
+    axes: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        return all(cell.run is None or cell.run.result == "succeeded" for cell in self.cells)
+
+
+def cell(configuration: Configuration, run: Run | None = None, causes: tuple[Cause, ...] = (), error: str = "") -> Cell:
+    again = f"cuwheel replay {_near(run.record)}" if run and run.failed_calls else ""
+    return Cell(
+        choices=configuration.choices,
+        command=configuration.command,
+        run=run,
+        causes=causes,
+        error=error,
+        again=again,
+    )
+
+
+def _near(path: str) -> str:
+    """From where we are, if that is below."""
+    here = Path.cwd()
+    return posix([str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path])
+
+
+def document(answer: Matrix, *, verbose: bool) -> Document:
+    blocks: list[Block] = [Heading(f"{answer.file}: {_count(answer)}")]
+    columns = [Column(axis) for axis in answer.axes]
+    columns += [Column("result", wrap=False), Column("time", numeric=True), Column("cause")]
+    blocks.append(Table(tuple(columns), tuple(_row(answer, each) for each in answer.cells)))
+    if verbose or not any(each.run for each in answer.cells):
+        lines = ((f"  {', '.join(each.choices.values())}:", f"    {posix(each.command)}") for each in answer.cells)
+        blocks.append(Verbatim(tuple(line for pair in lines for line in pair)))
+    failed = [each for each in answer.cells if each.run and each.run.result != "succeeded"]
+    for cause in {each.causes[0].id: each.causes[0] for each in failed if each.causes}.values():
+        blocks += [Heading(f"{cause.id}  {cause.confidence:.0%}"), Paragraph(f"  {cause.title}")]
+        blocks.append(Facts(tuple(Row("fix" if not index else "or", fix) for index, fix in enumerate(cause.fix))))
+    again = tuple(f"  {each.again}" for each in failed if each.again)
+    if again:
+        blocks += [Heading("Again"), Verbatim(again)]
+    if any(each.run for each in answer.cells):
+        blocks.append(Paragraph(f"Written to {answer.folder}: matrix.md to paste, matrix.json, and each record."))
+    return Document(f"cuwheel record --matrix {answer.file}", tuple(blocks))
+
+
+def _count(answer: Matrix) -> str:
+    ran = [each.run for each in answer.cells if each.run]
+    if not ran:
+        return f"{len(answer.cells)} configurations"
+    good = sum(run.result == "succeeded" for run in ran)
+    return f"{good} of {len(ran)} configurations succeeded"
+
+
+def _row(answer: Matrix, each: Cell) -> tuple[str, ...]:
+    return (*(each.choices.get(axis, "") for axis in answer.axes), _result(each), _time(each), _cause(each))
+
+
+def _result(each: Cell) -> str:
+    run = each.run
+    if run is None:
+        return "to do"
+    if run.result == "failed" and run.status is not None:
+        return f"failed ({run.status})" if run.status >= 0 else f"failed (signal {-run.status})"
+    return run.result
+
+
+def _time(each: Cell) -> str:
+    if each.run is None or not each.run.seconds:
+        return ""
+    minutes, seconds = divmod(each.run.seconds, _MINUTE)
+    return f"{minutes:.0f} min {seconds:02.0f} s" if minutes else f"{seconds:.1f} s"
+
+
+def _cause(each: Cell) -> str:
+    if each.causes:
+        first = each.causes[0]
+        return f"{first.id}: {first.evidence[0].text}" if first.evidence else first.id
+    return each.error or (each.run.problem if each.run else "")
+
+
+def markdown(answer: Matrix) -> str:
+    """A table to paste into an issue, without the names of people's home folders."""
+    return "\n".join(_lines(privacy.scrub(answer, home="", names=()))) + "\n"
+
+
+def _lines(answer: Matrix) -> Iterator[str]:
+    yield from (f"# {_plain(answer.file)}: {_count(answer)}", "", f"By cuwheel {__version__}.", "")
+    titles = [*answer.axes, "result", "time", "cause"]
+    yield "| " + " | ".join(map(_plain, titles)) + " |"
+    yield "|" + " --- |" * len(titles)
+    for each in answer.cells:
+        yield "| " + " | ".join(map(_plain, _row(answer, each))) + " |"
+    for each in answer.cells:
+        if each.run and each.run.result != "succeeded":
+            yield from ("", f"## {_plain(', '.join(each.choices.values()))}", "")
+            yield f"    {_CONTROL.sub(' ', posix(each.command))}"
+            yield ""
+            yield from (f"- **{cause.id}** ({cause.confidence:.0%}): {cause.title}" for cause in each.causes[:3])
+            yield from (f"- fix: {fix}" for cause in each.causes[:1] for fix in cause.fix)
+            if not each.causes:
+                yield f"- {_plain(_cause(each)) or 'no known cause'}"
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", _CONTROL.sub(" ", text))

@@ -340,7 +340,7 @@ def test_what_auditwheel_refuses_is_told_in_its_words(tmp_path: Path, nvidia: Pa
     source = tmp_path / "fast.c"
     source.write_text("int fast(void) { return 1; }\n")
     fast = tmp_path / "libfast.so"
-    command = [compiled.compiler() or "cc", "-shared", "-fPIC", "-Wl,-z,x86-64-v3", source, "-o", fast]
+    command: list[str | Path] = [compiled.compiler() or "cc", "-shared", "-fPIC", "-Wl,-z,x86-64-v3", source, "-o", fast]
     process.run(command, timeout=MINUTE)
     original = wheel(tmp_path / "dist", {"pkg/libfast.so": bytes_of(fast)})
     with pytest.raises(ToolError, match="unsupported ISA extensions") as caught:

@@ -59,7 +59,10 @@ class Searcher:
         trail = []
         if "/" in soname or not soname:
             return None, ()
+        once: dict[Path, Folder] = {}
         for folder in (*first, *self.folders):
+            once.setdefault(folder.path, folder)
+        for folder in once.values():
             binary, outcome = self._look(folder.path / soname)
             trail.append(Looked(folder=str(folder.path), via=folder.via, found=outcome))
             if binary:

@@ -18,6 +18,7 @@ from cuwheel.rewrite.trouble import errors_of
 from cuwheel.rewrite.wheel_writer import Traits, ZipWriter
 from cuwheel.units import size as in_words
 from cuwheel.verify import foresight, requirements
+from cuwheel.verify import probes as device_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +83,8 @@ class PackedWheel:
     later: tuple[foresight.Row, ...]
     follows: str | None
     groups: dict[str, int]
+    probes: tuple[device_code.Probe, ...]
+    answers: tuple[tuple[device_code.Answers, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +148,7 @@ def _wheel(
     if bad := [each.message for each in found.findings if each.severity == "error"]:
         raise MalformedError(path, f"not packed: {bad[0]}", hint="get the wheel again")
     with log.progress(f"foretelling {path.name}"):
-        foretold = foresight.foresee(found)
+        foretold, asked = foresight.foresee(found), device_code.of(found)
     needed = requirements.download(path, wish.extra, folder, python=wish.python) if wish.requirements else ()
     file = _file(path, files)
     return PackedWheel(
@@ -161,6 +164,8 @@ def _wheel(
         later=foretold.later,
         follows=foretold.follows,
         groups=foretold.groups,
+        probes=asked.probes,
+        answers=asked.lists,
     )
 
 

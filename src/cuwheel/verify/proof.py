@@ -95,6 +95,16 @@ class ProofFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """Pieces of device code that the driver was given. `compared`: of so many its answer was foretold."""
+
+    loaded: int
+    refused: int
+    compared: int
+    against: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProofWheel:
     """`problem`: why it was not installed. `why`: what its agreement rests on."""
 
@@ -107,6 +117,7 @@ class ProofWheel:
     problem: str
     frameworks: dict[str, tuple[str | None, str | None]]
     prediction: ProofPrediction | None
+    probed: Probed
     agreement: Agreement
     why: str
     checks: tuple[ProofCheck, ...]
@@ -114,8 +125,10 @@ class ProofWheel:
 
     @property
     def succeeded(self) -> bool:
+        """A wheel that fails as it was predicted to is no success."""
         passed = all(each.outcome in ("passed", "skipped") for each in self.checks)
-        return not self.problem and passed and self.agreement != "contradicted"
+        fails = self.prediction is not None and self.prediction.outcome == "fails"
+        return not self.problem and passed and not fails and self.agreement != "contradicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +204,11 @@ def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
         return replace(wheel, agreement="none")
     signs = {str(code): texts for code, texts in foresight.SIGNS.items()}
     agreement, why = compare.agreement(
-        msgspec.to_builtins(wheel.prediction), msgspec.to_builtins(wheel.checks), signs, machine.variables
+        msgspec.to_builtins(wheel.prediction),
+        msgspec.to_builtins(wheel.checks),
+        msgspec.to_builtins(wheel.probed),
+        signs,
+        machine.variables,
     )
     return replace(wheel, agreement=agreement, why=why)  # type: ignore[arg-type]  # one of the four
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
+PROBE = "device code"
 RUNS = ("native", "compatible", "jit")
 _JIT_SWITCHES = ("CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT")
 
@@ -39,18 +40,35 @@ def prediction(
 def agreement(
     predicted: Optional[Mapping[str, Any]],
     results: Iterable[Mapping[str, Any]],
+    probed: Mapping[str, Any],
     signs: Mapping[str, Sequence[str]],
     variables: Mapping[str, str],
 ) -> tuple[str, str]:
-    """`agreed`, `contradicted`, `open` (no check could tell) or `none` (nothing was predicted), and why."""
+    """`agreed`, `contradicted`, `open` (no check could tell) or `none` (nothing was predicted), and why.
+
+    `probed`: what the driver answered to the pieces of device code, which is the finest evidence.
+    """
     if predicted is None:
         return "none", "nothing was predicted for this machine"
     switched = [name for name in _JIT_SWITCHES if variables.get(name, "0") not in ("", "0")]
     if switched:
         return "open", f"{switched[0]} is set here, which the prediction does not know of"
-    ran = [each for each in results if each.get("gpu") and each["outcome"] != "skipped"]
+    if probed["against"]:
+        more = f" (and {len(probed['against']) - 1} more)" if len(probed["against"]) > 1 else ""
+        return "contradicted", probed["against"][0] + more
+    agreement, why = _by_checks(predicted, results, signs)
+    pieces = f"the driver answers as foretold to {probed['compared']} pieces of device code"
+    if agreement == "open" and probed["compared"]:
+        return "agreed", f"predicted was {predicted['outcome']}; {pieces}; {why}"
+    return agreement, f"{why}; {pieces}" if probed["compared"] else why
+
+
+def _by_checks(
+    predicted: Mapping[str, Any], results: Iterable[Mapping[str, Any]], signs: Mapping[str, Sequence[str]]
+) -> tuple[str, str]:
+    ran = [each for each in results if each.get("gpu") and each["outcome"] != "skipped" and each["name"] != PROBE]
     if not ran:
-        return "open", "no check here used the GPU"
+        return "open", "no other check used the GPU"
     seen = {each["name"]: _error(each, signs) for each in ran if each["outcome"] != "passed"}
     passed = [each["name"] for each in ran if each["outcome"] == "passed"]
     if predicted["outcome"] in RUNS:

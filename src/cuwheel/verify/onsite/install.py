@@ -80,7 +80,7 @@ def _text(archive: zipfile.ZipFile, name: str) -> str:
 
 def _put(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Place, info: str, listed: dict[str, str]) -> None:
     name = member.filename
-    path, script = _target(name, place)
+    path, script = destination(name, place)
     exempt = name in [f"{info}/{each}" for each in ("RECORD", *_SIGNATURES)]
     if name not in listed and not exempt:
         raise InstallError(f"{name} is not in RECORD")
@@ -117,7 +117,7 @@ def _written(hasher: "hashlib._Hash") -> str:
     return base64.urlsafe_b64encode(hasher.digest()).decode().rstrip("=")
 
 
-def _target(name: str, place: Place) -> tuple[Path, bool]:
+def destination(name: str, place: Place) -> tuple[Path, bool]:
     """Where a member goes, and whether it is a script."""
     parts = name.split("/")
     if name.startswith(("/", "\\")) or ".." in parts or "\\" in name or "" in parts or ":" in parts[0]:

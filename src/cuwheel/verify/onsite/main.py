@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..runner import checks as runner
-from . import compare, environment, install, machine, tags, telling
+from . import compare, environment, install, machine, probing, tags, telling
 
 MANIFEST = "kit.json"
 SCHEMA = "cuwheel.proof/1"
@@ -87,8 +87,10 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], options: argpars
 
 
 def _succeeded(wheel: Mapping[str, Any]) -> bool:
+    """A wheel that fails here as it was predicted to is no success."""
     passed = all(each["outcome"] in ("passed", "skipped") for each in wheel["checks"])
-    return not wheel["problem"] and passed and wheel["agreement"] != "contradicted"
+    fails = bool(wheel["prediction"]) and wheel["prediction"]["outcome"] == "fails"
+    return not wheel["problem"] and passed and not fails and wheel["agreement"] != "contradicted"
 
 
 class _folder:  # noqa: N801 - used as a function
@@ -123,6 +125,7 @@ class _Job:
             key: wheel[key] for key in ("file", "sha256", "size", "name", "version", "requirements")
         }
         said.update(problem="", frameworks={}, prediction=None, agreement="none", why="", checks=[], seconds=0.0)
+        said["probed"] = {"loaded": 0, "refused": 0, "compared": 0, "against": []}
         began = time.monotonic()
         try:
             made = self._installed(environ)
@@ -134,9 +137,9 @@ class _Job:
             said["frameworks"] = machine.frameworks(made.python, made.environ)
             said["prediction"] = compare.prediction(wheel, here, said["frameworks"])
             telling.predicted(said["prediction"])
-            said["checks"] = self._checked(made, here)
+            said["checks"] = [*self._probed(made, here, said), *self._checked(made, here)]
             said["agreement"], said["why"] = compare.agreement(
-                said["prediction"], said["checks"], signs, here["variables"]
+                said["prediction"], said["checks"], said["probed"], signs, here["variables"]
             )
         said["seconds"] = round(time.monotonic() - began, 3)
         if said["problem"]:
@@ -171,17 +174,35 @@ class _Job:
         if hasher.hexdigest() != item["sha256"]:
             raise install.InstallError(f"{item['file']} was changed since it was packed: carry the kit again")
 
+    def _probed(
+        self, made: environment.Environment, here: Mapping[str, Any], said: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """The device code alone, before anything of the package runs. Nothing where there is none, or no GPU."""
+        check = probing.check(self._wheel, made.place) if here["gpus"] else None
+        if check is None:
+            return []
+        result = self._one(check, made, here, self._folder / "scratch" / "probe")
+        first = here["gpus"][0]["capability"]
+        result, said["probed"] = probing.judged(result, self._wheel, first, here["driver_cuda"])
+        telling.check(result)
+        return [result]
+
     def _checked(self, made: environment.Environment, here: Mapping[str, Any]) -> list[dict[str, Any]]:
-        capabilities = [each["capability"] for each in here["gpus"]]
         results = []
         for number, check in enumerate(self._wheel["checks"]):
-            scratch = self._folder / "scratch" / f"{number}"
-            result = runner.run(check, made.python, made.environ, scratch, capabilities=capabilities)
-            result = {key: self._placeless(value) for key, value in result.items()}
-            result["gpu"] = bool(check.get("gpu") or check.get("capabilities"))
+            result = self._one(check, made, here, self._folder / "scratch" / f"{number}")
             telling.check(result)
             results.append(result)
         return results
+
+    def _one(
+        self, check: Mapping[str, Any], made: environment.Environment, here: Mapping[str, Any], scratch: Path
+    ) -> dict[str, Any]:
+        capabilities = [each["capability"] for each in here["gpus"]]
+        result = runner.run(check, made.python, made.environ, scratch, capabilities=capabilities)
+        result = {key: self._placeless(value) for key, value in result.items()}
+        result["gpu"] = bool(check.get("gpu") or check.get("capabilities"))
+        return result
 
     def _placeless(self, value: Any) -> Any:  # noqa: ANN401 - of JSON
         """Without the folder of this run: it says nothing, and is another one each time."""

@@ -9,6 +9,11 @@ from typing import Any, Optional
 _MARKS = {"passed": "ok", "skipped": "skipped", "failed": "FAILED", "crashed": "CRASHED", "timeout": "TIMEOUT",
           "memory": "MEMORY"}  # fmt: skip
 _LAST_LINES = 12
+_SAID = {
+    "contradicted": "PREDICTION CONTRADICTED",
+    "open": "prediction left open",
+    "agreed": "prediction confirmed",
+}
 _ORDER = ("contradicted", "open", "agreed", "none")
 
 
@@ -66,7 +71,7 @@ def summary(proof: Mapping[str, Any], written: str) -> None:
     """What hardware contradicted comes first."""
     say()
     for each in sorted(proof["wheels"], key=lambda wheel: _ORDER.index(wheel["agreement"])):
-        said = {"contradicted": "PREDICTION CONTRADICTED", "agreed": "prediction confirmed"}.get(each["agreement"])
+        said = _SAID.get(each["agreement"])
         if said:
             say(f"{said}: {each['file']}: {each['why']}")
     results = [result for each in proof["wheels"] for result in each["checks"]]

@@ -1,0 +1,128 @@
+"""Pieces of device code for a driver to load, each with what it is foretold to answer: proof that needs no kernel call.
+
+A container is handed to the driver as the CUDA runtime would hand it. What it answers depends on the architectures in
+it alone, so that of thousands of containers with the same list a few are asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.choose import Code, Device, choose
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.facts.arch import Arch
+from cuwheel.inspection.image import FATBIN_SECTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.facts.arch import Capability
+    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.inspection.values import Container, DeviceCode, Library, Survey
+
+_ALIKE = 4  # of containers of a library with the same list
+_MOST = 256
+_LARGEST = 1 << 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """From the driver of this CUDA on: the error that it gives, 0 for none."""
+
+    driver: str
+    code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    capability: str
+    steps: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Bytes of a file of the wheel. `holds`: the architectures; `answers`: an index into the lists of answers."""
+
+    path: str
+    offset: int
+    size: int
+    holds: str
+    answers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    lists: tuple[tuple[Answers, ...], ...] = ()
+    probes: tuple[Probe, ...] = ()
+
+
+def of(found: Survey) -> Probes:
+    """Needs the containers of the libraries."""
+    lists: dict[tuple[tuple[Code, ...], str], int] = {}
+    chosen: list[Probe] = []
+    for library in found.libraries:
+        if library.format != "elf" or library.type == "relocatable":
+            continue
+        for container, codes in _few(library):
+            key = (codes, _floor(library))
+            index = lists.setdefault(key, len(lists))
+            holds = ", ".join(str(code.arch) for code in codes)
+            chosen.append(
+                Probe(path=library.path, offset=container.offset, size=container.size, holds=holds, answers=index)
+            )
+    told = tuple(tuple(_answers(codes, floor)) for codes, floor in lists)
+    return Probes(lists=told, probes=tuple(chosen[:_MOST]))
+
+
+def _few(library: Library) -> Iterator[tuple[Container, tuple[Code, ...]]]:
+    """Registered containers that a driver loads as they are, the smallest of each list."""
+    named = {each.container for each in library.registration.wrappers}
+    alike: dict[tuple[int, ...], list[Container]] = {}
+    for index, container in enumerate(library.containers):
+        fitting = FATBIN_SECTIONS.get(container.section, False) and container.size <= _LARGEST
+        if container.code and index in named and fitting:
+            alike.setdefault(container.code, []).append(container)
+    for code, containers in alike.items():
+        codes = _codes([library.device_code[index] for index in code])
+        if codes:
+            yield from ((each, codes) for each in sorted(containers, key=lambda each: each.size)[:_ALIKE])
+
+
+def _codes(rows: Sequence[DeviceCode]) -> tuple[Code, ...]:
+    """None where something is in it that cannot be told."""
+    found = []
+    for row in rows:
+        try:
+            arch = Arch.parse(row.arch)
+        except UnknownNameError:
+            return ()
+        if not row.linked or row.kind not in ("cubin", "ptx"):
+            return ()
+        found.append(Code(arch=arch, ptx_isa=row.ptx_isa))
+    return tuple(found)
+
+
+def _floor(library: Library) -> str:
+    """The CUDA below which nothing is foretold: a driver of an earlier major, or one that cannot unpack it."""
+    majors = [str(versions.major(each)) + ".0" for each in library.toolkits]
+    zstd = toolkits.zstd_floor("linux") if any(row.compression == "zstd" for row in library.device_code) else None
+    came_with = toolkits.driver_cuda(zstd) if zstd else None
+    return max([*majors, *([came_with.version] if came_with else [])], key=versions.key, default="0")
+
+
+def _answers(codes: Sequence[Code], floor: str) -> Iterator[Answers]:
+    rows = [row for row in toolkits.all_toolkits() if versions.at_least(row.version, floor)]
+    for capability in architectures.current_capabilities():
+        steps: list[Answer] = []
+        for row in rows:
+            code = _code(codes, capability, row)
+            if not steps or steps[-1].code != code:
+                steps.append(Answer(driver=row.version, code=code))
+        yield Answers(capability=str(capability), steps=tuple(steps))
+
+
+def _code(codes: Sequence[Code], capability: Capability, row: Toolkit) -> int:
+    choice = choose(codes, Device(capability=capability, ptx_isa=row.ptx_isa))
+    return choice.error.code if choice.error else 0

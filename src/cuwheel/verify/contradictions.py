@@ -11,6 +11,8 @@ from cuwheel.compat.loading import loading
 from cuwheel.compat.needed import resolve
 from cuwheel.compat.predict import Prediction
 from cuwheel.finding import Finding
+from cuwheel.toolchain.stub import SONAME
+from cuwheel.verify import foresight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,9 +28,6 @@ _FIX = "please report it, with this output: one of the two is wrong"
 # What the loader says of things that the rules of `check` are about.
 _LOADER = re.compile(
     r"([\w.+-]+\.so[\w.]*): cannot open shared object file|version `(G\w+_[\d.]+)' not found", re.ASCII
-)
-_NO_CODE = re.compile(
-    r"no kernel image is available|NoKernelImageForDevice|NO_BINARY_FOR_GPU|unsupported PTX", re.ASCII
 )
 _RUNS = ("native", "compatible", "jit")
 
@@ -65,7 +64,7 @@ def of_imports(verdicts: Sequence[Verdict], results: Sequence[Result]) -> Iterat
     for result in results:
         if result.kind == "import" and result.outcome == "failed" and (match := _LOADER.search(result.problem)):
             name = match[1] or match[2]
-            if name not in said:
+            if name not in said and name != SONAME:
                 yield _finding(f"{result.name} fails for want of {name}, which was not foreseen", [result.problem])
 
 
@@ -82,12 +81,16 @@ def of_gpu(verdicts: Sequence[Verdict], checks: Sequence[Check], results: Sequen
                 passed,
             )
         if verdict.outcome in _RUNS:
-            failed = [each for each in tried if not each.good and _NO_CODE.search(each.output)]
+            failed = [each for each in tried if not each.good and _about_code(each.output)]
             if failed:
                 yield _finding(
                     f"it was foreseen to run on {verdict.machine} ({verdict.outcome}), and has no code for it",
                     [f"{each.name}: {each.problem}" for each in failed],
                 )
+
+
+def _about_code(output: str) -> bool:
+    return any(text in output for texts in foresight.SIGNS.values() for text in texts)
 
 
 def _finding(message: str, evidence: Sequence[str]) -> Finding:

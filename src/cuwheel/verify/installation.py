@@ -96,13 +96,11 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
     verdicts = tuple(matrix.judge(survey, machine) for machine in machines)
     foreseen = contradictions.foreseen(survey, machines[0])
     checks, skipped = _with_libraries(survey, machines[0], wish)
-    results = list(_run(checks, made, environ, folder, there))
-    loader = [each for each in results if each.name == libraries.NAME]
+    raw = _run(checks, made, environ, folder, there)
+    loader = [each for each in raw if each.name == libraries.NAME]
     told = [each for result in loader for each in libraries.loaded(result)]
     known = driver or stubbed
-    results = [
-        libraries.judged(each, foreseen, driver=known) if each.name == libraries.NAME else each for each in results
-    ]
+    results = [_told(each, foreseen, driver=known) for each in raw]
     return Installation(
         python="",
         outcome="passed",
@@ -122,6 +120,12 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
             *(finding for result in loader for finding in libraries.findings(result, driver=known)),
         ),
     )
+
+
+def _told(result: Result, foreseen: Mapping[str, Sequence[Finding]], *, driver: bool) -> Result:
+    if result.name == libraries.NAME:
+        return libraries.judged(result, foreseen, driver=driver)
+    return result if driver else libraries.without_driver(result)
 
 
 def _with_libraries(survey: Survey, machine: Machine, wish: Wish) -> tuple[tuple[Check, ...], tuple[Result, ...]]:

@@ -110,6 +110,13 @@ def judged(result: Result, foreseen: Mapping[str, Sequence[Finding]], *, driver:
     return shown
 
 
+def without_driver(result: Result) -> Result:
+    """An import that wants the driver, where there is none: what to do about it."""
+    if result.outcome != "failed" or f"{SONAME}: cannot open" not in result.problem:
+        return result
+    return replace(result, problem=f"{result.problem} (it comes with the driver; --stub puts one in its place)")
+
+
 def findings(result: Result, *, driver: bool) -> Iterator[Finding]:
     """What did not load and perhaps never is."""
     failed = [each for each in loaded(result) if each.problem and not (each.wants_driver and not driver)]

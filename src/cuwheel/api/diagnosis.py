@@ -52,7 +52,7 @@ def explain(
         ways_out=found.ways_out,
         versions=found.versions,
         situations=found.situations,
-        tried=found.tried,
+        tried=case.tried or found.tried,
         verdicts=verdicts,
         call=case.call,
     )
@@ -70,12 +70,13 @@ def _recorded(log: str | Path) -> Case | None:
     record = reader.read(folder)
     call = chosen(record, number)
     if call is None:
-        return recorded.Case(logs=(text.parse(""),))
+        return recorded.Case(logs=(text.parse(""),), tried=recorded.tried(record))
     origins = cargo_origins(record, again.environment(record, call))
     return recorded.Case(
         logs=(recorded.log(record, call), recorded.log_of_all(record)),
         facts=compilers.heard(record, call),
         call=recorded.described(record, call, origins),
+        tried=recorded.tried(record),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel import masking
 from cuwheel.diagnose import text
 from cuwheel.diagnose.text import Log
+from cuwheel.diagnose.values import Evidence
 from cuwheel.record import again, differences, failures, quoting, reader
 from cuwheel.record.values import CallState
 
@@ -54,6 +55,12 @@ class Case:
     logs: tuple[Log, ...]
     facts: dict[str, str] = field(default_factory=dict)
     call: RecordedCall | None = None
+    tried: tuple[Evidence, ...] = ()
+
+
+def tried(record: Record) -> tuple[Evidence, ...]:
+    """The command that was recorded."""
+    return (Evidence(line=0, text=quoting.posix(record.command)),) if record.command else ()
 
 
 def described(record: Record, call: Call, origins: Mapping[str, str]) -> RecordedCall:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel import __version__
 from cuwheel.errors import UnreadableError
 from cuwheel.machine import privacy
+from cuwheel.machine.variables import NAMES
 from cuwheel.record import quoting
 
 if TYPE_CHECKING:
@@ -146,9 +147,9 @@ def _reproduction(answer: Explain) -> list[str]:
     call = answer.call
     if call is None:
         return [each.text for each in answer.tried] or ["(the command that fails)"]
-    set_ = [quoting.posix([f"{each.name}={each.value}"]) for each in call.settings if each.changed and each.value]
-    unset = [f"-u {quoting.posix([each.name])}" for each in call.settings if each.changed and each.value is None]
-    shown = [part for part in (*unset, *set_) if not part.startswith("PATH=")]
+    counting = [each for each in call.settings if (each.changed or each.name in NAMES) and each.name != "PATH"]
+    shown = [f"-u {quoting.posix([each.name])}" for each in counting if each.value is None]
+    shown += [quoting.posix([f"{each.name}={each.value}"]) for each in counting if each.value]
     return [
         f"cd {quoting.posix([call.directory])}",
         " ".join(["env", *shown, call.command] if shown else [call.command]),

@@ -23,7 +23,7 @@ from cuwheel.api.toolchains import (
     toolchain_verify,
     toolchains,
 )
-from cuwheel.api.verifying import verify, verify_pack
+from cuwheel.api.verifying import verify, verify_pack, verify_read
 
 __all__ = [
     "build",
@@ -56,4 +56,5 @@ __all__ = [
     "toolkits",
     "verify",
     "verify_pack",
+    "verify_read",
 ]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cuwheel.build.tables import VerifyTable
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
+    from cuwheel.report.proof import Proof
     from cuwheel.report.verify import Verify
     from cuwheel.verify.values import Check, Installation, Verified
 
@@ -132,6 +133,13 @@ def verify_pack(  # noqa: PLR0913 - one keyword for each wish
     made = Kit(path=packed.path, size=packed.size, sha256=packed.sha256, checks=count)
     used = next((where for _, where in tables.values() if where), None)
     return Verify(wheels=tuple(shown), configuration=str(used) if used else None, kit=made)
+
+
+def verify_read(proof: Path, *wheels: str | Path) -> Proof:
+    """The proof that a kit wrote elsewhere; of `wheels`, if they are said, whether it is theirs."""
+    from cuwheel.verify import proof as stage
+
+    return stage.read(proof, [_wheel(target, None) for target in wheels])
 
 
 def _wheel(target: str | Path, platform: str | None) -> Path:

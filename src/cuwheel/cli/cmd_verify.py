@@ -18,6 +18,7 @@ EXAMPLES = """\
   cuwheel verify foo.whl --config cuwheel.toml --check 'import *'
   cuwheel verify foo.whl --static           the file alone, nothing installed
   cuwheel verify foo.whl --pack kit.pyz     to carry to a GPU machine
+  cuwheel verify --read proof.json          and what it brought back
 
 exit status: 0 all passed (what was skipped is told), 1 something failed"""
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kit.add_argument("--pack", metavar="KIT", type=Path, help="write one file to carry there: wheels and checks")
     kit.add_argument("--pack-requirements", action="store_true", help="with all that the wheels require in it")
     kit.add_argument("--system-site-packages", action="store_true", help="there, let them see what is installed")
+    kit.add_argument("--read", metavar="PROOF", type=Path, help="proof.json of a kit; of these wheels?")
     add_html(parser)
 
 
@@ -61,7 +63,9 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    answer = _pack(args) if args.pack else _verify(args)
+    if args.pack and args.read:
+        raise UsageError("--pack and --read exclude each other")
+    answer = _read(args) if args.read else _pack(args) if args.pack else _verify(args)
     write_html(answer, args)
     return answer
 
@@ -112,3 +116,9 @@ def _pack(args: argparse.Namespace) -> Answer:
         known=not args.no_known,
         platform=args.platform,
     )
+
+
+def _read(args: argparse.Namespace) -> Answer:
+    from cuwheel import api
+
+    return api.verify_read(args.read, *args.wheel)

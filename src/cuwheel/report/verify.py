@@ -61,8 +61,11 @@ def document(answer: Verify, *, verbose: bool) -> Document:
         blocks += _wheel(wheel, verbose=verbose)
     if answer.kit:
         kit = answer.kit
-        blocks += [Heading("Kit"), Paragraph(f"{kit.path}: {size(kit.size)}, {kit.checks} checks; to run there:")]
-        blocks.append(Verbatim((f"python3 {kit.path.rpartition('/')[2]}",)))
+        blocks += [
+            Heading("Kit"),
+            Paragraph(f"{kit.path}: {size(kit.size)}, checks in it: {kit.checks}. There, and back here:"),
+        ]
+        blocks.append(Verbatim((f"python3 {kit.path.rpartition('/')[2]}", "cuwheel verify --read proof.json")))
     if answer.configuration and verbose:
         blocks.append(Paragraph(f"checks of {answer.configuration}"))
     blocks.append(Paragraph(_sum(answer)))
@@ -161,6 +164,8 @@ def _shortened(findings: tuple[Finding, ...], *, verbose: bool) -> tuple[Finding
 def _sum(answer: Verify) -> str:
     if answer.dry_run:
         return "a dry run: nothing was installed and nothing was run"
+    if answer.kit:
+        return "packed: nothing was installed here" if answer.succeeded else "packed, though the file has faults"
     tried = [each for wheel in answer.wheels for each in wheel.installations]
     results = [each for installation in tried for each in installation.checks]
     counts = {outcome: sum(each.outcome == outcome for each in results) for outcome in _WORST}

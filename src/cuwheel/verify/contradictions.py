@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.compat.verdict import Verdict
+    from cuwheel.finding import Severity
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.verify.libraries import Loaded
@@ -49,7 +50,9 @@ def of_libraries(foreseen: dict[str, tuple[Finding, ...]], loaded: Sequence[Load
     for each in loaded:
         if each.problem == "" and foreseen.get(each.path):
             yield _finding(
-                f"{each.path} was foreseen not to load here, and it loads", [why.message for why in foreseen[each.path]]
+                f"{each.path} was foreseen not to load here, and it loads",
+                [why.message for why in foreseen[each.path]],
+                "warning",  # better than foreseen: the wheel is none the worse
             )
 
 
@@ -93,5 +96,5 @@ def _about_code(output: str) -> bool:
     return any(text in output for texts in foresight.SIGNS.values() for text in texts)
 
 
-def _finding(message: str, evidence: Sequence[str]) -> Finding:
-    return Finding(rule=RULE, severity="error", message=message, evidence=tuple(evidence[:5]), fix=_FIX)
+def _finding(message: str, evidence: Sequence[str], severity: Severity = "error") -> Finding:
+    return Finding(rule=RULE, severity=severity, message=message, evidence=tuple(evidence[:5]), fix=_FIX)

@@ -112,8 +112,7 @@ class Installation:
         return (
             self.outcome != "failed"
             and all(each.good for each in self.checks)
-            and not self.contradictions
-            and not any(each.severity == "error" for each in self.findings)
+            and not any(each.severity == "error" for each in (*self.contradictions, *self.findings))
         )
 
 

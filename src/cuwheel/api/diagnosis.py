@@ -73,7 +73,7 @@ def _recorded(log: str | Path) -> Case | None:
         return recorded.Case(logs=(text.parse(""),), tried=recorded.tried(record))
     origins = cargo_origins(record, again.environment(record, call))
     return recorded.Case(
-        logs=(recorded.log(record, call), recorded.log_of_all(record)),
+        logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
         facts=compilers.heard(record, call),
         call=recorded.described(record, call, origins),
         tried=recorded.tried(record),

@@ -100,8 +100,11 @@ def log_of_all(record: Record) -> Log:
 
 def _lines(record: Record, call: Call) -> Iterator[str]:
     yield "$ " + quoting.posix((call.name, *call.words))
-    yield reader.printed(record, call, _PRINTED).rstrip("\n")
-    yield ended(call)
+    printed = reader.printed(record, call, _PRINTED).rstrip("\n")
+    if printed:
+        yield printed
+    if call.state != "succeeded" and not (call.state == "failed" and printed):  # a message says more than a status
+        yield ended(call)
 
 
 def ended(call: Call) -> str:

@@ -39,7 +39,13 @@ _SESSION = re.compile(
     r"|TMUX\w*|STY|VTE_VERSION|LS_COLORS|PS\d|HIST\w+|DBUS_\w+|INVOCATION_ID|JOURNAL_STREAM|LOGNAME|USER|MAIL|SHELL"
     r"|PAGER|EDITOR|VISUAL|LESS\w*|SESSION_MANAGER|DESKTOP_SESSION|GNOME_\w+|KDE_\w+|BASH_FUNC_.*|PYTEST_CURRENT_TEST"
 )
-_LISTS = re.compile(r"PATH|\w*PATHS?|INCLUDE|LIB|XDG_\w+_DIRS|PATHEXT", re.IGNORECASE)
+_LISTS = re.compile(
+    r"PATH|(?:LD_|DYLD_)?(?:LIBRARY|RUN)_PATH|CPATH|\w+_INCLUDE_PATH|COMPILER_PATH|PYTHONPATH|PKG_CONFIG_PATH|MANPATH"
+    r"|CMAKE_\w+_PATH|INCLUDE|LIB|LIBPATH|PATHEXT",
+    re.IGNORECASE,
+)
+_MAYBE_LISTS = re.compile(r"\w*(?:PATHS?|DIRS)", re.IGNORECASE)  # CUDA_PATH names one folder
+_JOINED = re.compile(r":/|;")
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
 
 
@@ -173,7 +179,8 @@ def _variables(
 
 def list_separator(name: str, *values: str) -> str | None:
     """Of a variable that holds a list of folders, by the system whose paths it holds."""
-    if not _LISTS.fullmatch(name):
+    maybe = _MAYBE_LISTS.fullmatch(name) and any(map(_JOINED.search, values))
+    if not (maybe or _LISTS.fullmatch(name)):
         return None
     if any(_WINDOWS.match(value) or ";" in value for value in values):
         return ";"

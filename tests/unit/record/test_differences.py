@@ -64,6 +64,9 @@ def test_arguments_by_meaning_not_by_spelling() -> None:
         ("INCLUDE", "C:\\Program Files\\x", ";"),
         ("LD_LIBRARY_PATH", "/a", ":"),
         ("CUDA_ARGS", "/a:/b", None),
+        ("CUDA_PATH", "/usr/local/cuda", None),
+        ("CUDA_PATH", "C:\\Program Files\\CUDA", None),
+        ("MY_SEARCH_PATH", "/a:/b", ":"),
     ],
 )
 def test_lists_of_either_system(name: str, value: str, separator: str | None) -> None:

@@ -47,7 +47,7 @@ _TEN = 10.0
 
 
 def document(answer: Build, *, verbose: bool) -> Document:
-    blocks: list[Block] = [Heading(_headline(answer)), *_overview(answer), *_facts(answer)]
+    blocks: list[Block] = [Heading(_headline(answer)), *_overview(answer, verbose=verbose), *_facts(answer)]
     if findings := _findings(answer, verbose=verbose):
         blocks += [Heading("Findings"), Findings(findings)]
     for job in answer.jobs:
@@ -62,7 +62,7 @@ def _name(answer: Build) -> str:
 
 
 def _headline(answer: Build) -> str:
-    wanted = f"{len(answer.jobs)} {'wheel' if len(answer.jobs) == 1 else 'wheels'}"
+    wanted = _counted(len(answer.jobs), "wheel")
     if answer.dry_run:
         return f"{_name(answer)}: {wanted} would be built (--dry-run)"
     made = sum(job.outcome in GOOD for job in answer.jobs)
@@ -78,8 +78,7 @@ def lasted(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < _TEN else f"{seconds:.0f} s"
 
 
-def _overview(answer: Build) -> Iterator[Block]:
-    """A table for the terminal; the page has the matrix too, where there is more than one wheel."""
+def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
     columns = (
         Column("CUDA", wrap=False),
         Column("Python", wrap=False),
@@ -91,7 +90,7 @@ def _overview(answer: Build) -> Iterator[Block]:
     )
     if answer.jobs:
         yield Table(columns, tuple(_line(job) for job in answer.jobs))
-    if len(answer.jobs) > 1 and not answer.dry_run:
+    if verbose and not answer.dry_run:
         yield from _matrix(answer.jobs)
 
 
@@ -164,20 +163,17 @@ def _where(found: list[tuple[str, Finding]], jobs: int) -> Finding:
 
 
 def _job(answer: Build, job: Job, *, verbose: bool) -> Iterator[Block]:
-    rows = list(_job_facts(job, verbose=verbose))
-    if not rows and not job.failure:
-        return
     yield Heading(f"{job.id}: {job.outcome}")
-    if rows:
-        yield Facts(tuple(rows))
     yield from _failure(job)
-    if answer.dry_run or verbose:
-        yield from _settings(job)
+    if rows := tuple(_job_facts(job, verbose=verbose)):
+        yield Facts(rows)
     if verbose and job.wheel:
         yield from _sizes(job.wheel)
     if verbose and job.calls.spans:
         yield from build_timeline.blocks(job)
         yield _slowest(job)
+    if answer.dry_run or verbose:
+        yield from _settings(job)
     if verbose and job.tools and job.tools.archives:
         yield _archives(job.tools)
 
@@ -200,7 +196,7 @@ def _job_facts(job: Job, *, verbose: bool) -> Iterator[Row]:
     if job.phases:
         yield Row("took", ", ".join(f"{each.name} {lasted(each.seconds)}" for each in job.phases))
     for each in job.listed:
-        origin = f"{each.containers} {'container' if each.containers == 1 else 'containers'}, {size(each.bytes)}"
+        origin = f"{_counted(each.containers, 'container')}, {size(each.bytes)}"
         yield Row(
             "not planned", f"{file_name(each.library)}: {' '.join(each.archs)}", origin=f"{each.origin}: {origin}"
         )
@@ -216,12 +212,16 @@ def _made_with(tools: Tools, *, verbose: bool) -> Iterator[Row]:
     where = f"{tools.root}, {compiler.path}" if compiler else tools.root
     yield Row("made with", f"nvcc {tools.nvcc} from {tools.provider}{host}", origin=where if verbose else "")
     if verbose and tools.others:
-        yield Row("and", ", ".join(f"{name} {version}" for name, version in tools.others.items()))
+        yield Row("with", ", ".join(f"{name} {version}" for name, version in tools.others.items()))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _calls(job: Job) -> str:
     calls = job.calls
-    told = f"{calls.total} calls, {calls.compiled} source files, {lasted(calls.seconds)} in all"
+    told = f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {lasted(calls.seconds)} in all"
     if calls.hits is not None:
         asked = calls.hits + (calls.misses or 0)
         told += f"; cache: {calls.hits} of {asked} hit" + (f" ({calls.hits / asked:.0%})" if asked else "")
@@ -232,18 +232,17 @@ def _failure(job: Job) -> Iterator[Block]:
     failure = job.failure
     if failure is None:
         return
-    ended = f", exit status {failure.status}" if failure.status is not None else ""
-    rows = [Row("failed", failure.what, origin=f"in {failure.phase}{ended}" if failure.phase else "")]
+    rows = [Row("failed", failure.what, origin=f"in {failure.phase}" if failure.phase else "")]
     for cause in failure.causes[:2]:
         rows.append(Row("cause", f"{cause.title} ({cause.id}, {cause.confidence:.0%})"))
         rows += [Row("fix", each) for each in cause.fix[:2]]
     if failure.replay:
         rows.append(Row("run it again", failure.replay))
     yield Facts(tuple(rows))
-    if failure.command:
-        yield Verbatim((failure.command,))
-    if failure.output:
-        yield Verbatim(tuple(f"  {line}" for line in failure.output.splitlines()[-_OUTPUT_LINES:]))
+    lines = [f"$ {failure.command}"] if failure.command else []
+    lines += failure.output.splitlines()[-_OUTPUT_LINES:]
+    if lines:
+        yield Verbatim(tuple(f"  {line}" for line in lines))
 
 
 def _settings(job: Job) -> Iterator[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cuwheel.report import build_timeline
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cuwheel.report.build import Calls
     from cuwheel.toolchain.values import Toolchain
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _OUTPUT = 8000  # characters kept of what a call printed: its end; the record has all
 
 
@@ -84,9 +86,10 @@ def failure_of(
 ) -> Failure:
     """`call`: the first that failed and mattered; `output`: what it printed."""
     hint = f" ({trouble.hint})" if trouble.hint else ""
+    output = _COLOURS.sub("", output)[-_OUTPUT:]
     if call is None:
         return Failure(
-            what=trouble.what + hint, phase=trouble.phase, output=output[-_OUTPUT:], replay=replay, causes=tuple(causes)
+            what=trouble.what + hint, phase=trouble.phase, output=output, replay=replay, causes=tuple(causes)
         )
     how = f"signal {call.signal}" if call.signal else f"exit status {call.status}"
     if call.state == "not-started":
@@ -98,7 +101,7 @@ def failure_of(
         command=" ".join((call.program, *call.words)),
         cwd=call.cwd,
         status=call.status,
-        output=output[-_OUTPUT:],
+        output=output,
         replay=replay,
         causes=tuple(causes),
     )

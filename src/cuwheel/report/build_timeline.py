@@ -88,7 +88,7 @@ def blocks(job: Job) -> Iterator[Timeline]:
     inner = {kind for bar in bars for kind, _ in bar.parts}
     left = sum(map(len, lanes[_MOST_ROWS:]))
     yield Timeline(
-        caption=f"{job.id}: {job.calls.total} calls of compilers, at most {len(lanes)} at once"
+        caption=f"{job.id}: compiler calls in time, at most {len(lanes)} at once"
         + (f"; {left} are not drawn" if left else ""),
         seconds=end,
         rows=(*((phases,) if phases else ()), *map(tuple, lanes[:_MOST_ROWS])),

@@ -99,7 +99,11 @@ def _verify(url: str, part: Path, sha256: str | None) -> None:
             digest.update(chunk)
     if digest.hexdigest() != sha256.lower():
         part.unlink()  # or the next attempt would resume from bytes that are wrong
-        raise NetworkError(url, f"sha256 is {digest.hexdigest()}, expected {sha256}")
+        raise NetworkError(
+            url,
+            f"sha256 is {digest.hexdigest()}, expected {sha256}",
+            hint="it came damaged, or is another file under that name: try again, or another mirror",
+        )
 
 
 def _error(url: str, error: Exception) -> NetworkError:

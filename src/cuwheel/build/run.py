@@ -14,7 +14,7 @@ from cuwheel.build import cache as cache_
 from cuwheel.build import frontend, recorder, trees, workspace
 from cuwheel.build.shell import Shell
 from cuwheel.build.values import Built, Phase, Trouble
-from cuwheel.errors import CuwheelError, ToolTimeoutError, UnreadableError
+from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
 from cuwheel.toolchain import downloads
 
 if TYPE_CHECKING:
@@ -191,4 +191,5 @@ class _Work:
                 what=f"it took longer than {limit:g} s and was ended",
                 hint="--timeout SECONDS, where it needs more; the log shows where it stood",
             )
-        return Trouble(phase=self.phase, what=error.message, hint=error.hint)
+        what = error.message.splitlines()[0] if isinstance(error, ToolError) else error.message  # the log has the rest
+        return Trouble(phase=self.phase, what=what, hint=error.hint)

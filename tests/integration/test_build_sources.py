@@ -1,0 +1,187 @@
+"""Where a build's source comes from, what of it is built, and what is not built again."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import io
+import shutil
+import threading
+import zipfile
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from tests.integration import build_projects as projects
+from tests.integration import build_world as world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.build_world import World
+
+DESCRIBE = "subprocess.check_output(['git', 'describe', '--tags', '--dirty'], text=True)"
+VERSION = f"globals()['VERSION'] = {DESCRIBE}.strip().lstrip('v')"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> World:
+    return world.World(folder=tmp_path).with_toolkits("13.0")
+
+
+def only(here: World, source: Path | str, *words: str, status: int = 0, **options: Any) -> Any:
+    told = here.build(source, *words, **options)
+    assert told.status == status, told.all
+    (job,) = told.document["jobs"]
+    return job
+
+
+def test_a_repository_is_built_with_its_history_and_without_what_it_ignores(here: World) -> None:
+    """A version taken from git is right in the copy, and neither the index nor the folder of the original change."""
+    source = projects.bare(here.folder / "source", before=VERSION)
+    (source / ".gitignore").write_text("*.secret\n")
+    projects.in_git(source, "v2.5")
+    (source / "x.secret").write_text("no source")
+    (source / "new.txt").write_text("not yet added")
+    before = {path: path.stat().st_mtime_ns for path in source.rglob("*") if path.is_file()}
+    job = only(here, source, "--keep")
+    assert Path(job["wheel"]["path"]).name == "bare-2.5-py3-none-linux_x86_64.whl"
+    assert {path: path.stat().st_mtime_ns for path in source.rglob("*") if path.is_file()} == before
+    (copy,) = (here.store / "builds").glob("*/src")
+    assert (copy / "new.txt").exists()
+    assert not (copy / "x.secret").exists()
+    assert next(each["value"] for each in job["settings"] if each["name"] == "SOURCE_DATE_EPOCH") == "1577836800"
+
+
+def test_device_code_repeats_wherever_the_source_lies(here: World) -> None:
+    """A kernel in an anonymous namespace is named after a path: the job's, and not the checkout's or the archive's."""
+    source = projects.bare(here.folder / "one")
+    first = device_code(only(here, source))
+    assert first
+    assert device_code(only(here, projects.sdist(source, here.folder / "sdists"))) == first
+
+
+def device_code(job: Any) -> bytes:
+    with zipfile.ZipFile(job["wheel"]["path"]) as wheel:
+        section = ELFFile(io.BytesIO(wheel.read("bare/kernel.so"))).get_section_by_name(".nv_fatbin")
+    return bytes(section.data()) if section else b""
+
+
+def test_what_is_done_is_not_done_again_and_what_changed_is(here: World) -> None:
+    source = projects.bare(here.folder / "source")
+    first = only(here, source, "--resume")
+    assert first["outcome"] == "built"
+    shutil.rmtree(here.out)
+    again = only(here, source, "--resume", "--naming", "local")
+    assert (again["outcome"], Path(again["wheel"]["path"]).name) == (
+        "resumed",
+        "bare-1.0+cu130-py3-none-linux_x86_64.whl",
+    )
+    (source / "kernel.cu").write_text((source / "kernel.cu").read_text().replace("*= 2", "*= 3"))
+    assert only(here, source, "--resume")["outcome"] == "built"
+
+
+@contextlib.contextmanager
+def index(folder: Path, *, sha256: str | None = None) -> Iterator[str]:
+    """A package index of one source release on loopback."""
+    path = projects.sdist(projects.bare(folder / "source"), folder / "site" / "files")
+    page = folder / "site" / "simple" / "bare" / "index.html"
+    page.parent.mkdir(parents=True)
+    digest = sha256 or hashlib.sha256(path.read_bytes()).hexdigest()
+    page.write_text(f'<a href="../../files/{path.name}#sha256={digest}">{path.name}</a>')
+    handler = functools.partial(_Quiet, directory=str(folder / "site"))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def elsewhere(url: str) -> dict[str, str]:
+    return {"UV_DEFAULT_INDEX": url, "PIP_INDEX_URL": url, "UV_NO_CACHE": "1", "PIP_CONFIG_FILE": "/dev/null"}
+
+
+def test_a_release_of_the_index_is_built_and_kept(here: World) -> None:
+    with index(here.folder) as url:
+        assert only(here, "bare==1.0", env=elsewhere(url))["outcome"] == "built"
+    assert only(here, "bare==1.0", "--offline")["outcome"] == "built"
+
+
+def test_a_release_with_the_wrong_hash_is_refused(here: World) -> None:
+    with index(here.folder, sha256="0" * 64) as url:
+        told = here.build("bare==1.0", env=elsewhere(url))
+    assert told.status not in (0, 1, 70), told.all
+    assert "hint:" in told.stderr
+    assert world.wheels(here.folder) == []
+    assert here.left_behind() == []
+
+
+def test_commands_before_packaging_run_in_the_copy_and_see_the_plan(here: World) -> None:
+    settings = """before = ["echo {archs.cmake} {cuda_digits} $CUDACXX >made.txt", "test -n \\"$VIRTUAL_ENV\\""]"""
+    check = "assert Path('made.txt').read_text().split()[:2] == ['90-real', '130']"
+    source = projects.bare(here.folder / "source", settings=settings, before=check)
+    assert only(here, source)["outcome"] == "built"
+    assert not (source / "made.txt").exists()
+    failing = projects.bare(here.folder / "failing", settings='before = ["echo about to fail; false"]')
+    job = only(here, failing, status=1)
+    assert (job["outcome"], job["failure"]["phase"]) == ("failed", "before")
+    assert "about to fail" in job["failure"]["output"]
+
+
+def test_forced_architectures_whatever_the_project_says(here: World) -> None:
+    source = projects.bare(here.folder / "source")
+    config = source / "pyproject.toml"
+    config.write_text(config.read_text().replace("{archs.nvcc}", "-gencode arch=compute_80,code=sm_80"))
+    refused = only(here, source, status=1)
+    assert refused["outcome"] == "refused"
+    assert world.wheels(here.out) == []
+    forced = only(here, source, "--force-archs")
+    assert world.architectures(Path(forced["wheel"]["path"])) == {"sm_90"}
+
+
+def test_a_compiler_cache_of_its_own_hits_the_second_time(here: World) -> None:
+    source = projects.bare(here.folder / "source")
+    first = only(here, source, "--cache")
+    assert first["findings"] == []
+    assert first["calls"]["hits"] == 0
+    assert first["calls"]["misses"] > 0
+    second = only(here, source, "--cache")
+    assert (second["calls"]["misses"], second["calls"]["hits"]) == (0, first["calls"]["misses"])
+    assert not [each for each in Path("/proc").glob("[0-9]*/cmdline") if _runs(each, "sccache", here.store)]
+
+
+def _runs(path: Path, name: str, store: Path) -> bool:
+    try:
+        mine = str(store).encode() in path.with_name("environ").read_bytes()
+        return mine and name.encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_dry_run_does_nothing(here: World) -> None:
+    source = projects.bare(here.folder / "source")
+    told = here.build(source, "--dry-run", "--cuda", "13.0,13.4", "--naming", "local")
+    assert told.status == 0, told.all
+    assert [job["outcome"] for job in told.document["jobs"]] == ["planned", "planned"]
+    assert {each["name"] for each in told.document["jobs"][0]["settings"]} >= {"CUDA_HOME", "KERNEL_ARCHS"}
+    assert not here.out.exists()
+    assert not (here.store / "builds").exists()
+
+
+def test_wheels_that_would_overwrite_each_other_are_refused_before_anything_is_done(here: World) -> None:
+    told = here.build(projects.bare(here.folder / "source"), "--cuda", "13.0,13.4")
+    assert told.status == 2
+    assert "--naming local" in told.stderr

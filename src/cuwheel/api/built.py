@@ -252,7 +252,10 @@ class _Finishing:
             python=job.interpreter.version if job.interpreter else job.python,
             requires=job.requires,
         )
-        return stamp.stamp(wheel, to, stamp.Wish(name=new_name, version=new_version, description=about, guard=guarding))
+        wish = stamp.Wish(
+            name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding
+        )
+        return stamp.stamp(wheel, to, wish)
 
     def _repaired(self, wheel: Path, to: Path) -> Path:
         """Asked for, it must succeed. Else it is done where it can be: a wheel for this system alone is one too."""

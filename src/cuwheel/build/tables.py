@@ -114,6 +114,7 @@ class Table:
     config_settings: dict[str, str] = field(default_factory=dict)
     force_archs: bool = False
     naming: Naming = "none"
+    python_tag: str | None = None  # py3-none, where libraries are loaded with ctypes and serve every Python
     cache: bool = False
     timeout: float = 7200.0  # seconds, of one job
     plan: PlanTable = field(default_factory=PlanTable)

@@ -16,7 +16,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.inspection import description, metadata
 from cuwheel.inspection.description import Description
 from cuwheel.inspection.zip_reader import ZipReader
-from cuwheel.rewrite import guard, headers, journal, lock, record
+from cuwheel.rewrite import guard, headers, journal, lock, record, retag
 from cuwheel.rewrite.guard import Wish as GuardWish
 from cuwheel.rewrite.trouble import errors_of
 from cuwheel.rewrite.wheel_writer import Traits, ZipWriter, data_offset
@@ -35,10 +35,11 @@ _INFO, _DATA = ".dist-info", ".data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """`name`, `version`: in place of the wheel's own. `extra_requires`: requirements to add to its metadata."""
+    """`name`, `version`, `python_tag` (`py3-none`): in place of the wheel's own. `extra_requires`: to add."""
 
     name: str | None = None
     version: str | None = None
+    python_tag: str | None = None
     description: Description
     guard: GuardWish | None = None
     extra_requires: tuple[str, ...] = ()
@@ -66,6 +67,8 @@ def stamp(wheel: Path, to: Path, wish: Wish) -> Path:
     old = ZipReader(wheel)
     try:
         _must_be_sound(wheel, old)
+        if wish.python_tag:
+            retag.must_fit(old.members, wish.python_tag)
         renaming = _renaming(wheel, old, wish)
         output = to / renaming.file_name
         with errors_of(output, f"{output} was not written"), lock.scratch(to) as folder:
@@ -146,8 +149,9 @@ def _renaming(wheel: Path, old: ZipReader, wish: Wish) -> _Renaming:
         first = inside_name = canonicalize_name(wish.name).replace("-", "_")
     if wish.version:
         second = inside_version = _checked(wish.version).replace("-", "_")
+    file_name = "-".join([first, second, *rest]) + ".whl"
     return _Renaming(
-        file_name="-".join([first, second, *rest]) + ".whl",
+        file_name=retag.file_name(file_name, wish.python_tag) if wish.python_tag else file_name,
         old_name=said.name,
         name=wish.name or said.name,
         version=wish.version or said.version,
@@ -192,6 +196,9 @@ class _Copier:
             requires=wish.extra_requires,
         )
         new = {described: description.encoded(wish.description), **_guards(self._old, wish)}
+        if wish.python_tag:
+            tagged = renaming.info + "WHEEL"
+            new[tagged] = retag.wheel_file(self._archive.read(tagged), wish.python_tag)
         for info in infos:
             if info.filename == told:
                 self._add(info, text)

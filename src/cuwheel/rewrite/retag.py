@@ -1,0 +1,60 @@
+"""Another Python tag for a wheel whose libraries belong to no Python.
+
+setuptools tags every wheel with a library for the Python that built it. Where the library is loaded with ctypes
+(bitsandbytes), it serves all of them, and its publisher says so: `py3-none`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SHAPE = re.compile(r"(?P<python>[a-z]{2,8}\d{1,4}(?:\.[a-z]{2,8}\d{1,4})*)-(?P<abi>none|abi3)", re.ASCII)
+_EXTENSION = re.compile(r"\.(?:cpython-\d+[^/]*|cp\d+-[^/]*)\.(?:so|pyd)$", re.ASCII)
+
+_STABLE = re.compile(r"\.abi3\.(?:so|pyd)$", re.ASCII)
+
+
+def parts(tag: str) -> tuple[str, str]:
+    """`py3-none` → its two parts."""
+    match = _SHAPE.fullmatch(tag)
+    if match is None:
+        raise UsageError(f"python-tag = {tag!r}: not a Python and an ABI", hint='such as "py3-none" or "cp310-abi3"')
+    return match["python"], match["abi"]
+
+
+def must_fit(members: Iterable[str], tag: str) -> None:
+    """A module of one Python's own ABI serves no other, whatever the tag says."""
+    stable = parts(tag)[1] == "abi3"
+    bound = sorted(each for each in members if _EXTENSION.search(each) or (not stable and _STABLE.search(each)))
+    if bound:
+        raise UsageError(
+            f"python-tag = {tag!r}: {bound[0]} is an extension module of CPython's",
+            hint="leave python-tag out: the build backend knows",
+        )
+
+
+def file_name(name: str, tag: str) -> str:
+    *head, _, _, platform = name.removesuffix(".whl").split("-")
+    return "-".join([*head, *parts(tag), platform]) + ".whl"
+
+
+def wheel_file(data: bytes, tag: str) -> bytes:
+    """WHEEL with this tag for each platform that it had."""
+    pythons, abi = parts(tag)
+    lines: list[bytes] = []
+    for line in data.splitlines(keepends=True):
+        field, _, value = line.partition(b":")
+        if field.lower() != b"tag":
+            lines.append(line)
+            continue
+        platform = value.strip().rpartition(b"-")[2].decode("utf-8", "replace")
+        end = b"\r\n" if line.endswith(b"\r\n") else b"\n"
+        new = [f"Tag: {each}-{abi}-{platform}".encode() + end for each in pythons.split(".")]
+        lines += [each for each in new if each not in lines]
+    return b"".join(lines)

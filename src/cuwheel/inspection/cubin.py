@@ -146,7 +146,10 @@ class _Symbol(NamedTuple):
 
 
 def _named(elf: Elf) -> Iterator[tuple[str, _Symbol]]:
-    """The functions and variables that other objects can see."""
+    """The functions and variables that other objects can see, and kernels that they cannot.
+
+    CUDA 13 makes kernels of anonymous namespaces local; the runtime starts them all the same.
+    """
     table = next((each for each in elf.headers if each.type == elf_file.SHT_SYMTAB), None)
     if table is None or table.link >= len(elf.headers):
         return
@@ -154,7 +157,8 @@ def _named(elf: Elf) -> Iterator[tuple[str, _Symbol]]:
     data = elf.data(table, _TABLE_LIMIT)
     for index in range(len(data) // SYMBOL.size):
         start, info, other, section, _, size = SYMBOL.unpack_from(data, index * SYMBOL.size)
-        if info & 15 in (_TYPE_OBJECT, _TYPE_FUNCTION) and info >> 4 in (_BIND_GLOBAL, _BIND_WEAK):
+        seen = info >> 4 in (_BIND_GLOBAL, _BIND_WEAK) or other & _OTHER_ENTRY
+        if seen and info & 15 in (_TYPE_OBJECT, _TYPE_FUNCTION):
             yield names.at(start), _Symbol(index, info & 15, info >> 4, other, section, size)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import struct
 from typing import TYPE_CHECKING
 
 import lz4.block
@@ -22,6 +24,15 @@ def test_kernels_and_what_they_need() -> None:
         ("second", 255, 0, 0),
     ]
     assert (str(found.arch), found.abi, found.linked) == ("sm_100", 8, True)
+
+
+def test_kernels_of_anonymous_namespaces_are_kernels() -> None:
+    whole = build.cubin({"seen": (8, 0, 0), "hidden": (9, 0, 0)})
+    (at,) = [each.start() for each in re.finditer(re.escape(struct.pack("<IBBH", 6, 0x12, 0x10, 7)), whole)]
+    local = whole[: at + 4] + b"\x02" + whole[at + 5 :]
+    found = cubin.read("x", local)
+    assert [(each.name, each.registers) for each in found.kernels()] == [("seen", 8), ("hidden", 9)]
+    assert found.symbols().kernels == ("seen", "hidden")
 
 
 def test_the_toolkit_that_wrote_it() -> None:

@@ -50,6 +50,7 @@ _MOST = (1 << 32) - (1 << 24)
 class Wish:
     """`requirements`: download what the wheels require too, and `extra` beside it, for `python` (`3.12`) if said.
 
+    `find_links`: folders with wheels to take them from too; `offline`: from nowhere else.
     `system`: let the wheels see the packages that the machine has.
     """
 
@@ -57,6 +58,8 @@ class Wish:
     extra: tuple[str, ...] = ()
     system: bool = False
     python: str | None = None
+    find_links: tuple[Path, ...] = ()
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +152,7 @@ def _wheel(
         raise MalformedError(path, f"not packed: {bad[0]}", hint="get the wheel again")
     with log.progress(f"foretelling {path.name}"):
         foretold, asked = foresight.foresee(found), device_code.of(found)
-    needed = requirements.download(path, wish.extra, folder, python=wish.python) if wish.requirements else ()
+    needed = _requirements(path, wish, folder) if wish.requirements else ()
     file = _file(path, files)
     return PackedWheel(
         file=file.file,
@@ -166,6 +169,12 @@ def _wheel(
         groups=foretold.groups,
         probes=asked.probes,
         answers=asked.lists,
+    )
+
+
+def _requirements(path: Path, wish: Wish, folder: Path) -> tuple[Path, ...]:
+    return requirements.download(
+        path, folder, extra=wish.extra, python=wish.python, find_links=wish.find_links, offline=wish.offline
     )
 
 

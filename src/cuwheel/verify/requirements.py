@@ -20,11 +20,21 @@ _NEWEST_GLIBC, _OLDEST_GLIBC = 39, 4  # minors of glibc 2 that manylinux tags na
 _PACE = "--disable-pip-version-check", "--no-input", "--progress-bar", "off"
 
 
-def download(wheel: Path, extra: Sequence[str], folder: Path, *, python: str | None = None) -> tuple[Path, ...]:
+def download(
+    wheel: Path,
+    folder: Path,
+    *,
+    extra: Sequence[str] = (),
+    python: str | None = None,
+    find_links: Sequence[Path] = (),
+    offline: bool = False,
+) -> tuple[Path, ...]:
     """Without the wheel itself. Only wheels: on the machine nothing can be built."""
     place = folder / hashlib.sha256(str(wheel).encode()).hexdigest()[:12]
     place.mkdir()
     options = ["--only-binary", ":all:", "--dest", str(place), *_target(wheel, python)]
+    options += [word for each in find_links for word in ("--find-links", str(each))]
+    options += ["--no-index"] if offline else []
     with log.progress(f"downloading what {wheel.name} requires"):
         try:
             process.run([*_pip(), "download", *_PACE, *options, str(wheel), *extra], timeout=_DOWNLOAD_S)

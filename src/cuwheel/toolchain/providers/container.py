@@ -80,10 +80,11 @@ def make(recipe: Recipe, making: Making) -> Installed:
     for command in recipe.commands:
         process.run(command, timeout=_PULL_S)
     if recipe.archives:
-        carried = making_.from_archives(recipe, making)
+        carried = replace(making_.from_archives(recipe, making), prefix=recipe.prefix)
         mount = ("--volume", f"{carried.root}:{carried.root}:ro")
-        carried = replace(carried, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]))
-        return replace(carried, host_compiler=_compiler(carried))
+        # Asked without the toolkit, which is not at its place yet: an engine would make a folder of its own there.
+        compiler = _compiler(carried)
+        return replace(carried, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]), host_compiler=compiler)
     noted = making_.installed(recipe, making, root=Path(recipe.place), version="", prefix=recipe.prefix)
     nvcc = f"{recipe.place}/bin/nvcc"
     said = process.run(inside.command(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from cuwheel.errors import UnreadableError
@@ -90,8 +91,9 @@ def test_a_dry_run_tells_the_plan_and_every_setting(monkeypatch: pytest.MonkeyPa
     planned = job(outcome="planned", wheel=None, calls=Calls(), phases=(), seconds=0.0, listed=(), log="", record="")
     text = shown(build(planned, dry_run=True, written=(), output=""), monkeypatch)
     assert text.startswith("demo 1.0: 1 wheel would be built (--dry-run)")
-    for told in ("CUDA_HOME", "/store/cuda-13.0", "MAX_JOBS", "python -m build --wheel"):
+    for told in ("CUDA_HOME", "/store/cuda-13.0", "MAX_JOBS", "python -m build --wheel", "h100 (9.0): native, sm_90"):
         assert told in text, told
+    assert "outcome" not in text
 
 
 @pytest.mark.parametrize(
@@ -142,6 +144,11 @@ def test_what_is_written_beside_the_wheels(tmp_path: Path) -> None:
     assert told["written"] == list(answer.written)
     assert told["jobs"][0]["calls"]["spans"][1]["file"] == EVIL
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
+    answer = build_files.write(build(job(), FAILED, REFUSED), tmp_path)
+    assert msgspec.json.decode((tmp_path / "build.json").read_bytes(), type=Build) == answer
 
 
 def test_no_wheels_no_checksums(tmp_path: Path) -> None:

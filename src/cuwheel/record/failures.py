@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _TRIAL = re.compile(
     r"(?:^|/)(?:CMakeTmp|CMakeScratch|CompilerId[A-Z]\w*|meson-private|_cmake_try\w*)(?:/|$)"
     r"|(?:^|/)(?:conftest\w*|cmTC_\w+|testCCompiler|testCXXCompiler|testCUDACompiler|CMake\w*CompilerId|flag_check"
-    r"|sanitycheck\w*|has_flag\w*)\.\w+$"
+    r"|sanitycheck\w*|has_flag\w*)\.\w+$|^__cmake_determine_cuda$"
 )
 _ASKING = frozenset(
     ("--version", "-V", "-v", "-dumpversion", "-dumpmachine", "-dumpfullversion", "--help", "-h", "-###")
@@ -34,7 +34,8 @@ def first(record: Record) -> Call | None:
             return call
     if record.status and failed:
         last = failed[-1]
-        went_on = any(not is_trial(call) and call.began > _end(last) for call in record.calls)
+        # Whoever tries something else afterwards, and that works, did not end because of it.
+        went_on = any(call.state == "succeeded" and call.began > _end(last) for call in record.calls)
         return None if went_on else last
     return None
 

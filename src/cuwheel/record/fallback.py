@@ -8,12 +8,16 @@ import shlex
 import sys
 from pathlib import Path
 
-_PROGRAM = Path(__file__).parent / "shim" / "shim.py"
+_ROOT = Path(__file__).parents[2]
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from cuwheel.record.shim import program; "
+    "program.main(sys.argv[2], sys.argv[3:])"
+)
 
 
 def launcher(home: Path) -> Path:
     """A script that links under any compiler's name may lead to. It finds this Python and this cuwheel by itself."""
-    words = (sys.executable, "-S", "-E", "-s", str(_PROGRAM))
+    words = (sys.executable, "-S", "-E", "-s", "-c", _PROGRAM, str(_ROOT))
     text = f'#!/bin/sh\nexec {shlex.join(words)} "$0" "$@"\n'
     target = home / "record" / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not target.exists():

@@ -124,8 +124,8 @@ def _summary(answer: Recorded, *, verbose: bool) -> Iterator[Block]:
     yield Facts(tuple(_facts(answer)))
     if not found.calls:
         yield Paragraph(
-            "  No compiler was called, or none that could be seen: calls inside of containers, and by programs that are\n"
-            "  linked statically, are not."
+            "  No compiler was called, or none that could be seen: calls inside of containers, and by programs\n"
+            "  that are linked statically, are not."
         )
         return
     rows = None if verbose else _ROWS

@@ -198,7 +198,7 @@ SHARED void put_response(struct text *line, const struct session *session, const
     name[length] = 0;
     struct text inside = {0};
     bool read = read_file(name, MAX_RESPONSE, &inside);
-    if (!read && depth < 2 && access(name, F_OK) != 0) { /* `@rpath` and the like are no files */
+    if (!read && access(name, F_OK) != 0) { /* `@rpath` and the like are no files */
         forget(&inside);
         return;
     }

@@ -79,17 +79,16 @@ def lasted(seconds: float) -> str:
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
-    columns = (
-        Column("CUDA", wrap=False),
-        Column("Python", wrap=False),
-        Column("for"),
+    what = (Column("CUDA", wrap=False), Column("Python", wrap=False), Column("for"))
+    came = (
         Column("outcome", wrap=False),
         Column("size", numeric=True),
         Column("files", numeric=True),
         Column("time", numeric=True),
     )
+    columns = what if answer.dry_run else (*what, *came)
     if answer.jobs:
-        yield Table(columns, tuple(_line(job) for job in answer.jobs))
+        yield Table(columns, tuple(_line(job)[: len(columns)] for job in answer.jobs))
     if verbose and not answer.dry_run:
         yield from _matrix(answer.jobs)
 
@@ -137,7 +136,8 @@ def _facts(answer: Build) -> Iterator[Block]:
     if answer.configuration:
         rows.append(Row("configuration", "\n".join(answer.configuration)))
     if answer.output:
-        rows.append(Row("written to", answer.output, origin=" ".join(file_name(each) for each in answer.written)))
+        label = "would go to" if answer.dry_run else "written to"
+        rows.append(Row(label, answer.output, origin=" ".join(file_name(each) for each in answer.written)))
     yield Facts(tuple(rows))
 
 
@@ -185,7 +185,7 @@ def _job_facts(job: Job, *, verbose: bool) -> Iterator[Row]:
         yield Row(
             "wheel", job.wheel.path, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else ""
         )
-    if verbose and job.coverage:
+    if job.coverage and (verbose or job.outcome == "planned"):
         yield Row(
             "runs on", "\n".join(f"{each.machine} ({each.capability}): {each.how}, {each.by}" for each in job.coverage)
         )

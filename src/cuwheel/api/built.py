@@ -154,7 +154,7 @@ def _failure(built: Built, record: Record | None) -> answers.Failure:
         return failure_of(trouble, output=tail, causes=_causes(tail))
     said = "".join(reader.output(record, call))
     causes = _causes(said) or _causes(tail)
-    replay = shlex.join(["cuwheel", "replay", built.record, str(call.number)])
+    replay = shlex.join(["cuwheel", "replay", f"{built.record}:{call.number}"])
     return failure_of(trouble, call, said, replay=replay, causes=causes)
 
 
@@ -173,6 +173,19 @@ def _tail(log: Path) -> str:
             return file.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def _about_guard(wheel: Path, package: str) -> Iterator[Finding]:
+    from cuwheel.inspection.zip_reader import ZipReader
+    from cuwheel.rewrite import guard, stamp
+
+    reader = ZipReader(wheel)
+    try:
+        text = reader.text(f"{stamp.package_folder(reader.members, package)}__init__.py") or ""
+    finally:
+        reader.close()
+    if found := guard.uncalled(text, package):
+        yield found
 
 
 class _Finishing:
@@ -244,6 +257,7 @@ class _Finishing:
         if table.guard.package:
             whole = f"{new_name or name} {new_version or version}"
             guarding = guard.of(found, table.guard.package, message=table.guard.message, wheel=whole)
+            self.findings += [*_about_guard(wheel, table.guard.package)]
         about = described.describe(
             found,
             job.plan,

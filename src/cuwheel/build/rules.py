@@ -20,6 +20,7 @@ _VERSION = re.compile(r"\d+(\.\d+)*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _POLICY = re.compile(r"(many|musl)linux\w+", re.ASCII)
+_TAG = re.compile(r"[a-z]{2,8}\d{1,4}(\.[a-z]{2,8}\d{1,4})*-(none|abi3)", re.ASCII)
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 
 
@@ -36,6 +37,8 @@ def problems(table: Table) -> Iterator[str]:
     )
     if not 0 < table.timeout < float("inf"):
         yield f"timeout: {table.timeout:g} is no time in seconds"
+    if table.python_tag is not None and not _TAG.fullmatch(table.python_tag):
+        yield f"python-tag: {table.python_tag!r} is none such as py3-none"
     yield from _texts(table)
     yield from _gate_and_repair(table)
     yield from _requirements("verify.requires", table.verify.requires)

@@ -1,0 +1,158 @@
+"""The examples, built for real on a machine whose own toolkit is out of sight, and inspected."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel import api, process, venvs
+from tests.fixtures import cache
+from tests.integration import build_world as world
+
+if TYPE_CHECKING:
+    from tests.integration.build_world import World
+
+TAGS = {
+    "scikit_kernel": "py3-none",
+    "setuptools_nvcc": "cp310-abi3",
+    "cargo_kernel": "py3-none",
+}
+# What each says where there is no driver: the library was found, loaded and called.
+CALLS = {
+    "scikit_kernel": "import scikit_kernel as m; print(m.library().scikit_kernel_version()); m.squares(3)",
+    "setuptools_nvcc": "import setuptools_nvcc as m; print(1); m.dot([1], [2])",
+    "cargo_kernel": "import cargo_kernel as m; print(m.library().cargo_kernel_version()); m.cubes(3)",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> World:
+    return world.World(folder=tmp_path)
+
+
+def the_wheels(document: Any) -> list[Path]:
+    """Of an answer in which every job gave one."""
+    outcomes = {job["id"]: (job["outcome"], job["failure"], job["findings"]) for job in document["jobs"]}
+    assert all(outcome in ("built", "resumed") for outcome, _, _ in outcomes.values()), outcomes
+    return [Path(job["wheel"]["path"]) for job in document["jobs"]]
+
+
+def assert_loads(wheel: Path, code: str, folder: Path) -> None:
+    """Installed apart, it loads, and says why it cannot run: there is no driver, or no GPU."""
+    python = venvs.make(folder / "installed", venvs.find_python())
+    venvs.install(python, [wheel], dependencies=False, index=False)
+    done = process.run([python, "-c", code], timeout=world.MINUTES, check=False, cwd=folder)
+    assert done.stdout.startswith("1"), done.stderr
+    assert done.status == 0 or "cudaError" in done.stderr
+
+
+def assert_nothing_of_this_machine(document: Any) -> None:
+    """No variable of a build names a toolkit that is not from the store, and neither does a compiler call."""
+    for job in document["jobs"]:
+        for setting in job["settings"]:
+            assert "/usr/local/cuda" not in setting["value"], setting
+        assert Path(job["tools"]["root"]).is_relative_to(cache.folder())
+        told = Path(job["log"]).read_text(errors="replace")
+        assert "/usr/local/cuda" not in told
+        assert "/usr/local/bin/nvcc" not in told
+
+
+def test_scikit_kernel_for_two_versions(here: World) -> None:
+    """Two CUDA versions and two GPUs: one wheel each for all Pythons, named by their CUDA."""
+    here.with_toolkits("13.0", "13.4")
+    source = here.project("scikit_kernel")
+    told = here.build(source, "--cuda", "13.0,13.4", before=world.confined())
+    assert told.status == 0, told.all
+    made = the_wheels(told.document)
+    assert [wheel.name.split("-")[:2] for wheel in made] == [
+        ["scikit_kernel", "1.0+cu130"],
+        ["scikit_kernel", "1.0+cu134"],
+    ]
+    for wheel, cuda in zip(made, ("13.0", "13.4"), strict=True):
+        assert f"-{TAGS['scikit_kernel']}-" in wheel.name
+        (library,) = api.inspect(wheel).libraries
+        assert {row.arch for row in library.device_code} == {"sm_89", "sm_90"}
+        assert {row.count for row in library.device_code} == {2}
+        assert library.toolkits == (cuda,)
+    assert_nothing_of_this_machine(told.document)
+    assert_loads(made[0], CALLS["scikit_kernel"], here.folder)
+    assert (here.out / "build.json").is_file()
+    sums = (here.out / "SHA256SUMS").read_text()
+    assert all(wheel.name in sums for wheel in made)
+    assert sorted(source.rglob("*")) == sorted(source / each for each in _files("scikit_kernel")), "built in a copy"
+
+
+def _files(example: str) -> list[Path]:
+    top = world.EXAMPLES / example
+    skipped = ("target", "build", "__pycache__")
+    paths = (path.relative_to(top) for path in top.rglob("*"))
+    return [path for path in paths if not any(part in skipped for part in path.parts)]
+
+
+@pytest.mark.parametrize("example", ["setuptools_nvcc", "cargo_kernel"])
+def test_for_one_version(here: World, example: str) -> None:
+    here.with_toolkits("13.0")
+    told = here.build(here.project(example))
+    assert told.status == 0, told.all
+    (wheel,) = the_wheels(told.document)
+    assert f"-{TAGS[example]}-" in wheel.name
+    assert world.architectures(wheel) == {"sm_89", "sm_90"}
+    assert_nothing_of_this_machine(told.document)
+    assert_loads(wheel, CALLS[example], here.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", sorted(TAGS))
+def test_for_a_newer_gpu_and_a_later_cuda(here: World, example: str) -> None:
+    """Another fleet than the pyproject says, by the command line; PTX for what comes after."""
+    here.with_toolkits("13.4")
+    told = here.build(here.project(example), "--for", "b200,rtx 5090", "--cuda", "13.4", before=world.confined())
+    assert told.status == 0, told.all
+    (wheel,) = the_wheels(told.document)
+    assert world.architectures(wheel) == {"sm_100", "sm_120"}
+    assert wheel.name.split("-")[1] == "1.0+cu134"
+
+
+@pytest.mark.slow
+@pytest.mark.download
+@pytest.mark.parametrize("example", sorted(TAGS))
+def test_with_debians_older_toolkit(here: World, example: str) -> None:
+    here.with_toolkits("12.4", provider="debian")
+    told = here.build(here.project(example), "--cuda", "12.4", provider="debian", before=world.confined())
+    assert told.status == 0, told.all
+    (wheel,) = the_wheels(told.document)
+    assert world.architectures(wheel) == {"sm_89", "sm_90"}
+    assert api.inspect(wheel).libraries[0].toolkits == ("12.4",)
+    assert_loads(wheel, CALLS[example], here.folder)
+
+
+def _torch() -> str:
+    """The torch whose headers can be had here: as a build gets it, else a CPU build that pip alone knows of."""
+    done = process.run(
+        [venvs.uv() or "uv", "pip", "install", "--dry-run", "--python", venvs.find_python().path, "torch"],
+        timeout=2 * world.MINUTES,
+        check=False,
+    )
+    if done.status:
+        pytest.skip(f"torch cannot be had here: {done.stderr.strip().splitlines()[-1:]}")
+    return done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.download
+def test_torch_extension(here: World) -> None:
+    """torch's own way; its headers need what a toolkit's base has not: cublas, cusparse, cusolver."""
+    _torch()
+    here.with_toolkits("13.0")
+    told = here.build(here.project("torch_extension"), timeout=20 * world.MINUTES)
+    assert told.status == 0, told.all
+    (wheel,) = the_wheels(told.document)
+    assert world.architectures(wheel) == {"sm_89", "sm_90"}
+    assert "-cp311-cp311-" in wheel.name or "-cp3" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        described = json.loads(archive.read(next(n for n in archive.namelist() if n.endswith("cuwheel.json"))))
+    assert described["archs"] == ["sm_89", "sm_90"]

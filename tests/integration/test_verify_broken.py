@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.facts import packages
 from cuwheel.report import documents
 from cuwheel.report.document import Heading
@@ -219,9 +219,11 @@ def test_no_library_for_the_cuda_asked_for(tmp_path: Path, monkeypatch: pytest.M
     assert {each.name: each.outcome for each in tried(fine).checks}["libraries load"] == "passed"
     wrong = verified(wheel, known=False, cuda="13.0")
     assert not wrong.succeeded
-    (finding,) = [each for each in tried(wrong).findings if each.severity == "error"]
-    assert finding.rule == "no-library-to-load"
-    assert "torch is built for CUDA 13.0" in finding.message
+    (finding,) = [each for each in wrong.wheels[0].findings if each.severity == "error"]
+    assert finding.rule == "no-library-for-cuda"
+    assert finding.message == "there is no library in it for CUDA 13.0: those in it are for CUDA 12.4"
+    with pytest.raises(UsageError, match="'new' is no CUDA version"):
+        verified(wheel, cuda="new")
     monkeypatch.setenv("BNB_CUDA_VERSION", "122")
     pinned = verified(wheel, known=False)
     assert not pinned.succeeded
@@ -375,6 +377,13 @@ def test_the_environment_is_fresh_and_kept_if_asked_for(tmp_path: Path, monkeypa
     assert tried(answer).checks[0].file.startswith(str(kept))
 
 
+def test_a_module_that_is_not_the_wheels(tmp_path: Path) -> None:
+    """Python has one of this name, and it comes first."""
+    answer = verified(Wheel(files={"secrets.py": "raise RuntimeError"}).write(tmp_path))
+    assert not answer.succeeded
+    assert tried(answer).checks[0].problem.startswith("what was imported is not the wheel's: ")
+
+
 def test_dry_run_installs_nothing(tmp_path: Path) -> None:
     answer = verified(Wheel().write(tmp_path), dry_run=True, requires=["helper"])
     assert answer.succeeded
@@ -386,8 +395,11 @@ def test_dry_run_installs_nothing(tmp_path: Path) -> None:
 
 def test_what_is_no_wheel_at_all(tmp_path: Path) -> None:
     (tmp_path / "bad-1-py3-none-any.whl").write_bytes(b"no zip")
-    with pytest.raises(MalformedError):
-        verified(tmp_path / "bad-1-py3-none-any.whl")
+    good = Wheel().write(tmp_path)
+    answer = api.verify(tmp_path / "bad-1-py3-none-any.whl", good, offline=True)
+    assert not answer.succeeded
+    assert [[each.rule for each in wheel.findings] for wheel in answer.wheels] == [["not-a-wheel"], []]
+    assert answer.wheels[1].succeeded
     with pytest.raises(UnreadableError):
         verified(tmp_path / "missing-1-py3-none-any.whl")
     with pytest.raises(UsageError, match="is no wheel"):

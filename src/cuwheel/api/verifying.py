@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.build.tables import VerifyTable
+    from cuwheel.errors import MalformedError
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.report.proof import Proof
@@ -61,10 +62,11 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
     `config`: the file, or the folder of the project, that names checks. `requires`: installed beside the wheel.
     `cuda`: that the wheel is to serve. `static`: look at the files alone.
     """
-    from cuwheel.errors import UsageError
+    from cuwheel.errors import MalformedError, UsageError
     from cuwheel.inspection.survey import survey
     from cuwheel.machine import named, probe
     from cuwheel.report.verify import Verify
+    from cuwheel.verify import serving
 
     if not wheels:
         raise UsageError("there is no wheel to verify", hint="cuwheel verify dist/*.whl")
@@ -79,7 +81,7 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
         timeout=timeout,
         keep=keep,
         known=known,
-        cuda=cuda,
+        cuda=serving.version(cuda),
         static=static,
         dry_run=dry_run,
     )
@@ -88,7 +90,11 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
     found = []
     used: Path | None = None
     for target, path in zip(wheels, paths, strict=True):
-        surveyed = survey(path, detail="containers")
+        try:
+            surveyed = survey(path, detail="containers")
+        except MalformedError as error:  # the others are still to be tried
+            found.append(_unread(str(target), path, error))
+            continue
         table, where = _table(config, surveyed)
         used = used or where
         found.append(_verified(str(target), path, surveyed, table, work, here))
@@ -170,9 +176,30 @@ def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | N
     return VerifyTable(), None
 
 
-def _verified_file(target: str, path: Path, surveyed: Survey) -> Verified:
+def _unread(target: str, path: Path, error: MalformedError) -> Verified:
+    from cuwheel.finding import Finding
+    from cuwheel.verify import contents
+    from cuwheel.verify.values import Verified
+
+    finding = Finding(
+        rule="not-a-wheel", severity="error", message=error.problem, fix=error.hint or "build it or download it again"
+    )
+    size = path.stat().st_size
+    return Verified(
+        target=target,
+        file=path.name,
+        name=path.name.partition("-")[0],
+        version="",
+        size=size,
+        sha256=contents.sha256(path),
+        findings=(finding,),
+        installations=(),
+    )
+
+
+def _verified_file(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
     """The wheel as a file."""
-    from cuwheel.verify import contents, wheel_rules
+    from cuwheel.verify import contents, serving, wheel_rules
     from cuwheel.verify.values import Verified
     from cuwheel.verify.wheel_rules.subject import Subject
 
@@ -185,7 +212,10 @@ def _verified_file(target: str, path: Path, surveyed: Survey) -> Verified:
         version=told.version if told else "",
         size=surveyed.size,
         sha256=contents.sha256(path),
-        findings=wheel_rules.examine(Subject(contents=opened, survey=surveyed)),
+        findings=(
+            *(serving.examine(surveyed, cuda) if cuda else ()),
+            *wheel_rules.examine(Subject(contents=opened, survey=surveyed)),
+        ),
         installations=(),
     )
 
@@ -195,7 +225,7 @@ def _verified(target: str, path: Path, surveyed: Survey, table: VerifyTable, wor
 
     from cuwheel.verify import checks as stage
 
-    shown = _verified_file(target, path, surveyed)
+    shown = _verified_file(target, path, surveyed, work.cuda)
     if work.static:
         return shown
     checks = stage.of(table, surveyed, known=work.known, timeout=work.timeout)

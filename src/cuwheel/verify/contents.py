@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 # What RECORD may be signed with (PEP 427: sha256 or better); Python has more under these names than wheels use.
 ALGORITHMS = ("sha256", "sha384", "sha512")
-_ERRORS = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, OSError, RuntimeError)
+_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, OSError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

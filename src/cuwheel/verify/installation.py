@@ -100,7 +100,7 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
     loader = [each for each in raw if each.name == libraries.NAME]
     told = [each for result in loader for each in libraries.loaded(result)]
     known = driver or stubbed
-    results = [_told(each, foreseen, driver=known) for each in raw]
+    results = [_told(each, made, foreseen, driver=known) for each in raw]
     return Installation(
         python="",
         outcome="passed",
@@ -115,16 +115,20 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
         ),
         findings=(
             *environment.conflicts(made),
-            *_foreseen_failures(verdicts, machines, wish),
+            *_foreseen_failures(verdicts, machines),
             *environment.shared_files(made, survey.distribution.name if survey.distribution else ""),
             *(finding for result in loader for finding in libraries.findings(result, driver=known)),
         ),
     )
 
 
-def _told(result: Result, foreseen: Mapping[str, Sequence[Finding]], *, driver: bool) -> Result:
+def _told(result: Result, made: Made, foreseen: Mapping[str, Sequence[Finding]], *, driver: bool) -> Result:
     if result.name == libraries.NAME:
         return libraries.judged(result, foreseen, driver=driver)
+    # A module of Python's own, or one that something else put before it, may have the same name.
+    imported = result.file if result.origin == "wheel" and result.outcome == "passed" else ""
+    if imported and not Path(imported).resolve().is_relative_to(made.folder.resolve()):
+        return replace(result, outcome="failed", problem=f"what was imported is not the wheel's: {imported}")
     return result if driver else libraries.without_driver(result)
 
 
@@ -163,12 +167,12 @@ def as_result(told: Mapping[str, object], check: Check) -> Result:
     return msgspec.convert({**told, "origin": check.origin}, Result)
 
 
-def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine], wish: Wish) -> list[Finding]:
-    """Without a GPU a verdict on device code is about nothing that could happen here; what was asked for is."""
+def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine]) -> list[Finding]:
+    """Without a GPU a verdict is about nothing that could happen here, but for a library that a variable asks for."""
     found = []
     for verdict, machine in zip(verdicts, machines, strict=True):
         for finding in verdict.findings:
-            asked = machine.capability or (wish.cuda and finding.rule == "no-library-to-load") or machine.loads
+            asked = machine.capability or (machine.loads and finding.rule == "no-library-to-load")
             if finding.severity == "error" and asked:
                 found.append(finding)
     return list(dict.fromkeys(found))

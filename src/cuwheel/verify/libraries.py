@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 NAME = "libraries load"
 _MARK = "cuwheel-library "
-# After the imports: packages load what theirs need first, by their own ways.
+# After the imports: packages load what theirs need first, by their own ways. What failed is said again at the end,
+# which is kept however much was printed.
 _SNIPPET = """\
 import ctypes, importlib, json, os, sys
 for module in json.loads({modules!r}):
@@ -30,6 +31,7 @@ for module in json.loads({modules!r}):
         importlib.import_module(module)
     except Exception:
         pass
+failed = []
 for path in json.loads({libraries!r}):
     print("\\n" + {mark!r} + json.dumps([path, None]), flush=True)
     there = [place for place in (os.path.join(each, path) for each in sys.path) if os.path.exists(place)]
@@ -39,10 +41,14 @@ for path in json.loads({libraries!r}):
     except OSError as error:
         problem = str(error)
     print("\\n" + {mark!r} + json.dumps([path, problem]), flush=True)
+    if problem:
+        failed.append([path, problem])
+for each in failed[-40:]:
+    print("\\n" + {mark!r} + json.dumps(each), flush=True)
 """
 _LINE = re.compile(rf"^{_MARK}(\[.*\])$", re.MULTILINE)
 _EXTENSION = re.compile(r"\.(?:cpython-[^./]+|abi3|cp\d[^./]*)\.(?:so|pyd)$", re.ASCII)
-_MOST = 60
+_MOST = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import csv
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,13 +29,18 @@ class _Row(NamedTuple):
 
 
 def _rows(subject: Subject) -> list[_Row]:
-    text = subject.contents.record or ""
-    found: list[_Row] = []
-    # A field of a megabyte ends the reading: what came before is compared, the rest is missing.
-    with contextlib.suppress(csv.Error):
-        lines = (line for line in text.splitlines() if "\0" not in line)
-        found.extend(_Row(*[*row, "", ""][:_FIELDS]) for row in csv.reader(lines) if row and row[0])
-    return found
+    return _read(subject.contents.record or "")[0]
+
+
+def _read(text: str) -> tuple[list[_Row], str]:
+    """The rows, and what is wrong with a text that is no table: what comes behind that is missing then."""
+    rows: list[_Row] = []
+    reader = csv.reader(line for line in text.splitlines() if "\0" not in line)
+    try:
+        rows.extend(_Row(*[*row, "", ""][:_FIELDS]) for row in reader if row and row[0])
+    except csv.Error as error:
+        return rows, f"line {reader.line_num}: {error}"
+    return rows, "there are NULs in it" if "\0" in text else ""
 
 
 def _own(subject: Subject) -> set[str]:
@@ -57,6 +61,8 @@ def rows(subject: Subject) -> Iterator[Found]:
     if subject.contents.record is None:
         return
     listed = [row.path for row in _rows(subject)]
+    if problem := _read(subject.contents.record)[1]:
+        yield Found(message=f"RECORD cannot be read as a table: {problem}")
     there = set(subject.contents.sizes)
     if extra := there - set(listed) - _own(subject):
         yield Found(

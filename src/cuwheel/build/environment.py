@@ -124,6 +124,13 @@ def _passed(caller: Mapping[str, str], wanted: tuple[str, ...]) -> dict[str, str
     return kept
 
 
+def without_leads(caller: Mapping[str, str]) -> dict[str, str]:
+    """For pip and uv themselves: all of the caller's but what would lead them elsewhere."""
+    return {
+        name: value for name, value in caller.items() if not any(fnmatch.fnmatchcase(name, each) for each in _NEVER)
+    }
+
+
 def passed_names(names: Iterable[str]) -> frozenset[str]:
     """Those of them that say how to reach the network and the indexes."""
     return frozenset(

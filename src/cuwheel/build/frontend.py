@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import warnings
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel import masking, venvs
+from cuwheel.build import environment
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ def install(job: Job, shell: Shell, interpreter: Path, requirements: Iterable[st
         shell.run([str(interpreter), "-m", "pip", "install", *wanted])
         return
     try:
-        shell.write(venvs.install(interpreter, wanted, offline=offline, timeout=shell.left))
+        around = environment.without_leads(os.environ)
+        shell.write(venvs.install(interpreter, wanted, offline=offline, timeout=shell.left, env=around))
     except ToolError as error:
         shell.write(error.output)
         hint = "--offline uses what was downloaded before" if offline else "are the index and its address right?"

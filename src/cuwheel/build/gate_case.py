@@ -39,11 +39,19 @@ class Case:
     def libraries(self) -> tuple[Library, ...]:
         """Those that the build made."""
         foreign = {library.path for library in self.foreign}
-        return tuple(library for library in self.survey.libraries if library.path not in foreign)
+        return tuple(
+            library
+            for library in self.survey.libraries
+            if library.path not in foreign and not self.allowance.whole(library.path)
+        )
 
     def from_sources(self) -> Iterator[Unit]:
         """What was compiled from the sources, and holds something."""
-        return (unit for unit in self.units if not unit.from_toolkit and not unit.inert)
+        return (
+            unit
+            for unit in self.units
+            if not unit.from_toolkit and not unit.inert and not self.allowance.whole(unit.library)
+        )
 
     def judged(self) -> Iterator[Unit]:
         """Of those, the ones that must hold the plan: all but what `allow` names whole."""

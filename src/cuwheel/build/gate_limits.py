@@ -236,6 +236,7 @@ def allow_without_effect(case: Case) -> Iterator[Found]:
         for arch in ({row.arch} - case.planned | ({DEBUG} if row.debug_count else set()))
     }
     used = {case.allowance.word(library, arch) for library, arch in there}
+    used |= {case.allowance.whole(library.path) for library in case.survey.libraries if library.device_code}
     if unused := [word for word in case.wanted.table.allow if word not in used]:
         yield Found(message=f"nothing in this wheel needs [gate] allow = {', '.join(map(repr, unused))}")
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # Decompressed to see who compiled what, at most: a second's work. Of the containers behind it nobody is named.
 _READ_LIMIT = 1 << 28
 _NAMED = 2
+# What libcudadevrt.a defines, and nobody else: names with this beginning are NVIDIA's.
+_RUNTIME = ("__cuda", "cuda")
+_RUNTIME_BY_NAME = Origin("libcudadevrt.a (by the names of its functions)", of_toolkit=True)
 _NAME_WIDTH = 60
 
 
@@ -79,7 +82,10 @@ class Unit:
 
 
 class Allowance:
-    """The words of `allow`: an architecture, a glob of them, or `library-glob:architecture-glob`."""
+    """The words of `allow`: an architecture, a glob of them, or `library-glob:architecture-glob`.
+
+    `library-glob:*` lets a library through whatever is in it: one that the build took along and did not compile.
+    """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = tuple(words)
@@ -89,6 +95,14 @@ class Allowance:
         for word in self._words:
             where, colon, what = word.rpartition(":")
             if fnmatchcase(arch, what.strip()) and (not colon or _is_named(library, where.strip())):
+                return word
+        return None
+
+    def whole(self, library: str) -> str | None:
+        """The word that takes the library out of the plan altogether."""
+        for word in self._words:
+            where, _, what = word.rpartition(":")
+            if where and what.strip() == "*" and _is_named(library, where.strip()):
                 return word
         return None
 
@@ -180,7 +194,10 @@ class _Reader:
             return replace(unit, inert=not self._library.device_linked)
         if self._as_wanted(unit):
             return unit
-        return replace(unit, origin=self._archives.origin([piece_of(self._buffer, entry) for entry in entries]))
+        origin = self._archives.origin([piece_of(self._buffer, entry) for entry in entries])
+        if origin is None and not self._wanted.toolkit_root and not unit.linked and _is_runtime(symbols):
+            origin = _RUNTIME_BY_NAME  # the toolkit is in a container: its archive cannot be compared
+        return replace(unit, origin=origin)
 
     def _as_wanted(self, unit: Unit) -> bool:
         wanted = self._wanted
@@ -203,6 +220,12 @@ class _Reader:
             return cubin.toolkit(data), cubin.read(self._library.path, data).symbols()
         except MalformedError:  # the survey says so
             return None, None
+
+
+def _is_runtime(symbols: Symbols | None) -> bool:
+    if symbols is None or symbols.kernels or not symbols.functions:
+        return False
+    return all(name.startswith(_RUNTIME) for name in symbols.functions)
 
 
 def _codes(rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[Code, ...]:

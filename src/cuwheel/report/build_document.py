@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.finding import Finding
+    from cuwheel.plan.values import Served
     from cuwheel.report.build import Build, Job, Outcome, Tools, Wheel
     from cuwheel.report.document import Block, Look
 
@@ -42,6 +43,7 @@ _LOOKS: dict[Outcome, Look] = {
 }
 _OUTPUT_LINES = 12
 _SLOWEST = 10
+_NAMED = 4
 _MINUTE = 60.0
 _TEN = 10.0
 
@@ -186,9 +188,7 @@ def _job_facts(job: Job, *, verbose: bool) -> Iterator[Row]:
             "wheel", job.wheel.path, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else ""
         )
     if job.coverage and (verbose or job.outcome == "planned"):
-        yield Row(
-            "runs on", "\n".join(f"{each.machine} ({each.capability}): {each.how}, {each.by}" for each in job.coverage)
-        )
+        yield Row("runs on", "\n".join(_runs_on(job.coverage)))
     if job.tools:
         yield from _made_with(job.tools, verbose=verbose)
     if job.calls.total:
@@ -204,6 +204,16 @@ def _job_facts(job: Job, *, verbose: bool) -> Iterator[Row]:
         yield Row("log", job.log)
     if job.record and verbose:
         yield Row("record", job.record)
+
+
+def _runs_on(coverage: Sequence[Served]) -> Iterator[str]:
+    """Machines that are served alike, together: a fleet may have thousands."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for each in coverage:
+        alike.setdefault((each.capability, each.how, each.by), []).append(each.machine)
+    for (capability, how, by), names in alike.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"{', '.join(names[:_NAMED])}{more} ({capability}): {how}, {by}"
 
 
 def _made_with(tools: Tools, *, verbose: bool) -> Iterator[Row]:

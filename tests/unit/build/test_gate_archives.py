@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -137,3 +138,35 @@ def test_words_of_response_files_count_even_if_a_quote_is_left_open() -> None:
     files = tuple(ResponseFile(path=name, text=text) for name, text in texts.items())
     told = words_of(call(1, "@a.rsp -x @b.rsp @c.rsp", response_files=files))
     assert told[:4] == ("-lone", "two words", "-x", "-lthree")
+
+
+def _functions(*names: str) -> bytes:
+    """A relocatable cubin that defines device functions and no kernel."""
+    strings = b"\0" + b"".join(name.encode() + b"\0" for name in names)
+    symbols = bytes(24)
+    for name in names:
+        symbols += struct.pack("<IBBHQQ", strings.index(name.encode()), 0x12, 0, 3, 0, 16)
+    sections = [
+        build.Section(name=".strtab", data=strings, type=build.STRTAB, flags=0),
+        build.Section(name=".symtab", data=symbols, type=build.SYMTAB, flags=0, link=1),
+        build.Section(name=".text.f", data=bytes(16)),
+    ]
+    return build.Elf(machine=build.CUDA, type=1, osabi=0x41, abi=8, flags=75 << 8, sections=sections).build()
+
+
+@pytest.mark.parametrize(
+    ("names", "root", "listed"),
+    [
+        (("cudaMalloc", "__cudaCDP2Free"), "", True),
+        (("cudaMalloc", "mine"), "", False),
+        (("cudaMalloc",), "/nowhere", False),  # where archives can be compared, names prove nothing
+    ],
+)
+def test_without_a_toolkit_to_compare_the_runtime_is_known_by_its_functions(
+    tmp_path: Path, names: tuple[str, ...], root: str, *, listed: bool
+) -> None:
+    theirs = build.container(build.entry(build.CUBIN, 75, _functions(*names)))
+    file = build.library(build.container(OWN), relocatable=theirs)
+    result = judge(wheel(tmp_path, {"demo/libx.so": file.build()}), "sm_90", toolkit_root=root)
+    assert result.succeeded == listed
+    assert bool(result.listed) == listed

@@ -90,6 +90,19 @@ def test_words_that_name_something_else_let_nothing_through(tmp_path: Path, word
     assert repr(word) in found(result, "allow-without-effect").message
 
 
+def test_a_library_that_was_only_taken_along(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {"demo/libown.so": "plain-130.so", "demo/libold.so": "plain-124.so"})
+    plan = "sm_80 sm_90 compute_90"
+    assert not judge(path, plan, allow=("libold.so:sm_*",)).succeeded
+    result = judge(path, plan, allow=("libold.so:*",))
+    assert rules(result) == set()
+    assert {each.library for each in result.listed} == {"demo/libold.so"}
+    assert "allow-without-effect" not in rules(result, "note")
+    # It does not stand for what the build was to make.
+    alone = judge(wheel(tmp_path, {"demo/libold.so": "plain-124.so"}), plan, allow=("libold.so:*",))
+    assert rules(alone) == {"built-without-device-code"}
+
+
 def test_the_gate_switched_off_tells_and_stops_nothing(tmp_path: Path) -> None:
     result = judge(wheel(tmp_path, {"demo/x.so": "plain-130.so"}), "sm_75", enabled=False)
     assert "planned-architecture-missing" in rules(result)

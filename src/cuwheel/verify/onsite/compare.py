@@ -56,10 +56,10 @@ def agreement(
     if probed["against"]:
         more = f" (and {len(probed['against']) - 1} more)" if len(probed["against"]) > 1 else ""
         return "contradicted", probed["against"][0] + more
-    agreement, why = _by_checks(predicted, results, signs)
     pieces = f"the driver answers as foretold to {probed['compared']} pieces of device code"
-    if agreement == "open" and probed["compared"]:
-        return "agreed", f"predicted was {predicted['outcome']}; {pieces}; {why}"
+    agreement, why = _by_checks(predicted, results, signs)
+    if agreement == "untried":
+        return ("agreed", f"{pieces}; {why}") if probed["compared"] else ("open", why)
     return agreement, f"{why}; {pieces}" if probed["compared"] else why
 
 
@@ -68,14 +68,17 @@ def _by_checks(
 ) -> tuple[str, str]:
     ran = [each for each in results if each.get("gpu") and each["outcome"] != "skipped" and each["name"] != PROBE]
     if not ran:
-        return "open", "no other check used the GPU"
+        return "untried", f"predicted was {predicted['outcome']}, and no other check used the GPU"
     seen = {each["name"]: _error(each, signs) for each in ran if each["outcome"] != "passed"}
     passed = [each["name"] for each in ran if each["outcome"] == "passed"]
     if predicted["outcome"] in RUNS:
         return _said_runs(predicted, seen, passed)
     if predicted["outcome"] == "fails":
         return _said_fails(predicted, seen, passed)
-    return "open", f"predicted was {predicted['outcome']}, which any outcome of these checks fits"
+    any_end = "which any outcome of these checks fits"
+    return "untried" if predicted[
+        "outcome"
+    ] == "partial" else "open", f"predicted was {predicted['outcome']}, {any_end}"
 
 
 def _said_runs(

@@ -29,6 +29,7 @@ class GateTable:
     """`[gate]`: what a wheel must be to leave the build.
 
     `allow`: architectures (`sm_75`, `compute_*`), or `library-glob:arch`, that may be there though nobody planned them.
+    `library-glob:*`: a library that the build took along and did not compile. `debug`: code compiled with -G.
     `forbidden`: sonames that must not be needed (globs). `glibc`: the newest that may be needed. `size`: of the wheel
     (`100 MB`). `enabled = false` reports and fails nothing.
     """

@@ -120,11 +120,13 @@ def replay_diff(
         against = _other(other, target, call)
     left, right = prepared.situation, against.situation
     origins = cargo_origins(record, left.environ)
-    found = replace(differences.compare(left, right, origins), versions=compilers.versions(left, right) if runs else {})
+    limit = timeout or max(_SHORTEST_S, _LONGER * ((call.ended or 0.0) - call.began))
+    found = differences.compare(left, right, origins)
+    if runs:
+        found = replace(found, versions=compilers.versions(left, right, limit))
     answer = replace(_answer(record, call, prepared), action="diff", differences=found)
     if not runs or not found.any:
         return answer
-    limit = timeout or max(_SHORTEST_S, _LONGER * ((call.ended or 0.0) - call.began))
     traced = culprits.find(left, right, again.trial(prepared, limit), most=most)
     return replace(answer, blame=remedies.blame(traced, left, right, origins))
 

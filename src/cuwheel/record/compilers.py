@@ -39,24 +39,24 @@ def host_compiler(situation: Situation) -> str | None:
     return next((str(path) for path in found), None)
 
 
-def versions(left: Situation, right: Situation) -> dict[str, Pair]:
+def versions(left: Situation, right: Situation, timeout: float = _TIMEOUT_S) -> dict[str, Pair]:
     """What either side would run, where it is not the same."""
-    sides = [dict(_compilers(side)) for side in (left, right)]
+    sides = [dict(_compilers(side, min(timeout, _TIMEOUT_S))) for side in (left, right)]
     names = dict.fromkeys((*sides[0], *sides[1]))
     pairs = {name: Pair(left=sides[0].get(name, "none"), right=sides[1].get(name, "none")) for name in names}
     return {name: pair for name, pair in pairs.items() if pair.left != pair.right}
 
 
-def _compilers(situation: Situation) -> Iterator[tuple[str, str]]:
-    yield situation.tool, _told(situation.program, situation)
+def _compilers(situation: Situation, timeout: float) -> Iterator[tuple[str, str]]:
+    yield situation.tool, _told(situation.program, situation, timeout)
     if situation.tool == "nvcc":
         host = host_compiler(situation)
-        yield "host compiler", _told(host, situation) if host else "none"
+        yield "host compiler", _told(host, situation, timeout) if host else "none"
 
 
-def _told(program: str, situation: Situation) -> str:
+def _told(program: str, situation: Situation, timeout: float) -> str:
     try:
-        done = process.run([program, "--version"], timeout=_TIMEOUT_S, check=False, env=situation.environ)
+        done = process.run([program, "--version"], timeout=timeout, check=False, env=situation.environ)
     except CuwheelError:
         return f"{program} (does not start)"
     banner = done.stdout + done.stderr

@@ -96,7 +96,7 @@ def load(path: Path) -> Plan:
     problems += _problems(file, axes, path.parent)
     if problems:
         raise ConfigurationError(path, problems, _HINT)
-    configurations = tuple(_configurations(file, axes, problems))
+    configurations = tuple(_configurations(file, axes, path.parent, problems))
     if problems or not configurations:
         raise ConfigurationError(path, problems or ["nothing is left to run: everything is excluded"], _HINT)
     return Plan(
@@ -196,7 +196,7 @@ def _unknown(file: _File, axes: Mapping[str, Mapping[str, Value]]) -> Iterator[s
 
 
 def _configurations(
-    file: _File, axes: Mapping[str, Mapping[str, Value]], problems: list[str]
+    file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path, problems: list[str]
 ) -> Iterator[Configuration]:
     count = 1
     for values in axes.values():
@@ -208,15 +208,14 @@ def _configurations(
     chosen = [choices for choices in every if not any(_fits(row, choices) for row in file.exclude)]
     chosen += [dict(row) for row in file.include if row not in chosen]
     for choices in chosen:
-        yield _configured(file, axes, choices)
+        yield _configured(file, {axis: axes[axis][name] for axis, name in choices.items()}, choices, folder)
 
 
 def _fits(row: Mapping[str, Any], choices: Mapping[str, str]) -> bool:
     return all(choices.get(axis) in (names if isinstance(names, list) else [names]) for axis, names in row.items())
 
 
-def _configured(file: _File, axes: Mapping[str, Mapping[str, Value]], choices: Mapping[str, str]) -> Configuration:
-    values = {axis: axes[axis][name] for axis, name in choices.items()}
+def _configured(file: _File, values: Mapping[str, Value], choices: Mapping[str, str], folder: Path) -> Configuration:
     text = _PLACE.sub(lambda match: values[match[1]].words if match[1] in values else "", file.command)
     environment = dict(file.environment)
     for value in values.values():
@@ -229,6 +228,11 @@ def _configured(file: _File, axes: Mapping[str, Mapping[str, Value]], choices: M
         directory=directories[-1] if directories else ".",
         environment=environment,
         unset=tuple(name for value in values.values() for name in value.unset),
-        toolkit=next((value.toolkit for value in values.values() if value.toolkit), None),
+        toolkit=next((_toolkit(value.toolkit, folder) for value in values.values() if value.toolkit), None),
         cache=next((value.cache for value in values.values() if value.cache), None),
     )
+
+
+def _toolkit(wanted: str, folder: Path) -> str:
+    """A folder is taken from where the file is; a version is itself."""
+    return str((folder / wanted).resolve()) if "/" in wanted or "\\" in wanted else wanted

@@ -1,0 +1,172 @@
+"""`cuwheel record --matrix`, with real compilers and real copies."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel import api
+from cuwheel.errors import UsageError
+from tests.integration.test_replay import PLAIN, cuwheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(not shutil.which("gcc", path=PLAIN["PATH"]), reason="there is no gcc")
+
+MATRIX = """
+command = "sh build.sh {mode}"
+directory = "source"
+timeout = 5
+
+[environment]
+WIDTH = "3"
+
+[axes.mode]
+good = "good"
+bad = "bad"
+slow = { words = "sleep", environment = { SECONDS_TO_SLEEP = "600" } }
+
+[axes.width]
+as-it-is = {}
+wide = { environment = { WIDTH = "4" } }
+unset = { unset = ["HOME"], environment = { WIDTH = "5" } }
+
+[[exclude]]
+mode = ["slow", "bad"]
+width = ["wide", "unset"]
+
+[[include]]
+mode = "good"
+width = "as-it-is"
+"""
+BUILD = """
+echo "$1 $WIDTH ${HOME-none}" >> "$COUNT"
+[ ! -e leftover ] || exit 9
+touch leftover
+case $1 in
+    sleep) sleep $SECONDS_TO_SLEEP ;;
+    bad) gcc -c a.c -DWIDTH=$WIDTH -lnothing -include nowhere.h -o a.o 2>/dev/null; exit 3 ;;
+    *) gcc -c a.c -DWIDTH=$WIDTH -o a.o ;;
+esac
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    source = tmp_path / "source"
+    (source / "target").mkdir(parents=True)
+    (source / "target" / "huge").write_text("not copied")
+    (source / "a.c").write_text("int width = WIDTH;\n")
+    (source / "build.sh").write_text(BUILD)
+    (tmp_path / "matrix.toml").write_text(MATRIX.replace("timeout = 5", "timeout = 2"))
+    return tmp_path
+
+
+def run(project: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    done = cuwheel("record", "--matrix", "matrix.toml", "--json", *words, cwd=project, COUNT=str(project / "count"))
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_each_is_recorded_and_what_fails_stops_nothing(project: Path) -> None:
+    status, answer = run(project)
+    assert status == 1
+    results = {tuple(cell["choices"].values()): cell["run"]["result"] for cell in answer["cells"]}
+    assert results == {
+        ("good", "as-it-is"): "succeeded",
+        ("good", "wide"): "succeeded",
+        ("good", "unset"): "succeeded",
+        ("bad", "as-it-is"): "failed",
+        ("slow", "as-it-is"): "timeout",
+    }
+    ran = (project / "count").read_text().splitlines()
+    assert ran == [
+        "good 3 /nonexistent",
+        "good 4 /nonexistent",
+        "good 5 none",
+        "bad 3 /nonexistent",
+        "sleep 3 /nonexistent",
+    ]
+
+    bad = next(cell for cell in answer["cells"] if cell["choices"]["mode"] == "bad")
+    assert (bad["run"]["status"], bad["run"]["failed_calls"]) == (3, 1)
+    assert "nowhere.h" in bad["error"]  # what the script hid
+    again = cuwheel(*bad["again"].split()[1:], cwd=project)
+    assert "nowhere.h" in again.stderr
+    good = project / "cuwheel-matrix" / "001-good-as-it-is"
+    assert not (good / "source").exists()
+    assert len(api.replay_list(good / "record").calls) == 1
+    assert not (project / "source" / "leftover").exists()
+    table = (project / "cuwheel-matrix" / "matrix.md").read_text()
+    assert "| good | wide | succeeded |" in table
+    assert "| bad | as-it-is | failed (3) |" in table
+
+
+def test_going_on_where_it_was_left(project: Path) -> None:
+    run(project)
+    state = project / "cuwheel-matrix" / "matrix.json"
+    answer = json.loads(state.read_text())
+    answer["cells"][1]["run"] = None  # as if it had been interrupted there
+    state.write_text(json.dumps(answer))
+    (project / "count").unlink()
+    status, again = run(project, "--resume")
+    assert status == 1
+    assert (project / "count").read_text() == "good 4 /nonexistent\n"
+    assert again["cells"][1]["run"]["result"] == "succeeded"
+    state.write_text("{ damaged")
+    (project / "matrix.toml").write_text(MATRIX.replace("slow = {", "slow2 = {").replace('"slow"', '"slow2"'))
+    run(project, "--resume", "--dry-run")
+    assert (project / "count").read_text() == "good 4 /nonexistent\n"
+    refused = cuwheel("record", "--matrix", "matrix.toml", cwd=project)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+
+
+def test_cleaned_in_place(project: Path) -> None:
+    text = (
+        MATRIX.replace("timeout = 5", 'timeout = 2\nclean = "rm -f leftover"')
+        .replace("bad = ", "# ")
+        .replace('"slow", "bad"', '"slow"')
+    )
+    (project / "matrix.toml").write_text(text)
+    _, answer = run(project)
+    assert [cell["run"]["result"] for cell in answer["cells"]] == ["succeeded"] * 3 + ["timeout"]
+    assert (project / "source" / "a.o").exists()
+    (project / "matrix.toml").write_text(text.replace("rm -f leftover", "false"))
+    status, answer = run(project, "-o", "other")
+    assert status == 1
+    assert {cell["run"]["result"] for cell in answer["cells"]} == {"not-run"}
+    assert "so the folder is not clean" in answer["cells"][0]["run"]["problem"]
+
+
+def test_a_toolkit_that_is_not_there(project: Path) -> None:
+    (project / "matrix.toml").write_text(
+        'command = "sh -c \'echo $CUDA_HOME $CUDACXX\'"\ndirectory = "source"\n'
+        '[axes]\ntoolkit = ["/nowhere/cuda-9", "./tk"]\n'
+    )
+    (project / "tk" / "bin").mkdir(parents=True)
+    (project / "tk" / "bin" / "nvcc").write_text("")
+    _, answer = run(project)
+    assert [cell["run"]["result"] for cell in answer["cells"]] == ["not-run", "succeeded"]
+    assert "no CUDA toolkit" in answer["cells"][0]["run"]["problem"]
+    root = (project / "tk").resolve()
+    assert (project / "cuwheel-matrix" / "002-tk" / "output.log").read_text() == f"{root} {root}/bin/nvcc\n"
+
+
+def test_the_output_may_lie_inside_the_source(project: Path) -> None:
+    (project / "matrix.toml").write_text(
+        'command = "sh build.sh good"\naxes = {}\ndirectory = "source"\n[environment]\nWIDTH="1"\n'
+    )
+    status, answer = run(project, "-o", "source/out")
+    assert status == 0, answer
+
+
+def test_usage(project: Path) -> None:
+    for words in (["--resume"], ["--matrix", "matrix.toml", "--", "make"], ["--matrix", "matrix.toml", "--trace", "x"]):
+        assert cuwheel("record", *words, cwd=project).returncode == 2
+    with pytest.raises(UsageError, match="not empty"):
+        api.record_matrix(project / "matrix.toml", output=project)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
+from pathlib import Path
 
-from cuwheel.errors import UnknownNameError
+import msgspec
+
+from cuwheel import decode
+from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.facts.rows.libraries import Package
 from cuwheel.facts.tables import tables
 
 # `.alt` marks a second build of NVRTC: the same component.
 _SONAME = re.compile(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
 _DLL = re.compile(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
+
+VARIABLE = "CUWHEEL_LIBRARIES"
+_AS_IN = "[[package]] rows with name, cuda, folder and sonames, as in cuwheel's own libraries.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +46,38 @@ class Library:
 
 
 @cache
+def rows() -> tuple[Package, ...]:
+    """The table's, and those of the file that CUWHEEL_LIBRARIES names: a CUDA that is newer than this cuwheel."""
+    own = tables().libraries.package
+    named = os.environ.get(VARIABLE)
+    return (*own, *_more(Path(named))) if named else own
+
+
+def _more(path: Path) -> tuple[Package, ...]:
+    try:
+        data = msgspec.toml.decode(path.read_bytes())
+    except OSError as error:
+        raise UnreadableError.from_os(error, path, hint=f"{VARIABLE} names it") from error
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(path, [str(error)], hint=_AS_IN) from error
+    problems = [f"unknown key '{key}'" for key in data if key != "package"]
+    found = data.get("package")
+    for row in found if isinstance(found, list) else ():
+        if isinstance(row, dict):
+            row.setdefault("source", [])
+    made = decode.convert(found, tuple[Package, ...], "package", problems)
+    problems += [
+        f"{row.name}: its CUDA and its folder must be told" for row in made or () if not (row.cuda and row.folder)
+    ]
+    if problems or made is None:
+        raise ConfigurationError(path, problems, hint=_AS_IN)
+    return made
+
+
+@cache
 def all_libraries() -> tuple[Library, ...]:
     packages: dict[str, list[Package]] = {}
-    for package in tables().libraries.package:
+    for package in rows():
         for name in (*package.sonames, *package.dlls):
             packages.setdefault(name, []).append(package)
     return tuple(_library(name, tuple(rows)) for name, rows in packages.items())
@@ -86,10 +123,14 @@ def component_of(name: str) -> str | None:
     """
     wanted = re.split(r"[/\\]", name.strip())[-1]
     component = _component(wanted)
-    versioned = {each.component for each in all_libraries() if re.search(r"\.so\.", each.pattern)}
-    if component in versioned and re.search(r"\.so(?:\.|$)", wanted):
+    if component in _versioned() and re.search(r"\.so(?:\.|$)", wanted):
         return component
     return component if is_cuda_library(wanted) else None
+
+
+@cache
+def _versioned() -> frozenset[str]:
+    return frozenset(library.component for library in all_libraries() if ".so." in library.pattern)
 
 
 @cache

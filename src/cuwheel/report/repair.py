@@ -145,33 +145,45 @@ def _libraries(each: RepairedWheel, *, verbose: bool) -> Iterator[Block]:
         Column("library", wrap=False),
         Column("fate", wrap=False),
         Column("size", numeric=True),
-        Column("why, and from where"),
+        Column("found", numeric=True),
+        Column("why"),
     )
-    yield Table(columns, tuple(_row(fact) for fact in told))
-    hidden = len(each.libraries) - len(told)
-    if hidden:
+    vias: dict[str, str] = {}
+    for fact in told:
+        if folder := _folder(fact):
+            vias.setdefault(folder, fact.via)
+    yield Table(columns, tuple(_row(fact, list(vias)) for fact in told))
+    if hidden := len(each.libraries) - len(told):
         yield Paragraph(f"  and {hidden} of the system, or needed by NVIDIA's own alone (--verbose)")
+    elif any(fact.indirect for fact in told):
+        yield Paragraph("  * needed by NVIDIA's own libraries alone")
+    if vias:
+        rows = (Row(f"found in {number}", folder, origin=via) for number, (folder, via) in enumerate(vias.items(), 1))
+        yield Facts(tuple(rows))
 
 
-def _row(fact: Fact) -> tuple[str | Amount, ...]:
+def _folder(fact: Fact) -> str:
+    """Where it is on this machine."""
+    return fact.place.rpartition("/")[0] if fact.place and fact.fate != "inside" else ""
+
+
+def _row(fact: Fact, folders: Sequence[str]) -> tuple[str | Amount, ...]:
+    place = _folder(fact)
     return (
         fact.soname,
         _FATES[fact.fate] + (" *" if fact.indirect else ""),
         Amount(size(fact.bytes) if fact.bytes else "", fact.bytes),
+        f"in {folders.index(place) + 1}" if place else "no" if fact.trail else "",
         _why(fact),
     )
 
 
 def _why(fact: Fact) -> str:
-    if fact.fate == "kept-out" and fact.packages and fact.reason == "NVIDIA's":
-        why = " or ".join(fact.packages)
-    else:
-        why = fact.reason
-    if fact.place and fact.fate != "inside":
-        return f"{why}; found in {fact.place.rpartition('/')[0]} ({fact.via})"
     if fact.fate == "inside":
-        return fact.place or why
-    return f"{why}; not found here" if fact.fate == "kept-out" and fact.trail else why
+        return fact.place or fact.reason
+    if fact.fate == "kept-out" and fact.packages and fact.reason == "NVIDIA's":
+        return " or ".join(fact.packages)
+    return fact.reason
 
 
 def _search_paths(paths: Sequence[SearchPath], *, verbose: bool) -> Iterator[Block]:

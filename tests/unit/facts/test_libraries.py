@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 
-from cuwheel.errors import UnknownNameError
+from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.facts import libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.unit
 
@@ -77,3 +84,57 @@ def test_a_component_leads_back_to_its_libraries() -> None:
         for major in library.majors:
             assert library in libraries.libraries_of(library.component, major)
     assert libraries.libraries_of("cusolver", 99) == ()
+
+
+_ROW = """\
+[[package]]
+name = "nvidia-cublas"
+cuda = 14
+folder = "nvidia/cu14/lib"
+sonames = ["libcublas.so.14"]
+"""
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """The tables are read once a process: here again before and after."""
+    caches = [each for each in vars(libraries).values() if hasattr(each, "cache_clear")]
+    for each in caches:
+        each.cache_clear()
+    yield monkeypatch
+    for each in caches:
+        each.cache_clear()
+
+
+def test_a_new_cuda_needs_a_row_and_not_a_release(tmp_path: Path, fresh: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "rows.toml"
+    file.write_text(_ROW)
+    fresh.setenv(libraries.VARIABLE, str(file))
+    found = libraries.find_library("libcublas.so.14")
+    assert found.majors == (14,)
+    assert found.packages[0].folder == "nvidia/cu14/lib"
+    assert libraries.find_library("libcublas.so.13").majors == (13,)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[[package]]\nname = 3\n", "expected `str`, got `int`"),
+        (_ROW.replace("folder", "fodler"), "did you mean 'folder'"),
+        (_ROW.replace("cuda = 14", ""), "its CUDA and its folder must be told"),
+        ("[package", "Expected ']'"),
+        ("rows = 1\n", "unknown key 'rows'"),
+    ],
+)
+def test_rows_that_are_wrong(text: str, problem: str, tmp_path: Path, fresh: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "rows.toml"
+    file.write_text(text)
+    fresh.setenv(libraries.VARIABLE, str(file))
+    with pytest.raises(ConfigurationError, match=re.escape(problem)):
+        libraries.all_libraries()
+
+
+def test_rows_that_are_not_there(tmp_path: Path, fresh: pytest.MonkeyPatch) -> None:
+    fresh.setenv(libraries.VARIABLE, str(tmp_path / "none.toml"))
+    with pytest.raises(UnreadableError, match=r"none\.toml"):
+        libraries.all_libraries()

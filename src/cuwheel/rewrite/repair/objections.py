@@ -191,7 +191,7 @@ def _newer_than_the_table(facts: Iterable[Fact]) -> Iterator[Finding]:
                 message=f"{fact.soname} is NVIDIA's and was kept out, but the table has no such version of it: "
                 "the loader is not led to it, and no package can be required",
                 evidence=tuple(fact.needed_by[:3]),
-                fix="add a row for its package to facts/data/libraries.toml, or upgrade cuwheel",
+                fix=f"upgrade cuwheel, or give a file with a row for its package: {libraries.VARIABLE}=rows.toml",
             )
 
 

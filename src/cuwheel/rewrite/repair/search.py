@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.facts.tables import tables
+from cuwheel.facts import libraries
 from cuwheel.inspection.metadata import normalised
 from cuwheel.machine import environment
 from cuwheel.machine.world import World
@@ -153,7 +153,7 @@ def _packages(environ: Mapping[str, str]) -> Iterator[Folder]:
     """Of the active environment, the folders that NVIDIA's packages put libraries into."""
     world = World(environ=environ, cwd=Path.cwd())
     _, places = environment.locate(world, None)
-    wanted = dict.fromkeys(row.folder for row in tables().libraries.package if row.folder)
+    wanted = dict.fromkeys(row.folder for row in libraries.rows() if row.folder)
     for place in places:
         installed = _installed(place)
         for folder in wanted:

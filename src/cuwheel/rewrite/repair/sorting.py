@@ -147,7 +147,7 @@ def _narrowed(fact: Fact, majors: Mapping[str, int | None], machine: str) -> Fac
     row = paths.known(fact.soname)
     if row is None or row.from_driver or fact.fate != "kept-out":
         return fact
-    wanted = {majors.get(each) for each in fact.needed_by} - {None}
+    wanted = {majors.get(each) or _only_major(each) for each in fact.needed_by} - {None}
     rows = [each for each in row.packages if each.cuda in wanted] or list(row.packages)
     floors = []
     for major in dict.fromkeys(each.cuda for each in rows):
@@ -160,6 +160,12 @@ def _narrowed(fact: Fact, majors: Mapping[str, int | None], machine: str) -> Fac
         # What is here tells more than the table: it is what the wheel was linked with.
         glibc=fact.glibc if fact.place else max(floors, key=versions.key, default=None),
     )
+
+
+def _only_major(name: str) -> int | None:
+    """Of one of NVIDIA's own libraries, where its name tells."""
+    row = paths.known(name)
+    return row.majors[0] if row and len(row.majors) == 1 else None
 
 
 def _version_in(soname: str, path: Path) -> str | None:

@@ -11,6 +11,7 @@ from cuwheel import errors
 from cuwheel.build import gate
 from cuwheel.compat import check_rules, library_rules, machine_rules
 from cuwheel.diagnose.causes import knowledge
+from cuwheel.verify import wheel_rules
 
 if TYPE_CHECKING:
     from cuwheel.diagnose.rows import CauseFile
@@ -41,6 +42,7 @@ GROUPS = (
     ("Loading", "what keeps a library from being loaded, as `cuwheel check` finds it", check_rules.HOST_RULES),
     ("Packages", "what `cuwheel check` finds of a whole wheel", check_rules.PACKAGE_RULES),
     ("The gate", "what keeps a wheel from leaving `cuwheel build`", gate.RULES),
+    ("Wheels as files", "what `cuwheel verify` finds before anything is installed", wheel_rules.RULES),
 )
 
 

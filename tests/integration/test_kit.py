@@ -127,6 +127,22 @@ def test_the_first_visible_gpu_counts(tmp_path: Path) -> None:
     assert by_name(found)["two"] == "skipped"
 
 
+def test_frameworks_are_known_without_importing_them(tmp_path: Path) -> None:
+    text = b"__version__ = '2.11.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\nhip = None\n"
+    files = {"torch/__init__.py": b"raise RuntimeError\n", "torch/version.py": text}
+    _, _, found = run(packed(tmp_path, IMPORT, files=files, name="torch"))
+    assert found["wheels"][0]["frameworks"] == {"torch": ["2.11.0+cu130", "13.0"]}
+    _, _, found = run(packed(tmp_path, IMPORT, files={"jax_plugins/x/__init__.py": b""}, name="jax_cuda13_plugin"))
+    assert found["wheels"][0]["frameworks"] == {}
+    plugin = make_wheel(tmp_path / "index", {"jax_plugins/x/__init__.py": b""}, name="jax_cuda13_plugin", version="0.9")
+    wheel = make_wheel(tmp_path / "wheels", {"jax/__init__.py": b""}, name="jax", version="0.9")
+    _require(wheel, "jax-cuda13-plugin")
+    wish = kit.Wish(requirements=True, find_links=(plugin.parent,), offline=True)
+    made = kit.pack([wheel], lambda _: [IMPORT], tmp_path / "kit.pyz", wish)
+    _, _, found = run(Path(made.path))
+    assert found["wheels"][0]["frameworks"] == {"jax": ["0.9", "13"]}
+
+
 def test_drivers_decide_too(tmp_path: Path) -> None:
     """The library that was built with CUDA 13.0 has a runtime that a driver of 12.4 is too old for."""
     _, _, found = run(packed(tmp_path), gpu(driver=12040))

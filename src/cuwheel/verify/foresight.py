@@ -19,6 +19,7 @@ from cuwheel.machine.fleet import Machine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.facts.rows.packages import PackageProfile
     from cuwheel.inspection.values import Survey
 
 # The errors that are about device code, as the runtime, the driver and their texts name them.
@@ -75,44 +76,52 @@ class Row:
 class Foresight:
     """`follows`: the framework that decides which libraries are loaded, and `groups` how: its CUDA → a group.
 
-    `later`: the rows for a capability beyond all that are known.
+    `override`: the variable that decides in its place. `later`: the rows for a capability beyond all that are known.
     """
 
     rows: tuple[Row, ...]
     later: tuple[Row, ...]
     follows: str | None
+    override: str | None
     groups: dict[str, int]
 
 
 def foresee(found: Survey) -> Foresight:
     """Needs the containers of the libraries."""
-    known = architectures.current_capabilities()
+    known, profile = architectures.current_capabilities(), _profile(found)
     follows, groups, cudas = _groups(found)
     beyond = Capability(known[-1].major + 1, 0)
     return Foresight(
         rows=tuple(row for each in known for row in _rows(found, each, cudas, follows)),
         later=tuple(_rows(found, beyond, cudas, follows)),
         follows=follows,
+        override=profile.override if profile and follows else None,
         groups=groups,
     )
 
 
 def _groups(found: Survey) -> tuple[str | None, dict[str, int], list[str]]:
     """The framework, its CUDA versions by what they make the package load, and one version of each group."""
-    profile = packages.find_profile(found.distribution.name) if found.distribution else None
+    profile = _profile(found)
     if profile is None or profile.loads == "every" or profile.follows is None:
         return None, {}, []
     loaded: dict[tuple[str, ...], int] = {}
     groups: dict[str, int] = {}
     cudas: list[str] = []
-    for row in toolkits.all_toolkits():
-        load = loading(found, _with(Machine(name="", capability=None), profile.follows, row.version))
+    # Packages of jax say a major alone.
+    said = [str(row.major) if profile.follows == "jax" else row.version for row in toolkits.all_toolkits()]
+    for cuda in dict.fromkeys(said):
+        load = loading(found, _with(Machine(name="", capability=None), profile.follows, cuda))
         key = (*load.always, load.missing and "none")
         if key not in loaded:
             loaded[key] = len(loaded)
-            cudas.append(row.version)
-        groups[row.version] = loaded[key]
+            cudas.append(cuda)
+        groups[cuda] = loaded[key]
     return profile.follows, groups, cudas
+
+
+def _profile(found: Survey) -> PackageProfile | None:
+    return packages.find_profile(found.distribution.name) if found.distribution else None
 
 
 def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:

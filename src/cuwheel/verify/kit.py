@@ -85,6 +85,7 @@ class PackedWheel:
     rows: tuple[foresight.Row, ...]
     later: tuple[foresight.Row, ...]
     follows: str | None
+    override: str | None
     groups: dict[str, int]
     probes: tuple[device_code.Probe, ...]
     answers: tuple[tuple[device_code.Answers, ...], ...]
@@ -166,6 +167,7 @@ def _wheel(
         rows=foretold.rows,
         later=foretold.later,
         follows=foretold.follows,
+        override=foretold.override,
         groups=foretold.groups,
         probes=asked.probes,
         answers=asked.lists,

@@ -133,7 +133,7 @@ def manifest(found: Survey) -> dict[str, Any]:
 
 
 def machine(capability: str, driver: str | None = "13.0") -> dict[str, Any]:
-    return {"gpus": [{"capability": capability}], "driver_cuda": driver}
+    return {"gpus": [{"capability": capability}], "driver_cuda": driver, "variables": {}}
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,18 @@ def test_a_framework_decides_which_library_is_judged() -> None:
         "13.0.1": "native",
     }
     assert compare.prediction(wheel, machine("9.0"), {}) is None, "without torch nobody can tell"
+    overridden = {**machine("9.0"), "variables": {"BNB_CUDA_VERSION": "124"}}
+    assert compare.prediction(wheel, overridden, {"torch": ["2", "13.0"]}) is None
+
+
+def test_packages_of_jax_follow_a_major() -> None:
+    libraries = [
+        registered("sm_80", path="jaxmg/cu12/libjaxmg.so"),
+        registered("sm_90", path="jaxmg/cu13/libjaxmg.so"),
+    ]
+    wheel = manifest(survey(*libraries, name="jaxmg"))
+    said = [compare.prediction(wheel, machine("9.0"), {"jax": ["0.9", cuda]}) for cuda in ("12", "13")]
+    assert [found and found["outcome"] for found in said] == ["fails", "native"]
 
 
 def test_probes_know_what_the_driver_will_answer() -> None:

@@ -16,15 +16,14 @@ def prediction(
 ) -> Optional[dict[str, Any]]:
     """The row for the GPU that programs use unless they are told otherwise; None where nothing was predicted."""
     gpus = machine.get("gpus") or []
-    if not gpus:
+    if not gpus or wheel["override"] in machine["variables"]:
         return None
     capability = gpus[0]["capability"]
     rows = [each for each in wheel["rows"] if each["capability"] == capability]
     if not rows and _key(capability) > max((_key(each["capability"]) for each in wheel["rows"]), default=()):
         rows = wheel["later"]
-    framework, cuda = wheel.get("follows"), None
-    if framework:
-        cuda = (frameworks.get("jaxlib" if framework == "jax" else framework) or [None, None])[1]
+    framework = wheel["follows"]
+    cuda = (frameworks.get(framework) or (None, None))[1] if framework else None
     group = wheel["groups"].get(".".join(cuda.split(".")[:2])) if cuda else None
     rows = [each for each in rows if each["group"] == group]
     driver = machine.get("driver_cuda")

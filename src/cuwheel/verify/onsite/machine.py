@@ -44,22 +44,27 @@ print("cuwheel " + json.dumps(said))
 """
 # What the environment's own packages say, without importing them.
 _FRAMEWORKS = """\
-import importlib.util, json, os, re
-said = {}
-for name in ("torch", "jaxlib"):
+import importlib.metadata, importlib.util, json, os, re
+said, spec = {}, None
+try:
+    spec = importlib.util.find_spec("torch")
+except Exception:
+    pass
+if spec and spec.submodule_search_locations:
     try:
-        spec = importlib.util.find_spec(name)
-    except Exception:
-        spec = None
-    if spec and spec.submodule_search_locations:
-        try:
-            with open(os.path.join(list(spec.submodule_search_locations)[0], "version.py")) as file:
-                text = file.read(65536)
-        except OSError:
-            continue
+        with open(os.path.join(list(spec.submodule_search_locations)[0], "version.py")) as file:
+            text = file.read(65536)
         version = re.search(r"__version__\\s*(?::[^=]*)?=\\s*['\\"]([^'\\"]+)", text)
         cuda = re.search(r"^cuda\\s*(?::[^=]*)?=\\s*['\\"]([0-9.]+)", text, re.M)
-        said[name] = [version and version.group(1), cuda and cuda.group(1)]
+        said["torch"] = [version and version.group(1), cuda and cuda.group(1)]
+    except OSError:
+        pass
+there = {}
+for each in importlib.metadata.distributions():
+    there[re.sub("[-_.]+", "-", each.metadata["Name"] or "").lower()] = each.version
+plugin = [re.match("jax-cuda([0-9]+)-(plugin|pjrt)$", name) for name in there]
+if "jax" in there:
+    said["jax"] = [there["jax"], next((match.group(1) for match in plugin if match), None)]
 print("cuwheel " + json.dumps(said))
 """
 _SMI = ("--query-gpu=driver_version,name,compute_cap", "--format=csv,noheader")

@@ -197,7 +197,7 @@ class TestHostCompilerTooNew:
         """A configuration that insists on the newer one gets what the team got."""
         newer, older = too_new(), gcc_11()
         here.with_toolkits("11.8", provider="debian", host_compiler="")
-        source = world.tiny(here.folder, environment=f'NVCC_CCBIN = "{newer}"')
+        source = world.tiny(here.folder, environment=f'NVCC_PREPEND_FLAGS = "-ccbin {newer}"')
         told = here.build(source, "--cuda", "11.8", "--host-compiler", older, provider="debian")
         assert told.status == 1, told.all
         output, causes = failed(told.document)

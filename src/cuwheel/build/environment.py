@@ -192,7 +192,7 @@ def placeholders(given: Given) -> dict[str, str | None]:
         "nvcc": f"{toolchain.root}/bin/nvcc",
         "host_compiler": toolchain.host_compiler.path if toolchain.host_compiler else None,
         "python": given.python,
-        "source": str(given.folder / "src"),
+        "source": str(given.folder / "src" / given.table.subdirectory),
         "jobs": str(given.share.jobs),
     }
 
@@ -208,6 +208,18 @@ def links(path: str) -> Iterator[tuple[str, str]]:
             and not any(Path(each, name).exists() for each in SYSTEM_PATH)
         ):
             yield name, str(found)
+
+
+def compiler_links(compiler: HostCompiler | None) -> Iterator[tuple[str, str]]:
+    """The chosen GCC under the names by which an nvcc that knows no NVCC_CCBIN looks for one."""
+    if compiler is None or compiler.kind != "gcc":
+        return
+    usual = next((path for each in SYSTEM_PATH if (path := Path(each, "g++")).exists()), None)
+    if usual and usual.resolve() == Path(compiler.path).resolve():
+        return
+    yield from ((name, compiler.path) for name in ("g++", "c++"))
+    if beside := c_compiler(compiler.path):
+        yield from ((name, beside) for name in ("gcc", "cc"))
 
 
 # Linked one by one: a folder of the caller's PATH would bring its compilers too.

@@ -25,6 +25,7 @@ from cuwheel.toolchain.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from cuwheel.plan.values import Job as PlanJob
     from cuwheel.toolchain.values import Toolchain
@@ -47,6 +48,14 @@ class Order:
     jobs: int | None = None
     at_once: int = 1
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
+
+
+def below(tree: Tree, subdirectory: str) -> tuple[Path, tuple[str, ...]]:
+    """The folder of a source's project, and its files."""
+    if not subdirectory:
+        return tree.folder, tree.files
+    start = subdirectory.strip("/") + "/"
+    return tree.folder / subdirectory, tuple(each.removeprefix(start) for each in tree.files if each.startswith(start))
 
 
 def pythons(table: Table, project: Project) -> tuple[str, ...]:
@@ -102,7 +111,8 @@ def make(
 ) -> Job:
     archs = (*plan.archs, *plan.ptx)
     folder = workspace.place(order.store, name=order.project.name, cuda=plan.cuda, archs=archs, python=python)
-    links = () if toolchain.prefix else tuple(environment.links(caller.get("PATH", "")))
+    chosen = environment.compiler_links(toolchain.host_compiler)
+    links = () if toolchain.prefix else (*environment.links(caller.get("PATH", "")), *chosen)
     given = environment.Given(
         table=order.table,
         plan=plan,
@@ -128,6 +138,7 @@ def make(
         settings=environment.settings(given),
         before=tuple(texts.fill(each, values) for each in order.table.before),
         requires=tuple(_requires(order, plan, links, inside=bool(toolchain.prefix))),
+        subdirectory=order.table.subdirectory,
         config_settings={name: texts.fill(each, values) for name, each in order.table.config_settings.items()},
         force_archs=tuple(shlex.split(plan.flags.nvcc or "")) if order.table.force_archs else (),
         links=links,
@@ -139,7 +150,7 @@ def make(
 def _requires(order: Order, plan: PlanJob, links: Sequence[tuple[str, str]], *, inside: bool) -> Iterator[str]:
     yield from order.table.requires
     there = {} if inside else needs.there(environment.SYSTEM_PATH, dict(links))
-    minimum = needs.minimum(order.tree.folder, order.tree.files)
+    minimum = needs.minimum(*below(order.tree, order.table.subdirectory))
     archs = (*plan.archs, *plan.ptx)
     yield from needs.requirements(order.project.backend, order.table.before, archs, minimum, there)
 
@@ -190,7 +201,7 @@ def _key(job: Job, order: Order) -> str:
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,
         [job.python, job.interpreter.version if job.interpreter else None],
-        [job.before, job.requires, job.config_settings, str(job.folder)],
+        [job.before, job.requires, job.config_settings, str(job.folder), job.subdirectory],
         [[each.name, each.value] for each in job.settings if each.name not in _NO_INPUT | passed],
     ]
     return hashlib.sha256(msgspec.json.encode(told)).hexdigest()

@@ -42,7 +42,7 @@ class Steps:
     """`decide` does nothing but look; what it found is what `carry_out` does."""
 
     def __init__(self, asked: str, said: Mapping[str, object], options: Options) -> None:
-        from cuwheel.build import config, pyproject, source
+        from cuwheel.build import config, jobs, pyproject, source
         from cuwheel.errors import MalformedError
         from cuwheel.toolchain.store import open_store
 
@@ -51,7 +51,7 @@ class Steps:
         self.tree = source.obtain(asked, self.store.folder, offline=options.offline, without=[options.output])
         found = config.find(self.tree.folder, options.config, said)
         self.table, self.configuration = found.table, found.path
-        self.project = pyproject.read(self.tree.folder, self.tree.files, self.table.backend)
+        self.project = pyproject.read(*jobs.below(self.tree, self.table.subdirectory), self.table.backend)
         if not pyproject.has_cuda(self.tree.folder, self.tree.files):
             raise MalformedError(
                 asked,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -39,6 +40,8 @@ def problems(table: Table) -> Iterator[str]:
         yield f"timeout: {table.timeout:g} is no time in seconds"
     if table.python_tag is not None and not _TAG.fullmatch(table.python_tag):
         yield f"python-tag: {table.python_tag!r} is none such as py3-none"
+    if table.subdirectory.startswith("/") or ".." in PurePosixPath(table.subdirectory).parts:
+        yield f"subdirectory: {table.subdirectory!r} leads out of the source"
     yield from _texts(table)
     yield from _gate_and_repair(table)
     yield from _requirements("verify.requires", table.verify.requires)

@@ -106,7 +106,7 @@ class _Work:
     def _phases(self, stack: contextlib.ExitStack) -> Path:
         job = self.job
         with self._timed("source"):
-            trees.copy(self.tree, job.source)
+            trees.copy(self.tree, job.copy)
         with self._timed("environment"):
             shell = self._shell(job.environ)
             for name, place in job.links:
@@ -181,7 +181,8 @@ class _Work:
         if self.session is None:
             return ""
         now = self.session.progress()
-        return f"{now.calls_ended} compiler calls, now {', '.join(now.running[:2]) or 'none'}"
+        running = f", now {', '.join(now.running[:2])}" if now.running else ""
+        return f"{now.calls_ended} compiler calls{running}" if now.calls_ended or running else ""
 
     def _trouble(self, error: CuwheelError) -> Trouble:
         if isinstance(error, ToolTimeoutError):

@@ -89,8 +89,7 @@ def _git_files(folder: Path) -> list[str] | None:
     new = _git(folder, "ls-files", "-z", "--others", "--exclude-standard")
     if known is None or new is None:
         return None
-    names = [name for name in (known + new).split("\0") if name]
-    return names if any(name in ("pyproject.toml", "setup.py") for name in names) else None
+    return [name for name in (known + new).split("\0") if name] or None
 
 
 def _walked(folder: Path, without: set[Path]) -> Iterator[str]:

@@ -106,6 +106,7 @@ class Table:
     for_: tuple[str, ...] = ()
     cuda: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
+    subdirectory: str = ""  # of the source: where its pyproject.toml is, when it uses files beside that folder
     backend: Backend = "auto"
     requires: tuple[str, ...] = ()  # for the build, beside what the project itself asks for
     components: tuple[str, ...] = ()  # of the toolkit: cublas, cudnn, nccl, …

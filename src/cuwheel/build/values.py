@@ -57,6 +57,7 @@ class Job:
     settings: tuple[Setting, ...]
     before: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    subdirectory: str = ""
     config_settings: dict[str, str] = field(default_factory=dict)
     force_archs: tuple[str, ...] = ()  # nvcc's own words; empty: the build system is trusted
     links: tuple[tuple[str, str], ...] = ()  # tools outside of the system's folders: name and place
@@ -64,8 +65,14 @@ class Job:
     key: str = ""  # of everything that goes in: the same key gives the same wheel
 
     @property
-    def source(self) -> Path:
+    def copy(self) -> Path:
+        """Of the whole source."""
         return self.folder / "src"
+
+    @property
+    def source(self) -> Path:
+        """Where its pyproject.toml is."""
+        return self.copy / self.subdirectory
 
     @property
     def environ(self) -> dict[str, str]:

@@ -22,7 +22,7 @@ EXAMPLES = """\
 exit status: 0 every wheel was built and passed the gate, 1 one was not,
 11 no provider has the toolkit, 12 no host compiler fits"""
 
-_TABLE = ("backend", "naming", "timeout")  # options that are keys of the configuration
+_TABLE = ("subdirectory", "backend", "naming", "timeout")  # options that are keys of the configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", metavar="VERSIONS", action="append", default=[], help="a wheel for each")
     parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, default=Path("dist"), help="instead of dist/")
     parser.add_argument("--config", metavar="FILE", type=Path, help="instead of the source's own: a cuwheel.toml")
+    parser.add_argument("--subdirectory", metavar="DIR", help="of SOURCE, where its pyproject.toml is")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and every setting, and do nothing")
     _add_how(parser)
     _add_wheels(parser)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cuwheel.build import gate_units
 from cuwheel.build.gate_units import Allowance, Unit
@@ -12,8 +12,9 @@ from cuwheel.build.gate_values import Listed, Wanted
 from cuwheel.inspection.values import Library, Survey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+Thing = TypeVar("Thing")
 _SHOWN = 4
 DEBUG = "debug"  # among the words of `allow`, beside architectures
 
@@ -106,11 +107,11 @@ def joined(archs: Iterable[str]) -> str:
     return " ".join(sorted(set(archs), key=order))
 
 
-def some(texts: Iterable[str]) -> tuple[str, ...]:
-    """The first few, and how many more."""
-    listed = list(dict.fromkeys(texts))
+def some(things: Iterable[Thing], words: Callable[[Thing], str] = str) -> tuple[str, ...]:
+    """The first few, and how many more. Only those are put into words: a library may have thousands."""
+    listed = list(things)
     more = (f"and {len(listed) - _SHOWN} more",) if len(listed) > _SHOWN else ()
-    return (*listed[:_SHOWN], *more)
+    return (*map(words, listed[:_SHOWN]), *more)
 
 
 def of(count: int, total: int, noun: str) -> str:

@@ -77,13 +77,16 @@ def _missing(case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[F
             alike.setdefault((unit.library, lacking), []).append(unit)
     for (library, lacking), units in alike.items():
         reason = gate_reasons.for_missing(case.wanted, lacking)
-        held = (f"{unit.words} has {joined(unit.archs) or 'nothing'}" for unit in units)
         yield Found(
             message=f"{library}: {joined(lacking)} was planned and is not in "
             f"{of(len(units), total[library], 'container')}{_because(reason, units)}",
-            evidence=(*some(held), *reason.evidence),
+            evidence=(*some(units, _held), *reason.evidence),
             fix=reason.fix,
         )
+
+
+def _held(unit: Unit) -> str:
+    return f"{unit.words} has {joined(unit.archs) or 'nothing'}"
 
 
 def _because(reason: Reason, units: list[Unit]) -> str:
@@ -132,13 +135,12 @@ def _unplanned(case: Case, *, ptx: bool) -> Iterator[Found]:
 
 def _unplanned_in(case: Case, library: str, found: list[tuple[Unit, list[str]]], total: int) -> Found:
     extra = {arch for _, archs in found for arch in archs}
-    held = (f"{unit.words} has {joined(archs)}" for unit, archs in found)
     allow = _allow(library, extra)
     reason = _why_unplanned(case, [unit for unit, _ in found], extra)
     return Found(
         message=f"{library}: {joined(extra)} in {of(len(found), total, 'container')}, which nobody planned"
         + (f": {reason.words}" if reason.words else ""),
-        evidence=(*some(held), *reason.evidence),
+        evidence=(*some(found, lambda each: f"{each[0].words} has {joined(each[1])}"), *reason.evidence),
         fix="; ".join(filter(None, (reason.fix, f"if it may stay: {allow}"))),
     )
 
@@ -190,7 +192,7 @@ def compiled_by_other_cuda(case: Case) -> Iterator[Found]:
         yield Found(
             message=f"{library}: {by}, and CUDA {planned.version} was planned"
             + (": a wrong nvcc was picked up" if strangers or not case.wanted.record else ""),
-            evidence=(*some(unit.words for unit in units), *strangers),
+            evidence=(*some(units, lambda unit: unit.words), *strangers),
             fix=_own_nvcc(case),
             severity=None if any(unit.registered for unit in units) else "warning",
         )

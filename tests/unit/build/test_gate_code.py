@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build import gate
+from cuwheel.build import gate, gate_units
 from cuwheel.build.gate_values import Wanted
 from cuwheel.inspection.survey import survey
 from tests.unit.build.wheels import BIN, call, found, judge, record, rules, wheel
@@ -238,6 +238,22 @@ def test_every_binary_is_judged_without_a_crash(tmp_path: Path, file: str) -> No
     result = judge(wheel(tmp_path, {f"demo/{file}": file}), "sm_42 compute_42")  # such as nobody ever made
     assert not result.succeeded
     assert all(each.message and each.rule for each in result.findings)
+
+
+def test_of_thousands_of_containers_only_those_shown_are_put_into_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def demangled(names: object) -> dict[str, str]:
+        asked.append(names)
+        return {}
+
+    monkeypatch.setattr(gate_units, "demangled", demangled)
+    one = build.container(build.entry(build.CUBIN, 90, build.cubin({"_Z4workv": (8, 0, 0)})))
+    result = judge(wheel(tmp_path, {"demo/x.so": build.library(*[one] * 500).build()}), "sm_80")
+    assert found(result, "architecture-not-planned").evidence[-1] == "and 496 more"
+    assert len(asked) <= 8
 
 
 HARD_CODED = (

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.values import Cause
     from cuwheel.record.matrix import Configuration
     from cuwheel.record.matrix_run import Run
+    from cuwheel.record.orders import Wish
     from cuwheel.report.matrix import Cell, Matrix
 
 _FOLDER = "cuwheel-matrix"
@@ -19,7 +20,12 @@ _TABLE = "matrix.md"
 
 
 def record_matrix(
-    file: str | Path, *, output: Path | None = None, resume: bool = False, dry_run: bool = False
+    file: str | Path,
+    *,
+    output: Path | None = None,
+    resume: bool = False,
+    dry_run: bool = False,
+    wish: Wish | None = None,
 ) -> Matrix:
     """Runs every configuration of a matrix, each recorded into its own folder below `output` (`cuwheel-matrix`).
 
@@ -41,7 +47,7 @@ def record_matrix(
             progress.tell(each.name)
             to = folder / matrix_run.folder_name(plan, each)
             before = done.get(matrix_run.fingerprint(plan, each))
-            cells[index] = before or _cell(each, matrix_run.run(plan, each, to, os.environ))
+            cells[index] = before or _cell(each, matrix_run.run(plan, each, to, os.environ, wish))
             log.info("%s: %s", each.name, _told(cells[index]))
             progress.advance()
             answer = replace(answer, cells=tuple(cells))

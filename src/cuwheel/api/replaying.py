@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.record.again import Prepared
+    from cuwheel.record.again import Prepared, Ready
     from cuwheel.record.quoting import Shell
     from cuwheel.record.values import Call, Record
     from cuwheel.report.replay import CallLine, Replay
@@ -36,7 +36,7 @@ def replay(
     """
     import time
 
-    from cuwheel import process
+    from cuwheel import log, process
     from cuwheel.record import again
     from cuwheel.report.replay import Written
 
@@ -53,9 +53,13 @@ def replay(
             done = process.run(made.command, timeout=limit, check=False, env=made.environ, cwd=made.cwd)
             status, out, err = done.status, done.stdout, done.stderr
         seconds = time.monotonic() - began
+    notes = (*prepared.notes, *(() if here or directory else _unlike(call, works=status == 0)))
+    for note in notes[len(prepared.notes) :]:
+        log.info("note: %s", note)
     return replace(
         _answer(record, call, prepared),
         command=made.command,
+        notes=notes,
         restored=made.restored,
         written=tuple(Written(path=path, now=now) for path, now in made.written)
         or tuple(Written(path=path, now=path) for path in _outputs(call)),
@@ -127,8 +131,19 @@ def replay_diff(
     answer = replace(_answer(record, call, prepared), action="diff", differences=found)
     if not runs or not found.any:
         return answer
-    traced = culprits.find(left, right, again.trial(prepared, limit), most=most)
-    return replace(answer, blame=remedies.blame(traced, left, right, origins))
+    worked = call.state == "succeeded"
+    traced = culprits.find(left, right, again.trial(prepared, limit), most=most, recorded=worked)
+    notes = (*answer.notes, *_unlike(call, works=traced.left.works))
+    return replace(answer, notes=notes, blame=remedies.blame(traced, left, right, origins))
+
+
+def _unlike(call: Call, *, works: bool) -> tuple[str, ...]:
+    if call.state not in ("succeeded", "failed") or works == (call.state == "succeeded"):
+        return ()
+    before = "worked" if call.state == "succeeded" else f"failed with status {call.status}"
+    now = "works" if works else "fails"
+    reason = "what it reads has changed since, or it does not always do the same"
+    return (f"call {call.number} {before} when it was recorded, and {now} now in the same environment: {reason}",)
 
 
 def _other(other: str | Path, target: str | Path, call: Call) -> Prepared:
@@ -244,7 +259,7 @@ def _outputs(call: Call) -> tuple[str, ...]:
     return outputs.outputs(call.words, call.tool)
 
 
-def _say(call: Call, prepared: Prepared, made: object) -> None:
+def _say(call: Call, prepared: Prepared, made: Ready) -> None:
     """On stderr: the call's own output must stay as it is."""
     from cuwheel import log
 
@@ -253,9 +268,10 @@ def _say(call: Call, prepared: Prepared, made: object) -> None:
         log.info("note: %s is masked in the record; %s", each.name, taken)
     for note in prepared.notes:
         log.info("note: %s", note)
-    restored = getattr(made, "restored", ())
-    if restored:
-        log.info("note: taken from the record, as they have changed: %s", ", ".join(restored))
+    if made.restored:
+        log.info("note: taken from the record, as they have changed: %s", ", ".join(made.restored))
+    if made.leaks:
+        log.info("note: it may write into %s all the same", prepared.situation.cwd)
     log.debug("call %d, in %s", call.number, prepared.situation.cwd)
 
 

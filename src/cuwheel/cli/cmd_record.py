@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
+    from cuwheel.record.orders import Wish
     from cuwheel.report.matrix import Matrix
     from cuwheel.report.record import Recorded
 
@@ -49,11 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Recorded | Matrix:
     from cuwheel import api
-    from cuwheel.record.session import Wish
+    from cuwheel.record.orders import Wish
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    wish = Wish(masked=not args.no_mask, phases=not args.no_phases, way=args.way)
     if args.matrix:
-        return _matrix(args, command)
+        return _matrix(args, command, wish)
     if args.resume or args.dry_run:
         raise UsageError(
             "--resume and --dry-run go with --matrix", hint="cuwheel record --matrix matrix.toml --dry-run"
@@ -63,18 +65,18 @@ def run(args: argparse.Namespace) -> Recorded | Matrix:
     return api.record(
         command,
         output=args.output,
-        wish=Wish(masked=not args.no_mask, phases=not args.no_phases, way=args.way),
+        wish=wish,
         trace=args.trace,
         compile_commands=args.compile_commands,
         quiet_stdout=args.json,
     )
 
 
-def _matrix(args: argparse.Namespace, command: list[str]) -> Matrix:
+def _matrix(args: argparse.Namespace, command: list[str], wish: Wish) -> Matrix:
     from cuwheel import api
 
     if command:
         raise UsageError("the commands of a matrix are in its file", hint="cuwheel record --matrix matrix.toml")
     if args.trace or args.compile_commands:
         raise UsageError("--trace and --compile-commands are of one command, not of a matrix")
-    return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run)
+    return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, wish=wish)

@@ -21,6 +21,8 @@ EXAMPLES = """\
 
 exit status: the call's own; with --diff 0 where the cause was found"""
 
+_RUNS = 60
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -33,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("instead of running it")
     what.add_argument("--list", action="store_true", help="list the calls")
     what.add_argument("--print", "--dry-run", dest="print_", action="store_true", help="print the command to paste")
-    what.add_argument(
-        "--shell", choices=("posix", "cmd", "powershell"), default="posix", help="whose quoting --print uses"
-    )
+    what.add_argument("--shell", choices=("posix", "cmd", "powershell"), help="whose quoting --print uses (posix)")
     diff = parser.add_argument_group("what makes the difference")
     diff.add_argument(
         "--diff",
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare with this environment, or with another call (:M of the same record), and find the culprit",
     )
     diff.add_argument("--no-runs", action="store_true", help="only compare")
-    diff.add_argument("--max-runs", metavar="N", type=_count, default=60, help="at most so many (60)")
+    diff.add_argument("--max-runs", metavar="N", type=_count, help=f"at most so many ({_RUNS})")
     diff.add_argument("--timeout", metavar="S", type=_seconds, help="of one run, in seconds")
 
 
@@ -63,23 +63,43 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+# Each way to use it, and the options that mean something there.
+_WAYS = {
+    "--list": (),
+    "--print": ("here", "directory", "shell"),
+    "--diff": ("here", "directory", "no_runs", "max_runs", "timeout"),
+    "running it": ("here", "scratch", "directory"),
+}
+
+
+def _refuse_what_would_be_ignored(args: argparse.Namespace) -> None:
+    asked = {"--list": args.list, "--print": args.print_, "--diff": args.diff is not None}
+    chosen = [way for way, given in asked.items() if given] or ["running it"]
+    if len(chosen) > 1:
+        raise UsageError("--list, --print and --diff exclude each other")
+    names = {name for options in _WAYS.values() for name in options}
+    unused = sorted(name for name in names - set(_WAYS[chosen[0]]) if getattr(args, name) not in (None, False))
+    if unused:
+        raise UsageError(f"--{unused[0].replace('_', '-')} does not go with {chosen[0]}", hint="cuwheel replay --help")
+    if args.diff and args.here:
+        raise UsageError("--here and --diff RECORD name two others to compare with; take one")
+
+
 def run(args: argparse.Namespace) -> Replay:
     from cuwheel import api
 
-    chosen = [name for name in ("list", "print_", "diff") if getattr(args, name) not in (False, None)]
-    if len(chosen) > 1:
-        raise UsageError("--list, --print and --diff exclude each other")
+    _refuse_what_would_be_ignored(args)
     if args.list:
         return api.replay_list(args.record)
     if args.print_:
-        return api.replay_print(args.record, here=args.here, directory=args.directory, shell=args.shell)
+        return api.replay_print(args.record, here=args.here, directory=args.directory, shell=args.shell or "posix")
     if args.diff is not None:
         return api.replay_diff(
             args.record,
             args.diff or None,
             directory=args.directory,
             runs=not args.no_runs,
-            most=args.max_runs,
+            most=args.max_runs or _RUNS,
             timeout=args.timeout,
         )
     return api.replay(
@@ -88,5 +108,4 @@ def run(args: argparse.Namespace) -> Replay:
         scratch=args.scratch,
         directory=args.directory,
         attend=not args.json,
-        timeout=args.timeout,
     )

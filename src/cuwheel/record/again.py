@@ -86,6 +86,8 @@ def recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
     notes = list(_drop_what_passed(environ))
     if any(masking.MASK in word for word in call.words):
         notes.append("an argument holds a masked secret, which cannot be restored")
+    if "-" in options.inputs(call.words, call.tool):
+        notes.append("it reads its standard input, which a record does not hold")
     return Prepared(
         situation=Situation(
             label=f"{Path(record.folder).name}:{call.number}",

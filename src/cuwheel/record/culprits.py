@@ -76,16 +76,27 @@ class _EnoughError(Exception):
     """No more runs are allowed."""
 
 
-def find(left: Situation, right: Situation, run: Callable[[Situation], Outcome], *, most: int = 60) -> Culprits:
-    """`run` runs a situation; at most `most` times, and each one once but for what is run again to be sure of it."""
+def find(
+    left: Situation,
+    right: Situation,
+    run: Callable[[Situation], Outcome],
+    *,
+    most: int = 60,
+    recorded: bool | None = None,
+) -> Culprits:
+    """`run` runs a situation; at most `most` times, and each one once but for what is run again to be sure of it.
+
+    `recorded`: whether the left one worked before. If it does the same again, that is steady enough to begin with.
+    """
     with log.progress("runs", most) as progress:
-        return _find(left, right, _Bench(run, most, progress))
+        return _find(left, right, _Bench(run, most, progress), recorded=recorded)
 
 
-def _find(left: Situation, right: Situation, bench: _Bench) -> Culprits:
+def _find(left: Situation, right: Situation, bench: _Bench, *, recorded: bool | None) -> Culprits:
     first, second = bench.again(left), bench.again(right)
     # In the other order: what fails every other time must not look steady.
-    if not (_alike(second, bench.again(right)) and _alike(first, bench.again(left))):
+    steady = first.works == recorded != second.works
+    if not steady and not (_alike(second, bench.again(right)) and _alike(first, bench.again(left))):
         return _flaky(left, right, bench, (first, second))
     if _alike(first, second):
         return Culprits(verdict="same", left=first, right=second, runs=bench.runs)

@@ -68,7 +68,9 @@ def folder_name(plan: Plan, configuration: Configuration) -> str:
     return f"{number:03}-{'-'.join(filter(None, words.split('-')))[:60]}"
 
 
-def run(plan: Plan, configuration: Configuration, to: Path, environ: Mapping[str, str]) -> Run:
+def run(
+    plan: Plan, configuration: Configuration, to: Path, environ: Mapping[str, str], wish: session.Wish | None = None
+) -> Run:
     """In `to`, which is made anew: the record, the log, and a copy of the source where one is made."""
     bare = Run(configuration=configuration.name, fingerprint=fingerprint(plan, configuration), result="not-run")
     try:
@@ -80,7 +82,8 @@ def run(plan: Plan, configuration: Configuration, to: Path, environ: Mapping[str
     except CuwheelError as error:
         return replace(bare, problem=error.message)
     began = time.monotonic()
-    result, status = _recorded(configuration.command, to, cwd, setting, launcher, plan.timeout)
+    recorder = replace(wish or session.Wish(), launcher=launcher)
+    result, status = _recorded(configuration.command, to, cwd, setting, recorder, plan.timeout)
     seconds = time.monotonic() - began
     record = reader.read(to / "record")
     if source != plan.source and result == "succeeded":
@@ -107,10 +110,10 @@ def _make_anew(to: Path) -> None:
 
 
 def _recorded(
-    command: Sequence[str], to: Path, cwd: Path, environ: Mapping[str, str], launcher: tuple[str, ...], timeout: float
+    command: Sequence[str], to: Path, cwd: Path, environ: Mapping[str, str], wish: session.Wish, timeout: float
 ) -> tuple[Result, int | None]:
     log = to / "output.log"
-    with session.recording(to / "record", command, environ, cwd, session.Wish(launcher=launcher)) as recording:
+    with session.recording(to / "record", command, environ, cwd, wish) as recording:
         try:
             status = process.follow(recording.command, output=log, timeout=timeout, env=recording.environ, cwd=cwd)
         except ToolTimeoutError:

@@ -133,6 +133,16 @@ def test_one_variable_among_many_in_few_runs() -> None:
     assert compiler.runs == found.runs <= 10
 
 
+def test_what_the_record_says_saves_runs() -> None:
+    build, here = with_("the build", CUDA_PATH="/old", **crowd(60, "a")), with_(**crowd(60, "b"))
+    compiler = Fake(lambda situation: situation.environ.get("CUDA_PATH") == "/old")
+    found = culprits.find(build, here, compiler, recorded=False)
+    assert found.changes == (Change("variable", "CUDA_PATH"),)
+    assert compiler.runs <= 6
+    other = Fake(lambda situation: situation.environ.get("CUDA_PATH") == "/old")
+    assert culprits.find(build, here, other, recorded=True).runs > compiler.runs  # it is not what it was
+
+
 def test_an_unlikely_variable_is_found_too() -> None:
     build = with_(label="the build", **crowd(60, "a"))
     compiler = Fake(lambda situation: situation.environ.get("OTHER_41") == "a")

@@ -80,6 +80,10 @@ def test_the_command_to_paste(
         (["{}:9"], 2, "has no call 9: it has 3", "--list"),
         (["{}", "--list", "--print"], 2, "exclude each other", ""),
         (["{}:2"], 4, "the folder in which this call ran is gone", "--directory"),
+        (["{}", "--scratch", "--diff"], 2, "--scratch does not go with --diff", "--help"),
+        (["{}", "--timeout", "3"], 2, "--timeout does not go with running it", "--help"),
+        (["{}", "--list", "--shell", "cmd"], 2, "--shell does not go with --list", "--help"),
+        (["{}", "--here", "--diff", ":1"], 2, "take one", ""),
         (["{}", "--max-runs", "0"], 2, "--max-runs", "--help"),
         (["{}", "--timeout", "-1"], 2, "--timeout", "--help"),
         (["{}:2", "--diff", ":9", "--no-runs"], 2, "no call 9", "--list"),
@@ -159,12 +163,12 @@ def _shown(answer: Replay, capsys: pytest.CaptureFixture[str], *, verbose: bool 
     return " ".join(capsys.readouterr().out.split())
 
 
-def _find(left: Situation, right: Situation, fails: object, **options: int) -> culprits.Culprits:
+def _find(left: Situation, right: Situation, fails: object, most: int = 60) -> culprits.Culprits:
     def run(situation: Situation) -> Outcome:
         assert callable(fails)
         return Outcome(status=1, error="x.cu: error: no", sign="error: no") if fails(situation) else Outcome(status=0)
 
-    return culprits.find(left, right, run, **options)
+    return culprits.find(left, right, run, most=most)
 
 
 @pytest.mark.parametrize(

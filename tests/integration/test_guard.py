@@ -67,7 +67,10 @@ def test_drivers_that_are_too_old_are_named(package: Path, gpus: str, driver: in
     done = imported(package, pretend.environ(gpus, driver=driver))
     assert done.returncode == 1
     has = f"{driver // 1000}.{driver % 1000 // 10}"
-    assert f"The driver is of CUDA {has}; for this GPU, Pretend GPU 0, it must be of {needed} or later." in done.stderr
+    assert (
+        f"The driver is of CUDA {has}; for this GPU, Pretend GPU 0, it must be of {needed} or later: update it."
+        in done.stderr
+    )
 
 
 def test_minor_versions_are_compatible(package: Path) -> None:

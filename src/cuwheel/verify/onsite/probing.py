@@ -75,7 +75,8 @@ def judged(
         learnt["compared"] += expected is not None
         if expected is not None and expected != code:
             told = f"foretold was {_word(expected)}, and the driver gives {_word(code)}"
-            learnt["against"].append(f"{probe['path']} ({probe['holds']}): {told}")
+            words = f"{probe['path']} ({probe['holds']}): {told}"
+            learnt["against"] += [] if words in learnt["against"] else [words]
     found = dict(result)
     if result["outcome"] == "passed":
         output = _output(learnt, refused)

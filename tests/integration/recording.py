@@ -87,7 +87,7 @@ class Bench:
 def bench(folder: Path, way: str) -> Bench:
     made = Bench(folder=folder, way=way)
     made.tools.mkdir(parents=True)
-    made.environ = {"PATH": f"{made.tools}:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
+    made.environ = {"PATH": f"{made.tools}:/usr/bin:/bin", "HOME": str(folder), "PWD": str(folder), "LANG": "C.UTF-8"}
     return made
 
 

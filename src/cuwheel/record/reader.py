@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ MAX_OUTPUT = 64 << 20
 MAX_PHASES = 1 << 20
 _KINDS: dict[str, ToolKind] = {"nvcc": "nvcc", "compiler": "compiler", "linker": "linker", "cache": "cache"}
 _SECOND = 1e9
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 
 
 def read(folder: Path | str) -> Record:
@@ -152,10 +154,12 @@ class _Reading:
             yield self._call(number, event)
 
     def _not_found(self) -> Iterator[dict[str, Any]]:
-        """Some callers try each folder of PATH in turn: only the last word of such a search is a call that failed."""
+        """Some callers try each folder of PATH in turn: such a search is one call, which failed for its best reason."""
         last: dict[tuple[object, ...], dict[str, Any]] = {}
         for event in self._refused:
-            last[event.get("pid"), _text(event.get("name")), repr(event.get("words"))] = event
+            search = (event.get("pid"), _text(event.get("name")), repr(event.get("words")))
+            if search not in last or last[search].get("errno") in _NOT_THERE:
+                last[search] = event
         ran = {(event.get("pid"), _text(event.get("name"))) for event in self._begun.values()}
         for key, event in last.items():
             if key[:2] not in ran:

@@ -117,8 +117,9 @@ SHARED struct nvcc_call asked(char *const *words, char *const *variables) {
             filter_files(files, NULL, &call);
         else
             look_at(&call, words[index], strlen(words[index]));
-        bool taking = option_in(TAKING, words[index], strlen(words[index])) && !strchr(words[index], '=');
-        if ((next || taking) && words[index + 1])
+        size_t length = strlen(words[index]);
+        bool taking = option_in(TAKING, words[index], length) || option_in(ARCH_OPTIONS, words[index], length);
+        if ((next || (taking && !strchr(words[index], '='))) && words[index + 1])
             index++;
     }
     static const char *const names[] = {"NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"};

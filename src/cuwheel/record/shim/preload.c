@@ -67,12 +67,11 @@ static char **carried(char *const *variables, char **list, char *joined) {
     size_t count = 0;
     const char *wanted = variable_in(variables, "LD_PRELOAD");
     bool there = wanted && strstr(wanted, library);
-    for (; variables && *variables; variables++) {
-        if (starts(*variables, VARIABLE "=") || (starts(*variables, "LD_PRELOAD=") && !there))
-            continue;
-        list[count++] = *variables;
-    }
-    list[count++] = session_variable;
+    if (!variable_in(variables, VARIABLE)) /* a record inside of a record names its own */
+        list[count++] = session_variable;
+    for (; variables && *variables; variables++)
+        if (there || !starts(*variables, "LD_PRELOAD="))
+            list[count++] = *variables;
     if (!there && wanted && *wanted) {
         size_t ours = strlen(preload_variable), theirs = strlen(wanted);
         memcpy(joined, preload_variable, ours);

@@ -1,0 +1,145 @@
+"""Architectures of a plan in place of the caller's: the shim in C and the one in Python alike, and nvcc agrees."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.record import archs, words
+from cuwheel.record.orders import Wish
+from tests.fixtures import toolkits
+from tests.integration.recording import Bench, bench, no_native
+
+if TYPE_CHECKING:
+    from cuwheel.record.values import Call
+
+PLAN = ("-gencode", "arch=compute_90,code=sm_90")
+KEPT = [
+    ["--version"],
+    ["--list-gpu-arch"],
+    ["-arch=sm_80", "-ptx", "a.cu"],
+    ["-arch", "sm_80", "-E", "a.cu"],
+    ["-cubin", "-arch=sm_80", "a.cu"],
+    ["-arch=sm_80"],
+]
+CHANGED = [
+    (["-arch=sm_80", "-c", "a.cu"], ["-c", "a.cu"]),
+    (["-arch", "sm_80", "-c", "a.cu"], ["-c", "a.cu"]),
+    (["-gencode", "arch=compute_80,code=sm_80", "-gencode=arch=compute_86,code=[sm_86,compute_86]", "a.o"], ["a.o"]),
+    (
+        ["--generate-code=arch=compute_80,code=sm_80", "--gpu-code", "sm_80", "-code=sm_86", "-dlink", "a.o"],
+        ["-dlink", "a.o"],
+    ),
+    (
+        ["--gpu-architecture", "native", "a.cu", "-Xcompiler", "-arch=x", "-o", "-code"],
+        ["a.cu", "-Xcompiler", "-arch=x", "-o", "-code"],
+    ),
+    (["-c", "a.cu"], ["-c", "a.cu"]),
+    (["a.cu", "-architecture", "-codeine", "--gencode=x"], ["a.cu", "-architecture", "-codeine", "--gencode=x"]),
+    (["a.cu", "-arch"], ["a.cu"]),
+]
+ATOMS = (
+    "-arch", "-arch=sm_80", "sm_80", "-code", "-gencode", "arch=compute_80,code=sm_80", "--gpu-architecture=sm_75",
+    "-c", "a.cu", "-Xcompiler", "-fPIC", "-o", "x.o", "--version", "-E", "-ptx", "-D", "-DX=1", "", "-optf", "one.opt",
+    "--options-file=one.opt,two.opt", "-optf=missing.opt", "--dryrun", "-I", "-time=x", "@one.opt", "=", "-code=",
+)  # fmt: skip
+FILES = {"one.opt": "-DONE -arch=sm_70 'a b' ", "two.opt": '-gencode "arch=compute_80,code=sm_80"\n-O2\\ x -code sm_1'}
+
+
+@pytest.fixture(params=["path", "python"])
+def at(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    if request.param == "python":
+        no_native(monkeypatch)
+    made = bench(tmp_path / "bench", request.param)
+    shutil.copy("/bin/true", made.tools / "nvcc")
+    for name, text in FILES.items():
+        (made.folder / name).write_text(text)
+    return made
+
+
+def called(at: Bench, cases: list[list[str]], **more: str) -> tuple[Call, ...]:
+    """All of them in one record; nvcc is a program that does nothing."""
+    script = "import json, subprocess, sys\nfor each in json.load(open('cases.json')): subprocess.call(['nvcc', *each])"
+    (at.folder / "cases.json").write_text(json.dumps(cases))
+    wish = Wish(archs=PLAN, phases=False)
+    calls = at.run([sys.executable, "-S", "-c", script], wish=wish, popen=None, **more).calls
+    assert len(calls) == len(cases)
+    return calls
+
+
+def test_what_is_changed_and_what_is_not(at: Bench) -> None:
+    cases = [*KEPT, *(given for given, _ in CHANGED)]
+    calls = called(at, cases)
+    assert [list(call.words) for call in calls] == cases
+    assert [call.ran for call in calls[: len(KEPT)]] == [()] * len(KEPT)
+    assert [list(call.ran) for call in calls[len(KEPT) :]] == [[*wanted, *PLAN] for _, wanted in CHANGED]
+
+
+def test_both_shims_say_the_same(at: Bench) -> None:
+    chance = random.Random(8)  # noqa: S311 - nobody is to guess it
+    cases = [
+        [chance.choice(ATOMS) for _ in range(chance.randrange(1, 9))] for _ in range(300 if at.way == "path" else 20)
+    ]
+    for case, call in zip(cases, called(at, cases), strict=True):
+        found = archs.asked(case, {}, FILES.get)
+        changed = found.inputs and not found.telling and not found.single
+        wanted = archs.replaced(case, PLAN, FILES.get, lambda _, text: f"<{text}>") if changed else []
+        assert [_with_text(word) for word in call.ran] == wanted, case
+
+
+def _with_text(word: str) -> str:
+    """A copy of a file of options as what is in it."""
+    name, joined, path = word.rpartition("=")
+    return f"{name}{joined}<{Path(path).read_text()}>" if path.endswith(".options") else word
+
+
+def test_variables_of_nvcc(at: Bench) -> None:
+    flags = '-DA "-DB=c d" -gencode arch=compute_80,code=sm_80 -arch=sm_70 -O1'
+    (call,) = called(at, [["-c", "a.cu"]], NVCC_APPEND_FLAGS=flags, NVCC_PREPEND_FLAGS="-O0")
+    assert call.changed == {"NVCC_APPEND_FLAGS": '-DA "-DB=c d" -O1'}
+    (call,) = called(at, [["-c", "a.cu"]], NVCC_APPEND_FLAGS=flags, NVCC_PREPEND_FLAGS="--version")
+    assert call.changed == {}
+    assert call.ran == ()
+
+
+def test_nvcc_makes_what_is_planned(tmp_path: Path) -> None:
+    """By its own dry run: what is compiled is the plan's alone, whatever flags, files and variables said."""
+    at = bench(tmp_path / "bench", "preload")
+    nvcc = toolkits.nvcc("13.0") / "bin" / "nvcc"
+    (at.folder / "a.cu").write_text("__global__ void k() {}\n")
+    (at.folder / "one.opt").write_text("-gencode arch=compute_86,code=sm_86")
+    command = [str(nvcc), "-v", "-arch=sm_80", "--options-file", "one.opt", "-dc", "a.cu", "-o", "a.o"]
+    record = at.run(command, wish=Wish(archs=PLAN), NVCC_PREPEND_FLAGS="-gencode=arch=compute_75,code=sm_75")
+    assert record.status == 0, at.stderr
+    assert words.parse(record.calls[0].ran).archs == ("sm_90",)
+    made = {
+        each for line in at.stderr.decode().splitlines() if "ptxas" in line for each in line.split() if "sm_" in each
+    }
+    assert {each for each in made if each.startswith("-arch")} == {"-arch=sm_90"}
+    assert {phase.arch for phase in record.calls[0].phases if phase.name == "ptxas"} == {"sm_90"}
+
+
+def test_the_same_file_without_a_plan(tmp_path: Path) -> None:
+    at = bench(tmp_path / "bench", "preload")
+    nvcc = toolkits.nvcc("13.0") / "bin" / "nvcc"
+    plain = subprocess.run(
+        [nvcc, "--dryrun", "-arch=sm_80", "-c", "a.cu"], capture_output=True, check=True, env=at.environ
+    )
+    at.run([str(nvcc), "--dryrun", "-arch=sm_80", "-c", "a.cu"])
+    assert _plain(at.stderr) == _plain(plain.stderr)
+    plain = subprocess.run([nvcc, "--version"], capture_output=True, check=True, env=at.environ)
+    at.run([str(nvcc), "--version"])
+    assert at.stdout == plain.stdout
+
+
+def _plain(text: bytes) -> str:
+    """Without the names of scratch files, which hold the process id."""
+    return re.sub(r"tmpxft_[0-9a-f]+_", "tmpxft_", text.decode())

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.compat.verdict import Verdict
-    from cuwheel.diagnose.recorded import Case
+    from cuwheel.diagnose.case import Case
     from cuwheel.diagnose.text import Log
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.report.explain import Explain
@@ -30,7 +30,7 @@ def explain(
     """
     from cuwheel.api.binaries import on_disk
     from cuwheel.diagnose import explain as stage
-    from cuwheel.diagnose.recorded import Case
+    from cuwheel.diagnose.case import Case
     from cuwheel.machine import probe, profile
     from cuwheel.report.explain import Explain
 
@@ -59,20 +59,22 @@ def explain(
 
 
 def _recorded(log: str | Path) -> Case | None:
-    """The case of a record; None where the path names none."""
+    """The case of a record; None where the path names none, as for most: then nothing of records is imported."""
     from cuwheel.api.replaying import cargo_origins, chosen, split_target
-    from cuwheel.diagnose import recorded, text
-    from cuwheel.record import again, compilers, reader
 
     folder, number = split_target(log)
     if not Path(folder).is_dir():
         return None
+    from cuwheel.diagnose import recorded, text
+    from cuwheel.diagnose.case import Case
+    from cuwheel.record import again, compilers, reader
+
     record = reader.read(folder)
     call = chosen(record, number)
     if call is None:
-        return recorded.Case(logs=(text.parse(""),), tried=recorded.tried(record))
+        return Case(logs=(text.parse(""),), tried=recorded.tried(record))
     origins = cargo_origins(record, again.environment(record, call))
-    return recorded.Case(
+    return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
         facts=compilers.heard(record, call),
         call=recorded.described(record, call, origins),

@@ -2,60 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuwheel import masking
 from cuwheel.diagnose import text
-from cuwheel.diagnose.text import Log
+from cuwheel.diagnose.case import RecordedCall, Setting
 from cuwheel.diagnose.values import Evidence
 from cuwheel.record import again, differences, failures, quoting, reader
-from cuwheel.record.values import CallState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from cuwheel.diagnose.text import Log
     from cuwheel.record.values import Call, Record
 
 _PRINTED = 8 << 20  # of one call
 _KEPT = 60  # lines of it, in the answer
 _LONGEST = 400
 _OTHERS = 20  # failed calls beside the first
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """A variable of the call, None where it is not set. `changed`: by the build. `origin`: the file that sets it."""
-
-    name: str
-    value: str | None
-    changed: bool
-    origin: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedCall:
-    """`command`: to paste. `output`: its last lines. `settings`: what steers compilers, and what the build changed."""
-
-    record: str
-    number: int
-    command: str
-    directory: str
-    state: CallState
-    status: int | None
-    ended: str
-    output: tuple[str, ...]
-    settings: tuple[Setting, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """What is to be explained: one log, or several of which the first counts most."""
-
-    logs: tuple[Log, ...]
-    facts: dict[str, str] = field(default_factory=dict)
-    call: RecordedCall | None = None
-    tried: tuple[Evidence, ...] = ()
 
 
 def tried(record: Record) -> tuple[Evidence, ...]:

@@ -1,0 +1,44 @@
+"""What is to be explained: a log, or a recorded call. Values alone: most who explain have no record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cuwheel.diagnose.text import Log
+from cuwheel.diagnose.values import Evidence
+from cuwheel.record.values import CallState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A variable of the call, None where it is not set. `changed`: by the build. `origin`: the file that sets it."""
+
+    name: str
+    value: str | None
+    changed: bool
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """`command`: to paste. `output`: its last lines. `settings`: what steers compilers, and what the build changed."""
+
+    record: str
+    number: int
+    command: str
+    directory: str
+    state: CallState
+    status: int | None
+    ended: str
+    output: tuple[str, ...]
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is to be explained: one log, or several of which the first counts most."""
+
+    logs: tuple[Log, ...]
+    facts: dict[str, str] = field(default_factory=dict)
+    call: RecordedCall | None = None
+    tried: tuple[Evidence, ...] = ()

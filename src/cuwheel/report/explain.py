@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cuwheel.compat.verdict import Verdict
-from cuwheel.diagnose.known import Version
 from cuwheel.diagnose.case import RecordedCall
+from cuwheel.diagnose.known import Version
 from cuwheel.diagnose.values import Cause, Evidence, WayOut
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
 

@@ -66,7 +66,7 @@ def install(job: Job, shell: Shell, interpreter: Path, requirements: Iterable[st
         shell.run([str(interpreter), "-m", "pip", "install", *wanted])
         return
     try:
-        around = environment.without_leads(os.environ)
+        around = environment.without_leads(os.environ) | {environment.MARK: str(job.folder)}
         shell.write(venvs.install(interpreter, wanted, offline=offline, timeout=shell.left, env=around))
     except ToolError as error:
         shell.write(error.output)

@@ -41,7 +41,8 @@ def place(store: Store, *, name: str, cuda: str, archs: tuple[str, ...], python:
 def held(store: Store, folder: Path) -> Iterator[None]:
     """One build at a time; another waits. What a killed one left running is ended first."""
     with store.locked(f"build-{folder.name}"):
-        end_leftovers(folder)
+        if count := end_leftovers(folder):
+            log.info("ended %d processes that an earlier build left running", count)
         yield
 
 
@@ -111,18 +112,22 @@ def earlier(folder: Path, key: str) -> Built | None:
     return built
 
 
-def end_leftovers(folder: Path) -> None:
-    """Processes of a build here whose cuwheel was killed: nobody else may be at work, for we hold the lock."""
+def end_leftovers(folder: Path) -> int:
+    """Processes of a build here whose cuwheel was killed, or is ending; how many there were.
+
+    Nobody else can be at work in the folder: whoever calls holds its lock.
+    """
     wanted = f"{environment.MARK}={folder}".encode()
     found = [pid for pid in _processes() if wanted in _variables(pid)]
+    count = len(found)
     for pid in found:
-        log.info("ending process %d, which an earlier build left running", pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + _END_S
     while found and time.monotonic() < deadline:
         found = [pid for pid in found if Path("/proc", str(pid), "exe").exists()]
         time.sleep(0.02)
+    return count
 
 
 def _processes() -> Iterator[int]:

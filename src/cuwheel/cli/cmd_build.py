@@ -78,6 +78,9 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
     )
     wheels.add_argument("--future", action="store_true", help="also PTX, for GPUs later than these")
     wheels.add_argument("--native", action="store_true", help="for every GPU machine code of its own architecture")
+    wheels.add_argument("--specific", action="store_true", help="'a' architectures (90a) where there are any")
+    wheels.add_argument("--family", action="store_true", help="'f' architectures (100f) where there are any")
+    wheels.add_argument("--no-ptx", action="store_true", help="serve nobody through PTX")
     wheels.add_argument("--no-repair", action="store_true", help="leave the wheel as its backend made it")
     wheels.add_argument(
         "--allow", metavar="ARCHS", action="append", default=[], help="that may be there though nobody planned them"
@@ -156,7 +159,8 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
     said |= {name: True for name in ("force_archs", "cache") if getattr(args, name)}
     said |= {"requires": args.require} if args.require else {}
     said |= {"components": _split(args.components)} if args.components else {}
-    plan = {name: True for name in ("future", "native") if getattr(args, name)}
+    plan = {name: True for name in ("future", "native", "specific", "family") if getattr(args, name)}
+    plan |= {"ptx": False} if args.no_ptx else {}
     said |= {"plan": plan} if plan else {}
     said |= {"gate": {"allow": _split(args.allow)}} if args.allow else {}
     said |= {"repair": {"enabled": False}} if args.no_repair else {}

@@ -1,0 +1,71 @@
+"""`cuwheel build`: its options become keywords, and only what was said overrides the configuration."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuwheel import api
+from cuwheel.cli import cmd_build
+from cuwheel.errors import UsageError
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def build(source: str, **options: object) -> None:
+        found.update(options, source=source)
+
+    monkeypatch.setattr(api, "build", build)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    return found
+
+
+def run(*words: str) -> None:
+    parser = argparse.ArgumentParser()
+    cmd_build.add_arguments(parser)
+    cmd_build.run(parser.parse_args(words))
+
+
+def test_nothing_said_leaves_everything_to_the_configuration(called: dict[str, Any]) -> None:
+    run()
+    assert called["settings"] == {}
+    assert (called["source"], called["output"], called["machines"], called["at_once"]) == (".", Path("dist"), (), 1)
+
+
+def test_what_is_said_becomes_the_configurations(called: dict[str, Any]) -> None:
+    run(
+        *("src", "--for", "h100,l40", "--for", "9.0", "--cuda", "13.0,13.4", "--python", "3.10", "--force-archs"),
+        *("--naming", "local", "--timeout", "60", "--require", "torch<3,>=2", "--with", "cublas,cudnn", "--future"),
+        *("--no-ptx", "--allow", "sm_75", "--no-repair", "--backend", "torch", "--subdirectory", "python"),
+    )
+    assert called["machines"] == ("h100", "l40", "9.0")
+    assert called["cuda"] == ("13.0", "13.4")
+    assert called["settings"] == {
+        "force_archs": True,
+        "naming": "local",
+        "timeout": 60.0,
+        "requires": ["torch<3,>=2"],
+        "components": ("cublas", "cudnn"),
+        "plan": {"future": True, "ptx": False},
+        "gate": {"allow": ("sm_75",)},
+        "repair": {"enabled": False},
+        "backend": "torch",
+        "subdirectory": "python",
+    }
+
+
+def test_options_that_exclude_each_other(called: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="exclude"):
+        run("--from", "kit", "--locked")
+    assert called == {}
+
+
+@pytest.mark.parametrize("words", [("--jobs", "0"), ("--jobs", "two"), ("--naming", "everything"), ("--at-once", "-1")])
+def test_options_that_are_none(words: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit):
+        run(*words)

@@ -100,12 +100,9 @@ def test_dry_run_and_static(project: Path, capsys: pytest.CaptureFixture[str]) -
     assert "Python" not in capsys.readouterr().out
 
 
-def _from_index(*requirements: str) -> Path:
+def _from_index(requirement: str) -> Path:
     try:
-        return cache.made(
-            "verify/" + "-".join(requirements).replace("=", ""),
-            lambda target: [cache.pip_download(target, each) for each in requirements][-1],
-        )
+        return cache.made(f"verify/{requirement}", lambda target: cache.pip_download(target, requirement))
     except cache.UnavailableError as error:
         pytest.skip(str(error))
 

@@ -1,4 +1,4 @@
-"""What `verify` says to people: what was foreseen otherwise first, the output of what failed, a last line that is true."""
+"""What `verify` says to people: what was foreseen otherwise first, output of what failed, a last line that is true."""
 
 from __future__ import annotations
 

@@ -113,13 +113,15 @@ def _grafted(decision: Decision, folder: Path) -> Path:
     if decision.machine == platform.machine() and decision.policy:
         # For other machines its command line takes no policy; it then chooses the lowest itself.
         options += ["--plat", f"{decision.policy}_{decision.machine}"]
-    words = [sys.executable, "-m", "auditwheel", "repair", "--no-update-tags", "--only-plat", *options]
+    # Not compressed: what it writes is read once, and written anew.
+    options += ["--no-update-tags", "--only-plat", "--zip-compression-level", "0"]
+    options += ["--ldpaths", os.pathsep.join(str(each) for each in decision.folders)]
     with log.progress("auditwheel"):
         done = process.run(
-            [*words, "--wheel-dir", out, decision.wheel.absolute()],
+            [sys.executable, "-m", "auditwheel", "repair", *options, "--wheel-dir", out, decision.wheel.absolute()],
             timeout=_AUDITWHEEL_S,
             check=False,
-            env=_environment(decision, folder),
+            env=_environment(folder),
             cwd=folder,
         )
     made = list(out.glob("*.whl"))
@@ -129,14 +131,13 @@ def _grafted(decision: Decision, folder: Path) -> Path:
     return made[0]
 
 
-def _environment(decision: Decision, folder: Path) -> Mapping[str, str]:
-    """patchelf first on PATH, our folders instead of LD_LIBRARY_PATH, one moment for all files."""
+def _environment(folder: Path) -> Mapping[str, str]:
+    """Without what would make it look elsewhere; patchelf first on PATH, one moment for all files."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("AUDITWHEEL_", "LD_"))}
     beside = str(Path(sys.executable).parent)
     return {
         **environ,
         "PATH": os.pathsep.join([beside, environ.get("PATH", "")]),
-        "AUDITWHEEL_LD_LIBRARY_PATH": os.pathsep.join(str(each) for each in decision.folders),
         "SOURCE_DATE_EPOCH": environ.get("SOURCE_DATE_EPOCH") or _FIRST_MOMENT,
         "TMPDIR": str(folder),  # it unpacks there
     }

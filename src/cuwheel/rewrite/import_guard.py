@@ -46,9 +46,8 @@ def _problem(gpu: tuple[str, int, int]) -> str:
     if not oldest:
         return f"This GPU, {name}, is {capability // 10}.{capability % 10}, for which it has no code."
     if driver < oldest[0]:
-        return (
-            f"The driver is of CUDA {_cuda(driver)}; for this GPU, {name}, it must be of {_cuda(oldest[0])} or later."
-        )
+        needed = f"for this GPU, {name}, it must be of {_cuda(oldest[0])} or later: update it."
+        return f"The driver is of CUDA {_cuda(driver)}; {needed}"
     return ""
 
 

@@ -200,7 +200,7 @@ def _job_facts(job: Job, *, verbose: bool) -> Iterator[Row]:
         yield Row(
             "not planned", f"{file_name(each.library)}: {' '.join(each.archs)}", origin=f"{each.origin}: {origin}"
         )
-    if job.log and (verbose or job.outcome in ("failed", "refused")):
+    if job.log and not job.failure and (verbose or job.outcome == "refused"):
         yield Row("log", job.log)
     if job.record and verbose:
         yield Row("record", job.record)
@@ -246,11 +246,12 @@ def _failure(job: Job) -> Iterator[Block]:
     for cause in failure.causes[:2]:
         rows.append(Row("cause", f"{cause.title} ({cause.id}, {cause.confidence:.0%})"))
         rows += [Row("fix", each) for each in cause.fix[:2]]
-    if failure.replay:
-        rows.append(Row("run it again", failure.replay))
     yield Facts(tuple(rows))
     lines = [f"$ {failure.command}"] if failure.command else []
     lines += failure.output.splitlines()[-_OUTPUT_LINES:]
+    # Long paths, and to be copied: a table would break them.
+    lines += [f"run it again: {failure.replay}"] if failure.replay else []
+    lines += [f"log: {job.log}"] if job.log else []
     if lines:
         yield Verbatim(tuple(f"  {line}" for line in lines))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,32 +16,45 @@ if TYPE_CHECKING:
 
     from cuwheel.report.build import Build
 
+_LINE = re.compile(r"([0-9a-f]{64})  ([^/\0]+\.whl)", re.ASCII)
 SUMS, PAGE, ANSWER = "SHA256SUMS", "build.html", "build.json"
 
 
 def write(answer: Build, folder: Path) -> Build:
     """Each beside, then renamed; `build.json` last, because it names the others. Returns what it says."""
-    names = [*([SUMS] if _sums(answer, folder) else []), PAGE, ANSWER]
+    sums = _sums(answer, folder)
+    names = [*([SUMS] if sums else []), PAGE, ANSWER]
     told = replace(answer, written=tuple(str(folder / name) for name in names))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
-    if SUMS in names:
-        _replace(folder / SUMS, _sums(answer, folder))
+    if sums:
+        _replace(folder / SUMS, sums)
     html.save(told, folder / PAGE)
     _replace(folder / ANSWER, to_json(told))
     return told
 
 
 def _sums(answer: Build, folder: Path) -> str:
-    """As `sha256sum --check` reads it, from within the folder: every wheel once, by name."""
-    wheels = {
-        os.path.relpath(job.wheel.path, folder): job.wheel.sha256
-        for job in answer.jobs
-        if job.wheel and job.wheel.sha256 and job.outcome != "refused"
-    }
+    """As `sha256sum --check` reads it, from within the folder: every wheel once, by name.
+
+    What an earlier build wrote of wheels that are still there stays: a folder may be filled by several.
+    """
+    wheels = _earlier(folder)
+    for job in answer.jobs:
+        if job.wheel and job.wheel.sha256 and job.outcome != "refused":
+            wheels[os.path.relpath(job.wheel.path, folder)] = job.wheel.sha256
     return "".join(f"{wheels[name]}  {name}\n" for name in sorted(wheels))
+
+
+def _earlier(folder: Path) -> dict[str, str]:
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    matches = filter(None, map(_LINE.fullmatch, lines))
+    return {match[2]: match[1] for match in matches if (folder / match[2]).is_file()}
 
 
 def _replace(path: Path, text: str) -> None:

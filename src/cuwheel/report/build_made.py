@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from cuwheel.report import build_timeline
@@ -98,7 +99,7 @@ def failure_of(
         what=f"call {call.number}, {call.name} {build_timeline.source_of(call)}".rstrip() + f": {how}",
         phase=trouble.phase,
         call=call.number,
-        command=" ".join((call.program, *call.words)),
+        command=shlex.join((call.program, *call.words)),
         cwd=call.cwd,
         status=call.status,
         output=output,

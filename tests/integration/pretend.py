@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -15,6 +17,7 @@ _SOURCES = Path(__file__).parent / "src"
 def folder(*, nvml: bool = True) -> Path:
     """With libcuda.so.1, and NVML's library if wanted; to be put into LD_LIBRARY_PATH."""
     place = Path(mkdtemp(prefix="cuwheel-pretend-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     wanted = {"fake_cuda.c": "libcuda.so.1", **({"fake_nvml.c": "libnvidia-ml.so.1"} if nvml else {})}
     for source, name in wanted.items():
         words = ["gcc", "-O1", "-Wall", "-Werror", "-Wno-stringop-truncation", "-shared", "-fPIC"]

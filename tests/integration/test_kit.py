@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -337,6 +339,35 @@ def test_a_proof_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     status, said, _ = run(packed(tmp_path), None, "--to", str(tmp_path / "file" / "proof.json"))
     assert status == 1
     assert "choose another place with --to" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_kit_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    started = tmp_path / "started"
+    waits = {
+        "name": "waits",
+        "kind": "python",
+        "text": f"open({str(started)!r}, 'w').close(); import time; time.sleep(60)",
+    }
+    made = packed(tmp_path, waits)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(made)],
+        env={"TMPDIR": str(scratch), "PATH": ""},
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 30
+    while not started.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    child.send_signal(number)
+    _, said = child.communicate(timeout=30)
+    assert (child.returncode, said) == (130, "interrupted: no proof was written\n")
+    assert list(scratch.iterdir()) == []
+    assert not (tmp_path / "proof.json").exists()
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ def main(arguments: Optional[Sequence[str]] = None, kit: Optional[str] = None) -
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupted)
     path = Path(kit or sys.argv[0])
     try:
         with zipfile.ZipFile(path) as archive:
@@ -41,6 +43,11 @@ def main(arguments: Optional[Sequence[str]] = None, kit: Optional[str] = None) -
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: no proof was written\n")
         return _INTERRUPTED
+
+
+def _interrupted(*_: object) -> None:
+    """As an interrupt from the keyboard: checks are ended and the folder goes."""
+    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -60,6 +60,7 @@ class Steps:
             )
         self.jobs: list[Job] = []
         self.failed: list[answers.Job] = []
+        self.placed: dict[str, str] = {}  # name of a wheel in the output folder → the job that made it
         self.unserved: tuple[NotServed, ...] = ()
         self.findings: tuple[Finding, ...] = tuple(_about(self.tree))
 

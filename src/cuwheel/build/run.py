@@ -190,7 +190,9 @@ class _Work:
             return Trouble(
                 phase=self.phase,
                 what=f"it took longer than {limit:g} s and was ended",
+                kind="time",
                 hint="--timeout SECONDS, where it needs more; the log shows where it stood",
             )
-        what = error.message.splitlines()[0] if isinstance(error, ToolError) else error.message  # the log has the rest
-        return Trouble(phase=self.phase, what=what, hint=error.hint)
+        if isinstance(error, ToolError):  # the log has what it said
+            return Trouble(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)
+        return Trouble(phase=self.phase, what=error.message, hint=error.hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from cuwheel.finding import Finding
 from cuwheel.plan import values as plan_values
@@ -99,10 +100,11 @@ class Cached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Why a job ended without a wheel."""
+    """Why a job ended without a wheel: a program failed, its time was over, or something else."""
 
     phase: str
     what: str
+    kind: Literal["program", "time", "other"] = "other"
     hint: str = ""
 
 

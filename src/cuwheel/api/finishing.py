@@ -1,0 +1,193 @@
+"""From a backend's wheel to the one in the output folder: name and description, repair, the gate, its place."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuwheel.api.building_steps import Steps
+    from cuwheel.build.gate import Result
+    from cuwheel.build.values import Built, Job, Phase
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.values import Survey
+    from cuwheel.record.values import Record
+    from cuwheel.report import build as answers
+    from cuwheel.rewrite import repair
+
+T = TypeVar("T")
+
+
+class Finishing:
+    """Each step makes a new file, and the last one is a rename: nothing half-done is ever in the output folder."""
+
+    def __init__(self, steps: Steps, job: Job, built: Built, record: Record | None) -> None:
+        self.steps, self.job, self.built, self.record = steps, job, built, record
+        self.phases: list[Phase] = []
+        self.phase = ""
+        self.findings: list[Finding] = []
+
+    def through(self, told: answers.Job) -> answers.Job:
+        import shutil
+        from dataclasses import replace
+
+        from cuwheel.errors import UnreadableError
+        from cuwheel.report.build_made import wheel_of
+        from cuwheel.toolchain.downloads import digest
+
+        output = self.steps.options.output
+        scratch = output / f".cuwheel-{self.job.folder.name}"  # ours alone: the job's folder is held
+        try:
+            shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
+            scratch.mkdir(parents=True)
+            wheel = self._timed("stamp", lambda: self._stamped(Path(self.built.wheel), scratch / "stamp"))
+            wheel = self._timed("repair", lambda: self._repaired(wheel, scratch / "repair"))
+            found, result = self._timed("gate", lambda: self._gate(wheel))
+            place = self._placed(wheel, output if result.succeeded else self.job.folder / "refused")
+        except OSError as error:
+            raise UnreadableError.from_os(error, output, hint="free some space, or --output elsewhere") from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        planned = (*self.job.plan.archs, *self.job.plan.ptx)
+        good: answers.Outcome = "resumed" if self.built.resumed else "built"
+        return replace(
+            told,
+            outcome=good if result.succeeded else "refused",
+            phases=(*told.phases, *self.phases),
+            seconds=told.seconds + sum(each.seconds for each in self.phases),
+            wheel=wheel_of(replace(found, target=str(place)), digest(place), planned),
+            listed=result.listed,
+            findings=(*told.findings, *self.findings, *result.findings),
+        )
+
+    def _timed(self, name: str, step: Callable[[], T]) -> T:
+        from cuwheel.build.values import Phase
+
+        self.phase = name
+        began = time.monotonic()
+        try:
+            return step()
+        finally:
+            before = self.built.seconds + sum(each.seconds for each in self.phases)
+            self.phases.append(Phase(name=name, began=before, seconds=time.monotonic() - began))
+
+    def _stamped(self, wheel: Path, to: Path) -> Path:
+        from cuwheel.inspection.survey import survey
+        from cuwheel.rewrite import described, guard, stamp
+
+        to.mkdir()
+        table, job = self.steps.table, self.job
+        found = survey(str(wheel), detail="containers")
+        said = found.distribution
+        name = said.name if said else self.steps.project.name
+        version = said.version if said else self.steps.project.version
+        new_name = stamp.suffixed_name(name, job.cuda) if table.naming == "suffix" else None
+        new_version = stamp.local_version(version, job.cuda) if table.naming == "local" else None
+        guarding = None
+        if table.guard.package:
+            whole = f"{new_name or name} {new_version or version}"
+            guarding = guard.of(found, table.guard.package, message=table.guard.message, wheel=whole)
+            self.findings += [*_about_guard(wheel, table.guard.package)]
+        about = described.describe(
+            found,
+            job.plan,
+            job.toolchain,
+            sources=self.steps.tree.sha256,
+            python=job.interpreter.version if job.interpreter else job.python,
+            requires=job.requires,
+        )
+        wish = stamp.Wish(
+            name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding
+        )
+        return stamp.stamp(wheel, to, wish)
+
+    def _repaired(self, wheel: Path, to: Path) -> Path:
+        """Asked for, it must succeed. Else it is done where it can be: a wheel for this system alone is one too."""
+        from dataclasses import replace
+
+        from cuwheel.errors import MalformedError
+        from cuwheel.rewrite import repair
+
+        table = self.steps.table.repair
+        if table.enabled is False or (table.enabled is None and "-linux_" not in wheel.name):
+            return wheel
+        decision = repair.decide(wheel, self._repair_wish())
+        if decision.refused and table.enabled:
+            told = "; ".join(each.message for each in decision.findings if each.severity == "error")
+            raise MalformedError(wheel.name, f"cannot be repaired: {told}", hint="cuwheel repair WHEEL --dry-run")
+        if decision.refused:
+            self.findings += [
+                replace(each, severity="warning") if each.severity == "error" else each for each in decision.findings
+            ]
+            return wheel
+        to.mkdir()
+        done = repair.carry_out(decision, to)
+        self.findings += [*decision.findings, *done.findings]
+        return done.path
+
+    def _repair_wish(self) -> repair.Wish:
+        from cuwheel.rewrite import repair
+
+        table, toolchain = self.steps.table.repair, self.job.toolchain
+        root = Path(toolchain.root)
+        folders = () if toolchain.prefix else tuple(each for each in (root / "lib64", root / "lib") if each.is_dir())
+        return repair.Wish(
+            policy=table.policy,
+            exclude=table.exclude,
+            requires=table.requires,
+            cuda_major=int(self.job.cuda.split(".")[0]),
+            libraries=folders,
+        )
+
+    def _gate(self, wheel: Path) -> tuple[Survey, Result]:
+        from cuwheel.build import gate
+        from cuwheel.inspection.survey import survey
+
+        job, steps = self.job, self.steps
+        found = survey(str(wheel), detail="containers")
+        wanted = gate.Wanted(
+            archs=job.plan.archs,
+            ptx=job.plan.ptx,
+            cuda=job.cuda,
+            table=steps.table.gate,
+            places=(str(job.folder), str(steps.tree.folder), str(steps.store.folder)),
+            toolkit_root="" if job.toolchain.prefix and not job.toolchain.toolkit.archives else job.toolchain.root,
+            record=self.record,
+        )
+        return found, gate.examine(found, wanted)
+
+    def _placed(self, wheel: Path, folder: Path) -> Path:
+        """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""
+        import shutil
+
+        from cuwheel.errors import MalformedError
+
+        folder.mkdir(parents=True, exist_ok=True)
+        place = folder / wheel.name
+        if folder == self.steps.options.output:
+            other = self.steps.placed.setdefault(wheel.name, self.job.id)
+            if other != self.job.id:
+                raise MalformedError(
+                    wheel.name, f"{other} made a wheel of the same name", hint="--naming local gives each its own"
+                )
+            wheel.chmod(0o644)
+            return wheel.replace(place)
+        part = place.with_name(place.name + ".part")
+        shutil.copyfile(wheel, part)
+        return part.replace(place)
+
+
+def _about_guard(wheel: Path, package: str) -> Iterator[Finding]:
+    from cuwheel.inspection.zip_reader import ZipReader
+    from cuwheel.rewrite import guard, stamp
+
+    reader = ZipReader(wheel)
+    try:
+        text = reader.text(f"{stamp.package_folder(reader.members, package)}__init__.py") or ""
+    finally:
+        reader.close()
+    if found := guard.uncalled(text, package):
+        yield found

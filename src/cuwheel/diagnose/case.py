@@ -11,11 +11,15 @@ from cuwheel.record.values import CallState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A variable of the call, None where it is not set. `changed`: by the build. `origin`: the file that sets it."""
+    """A variable of the call, None where it is not set. `changed`: by the build. `origin`: the file that sets it.
+
+    `steers`: it is known to lead compilers.
+    """
 
     name: str
     value: str | None
     changed: bool
+    steers: bool
     origin: str = ""
 
 

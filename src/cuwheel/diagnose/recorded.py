@@ -48,7 +48,13 @@ def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterato
     names = (name for name in {*environ, *changed} if name in changed or differences.weight(name) == "steers")
     for name in sorted(names, key=lambda name: (name not in changed, name)):
         if differences.weight(name) != "session":
-            yield Setting(name=name, value=environ.get(name), changed=name in changed, origin=origins.get(name, ""))
+            yield Setting(
+                name=name,
+                value=environ.get(name),
+                changed=name in changed,
+                steers=differences.weight(name) == "steers",
+                origin=origins.get(name, ""),
+            )
 
 
 def log(record: Record, call: Call) -> Log:
@@ -64,6 +70,7 @@ def log_of_all(record: Record) -> Log:
 
 def _lines(record: Record, call: Call) -> Iterator[str]:
     yield "$ " + quoting.posix((call.name, *call.words))
+    yield ""  # or a line as long as a terminal is wide would be joined with the next
     printed = reader.printed(record, call, _PRINTED).rstrip("\n")
     if printed:
         yield printed

@@ -76,6 +76,7 @@ def environment(record: Record, call: Call) -> dict[str, str]:
 def recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
     """As it was, as far as a record can tell: secrets are taken from the caller, and passing things left out."""
     environ = environment(record, call)
+    notes = list(_drop_what_passed(environ))
     masked = []
     for name, value in list(environ.items()):
         if record.masked and masking.MASK in value:
@@ -83,7 +84,6 @@ def recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
             del environ[name]
             if name in caller:
                 environ[name] = caller[name]
-    notes = list(_drop_what_passed(environ))
     if any(masking.MASK in word for word in call.words):
         notes.append("an argument holds a masked secret, which cannot be restored")
     if "-" in options.inputs(call.words, call.tool):

@@ -161,10 +161,11 @@ def _variables(
         only_left: tuple[str, ...] = ()
         only_right: tuple[str, ...] = ()
         reordered = False
-        if before is not None and after is not None and (separator := list_separator(name, before, after)):
-            first, second = before.split(separator), after.split(separator)
+        values = [each for each in (before, after) if each]
+        if separator := list_separator(name, *values):
+            first, second = ((each or "").split(separator) if each else [] for each in (before, after))
             only_left, only_right = _only(first, second), _only(second, first)
-            reordered = not only_left and not only_right
+            reordered = not only_left and not only_right and bool(values)
         yield VariableDifference(
             name=name,
             weight=weight(name),

@@ -95,7 +95,7 @@ def _of_call(call: RecordedCall) -> Iterator[Row]:
     yield Row("in", call.directory)
     yield Row("ended", call.ended)
     for each in call.settings:
-        if each.changed or each.origin:
+        if each.steers and (each.changed or each.origin):
             value = each.value if each.value is not None else "(taken away)"
             yield Row(each.name, value, each.origin or "changed by the build")
     yield Row("again", f"cuwheel replay {call.record}:{call.number}    (--diff: what differs by hand)")

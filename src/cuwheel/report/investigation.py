@@ -147,7 +147,8 @@ def _reproduction(answer: Explain) -> list[str]:
     call = answer.call
     if call is None:
         return [each.text for each in answer.tried] or ["(the command that fails)"]
-    counting = [each for each in call.settings if (each.changed or each.name in NAMES) and each.name != "PATH"]
+    steering = [each for each in call.settings if each.steers and each.name != "PATH"]
+    counting = [each for each in steering if each.changed or each.name in NAMES]
     shown = [f"-u {quoting.posix([each.name])}" for each in counting if each.value is None]
     shown += [quoting.posix([f"{each.name}={each.value}"]) for each in counting if each.value]
     return [

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Action: TypeAlias = Literal["run", "print", "list", "diff"]
 _SHOWN = 4  # elements of a list, without --verbose
+_NAMED = 8  # variables by their names alone
 _NARROW = 100  # of a value, without --verbose
 
 
@@ -112,12 +113,13 @@ def _diff(answer: Replay, *, verbose: bool) -> Iterator[Block]:
     if found is None:
         return
     yield Heading(f"What differs: {found.left}, {found.right}")
-    rows = tuple(_told(found, verbose=verbose))
+    blamed = {each.name for each in blame.culprits} if blame else set()
+    rows = tuple(_told(found, blamed, verbose=verbose))
     yield Facts(rows) if rows else Paragraph("  nothing: program, folder, arguments and environment are the same")
-    hidden = sum(each.weight == "session" for each in found.variables)
+    hidden = [each.name for each in found.variables if each.weight != "steers" and each.name not in blamed]
     if hidden and not verbose:
-        noun = "variable" if hidden == 1 else "variables"
-        yield Paragraph(f"  and {hidden} {noun} of terminals and logins (--verbose lists them)")
+        names = ", ".join(hidden[:_NAMED]) + (", …" if len(hidden) > _NAMED else "")
+        yield Facts((Row(f"{len(hidden)} more", f"not known to steer compilers (--verbose): {names}"),))
     for each in answer.masked:
         taken = "taken from this environment" if each.restored else "not set"
         yield Paragraph(f"  {each.name} is masked in the record: {taken}")
@@ -135,7 +137,7 @@ def _blamed(blame: Blame, found: Differences | None) -> Iterator[Row]:
     yield Row("runs", str(blame.runs))
 
 
-def _told(found: Differences, *, verbose: bool) -> Iterator[Row]:
+def _told(found: Differences, blamed: set[str], *, verbose: bool) -> Iterator[Row]:
     if found.program:
         yield Row("program", f"{found.program.left}\n{found.program.right}")
     for name, pair in found.versions.items():
@@ -148,7 +150,7 @@ def _told(found: Differences, *, verbose: bool) -> Iterator[Row]:
         lines += [f"+ {name} {value}".rstrip() for value in argument.only_right]
         yield Row(argument.meaning, "\n".join(lines) or f"{name}: the same in another order")
     for variable in found.variables:
-        if verbose or variable.weight != "session":
+        if verbose or variable.weight == "steers" or variable.name in blamed:
             yield Row(variable.name, "\n".join(_lines(variable, verbose=verbose)), origin=variable.origin)
 
 
@@ -156,10 +158,14 @@ def _lines(variable: VariableDifference, *, verbose: bool) -> Iterator[str]:
     if variable.reordered:
         yield "the same folders in another order"
     elif variable.only_left or variable.only_right:
-        yield from _some("-", variable.only_left, verbose=verbose)
-        yield from _some("+", variable.only_right, verbose=verbose)
+        yield from _some("-", variable.only_left or _absent(variable.left), verbose=verbose)
+        yield from _some("+", variable.only_right or _absent(variable.right), verbose=verbose)
     else:
         yield from (_side("-", variable.left, verbose=verbose), _side("+", variable.right, verbose=verbose))
+
+
+def _absent(value: str | None) -> tuple[str, ...]:
+    return ("(not set)",) if value is None else ()
 
 
 def _some(sign: str, elements: Sequence[str], *, verbose: bool) -> Iterator[str]:

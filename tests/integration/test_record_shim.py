@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pty
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -142,7 +144,7 @@ def test_the_tool_sees_the_caller_s_environment(at: Bench) -> None:
     script = "FRESH=1 KIND=b gcc args:told.json; unset HOME; gcc out:x"
     record = at.sh(script, KEPT="same", KIND="a", CUDA_HOME="/nowhere")
     seen = json.loads((at.folder / "told.json").read_text())["environ"]
-    for name in ("PWD", "OLDPWD", "_", "SHLVL"):
+    for name in ("OLDPWD", "_", "SHLVL"):
         seen.pop(name, None)
     assert seen == at.environ | {"KEPT": "same", "CUDA_HOME": "/nowhere", "FRESH": "1", "KIND": "b"}
     first, second = record.calls
@@ -165,6 +167,33 @@ def test_secrets_are_not_written(at: Bench) -> None:
         assert secret not in text
     assert record.calls[0].changed["MY_TOKEN"] == masking.MASK
     assert printed(record, record.calls[0])[0] == "https://***@host/x\n"
+
+
+def test_names_of_secrets_are_those_of_masking(at: Bench) -> None:
+    """The shims decide by themselves, before anything is written."""
+    parts = (
+        "TOKEN",
+        "TOKENS",
+        "PASS",
+        "PASSE",
+        "KEY",
+        "API",
+        "APIKEY",
+        "SESSION",
+        "AUTH",
+        "SOCK",
+        "PWD",
+        "DSN",
+        "FILE",
+    )
+    names = {"_".join(each) for count in (1, 2, 3) for each in itertools.product(parts, repeat=count)}
+    names |= {"OLDPWD", "SSH_AUTH_SOCK", "XDG_SESSION_KEY", "token", "MyApiKeyX", "SESSION_KEYS_A", "PASSWORDSS"}
+    names -= at.environ.keys()
+    script = f"import os, subprocess; subprocess.run(['gcc'], env=os.environ | dict.fromkeys({sorted(names)!r}, 'v'))"
+    record = at.run([sys.executable, "-S", "-c", script])
+    lines = (Path(record.folder) / "calls.jsonl").read_text().splitlines()
+    told = json.loads(lines[0])["changed"]
+    assert {name for name in names if told[name] == masking.MASK} == {name for name in names if masking.is_secret(name)}
 
 
 def test_secrets_are_kept_where_that_is_wished(at: Bench) -> None:

@@ -76,13 +76,17 @@ def _wheel(wheel: Verified, *, verbose: bool) -> Iterator[Block]:
     yield Heading(f"{wheel.name} {wheel.version} ({size(wheel.size)})")
     if verbose:
         yield Facts((Row("file", wheel.file), Row("sha256", wheel.sha256)))
-    grave = [each for each in wheel.findings if each.severity == "error"]
-    words = "RECORD, tags, metadata and licences are right" if not grave else f"{len(grave)} faults in the file"
-    yield Paragraph(f"the file: {words}")
+    yield Paragraph(f"the file: {_file(wheel)}")
     if wheel.findings:
         yield Findings(_shortened(wheel.findings, verbose=verbose))
     for tried in wheel.installations:
         yield from _installation(tried, verbose=verbose)
+
+
+def _file(wheel: Verified) -> str:
+    counts = {each: sum(finding.severity == each for finding in wheel.findings) for each in SEVERITIES}
+    told = ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count)
+    return told or "RECORD, tags, metadata and licences are right"
 
 
 def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:

@@ -159,11 +159,12 @@ def _limit(pid: int, limits: Limits) -> None:
     """From outside: code between fork and exec is not safe where the caller has threads."""
     if not hasattr(resource, "prlimit"):
         return
-    with contextlib.suppress(OSError, ValueError):
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-        if limits.guarded:
-            most = limits.memory * _GUARD
-            resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
+    wanted = {resource.RLIMIT_CORE: 0}
+    if limits.guarded:
+        wanted[resource.RLIMIT_DATA] = limits.memory * _GUARD
+    for kind, most in wanted.items():
+        with contextlib.suppress(OSError, ValueError):
+            resource.prlimit(pid, kind, (most, most))
 
 
 def _why(error: Exception) -> str:

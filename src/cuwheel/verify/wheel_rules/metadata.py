@@ -34,9 +34,10 @@ def invalid(subject: Subject) -> Iterator[Found]:
     text = subject.contents.metadata
     if text is None:
         return
-    raw, unparsed = parse_email(text)
-    found = [(key, f"{key}: not understood") for key in unparsed]
+    found: list[tuple[str, str]] = []
     try:
+        raw, unparsed = parse_email(text)
+        found += [(key, f"{key}: not understood") for key in unparsed]
         Metadata.from_raw(raw, validate=True)
     except Exception as error:  # noqa: BLE001 - packaging raises groups of its own, and whatever a value provokes
         problems = getattr(error, "exceptions", (error,))

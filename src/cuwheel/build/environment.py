@@ -6,7 +6,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,12 +70,14 @@ class Given:
     epoch: int
     backend: str = "other"
     path: tuple[str, ...] = SYSTEM_PATH  # of the system, or of a container's image
-    extra: Mapping[str, str] = field(default_factory=dict)  # of the compiler cache
+    build_dir: bool = False  # the project leaves the place of its build folder to scikit-build-core
 
 
 def settings(given: Given) -> tuple[Setting, ...]:
     """By name, each once."""
-    merged = _base(given) | _architectures(given.plan, given.backend) | dict(given.extra)
+    merged = _base(given) | _architectures(given.plan, given.backend)
+    if given.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
+        merged["SKBUILD_BUILD_DIR"] = str(given.folder / "work")
     values = placeholders(given)
     for name, text in given.table.environment.items():
         value = texts.fill(text, values)

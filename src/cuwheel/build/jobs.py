@@ -123,6 +123,7 @@ def make(
         caller=caller,
         epoch=order.tree.epoch,
         backend=order.project.backend,
+        build_dir=order.project.build_dir,
         path=order.images.get(toolchain.identity, environment.SYSTEM_PATH),
     )
     values = environment.placeholders(given)

@@ -45,6 +45,7 @@ def read(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
         backend=backend,
         build_backend=build_backend,
         requires=tuple(each for each in system.get("requires", ()) if isinstance(each, str)),
+        build_dir=backend == "scikit-build-core" and "build-dir" not in _table(_table(data, "tool"), "scikit-build"),
         evidence=evidence,
     )
 

@@ -22,6 +22,7 @@ class Project:
     backend: str  # how it is built: see tables.Backend, without `auto`
     build_backend: str = ""  # the PEP 517 one
     requires: tuple[str, ...] = ()
+    build_dir: bool = False  # it leaves the place of its build folder to scikit-build-core
     evidence: str = ""  # why this backend was taken
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchain.store import Store
 
 _KEPT_LOGS = 10
-_WORK = ("src", "venv", "bin", "home", "tmp", "out", "record", "python")
+_WORK = ("src", "venv", "bin", "home", "tmp", "work", "out", "record")
 _DONE = "done.json"
 _END_S = 5.0
 
@@ -73,7 +73,7 @@ def _remove(path: Path) -> None:
 
 def release(folder: Path) -> None:
     """After success: the sources and the environment take space, and can be had again."""
-    for name in ("src", "venv", "home", "tmp", "out"):
+    for name in ("src", "venv", "home", "tmp", "work", "out"):
         with contextlib.suppress(OSError):
             _remove(folder / name)
 

@@ -219,3 +219,11 @@ def test_whether_there_is_anything_for_cuda(tmp_path: Path, files: dict[str, str
     for name, text in files.items():
         fill(tmp_path, name, text=text)
     assert pyproject.has_cuda(tmp_path, list(files)) is expected
+
+
+def test_where_scikit_build_core_builds_is_the_projects_choice_where_it_made_one(tmp_path: Path) -> None:
+    text = '[build-system]\nbuild-backend = "scikit_build_core.build"\n'
+    fill(tmp_path, "pyproject.toml", text=text)
+    assert pyproject.read(tmp_path, ["pyproject.toml"]).build_dir
+    fill(tmp_path, "pyproject.toml", text=text + '[tool.scikit-build]\nbuild-dir = "build"\n')
+    assert not pyproject.read(tmp_path, ["pyproject.toml"]).build_dir

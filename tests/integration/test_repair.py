@@ -247,7 +247,8 @@ def test_a_library_that_nobody_has(tmp_path: Path, nvidia: Path) -> None:
     (finding,) = [each for each in answer.wheels[0].findings if each.severity == "error"]
     assert finding.rule == "library-missing"
     assert "libbar.so.2" in finding.message
-    assert finding.evidence[0] == "needed by libfoo.so.1"
+    assert finding.evidence[0] == "libbar.so.2 is needed by libfoo.so.1"
+    assert finding.fix.endswith("--exclude libbar.so.2")
     (missing,) = [each for each in answer.wheels[0].libraries if each.fate == "missing"]
     # Where the library that needs it points first, then the folders asked for, at the end the system's.
     assert missing.trail[0].folder == str(tmp_path / "build")
@@ -340,7 +341,15 @@ def test_what_auditwheel_refuses_is_told_in_its_words(tmp_path: Path, nvidia: Pa
     source = tmp_path / "fast.c"
     source.write_text("int fast(void) { return 1; }\n")
     fast = tmp_path / "libfast.so"
-    command: list[str | Path] = [compiled.compiler() or "cc", "-shared", "-fPIC", "-Wl,-z,x86-64-v3", source, "-o", fast]
+    command: list[str | Path] = [
+        compiled.compiler() or "cc",
+        "-shared",
+        "-fPIC",
+        "-Wl,-z,x86-64-v3",
+        source,
+        "-o",
+        fast,
+    ]
     process.run(command, timeout=MINUTE)
     original = wheel(tmp_path / "dist", {"pkg/libfast.so": bytes_of(fast)})
     with pytest.raises(ToolError, match="unsupported ISA extensions") as caught:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.rewrite.repair.values import Decision, Repaired
 
 Outcome: TypeAlias = Literal["repaired", "unchanged", "refused"]
+_SHOWN = 12
 _FATES = {
     "kept-out": "kept out",
     "grafted": "grafted",
@@ -192,11 +193,13 @@ def _search_paths(paths: Sequence[SearchPath], *, verbose: bool) -> Iterator[Blo
         return
     yield Heading("Search paths (RPATH)")
     rows = []
-    for each in told:
+    for each in told if verbose else told[:_SHOWN]:
         rows.append(Row(file_name(each.path), _joined(each.after), origin=f"CUDA {each.cuda}" if each.cuda else ""))
         if gone := [entry for entry in each.before if entry not in each.after]:
             rows.append(Row("", f"without {_joined(gone)}"))
     yield Facts(tuple(rows))
+    if not verbose and len(told) > _SHOWN:
+        yield Paragraph(f"  and {len(told) - _SHOWN} more (--verbose)")
 
 
 def _joined(entries: Sequence[str]) -> str:

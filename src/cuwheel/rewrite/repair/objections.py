@@ -145,22 +145,26 @@ def of_needs(found: Contents, facts: Sequence[Fact], wish: Wish) -> tuple[Findin
 
 
 def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
-    for fact in facts:
-        if fact.fate == "missing":
-            folders = [each.folder for each in fact.trail]
-            odd = [f"{each.folder}: {each.found}" for each in fact.trail if each.found != "not there"]
-            more = f" and {len(folders) - _SHOWN} more" if len(folders) > _SHOWN else ""
-            yield Finding(
-                rule="library-missing",
-                severity="error",
-                message=f"{fact.soname} was found nowhere, and users would not have it",
-                evidence=(
-                    f"needed by {', '.join(fact.needed_by[:3])}",
-                    *odd,
-                    f"looked in {', '.join(folders[:_SHOWN])}{more}",
-                ),
-                fix=f"--lib-dir FOLDER where it is, or --exclude {fact.soname} if users have it",
-            )
+    """All of them in one: they were looked for in nearly the same folders."""
+    missing = [each for each in facts if each.fate == "missing"]
+    if not missing:
+        return
+    names = ", ".join(each.soname for each in missing[:_SHOWN]) + _more(missing)
+    folders = list(dict.fromkeys(looked.folder for each in missing for looked in each.trail))
+    odd = (f"{looked.folder}/{each.soname} {looked.found}" for each in missing for looked in each.trail if looked.odd)
+    needs = (f"{each.soname} is needed by {', '.join(each.needed_by[:3])}" for each in missing[:_SHOWN])
+    yield Finding(
+        rule="library-missing",
+        severity="error",
+        message=f"{names} {'was' if len(missing) == 1 else 'were'} found nowhere, and users would not have it",
+        evidence=(*needs, *list(odd)[:_SHOWN], f"looked in {', '.join(folders[:_SHOWN])}{_more(folders)}"),
+        fix="--lib-dir FOLDER where it is, or for what users have: "
+        + " ".join(f"--exclude {each.soname}" for each in missing[:_SHOWN]),
+    )
+
+
+def _more(listed: Sequence[object]) -> str:
+    return f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
 
 
 def _nvidia_inside(found: Contents) -> Iterator[Finding]:

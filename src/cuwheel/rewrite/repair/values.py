@@ -36,6 +36,11 @@ class Looked:
     via: str
     found: str
 
+    @property
+    def odd(self) -> bool:
+        """Whether something of that name is there, and is not it."""
+        return self.found not in ("not there", "found")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:

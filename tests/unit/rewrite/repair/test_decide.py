@@ -304,7 +304,14 @@ def test_where_a_library_is_looked_for_first(tmp_path: Path, monkeypatch: pytest
     assert missing.fate == "missing"
     assert [each.found for each in missing.trail if each.found != "not there"] == ["is for aarch64"] * 3
     assert decision.refused
-    assert f"{named}: is for aarch64" in decision.findings[0].evidence
+    assert f"{named}/libblas.so.3 is for aarch64" in decision.findings[0].evidence
+
+
+def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+    decision = one(tmp_path, "libhip.so.7", "libsycl.so.8", "libc.so.6")
+    (finding,) = decision.findings
+    assert finding.message == "libhip.so.7, libsycl.so.8 were found nowhere, and users would not have it"
+    assert finding.fix.endswith("--exclude libhip.so.7 --exclude libsycl.so.8")
 
 
 def test_the_environments_packages_are_looked_at_with_their_versions(

@@ -110,7 +110,7 @@ def _sorted(walk: _Walk, soname: str, asker: _Asker) -> tuple[Fact, Found | None
     found, trail = walk.searcher.find(soname, _own_folders(asker))
     if found is None:
         return replace(fact, reason="found nowhere", trail=trail), None
-    reason = "neither the system's nor anybody's package"
+    reason = "not every machine has it"
     return replace(_placed(fact, found), fate="grafted", reason=reason, trail=trail), found
 
 

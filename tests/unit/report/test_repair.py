@@ -1,0 +1,97 @@
+"""What a repair says, from decisions that were made of libraries as bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from cuwheel.report import documents, terminal
+from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.report.repair import Repair, wheel_of
+from cuwheel.rewrite import repair
+from tests.fixtures.elves import elf
+from tests.fixtures.wheels import wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+pytestmark = pytest.mark.unit
+OLD = {"libc.so.6": ["GLIBC_2.2.5"]}
+
+
+@pytest.fixture(autouse=True)
+def _an_empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDNN_ROOT", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "no-env"))
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("cuwheel.rewrite.repair.search._SYSTEM", ())
+    monkeypatch.setattr("cuwheel.rewrite.repair.search._LD_CONF", str(tmp_path / "none"))
+
+
+def answered(folder: Path, needed: Sequence[str], wish: repair.Wish) -> Repair:
+    path = wheel(folder / "dist", {"pkg/libown.so": elf(needed=needed, versions=OLD, runpath="/opt/ci/lib")})
+    return Repair(dry_run=True, wheels=(wheel_of(repair.decide(path, wish), folder="wheelhouse"),))
+
+
+def shown(answer: Repair, *, verbose: bool = False) -> str:
+    stream = io.StringIO()
+    terminal.write(documents.of(answer, verbose=verbose), stream)
+    return stream.getvalue()
+
+
+def test_what_would_be_done_and_why(tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libcublas.so.12").write_bytes(
+        elf(soname="libcublas.so.12", needed=["libcublasLt.so.12"], padding=5_000_000)
+    )
+    (folder / "libblas.so.3").write_bytes(elf(soname="libblas.so.3", versions={"libc.so.6": ["GLIBC_2.17"]}))
+    needed = ["libcublas.so.12", "libcuda.so.1", "libblas.so.3", "libc.so.6"]
+    answer = answered(tmp_path, needed, repair.Wish(libraries=(folder,), requires=True))
+    assert answer.succeeded
+    text = shown(answer)
+    for words in (
+        "would be repaired: tag, libraries, search paths, requirements",
+        "tag: manylinux_2_27_x86_64 (not lower: libcublasLt.so.12 (needed by what is",
+        "kept out: 5.0 MB, unpacked, of the library that bundling would have added",
+        "libcublas.so.12  kept out  5.0 MB   in 1  nvidia-cublas-cu12",
+        "libcuda.so.1     kept out                 it comes with the driver",
+        "not every machine has it",
+        "and 2 of the system, or needed by NVIDIA's own alone (--verbose)",
+        "without /opt/ci/lib",
+        "nvidia-cublas-cu12>=12,<13",
+    ):
+        assert words in text, words
+    assert "was looked for in" not in text
+    assert "written" not in text
+    whole = shown(answer, verbose=True)
+    assert "libcublasLt.so.12  kept out *" in whole
+    assert "* needed by NVIDIA's own libraries alone" in whole
+    assert "libblas.so.3 was looked for in" in whole
+
+
+def test_what_is_refused_says_so_first(tmp_path: Path) -> None:
+    answer = answered(tmp_path, ["libnone.so.1", "libcudart.so.12"], repair.Wish(requires=True))
+    assert not answer.succeeded
+    assert answer.wheels[0].output is None
+    text = shown(answer)
+    assert text.splitlines()[1] == "not repaired, nothing was written (see the findings)"
+    assert "Requirements added" not in text
+    assert "error  library-missing" in text
+
+
+def test_the_json_is_what_its_schema_says(tmp_path: Path) -> None:
+    schema = json.loads((SCHEMAS / "repair-1.json").read_text())
+    for needed in (["libcudart.so.12"], ["libnone.so.1"]):
+        answer = answered(tmp_path, needed, repair.Wish())
+        told = json.loads(to_json(answer))
+        jsonschema.validate(told, schema)
+        assert told["schema"] == "cuwheel.repair/1"
+        assert told["wheels"][0]["libraries"][0]["soname"] == needed[0]

@@ -246,16 +246,16 @@ def package_folder(names: Collection[str], package: str) -> str:
     wanted = package.replace(".", "/")
     for name in names:
         folder, _, file = name.rpartition("/")
-        if file == "__init__.py" and _import_path(folder) == wanted:
+        if file == "__init__.py" and import_path(folder) == wanted:
             return f"{folder}/"
-    there = sorted({_import_path(each.rpartition("/")[0]) for each in names if each.endswith("/__init__.py")})
+    there = sorted({import_path(each.rpartition("/")[0]) for each in names if each.endswith("/__init__.py")})
     tops = ", ".join(each for each in there if each and "/" not in each) or "none"
     raise UsageError(
         f"[tool.cuwheel.guard] package = {package!r}: the wheel has no such package", hint=f"its packages: {tops}"
     )
 
 
-def _import_path(folder: str) -> str:
+def import_path(folder: str) -> str:
     """`foo-1.0.data/platlib/foo` is installed as `foo`."""
     top, _, rest = folder.partition("/")
     scheme, _, path = rest.partition("/")

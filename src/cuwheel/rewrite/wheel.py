@@ -14,7 +14,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
 from cuwheel.inspection.zip_reader import ZipReader
-from cuwheel.rewrite import journal, library, licence, lock, note, proposal, record, work
+from cuwheel.rewrite import journal, library, licence, lock, note, proposal, record, restamp, work
 from cuwheel.rewrite.in_place import left_unread, signature_dropped
 from cuwheel.rewrite.outcome import FileChange, Outcome, Size
 from cuwheel.rewrite.trouble import errors_of
@@ -82,6 +82,7 @@ def _act(
         made = folder / "wheel"
         findings += tuple(_write(path, made, request, names, files, written))
         findings += _check(path, made, names)
+        made = restamp.restamp(made, output.name)
         size = Size(bytes_before=path.stat().st_size, bytes_after=made.stat().st_size)
         made.replace(output)
         journal.sync_folder(output.parent)

@@ -13,8 +13,11 @@ from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, Usage
 from cuwheel.inspection import description
 from cuwheel.inspection.description import Description, File, Tools
 from cuwheel.inspection.survey import survey
+from cuwheel.machine.fleet import from_gpu
 from cuwheel.report import documents, terminal
 from cuwheel.rewrite import described, guard, headers, stamp
+from cuwheel.rewrite import wheel as slim_wheel
+from cuwheel.rewrite.values import SlimOptions
 from tests.unit.rewrite.packages import FOO, make_wheel, wrong_members
 
 if TYPE_CHECKING:
@@ -275,6 +278,27 @@ def test_inspect_survives_a_foreign_description(tmp_path: Path) -> None:
     answer = api.inspect(make_wheel(tmp_path, FOO, extra={description.NAME: b"{}"}))
     assert answer.description is None
     assert [each.rule for each in answer.findings] == ["description-unreadable"]
+
+
+def test_slimming_keeps_description_and_guard_true(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "in", {**FOO, "foo/__init__.py": guard.CALL.encode()}, version="1.0")
+    told = replace(DESCRIBED, archs=("sm_75", "sm_90"), coverage=described.reach(survey(wheel, detail="containers")))
+    assert told.coverage.native == ("7.5", "9.0")
+    asked = replace(guarded(wheel), message='install "another"')
+    made = stamp.stamp(wheel, tmp_path / "made", replace(WISH, description=told, guard=asked))
+    options = SlimOptions(targets=(from_gpu("h100"),))
+    outcome = slim_wheel.slim(made, slim_wheel.Request(options=options, output=tmp_path / "slim"))
+    assert outcome.output is not None
+    (slimmed,) = (tmp_path / "slim").iterdir()
+    found = description.read(slimmed)
+    assert found is not None
+    assert (found.archs, found.coverage.native) == (("sm_90",), ("9.0",))
+    text = contents(slimmed)[f"foo/{guard.FILE}"].decode()
+    assert "(90, 90, 13000)" in text, "what is left of one library is sm_90a"
+    assert "(75, 79" not in text
+    assert 'INSTEAD = "install \\"another\\""' in text
+    assert "foo 1.0+slim" in text
+    check_record(slimmed)
 
 
 def test_reach_is_that_of_all_libraries_together(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 # What cuwheel does, on this machine: called by `./run demo`, which puts cuwheel on PATH.
 set -eu
 OUT=demo-out
+rm -rf "$OUT/dist" "$OUT/record"
 mkdir -p "$OUT"
 export COLUMNS="${COLUMNS:-80}"
+command -v g++ >/dev/null 2>&1 || { echo "the demo compiles: it needs g++   (apt install g++)" >&2; exit 1; }
 
 if [ -t 1 ]; then bold=$(printf '\033[1m') plain=$(printf '\033[0m'); else bold='' plain=''; fi
 
@@ -22,26 +24,34 @@ show() {
 step "What is this machine, and what is wrong with it?"
 show cuwheel doctor --save "$OUT/machine.json"
 
-step "What is a GPU, and which toolkits compile for it?"
-show cuwheel gpus "rtx 5060 ti"
-show cuwheel toolkits --compiles "rtx 5060 ti"
-
-step "What is in a wheel that somebody else built? (downloaded from your index)"
+step "What is in a wheel that somebody else built, and will it run on our machines?"
 show cuwheel inspect bitsandbytes==0.50.2 --html "$OUT/bitsandbytes.html"
-
-step "Will it run on our machines?"
 show cuwheel check bitsandbytes==0.50.2 --on demo/fleet.toml --html "$OUT/fleet.html"
 
-step "What would we have to build for two of them?"
-show cuwheel plan --for h100,l40 --cuda 13.0
-
-step "The same wheel without what these two never load"
+step "The same wheel without what an H100 and an L40 never load"
 show cuwheel slim bitsandbytes==0.50.2 --for h100,l40 --cuda 12.8 -o "$OUT"
 
-step "The proof that it is still the wheel they need"
-show cuwheel check "$OUT"/bitsandbytes-*slim*.whl --on h100,l40,b200 --torch-cuda 12.8
+step "Our own wheel: two GPUs, two CUDA versions, compilers from your package index"
+show cuwheel build examples/scikit_kernel --for h100,l40 --cuda 13.0,13.4 --provider index -o "$OUT/dist"
+
+step "What is in it?"
+show cuwheel inspect "$OUT"/dist/*cu130*.whl
+
+step "Which of the two does each machine need?"
+show cuwheel check "$OUT"/dist/*.whl --on demo/fleet.toml --html "$OUT/ours.html"
+
+step "Does it work? Installed apart, imported, tried (what needs a GPU is left for a kit)"
+show cuwheel verify "$OUT"/dist/*cu130*.whl --config examples/scikit_kernel/pyproject.toml \
+    --pack "$OUT/kit.pyz"
+show cuwheel verify "$OUT"/dist/*cu130*.whl --config examples/scikit_kernel/pyproject.toml
+
+step "A build that fails and says nothing: what did its compiler say, and why?"
+eval "$(cuwheel toolchain env 13.0 --provider index)"
+show cuwheel record -o "$OUT/record" -- sh demo/silent.sh "$OUT/square.o"
 
 step "Done"
 printf 'the machine profile:   %s\n' "$OUT/machine.json"
-printf 'the reports as pages:  %s\n' "$OUT/bitsandbytes.html" "$OUT/fleet.html"
+printf 'reports as pages:      %s\n' "$OUT/bitsandbytes.html" "$OUT/fleet.html" "$OUT/ours.html" "$OUT/dist/build.html"
 printf 'the smaller wheel:     %s\n' "$OUT"/bitsandbytes-*slim*.whl
+printf 'our wheels:            %s\n' "$OUT"/dist/*.whl
+printf 'for a GPU machine:     python3 %s\n' "$OUT/kit.pyz"

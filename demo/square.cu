@@ -1,0 +1,1 @@
+__global__ void square(float *x) { x[threadIdx.x] *= x[threadIdx.x]; }

@@ -127,6 +127,8 @@ def replay_diff(
     limit = timeout or max(_SHORTEST_S, _LONGER * ((call.ended or 0.0) - call.began))
     found = differences.compare(left, right, origins)
     if runs:
+        for side in (left, right):
+            again.refuse_impossible(side)
         found = replace(found, versions=compilers.versions(left, right, limit))
     answer = replace(_answer(record, call, prepared), action="diff", differences=found)
     if not runs or not found.any:

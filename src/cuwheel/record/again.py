@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import masking, process
-from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, UnreadableError
 from cuwheel.machine.world import World
 from cuwheel.record import options, outputs
 from cuwheel.record.culprits import Outcome
@@ -150,8 +150,9 @@ def _same_file(one: Path, other: str) -> bool:
 def ready(prepared: Prepared, *, scratch: bool) -> Iterator[Ready]:
     """Everything in place to run it; `scratch`: what it writes goes to a folder that is removed afterwards."""
     situation = prepared.situation
+    refuse_impossible(situation)
     cwd = Path(situation.cwd)
-    if not cwd.is_dir():
+    if not cwd.is_absolute() or not cwd.is_dir():
         raise UnreadableError(
             cwd,
             "the folder in which this call ran is gone",
@@ -177,6 +178,15 @@ def ready(prepared: Prepared, *, scratch: bool) -> Iterator[Ready]:
             restored=restored,
             leaks=leaks,
         )
+
+
+def refuse_impossible(situation: Situation) -> None:
+    """A record is anybody's word: not all that can be written there can be run."""
+    texts = (situation.program, situation.cwd, *situation.words, *situation.environ, *situation.environ.values())
+    if not situation.program or any("\0" in text for text in texts):
+        raise MalformedError(situation.label, "its record is damaged: no program can be called so")
+    if any(not name or "=" in name for name in situation.environ):
+        raise MalformedError(situation.label, "its record is damaged: no variable can be named so")
 
 
 def _with_response_files(

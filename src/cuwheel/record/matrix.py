@@ -208,7 +208,11 @@ def _configurations(
     chosen = [choices for choices in every if not any(_fits(row, choices) for row in file.exclude)]
     chosen += [dict(row) for row in file.include if row not in chosen]
     for choices in chosen:
-        yield _configured(file, {axis: axes[axis][name] for axis, name in choices.items()}, choices, folder)
+        values = {axis: axes[axis][name] for axis, name in choices.items()}
+        configuration = _configured(file, values, choices, folder)
+        if not configuration.command:
+            problems.append(f"matrix.command: nothing is left of it for {configuration.name}")
+        yield configuration
 
 
 def _fits(row: Mapping[str, Any], choices: Mapping[str, str]) -> bool:

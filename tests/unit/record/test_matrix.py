@@ -1,15 +1,13 @@
 from __future__ import annotations
 
+import itertools
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from cuwheel.errors import ConfigurationError, UnreadableError
 from cuwheel.record import matrix, matrix_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CASE_4 = """
 command = "cargo build {features} {profile}"
@@ -64,6 +62,14 @@ def test_the_matrix_of_case_4(tmp_path: Path) -> None:
     assert "cuda-13.0, off, cpu, debug" not in by_name
     assert by_name["flash"].command == ("cargo", "build", "--features", "cuda flash-attn")
     assert (plan.clean, plan.timeout, plan.source) == (("cargo", "clean"), 1800.0, tmp_path.resolve())
+
+
+def test_the_example_of_the_page(tmp_path: Path) -> None:
+    lines = (Path(__file__).parents[3] / "docs" / "replay.md").read_text().splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("    command ="))
+    shown = itertools.takewhile(lambda line: not line or line.startswith("    "), lines[start:])
+    plan = load(tmp_path, "\n".join(line[4:] for line in shown))
+    assert len(plan.configurations) == 2 * 2 * 3 * 2 - 2 * 2
 
 
 def test_all_problems_at_once(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -169,10 +168,12 @@ def _beside(path: Path) -> dict[str, str]:
 
 
 def _installed(place: Path) -> dict[str, str]:
+    """The packages of the table that a site-packages folder has, with their versions."""
+    known = {row.name for row in libraries.rows()}
     found = {}
     for path in place.glob("*.dist-info"):
         match = _DIST_INFO.fullmatch(path.name)
-        if match and any(fnmatchcase(normalised(match[1]), each) for each in ("nvidia-*", "cutensor-*")):
+        if match and normalised(match[1]) in known:
             found[normalised(match[1])] = match[2]
     return found
 

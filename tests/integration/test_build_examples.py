@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,37 @@ def test_for_one_version(here: World, example: str) -> None:
     assert world.architectures(wheel) == {"sm_89", "sm_90"}
     assert_nothing_of_this_machine(told.document)
     assert_loads(wheel, CALLS[example], here.folder)
+
+
+@pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is not installed here")
+def test_what_a_build_script_hides(here: World) -> None:
+    """cargo shows that nvcc failed and not why; the record has the words that were thrown away."""
+    here.with_toolkits("13.0")
+    source = here.project("cargo_kernel")
+    kernel = source / "crate" / "kernels" / "cubes.cu"
+    kernel.write_text(kernel.read_text().replace("cudaFree(memory);", "cudaFree(memry);"))
+    told = here.build(source)
+    assert told.status == 1, told.all
+    (job,) = told.document["jobs"]
+    assert job["outcome"] == "failed"
+    assert 'identifier "memry" is undefined' not in Path(job["log"]).read_text()
+    assert 'identifier "memry" is undefined' in job["failure"]["output"]
+    assert "kernels/cubes.cu" in job["failure"]["command"]
+    assert world.wheels(here.out) == []
+
+
+@pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is not installed here")
+def test_what_a_build_script_hides_by_hand(here: World) -> None:
+    """The same without `build`: as somebody would who has only the crate, and an architecture that is too old."""
+    crate = here.project("cargo_kernel") / "crate"
+    root = world.toolkit("13.0") / "root"
+    wrong = {"CUDA_HOME": str(root), "CUDA_COMPUTE_CAP": "37"}
+    words = ("record", "--output", here.folder / "record", "--", "cargo", "build", "--offline", "--manifest-path")
+    told = here.cuwheel(*words, crate / "Cargo.toml", env=wrong)
+    assert told.status == 101, "cargo's own"
+    assert "nvcc failed" in told.all
+    assert "nvcc fatal   : Unsupported gpu architecture" in told.all
+    assert "gpu-architecture-removed" in here.cuwheel("explain", here.folder / "record").stdout
 
 
 @pytest.mark.slow

@@ -130,6 +130,20 @@ def test_jaxmg_from_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.download
+@pytest.mark.skipif(PYTHON != "cp311", reason="jaxmg is fetched for the Python that runs the tests")
+def test_jaxmg_with_the_libraries_of_cuda_against_a_stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The import test where there is no GPU that case 5 misses: its backend is loaded with all that it needs."""
+    monkeypatch.chdir(tmp_path)
+    answer = api.verify("jaxmg==1.1.1", requires=["jaxmg[cuda12]"], stub=True, timeout=300)
+    (tried,) = answer.wheels[0].installations
+    assert answer.succeeded, tried
+    assert tried.stub
+    assert _outcomes(tried.checks)["libraries load"] == "passed"
+    assert not [each for each in tried.findings if each.rule == "library-does-not-load"]
+    assert any(each.startswith("nvidia-cusolvermp-cu12==") for each in tried.packages)
+
+
+@pytest.mark.download
 def test_bitsandbytes_from_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Case 1's list: nvcc where there is one, `python -m bitsandbytes`, and which library it loads."""
     monkeypatch.chdir(tmp_path)

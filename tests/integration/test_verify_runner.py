@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from cuwheel.verify import runner
-from cuwheel.verify.runner import checks
+from cuwheel.verify.runner import checks, gpus
+from tests.fixtures.small_wheel import library
 
 ENVIRON = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 RUNNER = Path(runner.__file__).parent
@@ -239,6 +240,30 @@ def test_no_driver_is_no_gpu(tmp_path: Path) -> None:
     environ = {**ENVIRON, "CUDA_VISIBLE_DEVICES": ""}
     result = checks.run({"name": "", "kind": "python", "text": "", "gpu": True}, sys.executable, environ, tmp_path)
     assert result["outcome"] == "skipped"
+
+
+DRIVER = """
+extern "C" int cuInit(int) { BODY; return 0; }
+extern "C" int cuDeviceGetCount(int *count) { *count = 2; return 0; }
+extern "C" int cuDeviceGet(int *device, int index) { *device = index; return 0; }
+extern "C" int cuDeviceGetAttribute(int *value, int what, int device) { *value = what == 75 ? 8 + device : 9; return 0; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"), [("", ("8.9", "9.9")), ("return 100", ()), ("__builtin_trap()", ()), ("for (;;) ;", ())]
+)
+def test_the_driver_is_asked_for_gpus(
+    tmp_path: Path, body: str, seen: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that crashes or hangs when it is asked has none."""
+    library(tmp_path, "libcuda.so.1", DRIVER.replace("BODY", body))
+    monkeypatch.setattr(gpus, "_LIMITS", gpus._LIMITS._replace(seconds=2.0))
+    environ = {**ENVIRON, "LD_LIBRARY_PATH": str(tmp_path)}
+    assert gpus.seen(sys.executable, environ) == seen
+    check = {"name": "it", "kind": "python", "text": "", "capabilities": ["9.9"]}
+    if seen:
+        assert checks.run(check, sys.executable, environ, tmp_path)["outcome"] == "passed"
 
 
 def test_what_cannot_be_run_is_a_result_too(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def judged(result: Result, foreseen: Mapping[str, Sequence[Finding]], *, driver:
     if waiting and len(waiting) == len(found):
         problem = f"{SONAME} comes with the driver, and there is none here (--stub puts one in its place)"
         return replace(shown, outcome="skipped", problem=problem)
-    return shown
+    return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
 
 
 def without_driver(result: Result) -> Result:

@@ -28,21 +28,22 @@ VERBS = {
     "compare": "what an architecture, or a change, costs in bytes",
     "check": "will it run there, how, and if not which error and why",
     "plan": "the smallest architecture list for a fleet, in every spelling",
-    "slim": "the same without what the GPUs named never load",
-    "repair": "a portable wheel without NVIDIA's libraries inside",
-    "build": "from source to the wheels you asked for, checked against the plan",
     "toolchain": "nvcc and a host compiler that it takes, without root",
+    "build": "from source to the wheels you asked for, checked against the plan",
+    "repair": "a portable wheel without NVIDIA's libraries inside",
+    "verify": "installed apart, imported, tried: the proof that a wheel works",
+    "slim": "the same without what the GPUs named never load",
     "record": "every compiler call of any build, and why it failed",
     "replay": "one recorded compiler call again, and why it fails only there",
     "explain": "why did it fail: cause, evidence, fix and ways out, from a log",
-    "verify": "installed apart, imported, tried: the proof that a wheel works",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }
 
 _INTRODUCTION = """\
-cuwheel gets CUDA wheels to run: it reads them, says whether they will run on a
-machine and why not, and finds what is wrong with the machine. No GPU needed."""
+cuwheel gets CUDA wheels to run: it builds them, reads them, says whether they
+will run on a machine and why not, proves it, and explains what failed.
+No GPU, no CUDA toolkit and no root needed."""
 
 _EPILOGUE = """\
 `cuwheel VERB --help` says what a verb takes. Shell completion:

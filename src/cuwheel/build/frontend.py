@@ -53,7 +53,7 @@ def _inner_python(job: Job, shell: Shell) -> str:
     image = job.toolchain.prefix[-1]
     raise UnavailableError(
         f"the image {image} has no Python {job.python}; looked at {', '.join(names)}",
-        hint="name another: --image quay.io/pypa/manylinux_2_28_x86_64",
+        hint="name one that has it, such as the manylinux images: --image IMAGE",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, Optional
@@ -18,8 +19,12 @@ _ORDER = ("contradicted", "open", "agreed", "none")
 
 
 def say(text: str = "") -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    """Nobody listening (`| head`) is no reason to stop: the proof is a file."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def listed(manifest: Mapping[str, Any]) -> None:

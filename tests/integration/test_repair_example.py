@@ -17,6 +17,7 @@ import pytest
 from cuwheel import api, process, venvs
 from cuwheel.errors import ToolError
 from cuwheel.inspection.survey import survey
+from tests.fixtures import compiled
 from tests.fixtures.wheels import wheel
 from tests.integration.build_world import World, toolkit
 
@@ -139,3 +140,55 @@ def test_jaxmg_of_the_index(tmp_path: Path) -> None:
     kept = {each.soname for each in told.libraries if each.fate == "kept-out" and not each.indirect}
     assert {"libcusolver.so.11", "libcusolver.so.12", "libcusolverMp.so.0", "libcuda.so.1"} <= kept
     assert not [each for each in told.libraries if each.fate in ("grafted", "missing")]
+
+
+_CALLER = """\
+int cusolverGetProperty(int, int *);
+int cusolverMgCreate(void **);
+int cublasGetProperty(int, int *);
+int cudaRuntimeGetVersion(int *);
+int versions(int *runtime, int *cublas, int *cusolver) {
+    return cudaRuntimeGetVersion(runtime) || cublasGetProperty(0, cublas) || cusolverGetProperty(0, cusolver);
+}
+void *never(void) { return cusolverMgCreate; }
+"""
+
+
+@pytest.mark.download
+def test_cuda_12_whose_packages_have_a_folder_each(tmp_path: Path) -> None:
+    """What case 5 ships: linked with CUDA 12's cuSOLVER, which is libcusolver.so.11, deep in the package."""
+    if (compiler := compiled.compiler()) is None:
+        pytest.skip("needs a C compiler")
+    names = ("libcusolver.so.11", "libcusolverMg.so.11", "libcublas.so.12", "libcudart.so.12")
+    environment(tmp_path / "build", ["nvidia-cusolver-cu12==11.7.3.90", "nvidia-cuda-runtime-cu12==12.8.90"])
+    site = next((tmp_path / "build").glob("lib/python3*/site-packages"))
+    source, library = tmp_path / "caller.c", tmp_path / "libcaller.so"
+    source.write_text(_CALLER)
+    found = [next(site.glob(f"nvidia/*/lib/{each}")) for each in names]
+    command: list[str | Path] = [compiler, "-shared", "-fPIC", source, "-o", library, "-Wl,--no-as-needed", *found]
+    process.run([*command, *(f"-Wl,-rpath,{each.parent}" for each in found)], timeout=MINUTE)
+    original = wheel(tmp_path / "dist", {"pkg/__init__.py": b"", "pkg/a/b/libcaller.so": library.read_bytes()})
+    folders = [each.parent for each in found]
+    (done,) = api.repair(original, output=tmp_path / "to", libraries=folders, requires=True).wheels
+    (cublas,) = (each.name.split("-")[1] for each in site.glob("nvidia_cublas_cu12-*.dist-info"))
+    assert done.requires == (
+        f"nvidia-cublas-cu12>={'.'.join(cublas.split('.')[:2])},<13",
+        "nvidia-cuda-runtime-cu12>=12.8,<13",
+        "nvidia-cusolver-cu12>=11.7,<12",
+    )
+    assert done.bundled > 400_000_000
+    assert done.output
+    made = Path(done.output).rename(tmp_path / Path(done.output).name.replace("cp311-cp311", "py3-none"))
+    (tmp_path / "build").rename(tmp_path / "gone")
+    python = environment(tmp_path / "env", [made])
+    (installed,) = (tmp_path / "env").glob("lib/python3*/site-packages/pkg/a/b/libcaller.so")
+    places_ = of_nvidia(places(installed))
+    assert set(names) <= places_.keys()
+    assert all(Path(each).resolve().is_relative_to((tmp_path / "env").resolve()) for each in places_.values()), places_
+    code = (
+        "import ctypes; told = [ctypes.c_int() for _ in range(3)]; "
+        f"print(ctypes.CDLL({str(installed)!r}).versions(*map(ctypes.byref, told)), *(each.value for each in told))"
+    )
+    told = process.run([python, "-c", code], timeout=MINUTE, env=bare_environ()).stdout.split()
+    assert told[0] == "0"
+    assert [told[1][:2], *told[2:]] == ["12", "12", "11"]

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ class Searcher:
 
     def __init__(self, folders: Sequence[Folder], machine: str) -> None:
         self.folders, self._machine = tuple(folders), machine
+        self._versions = {each.path: each.versions for each in self.folders}
         self._read: dict[Path, Binary | None] = {}
 
     def find(self, soname: str, first: Sequence[Folder] = ()) -> tuple[Found | None, tuple[Looked, ...]]:
@@ -65,7 +66,8 @@ class Searcher:
             binary, outcome = self._look(folder.path / soname)
             trail.append(Looked(folder=str(folder.path), via=folder.via, found=outcome))
             if binary:
-                return Found(binary=binary, folder=folder), tuple(trail)
+                told = self._versions.get(folder.path) or _beside(folder.path)
+                return Found(binary=binary, folder=replace(folder, versions=told)), tuple(trail)
         return None, tuple(trail)
 
     def _look(self, path: Path) -> tuple[Binary | None, str]:
@@ -104,7 +106,7 @@ def _given(given: Sequence[Path]) -> Iterator[Folder]:
         # The folder itself, or that of a toolkit: both are what people give.
         known = next((each for each in kits if _is_of(root, each)), None)
         for path in (root, *(root / each for each in _LIBRARY_FOLDERS)):
-            yield Folder(path=path.absolute(), via="asked for", versions=known.versions if known else _beside(path))
+            yield Folder(path=path.absolute(), via="asked for", versions=known.versions if known else {})
 
 
 def _named(named: Mapping[str, Sequence[str]]) -> Iterator[Folder]:

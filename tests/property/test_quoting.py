@@ -164,6 +164,40 @@ def test_through_powershell(words: list[str]) -> None:
         assert argv(handed_on(seen, old=True)) == [program, *words]
 
 
+ONE = WORD.filter(lambda word: not set(word) & set("\r\n"))
+
+
+@given(ONE, ONE)
+def test_variables_and_the_folder_through_cmd(value: str, folder: str) -> None:
+    what = quoting.Script(words=("cl.exe",), cwd=f"C:\\{folder}", setting={"A B%": value}, unset=("GONE",))
+    if '"' in folder:  # no folder of Windows is named so
+        return
+    moved, unset, set_, called = (typed_into_cmd(line) for line in quoting.script(what, "cmd"))
+    assert (unset, called) == ('set "GONE="', "cl.exe")
+    assert moved.removeprefix("cd /d ").strip('"') == what.cwd
+    text = set_.removeprefix("set ")
+    assert (text[1 : text.rindex('"')] if text.startswith('"') else text) == f"A B%={value}"
+
+
+@given(WORD, WORD)
+def test_variables_and_the_folder_through_powershell(value: str, folder: str) -> None:
+    what = quoting.Script(words=("x",), cwd=folder or ".", setting={"A": value, "B(x86)": value}, unset=("C",))
+    text = "\n".join(quoting.script(what, "powershell"))
+    quoted = r"'((?:[^'\u2018\u2019\u201a\u201b]|(['\u2018\u2019\u201a\u201b])\2)*)'"
+    match = re.fullmatch(
+        rf"Push-Location -LiteralPath {quoted}\n\$env:C = \$null\n\$env:A = {quoted}\n"
+        rf"\[Environment\]::SetEnvironmentVariable\('B\(x86\)', {quoted}, 'Process'\)\n& 'x'\nPop-Location".replace(
+            "\\2", "['\u2018\u2019\u201a\u201b]"
+        ),
+        text,
+    )
+    assert match, text
+    texts = [
+        re.sub("(['\u2018\u2019\u201a\u201b])['\u2018\u2019\u201a\u201b]", r"\1", match[index]) for index in (1, 3, 5)
+    ]
+    assert texts == [what.cwd, value, value]
+
+
 @given(WORDS)
 def test_posix_words_by_the_library(words: list[str]) -> None:
     line = quoting.posix(["nvcc", *words])

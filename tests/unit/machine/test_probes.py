@@ -294,6 +294,15 @@ class TestVariables:
         assert found["NVCC_CCBIN"][0].endswith("project/tools/cl")
         assert "OTHER" not in found
 
+    def test_cargos_own_configuration_comes_last(self, machine: FakeMachine) -> None:
+        machine.file("/project/.cargo/config.toml", '[env]\nCUDA_PATH = "/near"\n')
+        machine.file("/opt/cargo/config.toml", '[env]\nCUDA_PATH = "/far"\nOTHER = { value = "x", relative = true }\n')
+        machine.environ |= {"CARGO_HOME": "/opt/cargo"}
+        found = {each.name: (each.value, each.found_via) for each, _ in variables.cargo_variables(machine.world)}
+        assert found["CUDA_PATH"] == ("/near", "/project/.cargo/config.toml")
+        assert found["OTHER"][0].endswith("/opt/x")
+        assert found["OTHER"][1] == "/opt/cargo/config.toml"
+
     def test_a_broken_cargo_file_is_noted(self, machine: FakeMachine) -> None:
         machine.file("/project/.cargo/config.toml", "[env\n")
         world = machine.world

@@ -6,7 +6,6 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, packages
 from cuwheel.rewrite.repair.contents import installed_path
 from cuwheel.rewrite.repair.values import SearchPath
@@ -23,10 +22,7 @@ _ORIGIN = re.compile(r"\$(?:ORIGIN|\{ORIGIN\})(?=/|$)")
 
 def known(soname: str) -> Library | None:
     """The row of one of NVIDIA's libraries; None for others, and for one that is newer than the table."""
-    try:
-        return libraries.find_library(soname)
-    except UnknownNameError:
-        return None
+    return libraries.find_library(soname) if libraries.is_cuda_library(soname) else None
 
 
 def cuda_major(binary: Binary, wished: int | None) -> int | None:

@@ -110,6 +110,14 @@ def test_the_drivers_own_answers_weigh_most() -> None:
     assert (found, "2 pieces" in why) == ("agreed", True)
 
 
+def test_a_guard_goes_by_the_same_foresight_and_proves_nothing() -> None:
+    refused = result("failed", 'File "foo/_cuwheel_guard.py", line 38, in check')
+    assert compare.agreement(FAILS, [refused], NOTHING, SIGNS, {})[0] == "open"
+    found, why = compare.agreement(FAILS, [refused], {**NOTHING, "compared": 1}, SIGNS, {})
+    assert (found, "guard" in why, "1 piece of" in why) == ("agreed", True, True)
+    assert compare.agreement(NATIVE, [refused], NOTHING, SIGNS, {})[0] == "open"
+
+
 def test_switches_of_the_driver_leave_it_open() -> None:
     against = {**NOTHING, "compared": 1, "against": ["one"]}
     found, why = compare.agreement(NATIVE, [result()], against, SIGNS, {"CUDA_DISABLE_PTX_JIT": "1"})

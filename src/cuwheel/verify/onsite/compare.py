@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 PROBE = "device code"
 RUNS = ("native", "compatible", "jit")
+_GUARD = "_cuwheel_guard.py"
 _JIT_SWITCHES = ("CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_PTX_JIT")
 
 
@@ -55,7 +56,8 @@ def agreement(
     if probed["against"]:
         more = f" (and {len(probed['against']) - 1} more)" if len(probed["against"]) > 1 else ""
         return "contradicted", probed["against"][0] + more
-    pieces = f"the driver answers as foretold to {probed['compared']} pieces of device code"
+    count = probed["compared"]
+    pieces = f"the driver answers as foretold to {count} piece{'s' if count != 1 else ''} of device code"
     agreement, why = _by_checks(predicted, results, signs)
     if agreement == "untried":
         return ("agreed", f"{pieces}; {why}") if probed["compared"] else ("open", why)
@@ -72,12 +74,13 @@ def _by_checks(
     passed = [each["name"] for each in ran if each["outcome"] == "passed"]
     if predicted["outcome"] in RUNS:
         return _said_runs(predicted, seen, passed)
+    if predicted["outcome"] == "fails" and all(_GUARD in str(each.get("output", "")) for each in ran):
+        # It goes by the same foresight: what it says proves nothing of the hardware.
+        return "untried", "predicted to fail, and the guard of the package refused the import"
     if predicted["outcome"] == "fails":
         return _said_fails(predicted, seen, passed)
-    any_end = "which any outcome of these checks fits"
-    return "untried" if predicted[
-        "outcome"
-    ] == "partial" else "open", f"predicted was {predicted['outcome']}, {any_end}"
+    open_end = f"predicted was {predicted['outcome']}, which any outcome of these checks fits"
+    return ("untried" if predicted["outcome"] == "partial" else "open"), open_end
 
 
 def _said_runs(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import drivers
-from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection import dynamic, elf, library, source
 from cuwheel.inspection.buffer import FileBuffer
@@ -72,6 +72,8 @@ class Contents:
 
 def read(wheel: Path) -> Contents:
     """Raises MalformedError where this is no sound wheel; a library that cannot be read is a finding."""
+    if wheel.is_dir():
+        raise UsageError(f"{wheel} is a folder", hint=f"name the wheels in it: {wheel}/*.whl")
     found = source.find(wheel)
     try:
         told = found.distribution

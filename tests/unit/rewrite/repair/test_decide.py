@@ -467,6 +467,8 @@ def test_names_that_are_no_wheels(tmp_path: Path) -> None:
     path = wheel(tmp_path, {"pkg/libown.so": elf()}).rename(tmp_path / "pkg.whl")
     with pytest.raises(MalformedError, match="not that of a wheel"):
         repair.decide(path, Wish())
+    with pytest.raises(UsageError, match="is a folder"):
+        repair.decide(tmp_path, Wish())
 
 
 @pytest.mark.parametrize(("text", "major"), [("13.0", 13), ("12", 12), ("cu128", 12), (13, 13), (None, None)])

@@ -169,6 +169,33 @@ def test_secrets_come_from_here(tmp_path: Path) -> None:
     assert cuwheel("replay", "rec:1", cwd=tmp_path, MY_TOKEN="geheim").returncode == 0  # noqa: S106
 
 
+def test_a_whole_build_again_without_touching_it(tmp_path: Path) -> None:
+    """Compiled, archived and linked by CMake; every call of it once more, and no file of the build is another."""
+    if not shutil.which("cmake", path=PLAIN["PATH"]):
+        pytest.skip("there is no cmake")
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.22)\nproject(x CXX)\nadd_library(a STATIC a.cpp)\nadd_library(b SHARED b.cpp)\n"
+    )
+    for name in "ab":
+        (tmp_path / f"{name}.cpp").write_text(f"int {name}() {{ return 1; }}\n")
+    build = "cmake -S . -B build && cmake --build build"
+    assert cuwheel("record", "-o", "rec", "--", "sh", "-c", build, cwd=tmp_path).returncode == 0
+
+    def tree() -> dict[Path, tuple[int, bytes]]:
+        files = (path for path in tmp_path.rglob("*") if path.is_file() and "rec" not in path.parts)
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+    before = tree()
+    done = [call for call in api.replay_list(tmp_path / "rec").calls if call.what.startswith(("c++ ", "ar "))]
+    own = [call for call in done if "CMakeCXXCompiler" not in call.what]
+    assert len(own) >= 4  # two compiled, one archived, one linked
+    for call in own:
+        again = api.replay(f"{tmp_path / 'rec'}:{call.number}", scratch=True)
+        assert again.exit_status == 0, again.stderr
+        assert all(not Path(each.now).is_relative_to(tmp_path) for each in again.written)
+    assert tree() == before
+
+
 # nvcc
 
 

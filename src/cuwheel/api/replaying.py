@@ -272,8 +272,6 @@ def _say(call: Call, prepared: Prepared, made: Ready) -> None:
         log.info("note: %s", note)
     if made.restored:
         log.info("note: taken from the record, as they have changed: %s", ", ".join(made.restored))
-    if made.leaks:
-        log.info("note: it may write into %s all the same", prepared.situation.cwd)
     log.debug("call %d, in %s", call.number, prepared.situation.cwd)
 
 

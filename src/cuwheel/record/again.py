@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import masking, process
-from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, UnreadableError, UsageError
 from cuwheel.machine.world import World
-from cuwheel.record import options, outputs
+from cuwheel.record import options, outputs, words
 from cuwheel.record.culprits import Outcome
 from cuwheel.record.differences import Situation
 from cuwheel.record.values import ResponseFile
@@ -33,6 +33,7 @@ _ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")
 _ERROR = re.compile(r"\b(?:error|fatal|undefined reference|cannot find|not found|denied|killed)\b", re.IGNORECASE)
 _PLACES = re.compile(r"\S*[/\\]\S*|\d+|0x[0-9a-f]+")
 _LONGEST_ERROR = 300
+_LONGEST_LINE = 100_000  # well below what Linux takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,6 @@ class Ready:
     cwd: Path
     written: tuple[tuple[str, str], ...] = ()
     restored: tuple[str, ...] = ()
-    leaks: bool = False
 
 
 def environment(record: Record, call: Call) -> dict[str, str]:
@@ -159,25 +159,40 @@ def ready(prepared: Prepared, *, scratch: bool) -> Iterator[Ready]:
             hint="pip builds in folders that it removes (pip's --no-clean keeps them); --directory runs it elsewhere",
         )
     with tempfile.TemporaryDirectory(prefix="cuwheel-replay-") as name:
-        words, restored = _with_response_files(situation, prepared.response_files, Path(name))
-        written: tuple[tuple[str, str], ...] = ()
-        leaks = False
         if scratch:
-            folder = Path(name, "out")
-            folder.mkdir()
-            led = outputs.redirected(words, situation.tool, str(folder), situation.program)
-            words, written, leaks = led.words, led.written, led.leaks
-            for option in options.parse(words, situation.tool):
-                if option.name in ("--output-directory", "--keep-dir") and option.value:
-                    Path(option.value).mkdir(exist_ok=True)
-        yield Ready(
-            command=(situation.program, *words),
-            environ=situation.environ,
-            cwd=cwd,
-            written=written,
-            restored=restored,
-            leaks=leaks,
+            yield _led_away(prepared, Path(name))
+            return
+        given, restored = _with_response_files(situation, prepared.response_files, Path(name))
+        yield Ready(command=(situation.program, *given), environ=situation.environ, cwd=cwd, restored=restored)
+
+
+def _led_away(prepared: Prepared, folder: Path) -> Ready:
+    """Response files may say where to write: their words are taken in, where a command line can hold them."""
+    situation = prepared.situation
+    texts = {file.path: file.text for file in prepared.response_files}
+    given = tuple(words.expanded(situation.words, texts))
+    restored = tuple(texts)
+    if sum(map(len, given)) + len(given) > _LONGEST_LINE:
+        given, restored = _with_response_files(situation, prepared.response_files, folder)
+    place = folder / "out"
+    place.mkdir()
+    led = outputs.redirected(given, situation.tool, str(place), situation.program)
+    if led.leaks:
+        raise UsageError(
+            f"{file_name(situation.program)} names what it writes in a way that cuwheel does not know, so it cannot be "
+            "run without writing over the build's files",
+            hint="replay without --scratch writes them anew; --diff --no-runs only compares",
         )
+    for option in options.parse(led.words, situation.tool):
+        if option.name in ("--output-directory", "--keep-dir") and option.value:
+            Path(option.value).mkdir(exist_ok=True)
+    return Ready(
+        command=(situation.program, *led.words),
+        environ=situation.environ,
+        cwd=Path(situation.cwd),
+        written=led.written,
+        restored=restored,
+    )
 
 
 def refuse_impossible(situation: Situation) -> None:
@@ -207,15 +222,15 @@ def _with_response_files(
         if file.text is not None:
             # A file may name another one of them.
             Path(places[file.path]).write_text(led(file.text), encoding="utf-8", errors="surrogateescape")
-    words = []
+    given = []
     for option in options.parse(situation.words, situation.tool):
         if option.name == options.RESPONSE:
-            words.append(led(option.words[0]))
+            given.append(led(option.words[0]))
         elif option.name == "--options-file" and option.value:
-            words += ["--options-file", ",".join(places.get(path, path) for path in option.value.split(","))]
+            given += ["--options-file", ",".join(places.get(path, path) for path in option.value.split(","))]
         else:
-            words += option.words
-    return tuple(words), tuple(changed)
+            given += option.words
+    return tuple(given), tuple(changed)
 
 
 def _text(cwd: str, path: str) -> str | None:

@@ -25,12 +25,13 @@ _NVCC_PHASES = frozenset(
 )
 _NOTHING = frozenset(
     {"--version", "--help", "--dryrun", "--list-gpu-code", "--list-gpu-arch", "--preprocess", "--generate-dependencies",
-     "--generate-nonsystem-dependencies", "-E", "-M", "-MM", "-fsyntax-only", "-v", "-###", "-dumpversion",
+     "--generate-nonsystem-dependencies", "-E", "-M", "-MM", "-fsyntax-only", "-###", "-dumpversion",
      "-dumpmachine", "-dumpspecs", "--target-help"}
 )  # fmt: skip
 
-# Programs that name what they write in ways of their own.
-_OTHERWISE = ("ar", "fatbinary", "cudafe++", "cicc", "cl", "link", "lib")
+# Programs that name what they write in ways of their own, and archivers, which name it first.
+_OTHERWISE = ("fatbinary", "cudafe++", "cicc", "cl", "link", "lib")
+_ARCHIVERS = ("ar", "gcc-ar", "llvm-ar")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,10 @@ def outputs(words: Sequence[str], tool: ToolKind) -> tuple[str, ...]:
 
 def redirected(words: Sequence[str], tool: ToolKind, folder: str, program: str = "") -> Redirected:
     """The same call with everything that it writes led into `folder`."""
-    if file_name(program).removesuffix(".exe").endswith(_OTHERWISE):
+    name = file_name(program).removesuffix(".exe")
+    if name.endswith(_ARCHIVERS):
+        return _archived(words, folder)
+    if name in _OTHERWISE:
         return Redirected(words=tuple(words), written=(), leaks=True)
     new: list[str] = []
     written: list[tuple[str, str]] = []
@@ -59,21 +63,35 @@ def redirected(words: Sequence[str], tool: ToolKind, folder: str, program: str =
         spelling = WRITTEN.get(option.name)
         if spelling and option.value and not option.value.startswith("/dev/"):
             # Several outputs may have one name: each gets a number.
-            name = str(len(written)) if spelling[1] else f"{len(written)}-{file_name(option.value)}"
-            place = f"{folder}/{name}"
-            written.append((option.value, place))
-            new += [spelling[0], place]
+            base = str(len(written)) if spelling[1] else f"{len(written)}-{file_name(option.value)}"
+            written.append((option.value, f"{folder}/{base}"))
+            new += [spelling[0], written[-1][1]]
         elif option.words[0].startswith("-Wp,-M") and option.words[0].count(",") == 2:  # noqa: PLR2004 - -Wp,-MD,file
             head, kind, path = option.words[0].split(",")
             written.append((path, f"{folder}/{len(written)}-{file_name(path)}"))
             new.append(f"{head},{kind},{written[-1][1]}")
+        elif option.name == "-save-temps" and tool != "nvcc":
+            new.append("-save-temps=obj")  # beside the output
         else:
             new += option.words
     names = {option.name for option in options}
+    kept = tool == "nvcc" and names & {"--keep", "--save-temps"} and "--keep-dir" not in names
+    new += ["--keep-dir", folder] if kept else []
     if names & {"--output-file", "-o", "--output-directory"} or names & _NOTHING:
-        return Redirected(words=tuple(new), written=tuple(written), leaks=bool(names & {"-save-temps"}))
+        return Redirected(words=tuple(new), written=tuple(written))
     more, leaks = _unnamed(options, tool, folder)
     return Redirected(words=(*new, *more), written=tuple(written), leaks=leaks)
+
+
+def _archived(words: Sequence[str], folder: str) -> Redirected:
+    """`ar rcs libx.a …`: a new archive, as a build that starts anew makes one."""
+    how = words[0].lstrip("-") if words else ""
+    if len(words) < 2 or not set(how) & set("rq"):  # noqa: PLR2004 - what to do, and the archive
+        return Redirected(words=tuple(words), written=(), leaks=bool(set(how) & set("dms")))
+    if set(how) & set("abi"):  # a member's name stands before the archive's
+        return Redirected(words=tuple(words), written=(), leaks=True)
+    place = f"{folder}/{file_name(words[1])}"
+    return Redirected(words=(words[0], place, *words[2:]), written=((words[1], place),))
 
 
 def _unnamed(options: Sequence[Option], tool: ToolKind, folder: str) -> tuple[tuple[str, ...], bool]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.errors import UnreadableError
+from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.record import again
 from cuwheel.record.again import Masked
 from cuwheel.record.values import ResponseFile
@@ -123,6 +123,22 @@ def test_scratch_leaves_the_builds_files_alone(tmp_path: Path) -> None:
         assert not place.is_relative_to(tmp_path)
         assert ready.written == (("a.o", str(place)),)
     assert not place.parent.exists()
+
+
+def test_a_response_file_may_say_where_to_write(tmp_path: Path) -> None:
+    files = [{"path": "all.rsp", "text": '-c "my a.cu" -o build/a.o'}]
+    found = record(tmp_path / "r", call(["@all.rsp"], cwd=str(tmp_path), response_files=files))
+    with again.ready(again.recorded(found, found.calls[0], {}), scratch=True) as ready:
+        assert ready.command[1:3] == ("-c", "my a.cu")
+        assert ready.written[0][0] == "build/a.o"
+        assert "build/a.o" not in ready.command
+
+
+def test_what_writes_in_ways_of_its_own_is_refused(tmp_path: Path) -> None:
+    found = record(tmp_path / "r", call(["-c", "a.c", "b.c"], tool="compiler", program="/x/gcc", cwd=str(tmp_path)))
+    made = again.recorded(found, found.calls[0], {})
+    with pytest.raises(UsageError, match="writing over the build's files"), again.ready(made, scratch=True):
+        pass
 
 
 def test_what_cuwheel_itself_changed_is_run_as_it_was_run(tmp_path: Path) -> None:

@@ -79,10 +79,23 @@ def test_everything_written_is_led_elsewhere(
 
 def test_what_cannot_be_led_elsewhere_is_said() -> None:
     assert outputs.redirected(["-c", "a.c", "b.c"], "compiler", "T").leaks
-    archived = outputs.redirected(["rcs", "liba.a", "a.o"], "linker", "T", "/usr/bin/ar")
-    assert archived.leaks
-    assert archived.words == ("rcs", "liba.a", "a.o")
+    assert outputs.redirected(["d", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/ar").leaks
+    assert outputs.redirected(["rb", "b.o", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/ar").leaks
+    assert outputs.redirected(["a.c"], "cache", "T", "/usr/bin/sccache").leaks
     assert not outputs.redirected(["a.o", "-o", "a.so"], "linker", "T", "/usr/bin/ld.bfd").leaks
+
+
+def test_archives_are_made_elsewhere() -> None:
+    archived = outputs.redirected(["rcs", "x/liba.a", "a.o"], "linker", "T", "/usr/bin/x86_64-linux-gnu-gcc-ar")
+    assert archived.words == ("rcs", "T/liba.a", "a.o")
+    assert not archived.leaks
+    assert not outputs.redirected(["t", "x/liba.a"], "linker", "T", "/usr/bin/ar").leaks
+
+
+def test_what_is_kept_is_kept_elsewhere() -> None:
+    assert outputs.redirected(["-c", "a.cu", "-keep", "-o", "a.o"], "nvcc", "T").words[-2:] == ("--keep-dir", "T")
+    assert "-save-temps=obj" in outputs.redirected(["-c", "a.c", "-save-temps", "-v"], "compiler", "T").words
+    assert outputs.redirected(["-c", "a.c", "-v"], "compiler", "T").words[-2:] == ("-o", "T/a.o")
 
 
 def test_inputs_and_outputs() -> None:

@@ -174,7 +174,8 @@ def test_a_whole_build_again_without_touching_it(tmp_path: Path) -> None:
     if not shutil.which("cmake", path=PLAIN["PATH"]):
         pytest.skip("there is no cmake")
     (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.22)\nproject(x CXX)\nadd_library(a STATIC a.cpp)\nadd_library(b SHARED b.cpp)\n"
+        "cmake_minimum_required(VERSION 3.22)\nproject(x CXX)\n"
+        "add_library(a STATIC a.cpp)\nadd_library(b SHARED b.cpp)\n"
     )
     for name in "ab":
         (tmp_path / f"{name}.cpp").write_text(f"int {name}() {{ return 1; }}\n")

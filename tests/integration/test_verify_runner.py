@@ -246,7 +246,8 @@ DRIVER = """
 extern "C" int cuInit(int) { BODY; return 0; }
 extern "C" int cuDeviceGetCount(int *count) { *count = 2; return 0; }
 extern "C" int cuDeviceGet(int *device, int index) { *device = index; return 0; }
-extern "C" int cuDeviceGetAttribute(int *value, int what, int device) { *value = what == 75 ? 8 + device : 9; return 0; }
+extern "C" int cuDeviceGetAttribute(int *value, int what, int device)
+{ *value = what == 75 ? 8 + device : 9; return 0; }
 """
 
 

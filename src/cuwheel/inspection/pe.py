@@ -22,7 +22,7 @@ MAGIC = b"MZ"
 _MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}
 _COFF = struct.Struct("<4sHHIIIHH")
 _SECTION = struct.Struct("<8sIIIIIIHHI")
-_PE32_PLUS = 0x20B
+_PE32, _PE32_PLUS = 0x10B, 0x20B
 _IMAGE_BASE_AT, _DIRECTORIES_AT = 24, 112
 _IMPORTS, _DELAYED_IMPORTS = 1, 13
 _IS_DLL, _IS_EXECUTABLE = 0x2000, 0x0002
@@ -49,6 +49,15 @@ def is_pe(buffer: Buffer) -> bool:
         return False
     at = _header_at(buffer)
     return at + _COFF.size <= buffer.size and buffer.read(at, 4) == b"PE\0\0"
+
+
+def is_foreign(head: bytes) -> bool:
+    """32-bit: no CUDA of today makes such files, but installers' launchers are some."""
+    if len(head) < 64 or head[:2] != MAGIC:  # noqa: PLR2004 - the DOS header
+        return False
+    (at,) = struct.unpack_from("<I", head, 0x3C)
+    magic = head[at + _COFF.size : at + _COFF.size + 2]
+    return head[at : at + 4] == b"PE\0\0" and magic == _PE32.to_bytes(2, "little")
 
 
 def read(buffer: Buffer) -> Pe:

@@ -221,7 +221,7 @@ def foreign(path: str) -> Finding:
     return Finding(
         rule="library-foreign",
         severity="note",
-        message=f"{path} was not read: a 32-bit or big-endian ELF file, which no CUDA of today makes",
+        message=f"{path} was not read: a 32-bit or big-endian file, which no CUDA of today makes",
     )
 
 

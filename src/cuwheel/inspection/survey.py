@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import log
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import elf, library, source
+from cuwheel.inspection import elf, library, pe, source
 from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.values import Survey
 
@@ -87,7 +87,7 @@ def is_library(item: Item, findings: list[Finding]) -> bool:
     except CuwheelError as error:
         findings.append(source.unread(item.path, error))
         return False
-    if elf.is_foreign(head):
+    if elf.is_foreign(head) or pe.is_foreign(head):
         findings.append(source.foreign(item.path))
         return False
     try:

@@ -170,6 +170,8 @@ def _sum(answer: Verify) -> str:
         return "a dry run: nothing was installed and nothing was run"
     if answer.kit:
         return "packed: nothing was installed here" if answer.succeeded else "packed, though the file has faults"
+    if not any(wheel.installations for wheel in answer.wheels):
+        return ("right" if answer.succeeded else "wrong") + " as a file; nothing was installed"
     tried = [each for wheel in answer.wheels for each in wheel.installations]
     results = [each for installation in tried for each in installation.checks]
     counts = {outcome: sum(each.outcome == outcome for each in results) for outcome in _WORST}

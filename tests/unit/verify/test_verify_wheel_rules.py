@@ -85,6 +85,19 @@ def test_compressed_sets_of_tags_are_the_same_as_listed_ones(tmp_path: Path) -> 
     assert faults(wheel(tag="py2.py3-none-any", wheel_tags=["py3-none-any"]).write(tmp_path)) == ["error tags-differ"]
 
 
+def test_renamed_to_manylinux_is_a_warning_to_another_processor_an_error(tmp_path: Path) -> None:
+    for tag, severity in (("manylinux_2_28_x86_64", "warning"), ("manylinux_2_28_aarch64", "error")):
+        path = wheel(tag=f"py3-none-{tag}", wheel_tags=["py3-none-linux_x86_64"]).write(tmp_path)
+        assert faults(path) == [f"{severity} tags-differ"]
+
+
+def test_launchers_for_32_bits_are_no_fault(tmp_path: Path) -> None:
+    """As setuptools and pip have them for Windows, in wheels for any platform."""
+    head = bytearray(1024)
+    head[:2], head[0x3C:0x40], head[0x80:0x84], head[0x98:0x9A] = b"MZ", b"\x80\0\0\0", b"PE\0\0", b"\x0b\x01"
+    assert faults(wheel(files={SOURCE: "", "subject/cli.exe": bytes(head)}).write(tmp_path)) == ["note library-foreign"]
+
+
 def test_file_names_of_no_wheel(tmp_path: Path) -> None:
     path = wheel().write(tmp_path)
     assert "error file-name" in faults(path.rename(tmp_path / "subject.whl"))

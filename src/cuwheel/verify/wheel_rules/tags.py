@@ -72,12 +72,19 @@ def tags_differ(subject: Subject) -> Iterator[Found]:
     if not named or subject.contents.wheel is None or named == said:
         return
     yield Found(
+        severity="warning" if _alike(named) == _alike(said) else None,
         message="the tags of the file name are not those of its WHEEL file",
         evidence=(
             *(f"only in the file name: {each}" for each in some(named - said)),
             *(f"only in WHEEL: {each}" for each in some(said - named)),
         ),
     )
+
+
+def _alike(listed: set[str]) -> set[tuple[str, str | None, str | None]]:
+    """But for the C library: linux renamed to manylinux is common, and whether that is true is asked elsewhere."""
+    parts = [each.rpartition("-") for each in listed]
+    return {(front, tags.platform_of(back).os, tags.platform_of(back).cpu) for front, _, back in parts}
 
 
 @rule(

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.diagnose.values import Cause
     from cuwheel.record.orders import Wish
     from cuwheel.record.values import Call, Record
-    from cuwheel.report.record import Failure, Recorded
+    from cuwheel.report.record import Failure, Reason, Recorded
 
 _NAME = "cuwheel-record"
 _MAX_OUTPUT = 256 * 1024
@@ -114,14 +113,24 @@ def _failure(record: Record, call: Call) -> Failure:
     )
 
 
-def _causes(record: Record, call: Call, said: str) -> tuple[Cause, ...]:
+def _causes(record: Record, call: Call, said: str) -> tuple[Reason, ...]:
     """With what compilers said of their versions before: a cause is surer with them."""
     from cuwheel.api.diagnosis import explain
     from cuwheel.record import quoting, reader
+    from cuwheel.report.record import Reason
 
     asked = [each for each in record.calls if _VERSION_WORDS.intersection(each.words) and each.state == "succeeded"]
     versions = dict.fromkeys(reader.printed(record, each, 4096) for each in asked[:50])
     line = quoting.posix((call.program, *(call.ran or call.words)))
     problem = f"{call.program}: {call.problem}\n" if call.problem else ""
     log = "\n".join((*versions, line, said + problem))
-    return explain(io.BytesIO(os.fsencode(log))).causes
+    return tuple(
+        Reason(
+            id=cause.id,
+            confidence=cause.confidence,
+            title=cause.title,
+            evidence=tuple(each.text for each in cause.evidence),
+            fix=cause.fix,
+        )
+        for cause in explain(io.BytesIO(os.fsencode(log))).causes
+    )

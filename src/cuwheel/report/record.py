@@ -6,11 +6,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cuwheel.diagnose.values import Cause
 from cuwheel.record.summary import FileTime, Share, Summary, Told
 from cuwheel.record.values import CallState
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
-from cuwheel.units import file_name, size
+from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +19,17 @@ if TYPE_CHECKING:
 _ROWS = 10
 _LINES = 25
 _MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """A cause that `explain` found, in few words: records of builds that succeed need not know all of explain."""
+
+    id: str
+    confidence: float
+    title: str
+    evidence: tuple[str, ...]
+    fix: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +46,7 @@ class Failure:
     files: tuple[str, ...]
     archs: tuple[str, ...]
     output: str
-    causes: tuple[Cause, ...]
+    causes: tuple[Reason, ...]
     replay: str
 
 
@@ -87,8 +97,7 @@ def _failure(answer: Recorded, failure: Failure, *, verbose: bool) -> Iterator[B
     for cause in failure.causes[: 3 if verbose else 1]:
         yield Heading(f"{cause.id}  {cause.confidence:.0%}")
         yield Paragraph(f"  {cause.title}")
-        fixes = enumerate(cause.fix)
-        yield Facts(tuple(Row("fix" if index == 0 else "or", fix) for index, fix in fixes))
+        yield Facts(tuple(Row("fix" if index == 0 else "or", fix) for index, fix in enumerate(cause.fix)))
 
 
 def _failure_rows(failure: Failure, *, verbose: bool) -> Iterator[Row]:
@@ -209,6 +218,3 @@ def _time(seconds: float) -> str:
 def plain(text: str) -> str:
     """Bytes that are no text have no place in an answer: as people see them, they are escapes."""
     return os.fsencode(text).decode("utf-8", "backslashreplace")
-
-
-__all__ = ["Failure", "Recorded", "document", "file_name", "plain"]

@@ -80,9 +80,5 @@ def test_phases_of_nvcc() -> None:
         "cut , off"
     )
     (phase,) = phases.parse(text.replace("a,b.cu", "b.cu"))
-    assert (phase.name, phase.file, phase.arch, phase.seconds) == (
-        "cicc",
-        "b.cu",
-        "compute_90",
-        pytest.approx(0.224119),
-    )
+    assert (phase.name, phase.file, phase.arch) == ("cicc", "b.cu", "compute_90")
+    assert phase.seconds == pytest.approx(0.224119)

@@ -28,7 +28,8 @@ _SHAPES = re.compile(
     re.ASCII,
 )
 _BEARER = re.compile(r"(?P<head>\b(?:Bearer|Basic)\s{1,4})[\w.~+/=-]{8,4096}", re.IGNORECASE | re.ASCII)
-_ASSIGNED = re.compile(r"(?P<name>\b[A-Za-z_][A-Za-z0-9_]{1,80})=(?P<value>[^\s\"';]{1,2048})")
+# make's --jobserver-auth names descriptors, and is no secret.
+_ASSIGNED = re.compile(r"(?<!--jobserver-)(?P<name>\b[A-Za-z_][A-Za-z0-9_]{1,80})=(?P<value>[^\s\"';]{1,2048})")
 
 
 def is_secret(name: str) -> bool:

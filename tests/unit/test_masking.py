@@ -32,6 +32,8 @@ def test_what_only_looks_like_one(name: str) -> None:
         ("-H 'Authorization: Bearer abcdefgh.ijkl'", "-H 'Authorization: Bearer ***'"),
         ("cmake -DMY_TOKEN=abc -DX=1", "cmake -DMY_TOKEN=abc -DX=1".replace("abc", "***")),
         ("nvcc -DKEY_SIZE=16 a.cu", "nvcc -DKEY_SIZE=16 a.cu"),
+        ("MAKEFLAGS is  -j2 --jobserver-auth=3,4", "MAKEFLAGS is  -j2 --jobserver-auth=3,4"),
+        ("curl --header-auth=hunter2", "curl --header-auth=***"),
         ("nothing here", "nothing here"),
     ],
 )

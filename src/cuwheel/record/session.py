@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import __version__, masking
 from cuwheel.errors import ToolError, UnreadableError, UsageError
-from cuwheel.record import fallback, layout, native, orders, sealing, shadow, words
+from cuwheel.record import cachelog, fallback, layout, marks, native, orders, reader, sealing, shadow, words
 from cuwheel.record.orders import Orders, Wish
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Session:
     def __init__(self, folder: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
         self.folder, self.command, self.environ = folder, command, environ
         self._began = began
+        log = Path(environ.get(cachelog.VARIABLE) or Path(environ[orders.VARIABLE], cachelog.NAME))
+        self._cache_log = (log, cachelog.size(log))
         self._finished = False
         self._seen = 0
         self._running: dict[str, str] = {}
@@ -51,6 +53,10 @@ class Session:
             return
         self._finished = True
         layout.append(self.folder, {"event": "finish", "ended": time.monotonic_ns() - self._began, "status": status})
+        log, start = self._cache_log
+        if cachelog.size(log) > start:
+            record = reader.read(self.folder)
+            marks.mark_hits(record, cachelog.hits(log, start, record.calls))
 
     def progress(self) -> Progress:
         """Reads only what was written since it was asked before."""

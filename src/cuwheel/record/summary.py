@@ -63,7 +63,8 @@ class Summary:
     unfinished: int
     seconds: float | None
     busy: float
-    hits: int | None
+    hits: int | None  # of a compiler cache; None where none was asked, or told
+    misses: int | None
     files: tuple[FileTime, ...]
     phases: tuple[Share, ...]
     archs: tuple[Share, ...]
@@ -83,7 +84,8 @@ def of(record: Record) -> Summary:
         unfinished=sum(call.state == "started" for call in calls),
         seconds=record.seconds,
         busy=sum(map(duration, calls)),
-        hits=sum(asked) if asked else None,
+        hits=asked.count(True) if asked else None,
+        misses=asked.count(False) if asked else None,
         files=tuple(_files(calls, parsed))[:_FILES],
         phases=_shares((phase.name, phase.seconds) for phase in phases),
         archs=_shares((phase.arch, phase.seconds) for phase in phases if phase.arch),

@@ -160,7 +160,7 @@ def _facts(answer: Recorded) -> Iterator[Row]:
     if found.seconds:
         yield Row("time", f"{_time(found.seconds)}; compilers {_time(found.busy)}{_at_once(found)}")
     if found.hits is not None:
-        yield Row("cache", f"{found.hits} hits")
+        yield Row("cache", f"{found.hits} of {found.hits + (found.misses or 0)} calls answered from it")
     yield Row("record", answer.folder, "" if answer.masked else "secrets are not masked: think before you send it")
     for path in answer.written:
         yield Row("written", path)

@@ -129,12 +129,21 @@ class Call:
         self.tool = words.tool(program) or "compiler"
         self.ran: list[str] | None = None
         self.start, self.command = program, argv
+        self.added: dict[str, str] = {}
         self.phases = ""
 
     def prepare(self) -> None:
-        """nvcc's words as they are to be: with the plan's architectures, by a launcher, timed."""
-        if self.tool != "nvcc":
-            return
+        """What it is to be run with: nvcc with the plan's architectures, a launcher, timed; caches with a log."""
+        if self.tool == "nvcc":
+            self._prepare_nvcc()
+        name, record = os.path.basename(self.start), self.session.record  # noqa: PTH119
+        if name == "ccache" and "CCACHE_STATSLOG" not in self.environ:
+            self.added = {"CCACHE_STATSLOG": f"{record}/cache/{self.id}.txt"}
+        if name == "sccache" and not {"SCCACHE_ERROR_LOG", "SCCACHE_LOG"} & self.environ.keys():
+            log = f"{self.session.folder}/sccache.log"
+            self.added = {"SCCACHE_ERROR_LOG": log, "SCCACHE_LOG": "sccache::server=debug"}
+
+    def _prepare_nvcc(self) -> None:
         session, given = self.session, self.argv[1:]
         wish = archs.asked(given, self.environ, read_text)
         planned, launcher = session.every("arch"), session.every("launcher")

@@ -222,6 +222,7 @@ struct call {
     char **command;      /* what is really run, with a program to run it by */
     char *start;         /* that program */
     char **variables;    /* its environment */
+    char **told;         /* the same without what we added */
     char *phases;        /* nvcc's own timing, below the record; else NULL */
     struct stream out, err;
     bool merged;         /* both go to one place, and their order counts */
@@ -262,21 +263,37 @@ static void prepare_nvcc(struct call *call, const struct session *session) {
     call->command = list;
 }
 
-/* ccache tells what it did in a file, if it is named one. */
-static void prepare_cache(struct call *call, const struct session *session) {
+static void add_variable(struct call *call, char *variable) {
     size_t count = 0;
-    if (strcmp(call->tool->name, "ccache") != 0 || variable_in(call->variables, "CCACHE_STATSLOG"))
+    if (!variable)
         return;
     while (call->variables[count])
         count++;
-    char *path = formatted(session->record, "/cache/", call->id, ".txt");
-    call->variables[count] = path ? formatted("CCACHE_STATSLOG=", path, "", "") : NULL;
-    call->variables[count + (path != NULL)] = NULL;
+    char **list = malloc((count + 2) * sizeof *list);
+    if (!list)
+        return;
+    memcpy(list, call->variables, count * sizeof *list);
+    list[count] = variable;
+    list[count + 1] = NULL;
+    call->variables = list;
+}
+
+/* Caches tell what they did in a file, if they are named one: ccache for each call, sccache in the log of a server
+ * that it may have to start. What it says of its server's own doings it does not say to the caller. */
+static void prepare_cache(struct call *call, const struct session *session) {
+    const char *name = last_part(call->start);
+    if (strcmp(name, "ccache") == 0 && !variable_in(call->variables, "CCACHE_STATSLOG"))
+        add_variable(call, formatted("CCACHE_STATSLOG=", session->record, "/cache/", formatted(call->id, ".txt", "", "")));
+    if (strcmp(name, "sccache") == 0 && !variable_in(call->variables, "SCCACHE_ERROR_LOG") &&
+        !variable_in(call->variables, "SCCACHE_LOG")) {
+        add_variable(call, formatted("SCCACHE_ERROR_LOG=", session->folder, "/sccache.log", ""));
+        add_variable(call, formatted("SCCACHE_LOG=sccache::server=debug", "", "", ""));
+    }
 }
 
 static void tell_start(const struct call *call, const struct session *session) {
     struct text line = {0};
-    put_call(&line, session, "start", call->id, call->tool, call->program, call->argv, call->variables);
+    put_call(&line, session, "start", call->id, call->tool, call->program, call->argv, call->told);
     if (call->ran) {
         put_key(&line, "ran");
         put_words(&line, session, call->ran);
@@ -484,7 +501,7 @@ int main(int argc, char **argv) {
     make_id(call.id, sizeof call.id);
     if (strcmp(call.tool->kind, "nvcc") == 0)
         prepare_nvcc(&call, &session);
-    else if (strcmp(call.tool->kind, "cache") == 0)
-        prepare_cache(&call, &session);
+    call.told = call.variables;
+    prepare_cache(&call, &session);
     return run_recorded(&call, &session);
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from tests.fixtures import cache
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
+    from cuwheel.inspection.values import Library
     from tests.integration.build_world import World
 
 TAGS = {
@@ -162,29 +164,52 @@ def test_with_debians_older_toolkit(here: World, example: str) -> None:
     assert_loads(wheel, CALLS[example], here.folder)
 
 
-def _torch() -> str:
-    """The torch whose headers can be had here: as a build gets it, else a CPU build that pip alone knows of."""
-    done = process.run(
-        [venvs.uv() or "uv", "pip", "install", "--dry-run", "--python", venvs.find_python().path, "torch"],
-        timeout=2 * world.MINUTES,
-        check=False,
-    )
-    if done.status:
-        pytest.skip(f"torch cannot be had here: {done.stderr.strip().splitlines()[-1:]}")
-    return done.stderr
+def _torch_without_cuda() -> Path:
+    """The folder of a CPU build, where pip's configuration knows of one."""
+    try:
+        folder = cache.made("torch-2.13.0", lambda target: cache.pip_download(target, "torch==2.13.0"))
+    except cache.UnavailableError as error:
+        pytest.skip(str(error))
+    if not list(folder.glob("torch-*+cpu-*.whl")):
+        pytest.skip("the torch that can be had here is no CPU build")
+    return folder
+
+
+def built_extension(here: World, source: Path, **options: Any) -> Library:
+    here.with_toolkits("13.0")
+    told = here.build(source, timeout=30 * world.MINUTES, **options)
+    if told.status == 1 and "could not install" in told.stdout:
+        pytest.skip(f"torch cannot be had here: {told.document['jobs'][0]['failure']['what'].splitlines()[-1]}")
+    assert told.status == 0, told.all
+    (wheel,) = the_wheels(told.document)
+    assert f"-cp{sys.version_info.major}{sys.version_info.minor}-" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/cuwheel.json"))
+        assert json.loads(archive.read(name))["archs"] == ["sm_89", "sm_90"]
+    (library,) = api.inspect(wheel).libraries
+    assert {row.arch for row in library.device_code} == {"sm_89", "sm_90"}
+    return library
 
 
 @pytest.mark.slow
 @pytest.mark.download
 def test_torch_extension(here: World) -> None:
-    """torch's own way; its headers need what a toolkit's base has not: cublas, cusparse, cusolver."""
-    _torch()
-    here.with_toolkits("13.0")
-    told = here.build(here.project("torch_extension"), timeout=20 * world.MINUTES)
-    assert told.status == 0, told.all
-    (wheel,) = the_wheels(told.document)
-    assert world.architectures(wheel) == {"sm_89", "sm_90"}
-    assert "-cp311-cp311-" in wheel.name or "-cp3" in wheel.name
-    with zipfile.ZipFile(wheel) as archive:
-        described = json.loads(archive.read(next(n for n in archive.namelist() if n.endswith("cuwheel.json"))))
-    assert described["archs"] == ["sm_89", "sm_90"]
+    """Against the newest torch of the index, whose CUDA libraries it needs and does not carry."""
+    library = built_extension(here, here.project("torch_extension"))
+    assert {"libc10.so", "libtorch_cpu.so"} <= set(library.needed)
+    assert library.cudart
+    assert library.cudart.linkage == "dynamic"
+
+
+@pytest.mark.slow
+@pytest.mark.download
+def test_torch_extension_against_a_torch_without_cuda(here: World) -> None:
+    """Its headers do: the runtime is linked in, and torch's CUDA libraries are not asked for."""
+    folder = _torch_without_cuda()
+    source = here.project("torch_extension")
+    config = source / "pyproject.toml"
+    config.write_text(config.read_text().replace('"torch>=2.4", "ninja"]', '"torch==2.13.0+cpu", "ninja"]'))
+    library = built_extension(here, source, env={"UV_FIND_LINKS": str(folder), "PIP_FIND_LINKS": str(folder)})
+    assert library.cudart
+    assert library.cudart.linkage == "static"
+    assert not any("cuda" in name for name in library.needed), library.needed

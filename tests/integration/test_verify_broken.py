@@ -136,9 +136,8 @@ def test_a_status_of_0_without_an_import(tmp_path: Path, ending: str) -> None:
     assert "before the import was done" in result.problem
 
 
-def test_a_library_that_is_missing_is_foreseen_and_seen(tmp_path: Path) -> None:
-    cublas = library(tmp_path / "made", "libcublas.so.11")
-    native = extension(tmp_path / "made", "native", needs=[cublas])
+def test_a_library_of_cuda_that_is_missing_is_foreseen_and_seen(tmp_path: Path) -> None:
+    native = extension(tmp_path / "made", "native", needs=[library(tmp_path / "made", "libcublas.so.11")])
     files: Files = {SOURCE: "from . import native\n", f"subject/native{SUFFIX}": native.read_bytes()}
     answer = verified(Wheel(tag=LINUX, files=files).write(tmp_path))
     assert not answer.succeeded
@@ -146,12 +145,24 @@ def test_a_library_that_is_missing_is_foreseen_and_seen(tmp_path: Path) -> None:
     missing = "libcublas.so.11: cannot open shared object file"
     assert results["import subject"].outcome == "failed"
     assert missing in results["import subject"].problem
-    assert results["libraries load"].outcome == "failed"
-    assert missing in results["libraries load"].problem
+    (finding,) = [each for each in tried(answer).findings if each.rule == "library-does-not-load"]
+    assert missing in finding.evidence[0]
+    assert finding.fix == "try it with what it needs: --with nvidia-cublas-cu11"
     (verdict,) = tried(answer).verdicts
     assert verdict.outcome == "fails"
-    assert "needed-library-missing" in {finding.rule for finding in verdict.findings}
+    assert "needed-library-missing" in {each.rule for each in verdict.findings}
     assert tried(answer).contradictions == ()  # both say the same
+
+
+def test_a_library_of_nobody_that_is_missing_fails_even_if_nothing_imports_it(tmp_path: Path) -> None:
+    native = extension(tmp_path / "made", "native", needs=[library(tmp_path / "made", "libstrange.so.7")])
+    files: Files = {SOURCE: "", f"subject/native{SUFFIX}": native.read_bytes()}
+    answer = verified(Wheel(tag=LINUX, files=files).write(tmp_path))
+    assert not answer.succeeded
+    results = {each.name: each for each in tried(answer).checks}
+    assert results["import subject"].outcome == "passed"
+    assert results["libraries load"].outcome == "failed"
+    assert "libstrange.so.7: cannot open shared object file" in results["libraries load"].problem
 
 
 def test_a_library_that_nobody_foresaw_to_be_missing_is_told_first(

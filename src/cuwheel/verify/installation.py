@@ -99,8 +99,8 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
     raw = _run(checks, made, environ, folder, there)
     loader = [each for each in raw if each.name == libraries.NAME]
     told = [each for result in loader for each in libraries.loaded(result)]
-    known = driver or stubbed
-    results = [_told(each, made, foreseen, driver=known) for each in raw]
+    scene = libraries.Scene(foreseen=foreseen, driver=driver or stubbed, gpu=bool(there))
+    results = [_told(each, made, scene) for each in raw]
     return Installation(
         python="",
         outcome="passed",
@@ -117,19 +117,19 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
             *environment.conflicts(made),
             *_foreseen_failures(verdicts, machines),
             *environment.shared_files(made, survey.distribution.name if survey.distribution else ""),
-            *(finding for result in loader for finding in libraries.findings(result, driver=known)),
+            *(finding for result in loader for finding in libraries.findings(result, scene)),
         ),
     )
 
 
-def _told(result: Result, made: Made, foreseen: Mapping[str, Sequence[Finding]], *, driver: bool) -> Result:
+def _told(result: Result, made: Made, scene: libraries.Scene) -> Result:
     if result.name == libraries.NAME:
-        return libraries.judged(result, foreseen, driver=driver)
+        return libraries.judged(result, scene)
     # A module of Python's own, or one that something else put before it, may have the same name.
     imported = result.file if result.origin == "wheel" and result.outcome == "passed" else ""
     if imported and not Path(imported).resolve().is_relative_to(made.folder.resolve()):
         return replace(result, outcome="failed", problem=f"what was imported is not the wheel's: {imported}")
-    return result if driver else libraries.without_driver(result)
+    return result if scene.driver else libraries.without_driver(result)
 
 
 def _with_libraries(survey: Survey, machine: Machine, wish: Wish) -> tuple[tuple[Check, ...], tuple[Result, ...]]:

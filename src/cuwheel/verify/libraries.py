@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.loading import loading
-from cuwheel.facts import packages
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
 from cuwheel.toolchain.stub import SONAME
 from cuwheel.verify.contents import installed_names
 from cuwheel.verify.values import Check, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
@@ -48,6 +50,7 @@ for each in failed[-40:]:
 """
 _LINE = re.compile(rf"^{_MARK}(\[.*\])$", re.MULTILINE)
 _EXTENSION = re.compile(r"\.(?:cpython-[^./]+|abi3|cp\d[^./]*)\.(?:so|pyd)$", re.ASCII)
+_NOT_FOUND = re.compile(r"([\w.+-]+): cannot open shared object file", re.ASCII)
 _MOST = 500
 
 
@@ -59,8 +62,14 @@ class Loaded:
     problem: str | None
 
     @property
+    def missing(self) -> str:
+        """The library that was not found, if that is what is wrong."""
+        match = _NOT_FOUND.match(self.problem or "")
+        return match[1] if match else ""
+
+    @property
     def wants_driver(self) -> bool:
-        return bool(self.problem) and SONAME in (self.problem or "")
+        return self.missing == SONAME
 
 
 def check_for(
@@ -98,19 +107,42 @@ def loaded(result: Result) -> tuple[Loaded, ...]:
     return tuple(told.values())
 
 
-def judged(result: Result, foreseen: Mapping[str, Sequence[Finding]], *, driver: bool) -> Result:
-    """The result in words. What a package opens by itself may fail, unless the rules say that it will."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What the results are judged by. `foreseen`: why libraries would not load here, by their paths.
+
+    `driver`: there is one, or a stub of its library. `gpu`: there is one.
+    """
+
+    foreseen: Mapping[str, Sequence[Finding]]
+    driver: bool
+    gpu: bool
+
+    def waits(self, each: Loaded) -> bool:
+        """For the driver alone."""
+        return each.wants_driver and not self.driver
+
+    def is_grave(self, each: Loaded) -> bool:
+        """What a package opens by itself may fail, unless the rules say that it will.
+
+        So may a module that wants a part of CUDA, where there is no GPU to use it with.
+        """
+        if not self.gpu and each.missing and _brings(each.missing):
+            return False
+        return bool(_EXTENSION.search(each.path) or self.foreseen.get(each.path))
+
+
+def judged(result: Result, scene: Scene) -> Result:
+    """The result in words."""
     found = loaded(result)
     shown = replace(result, output=_LINE.sub("", result.output).strip("\n"))
     if not result.good:
         inside = [each.path for each in found if each.problem is None]
         return replace(shown, problem=f"{result.problem}, in loading {inside[0]}") if inside else shown
-    failed = [each for each in found if each.problem and not (each.wants_driver and not driver)]
-    grave = [each for each in failed if _EXTENSION.search(each.path) or foreseen.get(each.path)]
-    if grave:
+    failed = [each for each in found if each.problem and not scene.waits(each)]
+    if grave := [each for each in failed if scene.is_grave(each)]:
         return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
-    waiting = [each.path for each in found if each.wants_driver and not driver]
-    if waiting and len(waiting) == len(found):
+    if found and all(scene.waits(each) for each in found):
         problem = f"{SONAME} comes with the driver, and there is none here (--stub puts one in its place)"
         return replace(shown, outcome="skipped", problem=problem)
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
@@ -123,15 +155,27 @@ def without_driver(result: Result) -> Result:
     return replace(result, problem=f"{result.problem} (it comes with the driver; --stub puts one in its place)")
 
 
-def findings(result: Result, *, driver: bool) -> Iterator[Finding]:
-    """What did not load and perhaps never is."""
-    failed = [each for each in loaded(result) if each.problem and not (each.wants_driver and not driver)]
-    slight = [each for each in failed if not _EXTENSION.search(each.path)]
+def findings(result: Result, scene: Scene) -> Iterator[Finding]:
+    """What did not load, and perhaps is never asked to here."""
+    failed = [each for each in loaded(result) if each.problem and not scene.waits(each)]
+    slight = [each for each in failed if not scene.is_grave(each)]
     if slight:
+        bringing = sorted({name for each in slight if each.missing and (name := _brings(each.missing))})
         yield Finding(
             rule="library-does-not-load",
             severity="warning",
             message="libraries of the wheel do not load in its environment, unless the package does something about it",
             evidence=tuple(f"{each.path}: {each.problem}" for each in slight[:5]),
-            fix="cuwheel repair WHEEL   (puts the folders of NVIDIA's packages on their search path)",
+            fix=f"try it with what it needs: {' '.join(f'--with {name}' for name in bringing)}"
+            if bringing
+            else "cuwheel repair WHEEL   (puts what they need beside them, or on their search path)",
         )
+
+
+def _brings(soname: str) -> str:
+    """The package of NVIDIA's that brings a library; nothing for one that is not theirs."""
+    try:
+        found = libraries.find_library(soname)
+    except UnknownNameError:
+        return ""
+    return next((each.name for each in reversed(found.packages) if each.cuda is not None), "")

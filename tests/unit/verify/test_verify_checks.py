@@ -140,25 +140,39 @@ def test_imports_against_the_verdict() -> None:
 
 
 def test_what_the_loader_says_becomes_a_result() -> None:
-    foreseen = {"a.so": (Finding(rule="r", severity="error", message="m"),)}
+    scene = libraries.Scene(
+        foreseen={"a.so": (Finding(rule="r", severity="error", message="m"),)}, driver=True, gpu=False
+    )
 
-    def judged(*lines: str, driver: bool = True, **more: Any) -> Result:
+    def told(*lines: str, **more: Any) -> Result:
         output = "noise\n" + "\n".join(f"cuwheel-library {each}" for each in lines) + "\ncuwheel-library [broken"
-        return libraries.judged(_result(name=libraries.NAME, output=output, **more), foreseen, driver=driver)
+        return _result(name=libraries.NAME, output=output, **more)
 
-    assert judged('["a.so", ""]').outcome == "passed"
-    assert 'cuwheel-library ["a' not in judged('["a.so", ""]').output
+    def judged(*lines: str, of: libraries.Scene = scene, **more: Any) -> Result:
+        return libraries.judged(told(*lines, **more), of)
+
+    gone = "cannot open shared object file: No such file or directory"
+    fine = judged('["a.so", ""]')
+    assert (fine.outcome, fine.problem) == ("passed", "")
+    assert 'cuwheel-library ["a' not in fine.output
     assert judged('["a.so", "libx.so: no"]').problem == "libx.so: no"
     slight = judged('["b.so", "libx.so: no"]', '["c.so", ""]')  # the package may see to it: told as a warning
     assert (slight.outcome, slight.problem) == ("passed", "but for 1 of 2: see below")
-    assert judged('["b.cpython-311-x.so", "libx.so: no"]').outcome == "failed"
-    assert judged('["b.so", "libcuda.so.1: no"]', driver=False).outcome == "skipped"
-    assert judged('["b.so", null]', outcome="crashed", problem="ended by SIGSEGV").problem == (
-        "ended by SIGSEGV, in loading b.so"
-    )
-    told = _result(name=libraries.NAME, output='cuwheel-library ["b.so", "libx.so: no"]')
-    (finding,) = libraries.findings(told, driver=True)
+    module = "b.cpython-311-x86_64-linux-gnu.so"
+    assert judged(f'["{module}", "libx.so: {gone}"]').outcome == "failed"
+    # A part of CUDA is missing: no matter where there is no GPU, and the package that brings it is named.
+    cuda = f'["{module}", "libcufft.so.11: {gone}"]'
+    assert judged(cuda).outcome == "passed"
+    assert judged(cuda, of=replace(scene, gpu=True)).outcome == "failed"
+    (finding,) = libraries.findings(told(cuda), scene)
     assert (finding.rule, finding.severity) == ("library-does-not-load", "warning")
+    assert finding.fix == "try it with what it needs: --with nvidia-cufft-cu12"
+    assert not list(libraries.findings(told(cuda), replace(scene, gpu=True)))
+    driver = f'["b.so", "libcuda.so.1: {gone}"]'
+    assert judged(driver, of=replace(scene, driver=False)).outcome == "skipped"
+    assert judged(driver, '["c.so", ""]', of=replace(scene, driver=False)).outcome == "passed"
+    crashed = judged('["b.so", null]', outcome="crashed", problem="ended by SIGSEGV")
+    assert crashed.problem == "ended by SIGSEGV, in loading b.so"
 
 
 def test_the_stub_is_a_library_with_these_functions(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from cuwheel.build.values import Job, Tree
+    from cuwheel.build.values import Job
     from cuwheel.finding import Finding
     from cuwheel.plan.values import Job as PlanJob
     from cuwheel.plan.values import NotServed
@@ -62,12 +62,13 @@ class Steps:
         self.failed: list[answers.Job] = []
         self.placed: dict[str, str] = {}  # name of a wheel in the output folder → the job that made it
         self.unserved: tuple[NotServed, ...] = ()
-        self.findings: tuple[Finding, ...] = tuple(_about(self.tree))
+        self.findings: tuple[Finding, ...] = tuple(source.findings(self.tree))
 
     def decide(self, caller: Mapping[str, str], *, dry_run: bool) -> None:
         from cuwheel import log
         from cuwheel.build import jobs
 
+        _refuse_unwritable(self.options.output)
         planned = self._plan()
         wanted = jobs.pythons(self.table, self.project)
         toolchains = self._toolchains(planned, dry_run=dry_run, pythons=wanted)
@@ -188,6 +189,12 @@ class Steps:
 
     def carry_out(self) -> tuple[answers.Job, ...]:
         """For each CUDA version the oldest Python first: its wheel may serve the others."""
+        from cuwheel.errors import UnreadableError
+
+        try:
+            self.options.output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnreadableError.from_os(error, self.options.output, hint="--output FOLDER") from error
         first: dict[str, Job] = {}
         for job in self.jobs:
             first.setdefault(job.cuda, job)
@@ -243,14 +250,14 @@ def _served(job: Job, first: answers.Job) -> answers.Job | None:
     return built.served(job, first)
 
 
-def _about(tree: Tree) -> Iterator[Finding]:
-    from cuwheel.finding import Finding
+def _refuse_unwritable(folder: Path) -> None:
+    """Before an hour of compiling, not after it."""
+    import os
 
-    if tree.left_out:
-        yield Finding(
-            rule="links-left-out",
-            severity="warning",
-            message=f"{len(tree.left_out)} links lead out of the source and were not copied",
-            evidence=tree.left_out[:5],
-            fix="replace them by the files that they name",
-        )
+    from cuwheel.errors import UnreadableError
+
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise UnreadableError(there, "is no folder, and wheels were to go there", hint="--output FOLDER")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UnreadableError(there, "cannot be written, and wheels were to go there", hint="--output FOLDER")

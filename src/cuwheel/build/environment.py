@@ -32,8 +32,11 @@ _PASSED = (
     *("PIP_*", "UV_*", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_HTTP_*", "CARGO_NET_*"),
     *("CARGO_REGISTRIES_*", "CARGO_REGISTRY_*", "CARGO_SOURCE_*", "USER", "LOGNAME", "SOURCE_DATE_EPOCH"),
 )
-# pip and uv must not be led into environments of the caller, nor told where to put things.
-_NEVER = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "UV_PYTHON", "UV_PROJECT*")
+# pip and uv must not be led into environments of the caller, nor told where to put things; nobody publishes here.
+_NEVER = (
+    *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "UV_PYTHON", "UV_PROJECT*"),
+    *("UV_PUBLISH_*", "CARGO_REGISTRY_TOKEN", "CARGO_REGISTRY_CREDENTIAL_PROVIDER"),
+)
 # What lies in the user's home and is needed, when the build has a home of its own.
 _AT_HOME = {
     "CARGO_HOME": ".cargo",

@@ -197,7 +197,7 @@ def _key(job: Job, order: Order) -> str:
     passed = environment.passed_names(job.environ)
     told = [
         __version__,
-        [order.tree.sha256, order.tree.commit],
+        [order.tree.sha256, order.tree.commit, order.tree.described],
         [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs],
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,

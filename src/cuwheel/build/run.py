@@ -50,7 +50,10 @@ def carried_out(job: Job, tree: Tree, store: Store, options: Options) -> Iterato
             return
         workspace.forget(job.folder)
         workspace.clean(job.folder)
-        built = _Work(job, tree, store, options).through()
+        try:
+            built = _Work(job, tree, store, options).through()
+        finally:  # ninja starts compilers in groups of their own, and those survive it
+            workspace.end_leftovers(job.folder)
         if built.wheel:
             workspace.note(job.folder, built)
         yield built

@@ -13,7 +13,8 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from cuwheel import log, process
+from cuwheel import log
+from cuwheel.build import repository
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.toolchain import downloads
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from cuwheel.build.values import Tree
 
 NO_SPACE = "free some space, or put the cache elsewhere: --toolkit-cache FOLDER (or CUWHEEL_CACHE)"
-_GIT_S = 300.0
 _BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, EOFError, UnicodeError, OverflowError, KeyError)
 _MAX_UNPACKED = 20 * 10**9  # of a source: more is no source, but an archive made to fill the disk
 
@@ -53,6 +53,8 @@ def copy(tree: Tree, to: Path) -> None:
             source, target = tree.folder / name, to / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
+            if not target.is_symlink():  # builds write into their sources, and those may be of a store or a mount
+                target.chmod(target.stat().st_mode | stat.S_IWUSR)
     except OSError as error:
         raise UnreadableError.from_os(error, error.filename2 or error.filename or to, hint=NO_SPACE) from error
     if tree.repository:
@@ -67,9 +69,9 @@ def _add_history(tree: Tree, to: Path) -> None:
     with tempfile.TemporaryDirectory(dir=to.parent) as scratch:
         clone = Path(scratch, "clone")
         try:
-            process.run(["git", "clone", "--quiet", "--shared", "--no-checkout", tree.folder, clone], timeout=_GIT_S)
+            repository.git(Path(scratch), "clone", "--quiet", "--shared", "--no-checkout", tree.folder, clone)
             (clone / ".git").rename(to / ".git")
-            process.run(["git", "-C", to, "reset", "--quiet", tree.commit], timeout=_GIT_S)
+            repository.git(to, "reset", "--quiet", tree.commit)
         except CuwheelError as error:
             log.debug("the copy has no history: %s", error)
             shutil.rmtree(to / ".git", ignore_errors=True)

@@ -28,14 +28,19 @@ class Project:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """A source on disk. `files` are relative to `folder`; `left_out`: links that lead out of it."""
+    """A source on disk. `files` are relative to `folder`.
+
+    `left_out`: links that lead out of it. `empty`: submodules that nobody fetched.
+    """
 
     asked: str
     folder: Path
     files: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
     repository: bool = False  # the folder is the top of a git repository
     commit: str = ""
+    described: str = ""  # by its nearest tag: many projects make their version of it
     epoch: int = 0  # when it was last changed, as far as that can be told without its files' times
     sha256: str = ""
 

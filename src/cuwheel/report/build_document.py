@@ -267,6 +267,7 @@ def _settings(job: Job) -> Iterator[Block]:
             for each in job.settings
         )
         yield Facts(tuple(shown))
+        yield Paragraph("and LD_PRELOAD and CUWHEEL_RECORD, by which the compiler calls are recorded")
 
 
 def _sizes(wheel: Wheel) -> Iterator[Block]:

@@ -46,6 +46,8 @@ def test_nothing_leaks_in_from_the_caller(tmp_path: Path) -> None:
         "LD_PRELOAD": "/x.so",
         "PIP_TARGET": "/x",
         "UV_PYTHON": "3.8",
+        "UV_PUBLISH_TOKEN": "t",
+        "CARGO_REGISTRY_TOKEN": "t",
         "CMAKE_GENERATOR": "Unix Makefiles",
         "LC_ALL": "de_DE.UTF-8",
     }
@@ -53,6 +55,7 @@ def test_nothing_leaks_in_from_the_caller(tmp_path: Path) -> None:
     assert {name: made[name] for name in caller if made.get(name) == caller[name]} == {}
     assert "conda" not in made["PATH"]
     assert {"CFLAGS", "LD_LIBRARY_PATH", "PYTHONPATH", "NVCC_APPEND_FLAGS", "PIP_TARGET"}.isdisjoint(made)
+    assert {"UV_PUBLISH_TOKEN", "CARGO_REGISTRY_TOKEN"}.isdisjoint(made)
 
 
 def test_indexes_proxies_and_what_is_asked_for_pass(tmp_path: Path) -> None:

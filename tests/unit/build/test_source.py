@@ -227,3 +227,32 @@ def test_where_scikit_build_core_builds_is_the_projects_choice_where_it_made_one
     assert pyproject.read(tmp_path, ["pyproject.toml"]).build_dir
     fill(tmp_path, "pyproject.toml", text=text + '[tool.scikit-build]\nbuild-dir = "build"\n')
     assert not pyproject.read(tmp_path, ["pyproject.toml"]).build_dir
+
+
+def test_links_in_a_circle_and_to_nowhere_are_copied_as_they_are(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "source", "pyproject.toml")
+    (folder / "circle").symlink_to("circle")
+    (folder / "nowhere").symlink_to("gone")
+    found = source.survey(folder, ".", [])
+    trees.copy(found, tmp_path / "copy")
+    assert found.files == ("circle", "nowhere", "pyproject.toml")
+    assert (tmp_path / "copy" / "circle").readlink().name == "circle"
+
+
+def test_a_copy_of_what_may_not_be_written_can_be(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "source", "pyproject.toml", "run.sh")
+    (folder / "run.sh").chmod(0o555)
+    found = source.survey(folder, ".", [])
+    trees.copy(found, tmp_path / "copy")
+    assert (tmp_path / "copy" / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert source.survey(tmp_path / "copy", ".", []).sha256 == found.sha256
+
+
+def test_a_source_that_holds_more_than_sources_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "_LARGE", 100)
+    fill(tmp_path, "pyproject.toml")
+    assert not list(source.findings(source.survey(tmp_path, ".", [])))
+    fill(tmp_path, "data/train.bin", text="x" * 200)
+    (told,) = source.findings(source.survey(tmp_path, ".", []))
+    assert told.rule == "large-source"
+    assert told.evidence[0].startswith("data/train.bin: 200")

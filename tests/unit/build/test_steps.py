@@ -10,7 +10,7 @@ import pytest
 from cuwheel.api import built
 from cuwheel.api.building_steps import Options, Steps
 from cuwheel.build import needs, source
-from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UsageError
+from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
 from cuwheel.report.build import Wheel
 from cuwheel.toolchain import provide
 from cuwheel.venvs import Python
@@ -154,3 +154,18 @@ def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest
     assert made.jobs[0].source == made.jobs[0].copy / "python"
     with pytest.raises(UsageError, match="leads out"):
         steps(tmp_path, {"subdirectory": "../x"})
+
+
+def test_an_output_that_cannot_be_written_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnreadableError, match="is no folder"):
+        steps(tmp_path, output=tmp_path / "file" / "dist").decide({}, dry_run=False)
+
+
+def test_an_output_that_cannot_be_made_is_told_before_anything_is_built(tmp_path: Path) -> None:
+    made = steps(tmp_path, output=tmp_path / "file" / "dist")
+    made.decide({}, dry_run=False)
+    (tmp_path / "file").touch()
+    with pytest.raises(UnreadableError) as told:
+        made.carry_out()
+    assert "--output" in told.value.hint

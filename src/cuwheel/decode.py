@@ -34,6 +34,13 @@ def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: A
         for index, item in enumerate(data):
             yield from _problems(item, typing.get_args(type_)[0], f"{where}[{index}]")
         return
+    if typing.get_origin(type_) is dict and isinstance(data, dict):
+        for key, item in data.items():
+            yield from _problems(item, typing.get_args(type_)[1], f"{where}.{key}")
+        return
+    if typing.get_origin(type_) is typing.Literal and data not in typing.get_args(type_):
+        yield f"{where}: {data!r} is none of {', '.join(map(str, typing.get_args(type_)))}"
+        return
     try:
         msgspec.convert(data, type_)
     except msgspec.ValidationError as error:
@@ -42,7 +49,7 @@ def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: A
 
 def _table_problems(data: dict[Any, Any], type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401
     hints, fields = _shape(type_)
-    for key in data.keys() - fields.keys():
+    for key in sorted(data.keys() - fields.keys(), key=str):
         import difflib  # noqa: PLC0415 - only where a mistake was made
 
         near = difflib.get_close_matches(str(key), fields, n=1)

@@ -48,7 +48,7 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
     named = _by_field(data, Table, where, problems)
     told = _told(overrides)
     decode.convert(named, Table, where, problems)
-    own = [f"{where}.{each}" if where else each for each in rules.problems(_readable(named))]
+    own = [f"{where}.{each}" if where else each for each in rules.problems(msgspec.convert(_readable(named), Table))]
     if problems or own:
         told_all = [_as_written(each) for each in [*problems, *own]]
         raise ConfigurationError(path or "the configuration", told_all, _hint(problems))
@@ -58,10 +58,21 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
     return Found(path=path, table=table, keys=named)
 
 
-def _readable(named: dict[str, Any]) -> Table:
+def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # noqa: ANN401
     """What has the right shape: a key that has not must not hide what is wrong with the others."""
-    good = {key: value for key, value in named.items() if decode.convert({key: value}, Table, "", []) is not None}
-    return msgspec.convert(good, Table)
+    hints = typing.get_type_hints(type_)
+    good: dict[str, Any] = {}
+    for key, value in named.items():
+        hint = hints.get(key)
+        if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+            good[key] = _readable(value, hint)
+        elif typing.get_origin(hint) is dict and isinstance(value, dict):
+            good[key] = {name: each for name, each in value.items() if isinstance(each, str)}
+        elif key in _LISTS and isinstance(value, list):
+            good[key] = [each for each in value if isinstance(each, str)]
+        elif decode.convert({key: value}, type_, "", []) is not None:
+            good[key] = value
+    return good
 
 
 def _hint(problems: list[str]) -> str:
@@ -168,7 +179,8 @@ def _item(hint: Any) -> Any:  # noqa: ANN401
 
 def _field(key: str, fields: Mapping[str, object]) -> str:
     name = key.replace("-", "_")
-    return f"{name}_" if f"{name}_" in fields else name
+    found = f"{name}_" if f"{name}_" in fields else name
+    return found if found in fields else key  # an unknown one is told as it was written
 
 
 def _key(field: str) -> str:

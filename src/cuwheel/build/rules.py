@@ -10,6 +10,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from cuwheel import units
 from cuwheel.build import texts
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import toolchains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,12 +24,16 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _POLICY = re.compile(r"(many|musl)linux\w+", re.ASCII)
 _TAG = re.compile(r"[a-z]{2,8}\d{1,4}(\.[a-z]{2,8}\d{1,4})*-(none|abi3)", re.ASCII)
+_ALLOWED = re.compile(
+    r"debug|(sm|compute|lto)_\d+[af]?|[\w*?\[\]!-]*[*?\[][\w*?\[\]!-]*", re.ASCII
+)  # or a glob of them
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 
 
 def problems(table: Table) -> Iterator[str]:
     yield from (f"python: {each!r} is no version such as 3.12" for each in table.python if not _PYTHON.fullmatch(each))
     yield from _requirements("requires", table.requires)
+    yield from _components(table.components)
     yield from (
         f"pass-through: {each!r} is no name of a variable (a * may end it)"
         for each in table.pass_through
@@ -54,6 +60,14 @@ def problems(table: Table) -> Iterator[str]:
         yield from (f"verify.check[{number}]: {each}" for each in _check(check))
 
 
+def _components(names: tuple[str, ...]) -> Iterator[str]:
+    for each in names:
+        try:
+            toolchains.find_components(each)
+        except UnknownNameError as error:
+            yield f"components: {error.message}"
+
+
 def _requirements(where: str, requirements: tuple[str, ...]) -> Iterator[str]:
     for each in requirements:
         try:
@@ -76,6 +90,11 @@ def _texts(table: Table) -> Iterator[str]:
 
 
 def _gate_and_repair(table: Table) -> Iterator[str]:
+    yield from (
+        f"gate.allow: {each!r} is no architecture such as sm_75, compute_* or library.so:sm_75"
+        for each in table.gate.allow
+        if not _ALLOWED.fullmatch(each.rpartition(":")[2].strip())
+    )
     if table.gate.size is not None and not units.read_size(table.gate.size):
         yield f"gate.size: {table.gate.size!r} is no size such as 100 MB"
     if table.gate.glibc is not None and not _VERSION.fullmatch(table.gate.glibc):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import numbers
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         "--require", metavar="NAME", action="append", default=[], help="for the build, beside what it asks for: torch"
     )
     how.add_argument("--cache", action="store_true", help="a compiler cache (sccache), kept between builds")
-    how.add_argument("--jobs", metavar="N", type=_count, help="compilers at once; otherwise by cores and memory")
-    how.add_argument("--at-once", metavar="N", type=_count, default=1, help="wheels at once (1)")
-    how.add_argument("--timeout", metavar="SECONDS", type=float, help="of one wheel (7200)")
+    how.add_argument("--jobs", metavar="N", type=numbers.count, help="compilers at once; otherwise by cores and memory")
+    how.add_argument("--at-once", metavar="N", type=numbers.count, default=1, help="wheels at once (1)")
+    how.add_argument("--timeout", metavar="SECONDS", type=numbers.seconds, help="of one wheel (7200)")
     how.add_argument("--resume", action="store_true", help="use wheels that an earlier run made of the same inputs")
     how.add_argument("--keep", action="store_true", help="keep the sources and the environment of each job")
 
@@ -112,13 +113,6 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
     lock = Path("cuwheel.lock")
     tools.add_argument("--lock", metavar="FILE", type=Path, nargs="?", const=lock, help="write down what was used")
     tools.add_argument("--locked", metavar="FILE", type=Path, nargs="?", const=lock, help="use exactly what it says")
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise ValueError
-    return count
 
 
 def run(args: argparse.Namespace) -> Build:

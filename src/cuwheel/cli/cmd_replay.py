@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import numbers
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,22 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare with this environment, or with another call (:M of the same record), and find the culprit",
     )
     diff.add_argument("--no-runs", action="store_true", help="only compare")
-    diff.add_argument("--max-runs", metavar="N", type=_count, help=f"at most so many ({_RUNS})")
-    diff.add_argument("--timeout", metavar="S", type=_seconds, help="of one run, in seconds")
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise ValueError
-    return count
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise ValueError
-    return seconds
+    diff.add_argument("--max-runs", metavar="N", type=numbers.count, help=f"at most so many ({_RUNS})")
+    diff.add_argument("--timeout", metavar="S", type=numbers.seconds, help="of one run, in seconds")
 
 
 # Each way to use it, and the options that mean something there.

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import numbers
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -50,16 +51,9 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--offline", action="store_true", help="use no network: what is cached, and --find-links")
     group.add_argument("--stub", action="store_true", help="without a driver, put a stub in place of libcuda")
     group.add_argument("--cuda", metavar="VERSION", help="that the wheel is to serve, whatever is installed")
-    group.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="of each check, in place of its own")
+    group.add_argument("--timeout", metavar="SECONDS", type=numbers.seconds, help="of each check, in place of its own")
     group.add_argument("--keep", action="store_true", help="keep the environments and say where they are")
     group.add_argument("--platform", metavar="TAG", help="of name==version, the wheel for this platform")
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError
-    return value
 
 
 def run(args: argparse.Namespace) -> Answer:

@@ -88,7 +88,7 @@ memory = "lots"
         "tool.cuwheel: 'force-archs' is there twice",
         "tool.cuwheel: unknown key 'pythn'; did you mean 'python'?",
         "tool.cuwheel.cuda[0]: expected `str`, got `float`",
-        "tool.cuwheel.naming: invalid enum value",
+        "tool.cuwheel.naming: 'everywhere' is none of none, local, suffix",
         "tool.cuwheel.python: '3' is no version",
         "tool.cuwheel.before[0]: 'cmake {archs.cmak}': there is no {archs.cmak}",
         "tool.cuwheel.before[1]: 'echo {'",
@@ -97,6 +97,42 @@ memory = "lots"
         "tool.cuwheel.gate.size: 'many' is no size",
         "tool.cuwheel.verify.check[0]: exactly one of command, python and import; it has python and import",
         "tool.cuwheel.verify.check[0]: memory: 'lots' is no size",
+    ]
+    assert [start for start in starts if not any(each.startswith(start) for each in told)] == []
+    assert len(told) == len(starts)
+
+
+def test_one_wrong_key_of_a_table_hides_none_of_the_others(tmp_path: Path) -> None:
+    told = problems(
+        tmp_path,
+        """\
+cuda = ["13.0"]
+python = [3.12, "2.7"]
+un-known = 1
+components = ["cublas", "cubals"]
+[environment]
+"A B" = "x"
+NUMBER = 3
+WRONG = "{nothing}"
+[gate]
+alow = ["sm_75"]
+allow = ["sm75", "sm_75", "compute_*", "lib*.so:*", "debug"]
+size = "big"
+glibc = "new"
+""",
+    )
+    starts = [
+        "unknown key 'un-known'",
+        "python[0]: expected `str`, got `float`",
+        "python: '2.7' is no version",
+        "components: no component is known as 'cubals'",
+        "environment: 'A B' is no name",
+        "environment.NUMBER: expected `str`, got `int`",
+        "environment.WRONG: '{nothing}': there is no {nothing}",
+        "gate: unknown key 'alow'; did you mean 'allow'?",
+        "gate.allow: 'sm75' is no architecture",
+        "gate.size: 'big' is no size",
+        "gate.glibc: 'new' is no version",
     ]
     assert [start for start in starts if not any(each.startswith(start) for each in told)] == []
     assert len(told) == len(starts)

@@ -88,7 +88,7 @@ capability = "8.0"
         "machine 'b': no GPU is known as 'frobnicator 9'",
         "machine 'b': driver = 'new' is not a version",
         "machine 'b': count is 0",
-        "machine[2].os: invalid enum value 'Linux'",
+        "machine[2].os: 'Linux' is none of linux, windows",
         "machine 'd': it has neither gpu nor capability",
         "two machines are called 'd'",
         "'h100' has capability 9.0, not 8.0",

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from cuwheel.cli import numbers
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5", "٣"])
+def test_what_is_no_count_is_told_in_a_sentence(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no number from 1 on"):
+        numbers.count(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "nan", "inf"])
+def test_what_is_no_time_is_told_in_a_sentence(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no time in seconds"):
+        numbers.seconds(text)
+
+
+def test_numbers() -> None:
+    assert numbers.count("12") == 12
+    assert numbers.seconds("1.5") == 1.5

@@ -214,6 +214,21 @@ def _own_nvcc(case: Case) -> str:
 
 
 @rule(
+    "other-nvcc-called",
+    severity="warning",
+    why="""The wheel was compiled by another nvcc than the one that was provided, of the same version: what the report
+    and the lock say of its compilers is not so, and on another machine it is built by another one, or not at all.""",
+    source="the record of the build's compiler calls",
+)
+def other_nvcc_called(case: Case) -> Iterator[Found]:
+    strangers = gate_reasons.wrong_nvcc(case.wanted)
+    planned = toolkits.find_toolkit(case.wanted.cuda)
+    told_already = any(True for unit in case.from_sources() for _ in _compiled_by(unit, planned))
+    if strangers and not told_already:
+        yield Found(message="another nvcc than the planned one was called", evidence=strangers, fix=_own_nvcc(case))
+
+
+@rule(
     "linked-with-other-cuda",
     severity="error",
     why="""A library of another CUDA major is not there where the planned one is: the import fails, or two runtimes are
@@ -263,6 +278,7 @@ def debug_code_built(case: Case) -> Iterator[Found]:
 RULES = (
     built_without_device_code,
     compiled_by_other_cuda,
+    other_nvcc_called,
     linked_with_other_cuda,
     planned_architecture_missing,
     architecture_not_planned,

@@ -27,11 +27,11 @@ class Reason(NamedTuple):
 
 
 def wrong_nvcc(wanted: Wanted) -> tuple[str, ...]:
-    """Calls of an nvcc that is not the planned toolkit's, in words."""
+    """Compilations by an nvcc that is not the planned toolkit's, in words. Asking for its version does no harm."""
     if not wanted.toolkit_root:
         return ()
     strangers: dict[str, list[Call]] = {}
-    for call in _nvcc_calls(wanted):
+    for call, _ in _lists(wanted):
         if not _is_own(call.program, wanted):
             strangers.setdefault(call.program, []).append(call)
     return tuple(

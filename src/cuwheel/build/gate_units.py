@@ -75,7 +75,8 @@ class Unit:
     def words(self) -> str:
         """`container 2 of 3 (.nv_fatbin at 0x39c0, add(float*), scale(float*) …)`."""
         readable = demangled(self.kernels[:_NAMED])
-        few = [readable.get(name, name)[:_NAME_WIDTH] for name in self.kernels[:_NAMED]]
+        names = [readable.get(name, name) for name in self.kernels[:_NAMED]]
+        few = [name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 1]}…" for name in names]
         more = " …" if len(self.kernels) > _NAMED else ""
         named = f", {', '.join(few)}{more}" if few else ""
         return f"{self.place}{named})"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchain.store import Store
 
 _KEPT_LOGS = 10
-_WORK = ("src", "venv", "bin", "home", "tmp", "work", "out", "record")
+_WORK = ("src", "venv", "bin", "home", "tmp", "work", "out", "record", "refused")
 _DONE = "done.json"
 _END_S = 5.0
 

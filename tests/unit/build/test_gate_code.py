@@ -312,6 +312,23 @@ def test_the_reason_is_a_wrong_nvcc(tmp_path: Path) -> None:
     assert "/kit/bin/nvcc" in finding.fix
 
 
+def test_another_nvcc_of_the_same_version_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    calls = record(call(1, "-c b.cu"), call(2, "--version", program="/opt/nvcc"), call(4, "-c a.cu", program="/x/nvcc"))
+    made = wheel(tmp_path, {"demo/x.so": "plain-130.so"})
+    result = judge(made, "sm_80 sm_90 compute_90", record=calls, toolkit_root="/kit")
+    assert result.succeeded
+    finding = found(result, "other-nvcc-called")
+    assert finding.evidence == ("/x/nvcc was called once, first in call 4",)
+    assert "/kit/bin/nvcc" in finding.fix
+
+
+def test_calls_that_compile_nothing_are_no_strangers(tmp_path: Path) -> None:
+    calls = record(call(1, "-c b.cu"), call(2, "--version", program="/opt/nvcc"))
+    made = wheel(tmp_path, {"demo/x.so": "plain-130.so"})
+    result = judge(made, "sm_80 sm_90 compute_90", record=calls, toolkit_root="/kit")
+    assert not [each for each in result.findings if each.rule == "other-nvcc-called"]
+
+
 @pytest.mark.parametrize("program", ["/kit/bin/nvcc", "/job/record/shadow/bin/nvcc"])
 def test_the_toolkits_own_nvcc_is_no_stranger(tmp_path: Path, program: str) -> None:
     calls = record(call(1, "-arch=sm_80 -c b.cu", program=program))

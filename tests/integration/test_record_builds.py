@@ -217,6 +217,21 @@ def test_json_has_stdout_for_itself(project: Path, environ: dict[str, str]) -> N
     assert "from the build" in done.stderr
 
 
+def test_names_that_are_no_text(project: Path, environ: dict[str, str]) -> None:
+    (project / os.fsdecode(b"k\xff.cu")).write_text("#error no\n")
+    done = recorded(project, environ, "sh", "-c", "nvcc -c k*.cu 2>/dev/null")
+    assert done.returncode == 1
+    report = json.loads((project / "record" / "report.json").read_text())
+    assert report["failure"]["files"] == ["k\\xff.cu"]
+    assert "k\\xff.cu" in done.stderr
+
+
+def test_a_command_that_fails_by_itself(project: Path, environ: dict[str, str]) -> None:
+    done = recorded(project, environ, "sh", "-c", "nvcc --version >/dev/null; exit 4")
+    assert done.returncode == 4
+    assert "no compiler call failed" in done.stderr
+
+
 def test_what_the_command_prints_is_its_own(project: Path, environ: dict[str, str]) -> None:
     done = recorded(project, environ, "sh", "-c", "echo out; echo err >&2; kill -TERM $$", options=("-q",))
     assert (done.returncode, done.stdout) == (143, "out\n")

@@ -193,6 +193,37 @@ def test_a_record_inside_a_record(at: Bench, tmp_path: Path) -> None:
     assert ("out:outer",) in [call.words for call in record.calls]
 
 
+def test_a_cache_with_a_blank_in_its_name(at: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LD_PRELOAD is a list with blanks between: such a library could not be named."""
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "a cache"))
+    record = at.sh("nvcc exit:2")
+    assert at.session
+    assert " " not in at.session.environ["LD_PRELOAD"]
+    assert record.calls[0].status == 2
+
+
+def test_from_a_thread_with_a_small_stack(at: Bench) -> None:
+    script = """
+import subprocess, threading
+threading.stack_size(128 * 1024)
+statuses = []
+thread = threading.Thread(target=lambda: statuses.append(subprocess.call(["nvcc", *["-DX"] * 50_000, "exit:4"])))
+thread.start()
+thread.join()
+print(statuses)
+"""
+    record = at.run(["/usr/bin/python3", "-c", script])
+    assert at.stdout == b"[4]\n", at.stderr
+    assert len(record.calls[0].words) == 50_001
+
+
+def test_in_the_current_folder_by_path(at: Bench) -> None:
+    at.tool("gcc").rename(at.folder / "gcc")
+    record = at.run(["/usr/bin/python3", "-c", "import os; os.execlp('gcc', 'gcc', 'exit:6')"], PATH=":/usr/bin")
+    assert record.status == 6
+    assert record.calls[0].program == str(at.folder / "gcc")
+
+
 def test_nothing_of_ours_is_left(at: Bench) -> None:
     at.sh("nvcc out:x")
     assert at.session

@@ -61,8 +61,9 @@ def _free(folder: Path) -> Path:
 
 def _told(folder: Path, trace: Path | None, compile_commands: Path | None) -> Recorded:
     from cuwheel.record import exports, failures, layout, reader, summary
+    from cuwheel.record.words import readable
     from cuwheel.report.answer import to_json
-    from cuwheel.report.record import Recorded, plain
+    from cuwheel.report.record import Recorded
 
     found = reader.read(folder)
     written = []
@@ -75,8 +76,8 @@ def _told(folder: Path, trace: Path | None, compile_commands: Path | None) -> Re
     call = failures.first(found)
     status = found.status or 0
     answer = Recorded(
-        folder=plain(str(folder)),
-        command=tuple(map(plain, found.command)),
+        folder=readable(str(folder)),
+        command=tuple(map(readable, found.command)),
         status=status,
         exit_status=status if status >= 0 else 128 - status,
         masked=found.masked,
@@ -91,7 +92,8 @@ def _told(folder: Path, trace: Path | None, compile_commands: Path | None) -> Re
 
 def _failure(record: Record, call: Call) -> Failure:
     from cuwheel.record import quoting, reader, summary
-    from cuwheel.report.record import Failure, plain
+    from cuwheel.record.words import readable
+    from cuwheel.report.record import Failure
 
     parsed = summary.parse(call)
     said = reader.printed(record, call, _MAX_OUTPUT)
@@ -99,17 +101,17 @@ def _failure(record: Record, call: Call) -> Failure:
     place = name if len(name) < len(record.folder) else record.folder
     return Failure(
         number=call.number,
-        command=plain(quoting.posix((call.program, *(call.ran or call.words)))),
-        cwd=plain(call.cwd),
+        command=readable(quoting.posix((call.program, *(call.ran or call.words)))),
+        cwd=readable(call.cwd),
         state=call.state,
         status=call.status,
         signal=reader.signal_name(call.signal) if call.signal is not None else None,
         problem=call.problem,
-        files=tuple(map(plain, parsed.inputs)),
-        archs=tuple(map(plain, parsed.archs)),
+        files=tuple(map(readable, parsed.inputs)),
+        archs=tuple(map(readable, parsed.archs)),
         output=said,
         causes=_causes(record, call, said),
-        replay=plain(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
+        replay=readable(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
     )
 
 

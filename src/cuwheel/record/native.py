@@ -110,7 +110,7 @@ def _compile(compiler: str, scratch: Path, environ: Mapping[str, str]) -> bool:
     attempts = ((*_COMMON, "-static"), _COMMON)  # without a loader it starts in half the time
     if not any(_ran([compiler, *words, shim, "-o", scratch / "shim"], environ) for words in attempts):
         return False
-    if not _steps_aside(scratch / "shim"):
+    if not steps_aside(scratch / "shim"):
         return False
     words = (*_COMMON, "-shared", "-fPIC", "-fvisibility=hidden")
     library = scratch / "preload.so"
@@ -130,7 +130,7 @@ def _ran(command: list[str | Path], environ: Mapping[str, str]) -> bool:
     return done.status == 0
 
 
-def _steps_aside(shim: Path) -> bool:
+def steps_aside(shim: Path) -> bool:
     """A compiler for another machine, or a folder from which nothing may be run, shows here."""
     with contextlib.suppress(ToolError, ToolTimeoutError):
         done = process.run(

@@ -180,7 +180,7 @@ class _Reading:
             id=id_,
             tool=_KINDS.get(kind, "compiler"),
             name=_text(event.get("name")),
-            program=os.path.join(cwd, program) if "/" in program else program,  # noqa: PTH118 - text, not a path here
+            program=program if event.get("searched") is True else os.path.join(cwd, program),  # noqa: PTH118 - text
             words=tuple(map(self._told, _texts(event.get("words")))),
             ran=tuple(map(self._told, _texts(event.get("ran")))),
             cwd=cwd,

@@ -122,6 +122,8 @@ def _means(environ: Mapping[str, str], wish: Wish) -> _Means:
     try:
         made = native.built(cache, environ)
         shim = made.shim if made else fallback.launcher(home)
+        if not made and not native.steps_aside(shim):
+            raise UnreadableError(home, "no program can be run from it", hint="CUWHEEL_CACHE names another folder")
     except OSError as error:
         raise UnreadableError.from_os(error, hint="CUWHEEL_CACHE names another folder for the cache") from error
     library = made.library if made and wish.way != "path" else None

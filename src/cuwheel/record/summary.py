@@ -110,10 +110,10 @@ def told(call: Call, parsed: Parsed) -> Told:
     return Told(
         number=call.number,
         tool=call.tool,
-        what=what,
+        what=words.readable(what),
         seconds=None if call.ended is None else duration(call),
         state=call.state,
-        archs=parsed.archs,
+        archs=tuple(map(words.readable, parsed.archs)),
         memory=call.memory,
         cache_hit=call.cache_hit,
     )
@@ -126,10 +126,10 @@ def _files(calls: Iterable[Call], parsed: dict[int, Parsed]) -> list[FileTime]:
     for call in calls:
         found = parsed[call.number]
         if found.compiles and found.inputs:
-            file = found.inputs[0]
+            file = words.readable(found.inputs[0])
             seconds[file] += duration(call)
             count[file] += 1
-            archs[file] |= dict.fromkeys(found.archs)
+            archs[file] |= dict.fromkeys(map(words.readable, found.archs))
     times = [
         FileTime(file=file, seconds=seconds[file], calls=count[file], archs=tuple(archs[file])) for file in seconds
     ]

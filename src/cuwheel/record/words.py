@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -69,7 +70,12 @@ def label(name: str, given: Sequence[str]) -> str:
     """A call in two words: `nvcc kernels.cu`."""
     inputs = parse(given).inputs
     more = f" +{len(inputs) - 1}" if len(inputs) > 1 else ""
-    return f"{name} {os.path.basename(inputs[0])}{more}" if inputs else name  # noqa: PTH119 - a name, not a path
+    return readable(f"{name} {file_name(inputs[0])}{more}" if inputs else name)
+
+
+def readable(text: str) -> str:
+    """Bytes that are no text as escapes: in answers and on terminals they have no place."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def parse(given: Sequence[str], files: Mapping[str, str | None] | None = None) -> Parsed:

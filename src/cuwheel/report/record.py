@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -76,6 +75,11 @@ def document(answer: Recorded, *, verbose: bool) -> Document:
     blocks: list[Block] = []
     if answer.failure:
         blocks += _failure(answer, answer.failure, verbose=verbose)
+    elif answer.exit_status:
+        blocks += [
+            Heading(f"The command ended with {answer.exit_status}, and no compiler call failed"),
+            Paragraph("  Why is in what it printed: COMMAND 2>&1 | cuwheel explain"),
+        ]
     blocks += _summary(answer, verbose=verbose)
     return Document("cuwheel record", tuple(blocks))
 
@@ -213,8 +217,3 @@ def _time(seconds: float) -> str:
     if seconds < _MINUTE:
         return f"{seconds:.1f} s"
     return f"{int(seconds // _MINUTE)} min {seconds % _MINUTE:.0f} s"
-
-
-def plain(text: str) -> str:
-    """Bytes that are no text have no place in an answer: as people see them, they are escapes."""
-    return os.fsencode(text).decode("utf-8", "backslashreplace")

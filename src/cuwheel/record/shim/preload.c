@@ -49,6 +49,20 @@ __attribute__((constructor)) static void begin(void) {
     active = access(shim, X_OK) == 0;
 }
 
+/* Memory until the function returns. A thread's stack may be small, and a call may have a hundred thousand words. */
+#define LARGE 32768
+#define ROOM(size) ((size) > LARGE ? mapped(size) : alloca(size))
+
+static void *mapped(size_t size) {
+    void *room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return room == MAP_FAILED ? NULL : room;
+}
+
+static void let_go(void *room, size_t size) {
+    if (size > LARGE && room)
+        munmap(room, size);
+}
+
 static size_t length_of(char *const *list) {
     size_t count = 0;
     while (list && list[count])
@@ -159,9 +173,9 @@ static const char *searched(const char *name, char *path) {
     for (const char *at = folders ? folders : SEARCH; length > 0 && at;) {
         size_t size = strcspn(at, ":");
         if (size + length + 2 < PATH_ROOM) {
-            memcpy(path, at, size);
-            if (size)
-                path[size++] = '/';
+            memcpy(path, size ? at : ".", size ? size : 1); /* an empty one is the current folder */
+            size += size == 0;
+            path[size++] = '/';
             memcpy(path + size, name, length + 1);
             struct stat found;
             if (stat(path, &found) == 0 && S_ISREG(found.st_mode) && access(path, X_OK) == 0)
@@ -232,9 +246,13 @@ static int run(const char *path, char *const argv[], char *const variables[]) {
     if (!worth_recording(tool, argv))
         return run_really(path, argv, released(variables, list));
     if (can_run(path)) {
-        char **words = alloca((length_of(argv) + 5) * sizeof *words);
-        shim_words(words, path, argv);
-        run_really(shim, words, carried(variables, list, joined));
+        size_t size = (length_of(argv) + 5) * sizeof(char *);
+        char **words = ROOM(size);
+        if (words) {
+            shim_words(words, path, argv);
+            run_really(shim, words, carried(variables, list, joined));
+            let_go(words, size);
+        }
     }
     /* Also where there was no room for our words: then it goes without us. */
     int status = run_really(path, argv, released(variables, list));
@@ -316,10 +334,15 @@ static int spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t 
         return real_spawn(pid, path, actions, attributes, argv, released(variables, list));
     /* A relative path is meant from the folder that the actions may lead to. */
     if (path[0] != '/' || can_run(path)) {
-        char **words = alloca((length_of(argv) + 5) * sizeof *words);
-        shim_words(words, path, argv);
-        if (real_spawn(pid, shim, actions, attributes, words, carried(variables, list, joined)) == 0)
-            return 0;
+        size_t size = (length_of(argv) + 5) * sizeof(char *);
+        char **words = ROOM(size);
+        if (words) {
+            shim_words(words, path, argv);
+            int problem = real_spawn(pid, shim, actions, attributes, words, carried(variables, list, joined));
+            let_go(words, size);
+            if (problem == 0)
+                return 0;
+        }
     }
     int status = real_spawn(pid, path, actions, attributes, argv, released(variables, list));
     if (status != 0)

@@ -350,7 +350,7 @@ static void start_child(const struct call *call, int report, const sigset_t *mas
     else if (call->err.given >= 0)
         dup2(call->err.given, STDERR_FILENO);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    if (strchr(call->start, '/')) {
+    if (call->start == call->program) { /* a name without a folder is in this one: it was found already */
         syscall(SYS_execve, call->start, call->command, call->variables);
     } else {
         environ = call->variables;

@@ -94,7 +94,7 @@ def start_tool(call: Call, out: Stream, err: Stream, report: int) -> NoReturn:
         for number in (*FORWARDED, signal.SIGPIPE, signal.SIGCHLD):
             if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGPIPE:
                 signal.signal(number, signal.SIG_DFL)
-        run = os.execve if "/" in call.start else os.execvpe
+        run = os.execve if call.start == call.program else os.execvpe
         run(call.start, call.command, call.environ | call.added)
     except OSError as error:
         os.write(report, str(error.errno or errno.EIO).encode())

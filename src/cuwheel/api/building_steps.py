@@ -39,7 +39,7 @@ class Options:
 
 
 class Steps:
-    """`decide` does nothing but look; what it found is what `carry_out` does."""
+    """`decide` looks, and provides toolchains; what it found is what `carry_out` does."""
 
     def __init__(self, asked: str, said: Mapping[str, object], options: Options) -> None:
         from cuwheel.build import config, jobs, pyproject, source
@@ -71,9 +71,11 @@ class Steps:
         _refuse_unwritable(self.options.output)
         planned = self._plan()
         wanted = jobs.pythons(self.table, self.project)
+        images = "container" in self.options.providers  # which have interpreters of their own
+        interpreters = {} if images else jobs.interpreters(wanted)  # before a toolkit is downloaded for nothing
         toolchains = self._toolchains(planned, dry_run=dry_run, pythons=wanted)
-        outside = any(not each.prefix for each in toolchains.values())
-        interpreters = jobs.interpreters(wanted) if outside else {}
+        if images and not all(each.prefix for each in toolchains.values()):
+            interpreters = jobs.interpreters(wanted)
         order = jobs.Order(
             table=self.table,
             tree=self.tree,
@@ -236,7 +238,8 @@ class Steps:
         log.info("%s: begun", job.id)
         with run.carried_out(job, self.tree, self.store, options) as done:
             made = built.finished(self, job, done)
-        log.info("%s: %s in %.0f s", job.id, made.outcome, made.seconds)
+        took = "" if made.outcome == "resumed" else f" in {made.seconds:.0f} s"
+        log.info("%s: %s%s", job.id, made.outcome, took)
         return made
 
 

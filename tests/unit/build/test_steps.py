@@ -169,3 +169,20 @@ def test_an_output_that_cannot_be_made_is_told_before_anything_is_built(tmp_path
     with pytest.raises(UnreadableError) as told:
         made.carry_out()
     assert "--output" in told.value.hint
+
+
+def test_a_python_that_is_not_there_is_told_before_a_toolkit_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def missing(version: str | None = None) -> Python:
+        if version:
+            raise UnavailableError(f"Python {version} was not found", hint=f"uv python install {version}")
+        return _python()
+
+    monkeypatch.setattr("cuwheel.venvs.find_python", missing)
+    monkeypatch.setattr(provide, "provide", lambda wish: asked.append(wish.version))
+    with pytest.raises(UnavailableError, match=r"3\.10 was not found; Python 3\.12 was not found"):
+        steps(tmp_path, {"python": ("3.10", "3.12")}).decide({}, dry_run=False)
+    assert asked == []

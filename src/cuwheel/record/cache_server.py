@@ -36,12 +36,27 @@ class Server:
 
     def hits(self) -> int | None:
         """How often it had the result already; None where it does not say."""
+        counted = self.counted()
+        return counted[0] if counted else None
+
+    def counted(self) -> tuple[int, int] | None:
+        """How often it had the result, and how often not; None where it does not say."""
         ask = [self.client, "--show-stats", "--stats-format=json"]
         try:
-            told = msgspec.json.decode(process.run(ask, timeout=_ASK_S, env=self.environ).stdout)
-            return sum(count for count in told["stats"]["cache_hits"]["counts"].values() if isinstance(count, int))
+            stats = msgspec.json.decode(process.run(ask, timeout=_ASK_S, env=self.environ).stdout)["stats"]
+            return _sum(stats["cache_hits"]["counts"]), _sum(stats["cache_misses"]["counts"])
         except (CuwheelError, msgspec.DecodeError, KeyError, TypeError, AttributeError):
             return None
+
+    def forget(self) -> None:
+        """Count from here on."""
+        with contextlib.suppress(CuwheelError):
+            process.run([self.client, "--zero-stats"], timeout=_ASK_S, env=self.environ)
+
+
+def _sum(counts: Mapping[str, object]) -> int:
+    """By language, in the versions that are known."""
+    return sum(each for each in counts.values() if isinstance(each, int))
 
 
 def program() -> str | None:

@@ -136,10 +136,7 @@ def _summary(answer: Recorded, *, verbose: bool) -> Iterator[Block]:
     yield Heading("Recorded")
     yield Facts(tuple(_facts(answer)))
     if not found.calls:
-        yield Paragraph(
-            "  No compiler was called, or none that could be seen: calls inside of containers, and by programs\n"
-            "  that are linked statically, are not."
-        )
+        yield Paragraph("  No compiler call was seen: those inside of containers are not.")
         return
     rows = None if verbose else _ROWS
     if found.files:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+_MINUTE = 60
+_TEN = 10.0
 _STEPS = ("B", "kB", "MB", "GB", "TB")
 _WRITTEN = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
@@ -27,6 +29,14 @@ def read_size(text: str) -> int | None:
         return None
     power = " kmgt".index(match[2].lower() or " ")
     return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def lasted(seconds: float) -> str:
+    """`0.8 s`, `42 s`, `2 min 5 s`."""
+    if round(seconds) >= _MINUTE:
+        minutes, rest = divmod(round(seconds), _MINUTE)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{seconds:.1f} s" if seconds < _TEN else f"{seconds:.0f} s"
 
 
 def file_name(path: str) -> str:

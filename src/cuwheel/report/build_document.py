@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.report import build_timeline
+from cuwheel.report import build_details, build_timeline
 from cuwheel.report.build import GOOD
 from cuwheel.report.document import (
     Amount,
@@ -14,7 +14,6 @@ from cuwheel.report.document import (
     Facts,
     Findings,
     Heading,
-    HeatMap,
     Mark,
     Matrix,
     Paragraph,
@@ -22,15 +21,14 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.report.inspect_document import arch_order
-from cuwheel.units import file_name, size
+from cuwheel.units import file_name, lasted, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.finding import Finding
     from cuwheel.plan.values import Served
-    from cuwheel.report.build import Build, Job, Outcome, Tools, Wheel
+    from cuwheel.report.build import Build, Job, Outcome, Tools
     from cuwheel.report.document import Block, Look
 
 _LOOKS: dict[Outcome, Look] = {
@@ -42,10 +40,7 @@ _LOOKS: dict[Outcome, Look] = {
     "failed": "bad",
 }
 _OUTPUT_LINES = 12
-_SLOWEST = 10
 _NAMED = 4
-_MINUTE = 60.0
-_TEN = 10.0
 
 
 def document(answer: Build, *, verbose: bool) -> Document:
@@ -70,14 +65,6 @@ def _headline(answer: Build) -> str:
     made = sum(job.outcome in GOOD for job in answer.jobs)
     told = wanted if made == len(answer.jobs) else f"{made} of {wanted}"
     return f"{_name(answer)}: {told} in {lasted(answer.seconds)}"
-
-
-def lasted(seconds: float) -> str:
-    """`0.8 s`, `42 s`, `2 min 5 s`."""
-    if round(seconds) >= _MINUTE:
-        minutes, rest = divmod(round(seconds), int(_MINUTE))
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    return f"{seconds:.1f} s" if seconds < _TEN else f"{seconds:.0f} s"
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
@@ -167,26 +154,27 @@ def _where(found: list[tuple[str, Finding]], jobs: int) -> Finding:
 def _job(answer: Build, job: Job, *, verbose: bool) -> Iterator[Block]:
     yield Heading(f"{job.id}: {job.outcome}")
     yield from _failure(job)
-    if rows := tuple(_job_facts(job, verbose=verbose)):
+    if rows := tuple(_job_facts(answer, job, verbose=verbose)):
         yield Facts(rows)
     if verbose and job.wheel:
-        yield from _sizes(job.wheel)
+        yield from build_details.sizes(job.wheel)
     if verbose and job.calls.spans:
         yield from build_timeline.blocks(job)
-        yield _slowest(job)
+        yield build_details.slowest(job)
     if answer.dry_run or verbose:
-        yield from _settings(job)
+        yield from build_details.settings(job)
     if verbose and job.tools and job.tools.archives:
-        yield _archives(job.tools)
+        yield build_details.archives(job.tools)
 
 
-def _job_facts(job: Job, *, verbose: bool) -> Iterator[Row]:
+def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
     if job.reason:
         yield Row("because", job.reason)
     if job.wheel:
-        yield Row(
-            "wheel", job.wheel.path, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else ""
-        )
+        # Where it lies is said above for all of them, and in eighty columns there is room for its name alone.
+        place, _, name = job.wheel.path.rpartition("/")
+        shown = name if place == answer.output else job.wheel.path
+        yield Row("wheel", shown, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else "")
     if job.coverage and (verbose or job.outcome == "planned"):
         yield Row("runs on", "\n".join(_runs_on(job.coverage)))
     if job.tools:
@@ -254,71 +242,3 @@ def _failure(job: Job) -> Iterator[Block]:
     lines += [f"log: {job.log}"] if job.log else []
     if lines:
         yield Verbatim(tuple(f"  {line}" for line in lines))
-
-
-def _settings(job: Job) -> Iterator[Block]:
-    if job.commands:
-        yield Paragraph("Commands:")
-        yield Verbatim(tuple(f"  {each}" for each in job.commands))
-    if job.settings:
-        yield Paragraph("Every setting:")
-        shown = (
-            Row(each.name, each.value, origin="before what is there" if each.how == "prepend" else "")
-            for each in job.settings
-        )
-        yield Facts(tuple(shown))
-        yield Paragraph("and LD_PRELOAD and CUWHEEL_RECORD, by which the compiler calls are recorded")
-
-
-def _sizes(wheel: Wheel) -> Iterator[Block]:
-    with_code = [library for library in wheel.libraries if library.archs]
-    if not with_code:
-        return
-    columns = tuple(sorted({each.arch for library in with_code for each in library.archs}, key=arch_order))
-    largest = max(each.bytes for library in with_code for each in library.archs) or 1
-    unplanned = sorted(
-        {each.arch for library in with_code for each in library.archs if not each.planned}, key=arch_order
-    )
-    stored = [{each.arch: each.bytes for each in library.archs} for library in with_code]
-    yield HeatMap(
-        caption="Bytes of device code for each architecture"
-        + (f"; not planned: {' '.join(unplanned)}" if unplanned else ""),
-        columns=columns,
-        rows=tuple(library.path for library in with_code),
-        cells=tuple(
-            tuple(
-                Amount(size(each[arch]) if arch in each else "", each.get(arch, 0), each.get(arch, 0) / largest)
-                for arch in columns
-            )
-            for each in stored
-        ),
-    )
-
-
-def _slowest(job: Job) -> Table:
-    ended = [span for span in job.calls.spans if span.ended is not None]
-    slowest = sorted(ended, key=lambda span: (span.began - (span.ended or 0), span.number))[:_SLOWEST]
-    longest = max(((span.ended or 0) - span.began for span in slowest), default=0.0) or 1.0
-    columns = (
-        Column("slowest calls", numeric=True),
-        Column("tool", wrap=False),
-        Column("file"),
-        Column("seconds", numeric=True),
-    )
-    return Table(
-        columns,
-        tuple(
-            (
-                Amount(f"{span.number}", span.number),
-                span.name + (" (cached)" if span.cache_hit else ""),
-                file_name(span.file),
-                Amount(lasted(took := (span.ended or 0) - span.began), took, took / longest),
-            )
-            for span in slowest
-        ),
-    )
-
-
-def _archives(tools: Tools) -> Table:
-    columns = (Column("toolkit"), Column("version", wrap=False), Column("sha256"))
-    return Table(columns, tuple((each.name, each.version, each.sha256) for each in tools.archives))

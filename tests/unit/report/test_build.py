@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from cuwheel import units
 from cuwheel.errors import UnreadableError
 from cuwheel.record.values import Phase
 from cuwheel.report import build_files, documents, html, terminal
 from cuwheel.report.build import Build, Calls
-from cuwheel.report.build_document import lasted
 from cuwheel.report.build_made import calls_of, failure_of
 from cuwheel.report.build_timeline import blocks
 from tests.unit.build.wheels import call, record
@@ -80,6 +80,16 @@ def test_what_the_gate_found_is_told_with_its_job_notes_only_if_asked(monkeypatc
     assert "allow-without-effect" in shown(answer, monkeypatch, verbose=True)
 
 
+def test_a_wheel_in_the_output_folder_is_told_by_its_name_and_a_refused_one_by_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = replace(wheel(), path="/out/demo-1.0-py3-none-linux_x86_64.whl")
+    lines = [line.split() for line in shown(build(job(wheel=made), output="/out"), monkeypatch).splitlines()]
+    assert ["wheel", "demo-1.0-py3-none-linux_x86_64.whl"] in lines
+    lines = [line.split() for line in shown(build(job(wheel=made), output="/other"), monkeypatch).splitlines()]
+    assert ["wheel", made.path] in lines
+
+
 def test_the_same_finding_of_all_jobs_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(REFUSED, id="cu134-cp310", cuda="13.4")
     text = shown(build(REFUSED, other), monkeypatch)
@@ -91,7 +101,8 @@ def test_a_dry_run_tells_the_plan_and_every_setting(monkeypatch: pytest.MonkeyPa
     planned = job(outcome="planned", wheel=None, calls=Calls(), phases=(), seconds=0.0, listed=(), log="", record="")
     text = shown(build(planned, dry_run=True, written=(), output=""), monkeypatch)
     assert text.startswith("demo 1.0: 1 wheel would be built (--dry-run)")
-    for told in ("CUDA_HOME", "/store/cuda-13.0", "MAX_JOBS", "python -m build --wheel", "h100 (9.0): native, sm_90"):
+    for told in ("CUDA_HOME", "/store/cuda-13.0", "MAX_JOBS", "python -m build --wheel", "h100 (9.0): native, sm_90",
+                 "LD_PRELOAD and CUWHEEL_RECORD"):  # fmt: skip
         assert told in text, told
     assert "outcome" not in text
 
@@ -125,7 +136,7 @@ def test_when_a_build_succeeded(jobs: tuple[object, ...], *, succeeded: bool) ->
     ],
 )
 def test_times_for_people(seconds: float, text: str) -> None:
-    assert lasted(seconds) == text
+    assert units.lasted(seconds) == text
 
 
 def test_what_is_written_beside_the_wheels(tmp_path: Path) -> None:

@@ -120,7 +120,6 @@ def run(args: argparse.Namespace) -> Build:
 
     if args.toolkit_source and args.locked:
         raise UsageError("--from and --locked exclude each other: the folder has its own lock")
-    _end_as_interrupted()
     return api.build(
         args.source,
         machines=_split(args.machines),
@@ -163,13 +162,3 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
 
 def _split(values: list[str]) -> tuple[str, ...]:
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
-
-
-def _end_as_interrupted() -> None:
-    """A service manager asks us to end: what we started must end too, as with Ctrl-C."""
-    import signal
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)

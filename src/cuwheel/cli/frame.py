@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -79,6 +80,7 @@ def run(words: Sequence[str]) -> int:
     module = verb_module(words[0])
     args = _verb_parser(words[0], module).parse_args(words[1:])
     _listen(args)
+    _end_as_interrupted()
     answer = module.run(args)
     _print(answer, args)
     # `record` and `replay` end as the command did that they ran.
@@ -170,6 +172,21 @@ def _listen(args: argparse.Namespace) -> None:
 
         on_progress = on_terminal
     log.listen(level=level, on_progress=on_progress)
+
+
+def _end_as_interrupted() -> None:
+    """A service manager, or a terminal that goes, asks us to end: what we started must end too, as with Ctrl-C."""
+    import signal
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # nohup has it ignored; and who calls us from a thread keeps the signals to himself.
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            with contextlib.suppress(ValueError):
+                signal.signal(number, interrupt)
 
 
 def _print(answer: Answer, args: argparse.Namespace) -> None:

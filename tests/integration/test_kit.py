@@ -297,6 +297,21 @@ def test_unsound_wheels_are_not_installed(tmp_path: Path, member: str, data: byt
     assert not (tmp_path / "out.py").exists()
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"foo-1.0+cu130.data/scripts/python": b"#!python\n"},
+        {"foo-1.0+cu130.data/data/bin/python3": b""},
+        {"foo-1.0+cu130.dist-info/entry_points.txt": b"[console_scripts]\npython3 = foo:main\n"},
+    ],
+)
+def test_the_interpreter_of_the_machine_is_not_written_to(tmp_path: Path, files: dict[str, bytes]) -> None:
+    """The environment's own is a link to it."""
+    status, _, found = run(packed(tmp_path, IMPORT, files={**FOO, **files}))
+    assert status == 1
+    assert "would take the place of the environment's own" in found["wheels"][0]["problem"]
+
+
 def test_scripts_entry_points_and_data_are_installed(tmp_path: Path) -> None:
     data = "foo-1.0.data"
     files = {

@@ -84,6 +84,7 @@ def _put(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Place, info: 
     exempt = name in [f"{info}/{each}" for each in ("RECORD", *_SIGNATURES)]
     if name not in listed and not exempt:
         raise InstallError(f"{name} is not in RECORD")
+    _must_be_its_own(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with archive.open(member) as source, path.open("wb") as target:
         first = source.read(len(b"#!python")) if script else b""
@@ -102,6 +103,12 @@ def _put(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Place, info: 
         raise InstallError(f"{name} is not what RECORD says")
     if script or member.external_attr >> 16 & stat.S_IXUSR:
         path.chmod(0o755)
+
+
+def _must_be_its_own(path: Path) -> None:
+    """`bin/python` is a link to the machine's own interpreter: what is written there is written to that."""
+    if path.is_symlink():
+        raise InstallError(f"{path.name} of it would take the place of the environment's own")
 
 
 def _hasher(listed: str) -> Optional["hashlib._Hash"]:
@@ -142,6 +149,7 @@ def _entry_points(archive: zipfile.ZipFile, info: str, place: Place) -> None:
         return
     for script, module, attribute in _scripts(_text(archive, name)):
         path = place.scripts / script
+        _must_be_its_own(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         first = attribute.split(".")[0]
         path.write_text(_SCRIPT.format(python=place.python, module=module, first=first, call=attribute))

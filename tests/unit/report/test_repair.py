@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -85,6 +86,16 @@ def test_what_is_refused_says_so_first(tmp_path: Path) -> None:
     assert text.splitlines()[1] == "not repaired, nothing was written (see the findings)"
     assert "Requirements added" not in text
     assert "error  library-missing" in text
+
+
+def test_a_fix_can_be_copied_whole(tmp_path: Path) -> None:
+    """Whatever the wheel calls its libraries."""
+    needed = ["lib$(id).so", *(f"libnone{number}.so.1" for number in range(20))]
+    answer = answered(tmp_path, needed, repair.Wish())
+    (finding,) = [each for each in answer.wheels[0].findings if each.rule == "library-missing"]
+    words = shlex.split(finding.fix.partition("users have: ")[2])
+    assert sorted(words[1::2]) == sorted(needed)
+    assert set(words[::2]) == {"--exclude"}
 
 
 def test_the_json_is_what_its_schema_says(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ _ELSEWHERE = (
 )
 _HASH = re.compile(r"-[0-9a-f]{8}(?=\.so)")
 _SHOWN = 8
+_MOST_COPIED = 60
 
 
 def examine(found: Contents) -> tuple[Finding, ...]:
@@ -159,7 +161,8 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
         message=f"{names} {'was' if len(missing) == 1 else 'were'} found nowhere, and users would not have it",
         evidence=(*needs, *list(odd)[:_SHOWN], f"looked in {', '.join(folders[:_SHOWN])}{_more(folders)}"),
         fix="--lib-dir FOLDER where it is, or for what users have: "
-        + " ".join(f"--exclude {each.soname}" for each in missing[:_SHOWN]),
+        # To be copied: with some of them the next run would say the rest. The names are somebody else's.
+        + " ".join(f"--exclude {shlex.quote(each.soname)}" for each in missing[:_MOST_COPIED]),
     )
 
 

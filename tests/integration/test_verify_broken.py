@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -402,6 +403,26 @@ def test_dry_run_installs_nothing(tmp_path: Path) -> None:
     assert [each.name for each in tried(answer).planned] == ["import subject"]
     assert tried(answer).requirements[1:] == ("helper",)
     assert not list((tmp_path / "scratch").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("member", "size", "rule"), [("../../out.py", 0, "zip-traversal"), ("subject/zeros", 1 << 27, "zip-bomb")]
+)
+def test_what_would_do_harm_is_not_unpacked(tmp_path: Path, member: str, size: int, rule: str) -> None:
+    wheel = Wheel(tag="py3-none-any").write(tmp_path)
+    with zipfile.ZipFile(wheel, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(member, bytes(size))
+    answer = verified(wheel)
+    assert not answer.succeeded
+    assert rule in {each.rule for each in answer.wheels[0].findings}
+    assert (tried(answer).outcome, tried(answer).packages) == ("failed", ())
+    assert tried(answer).problem.startswith("not tried: unpacking it may do harm")
+
+
+def test_a_wheel_for_another_system_is_not_helped_by_another_python(tmp_path: Path) -> None:
+    answer = verified(Wheel(tag="cp39-cp39-win_amd64", files={SOURCE: ""}).write(tmp_path))
+    assert "the operating system is linux, not windows" in tried(answer).problem
+    assert "hint" not in tried(answer).problem
 
 
 def test_what_is_no_wheel_at_all(tmp_path: Path) -> None:

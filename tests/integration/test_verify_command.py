@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +94,59 @@ def test_a_kit_goes_and_its_proof_comes_back(project: Path, capsys: pytest.Captu
     # The proof of one wheel is not that of another, whatever its name.
     other = Wheel(tag="py3-none-linux_x86_64").write(project.parent)
     assert main(["verify", "--read", "proof.json", str(other)]) == 1
+
+
+def test_requirements_of_a_kit_come_from_a_folder(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needed = Wheel(name="needed").write(project.parent / "links")
+    wheel = Wheel(requires=["needed"]).write(project.parent / "needy")
+    words = ["verify", str(wheel), "--pack", "kit.pyz", "--pack-requirements", "--offline"]
+    assert main(words) == 7
+    assert "hint: without --pack-requirements" in capsys.readouterr().err
+    assert not Path("kit.pyz").exists()
+    assert main([*words, "--find-links", str(needed.parent)]) == 0
+    with zipfile.ZipFile("kit.pyz") as archive:
+        assert any(each.endswith(needed.name) for each in archive.namelist())
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--pack", "kit.pyz", "--dry-run"], "--dry-run means nothing with --pack"),
+        (["--pack", "kit.pyz", "--with", "numpy"], "--with is for a kit that has requirements in it"),
+        (["--read", "proof.json", "--stub", "--check", "x"], "--stub and --check means nothing with --read"),
+        (["--pack-requirements"], "--pack-requirements is for a kit"),
+    ],
+)
+def test_options_that_would_be_left_out(
+    project: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
+) -> None:
+    assert main(["verify", str(project), *words]) == 2
+    assert f"error: {problem}" in capsys.readouterr().err
+    assert not Path("kit.pyz").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    """Neither the environment is left nor what the check started."""
+    mark = tmp_path / "mark"
+    text = f"import os, pathlib, time\npathlib.Path({str(mark)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    wheel = Wheel(files={"subject/__init__.py": text}).write(tmp_path)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    words = [sys.executable, "-m", "cuwheel", "verify", str(wheel), "--offline"]
+    environ = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(words, env=environ, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        deadline = time.monotonic() + 60
+        while not mark.exists() or not mark.read_text():
+            assert child.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        child.send_signal(number)
+        assert child.wait(20) == 130
+        assert child.stderr
+        assert child.stderr.read().endswith("interrupted\n")
+    assert not Path("/proc", mark.read_text(), "exe").exists()
+    assert list(scratch.iterdir()) == []
 
 
 def test_dry_run_and_static(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cuwheel.report.verify import Verify
     from cuwheel.verify.values import Check, Installation, Verified
 
+_UNSAFE = "not tried: unpacking it may do harm, see the errors of the file"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
@@ -110,6 +112,8 @@ def verify_pack(  # noqa: PLR0913 - one keyword for each wish
     requirements: bool = False,
     system: bool = False,
     python: str | None = None,
+    find_links: Sequence[Path] = (),
+    offline: bool = False,
     timeout: float | None = None,
     known: bool = True,
     platform: str | None = None,
@@ -132,7 +136,14 @@ def verify_pack(  # noqa: PLR0913 - one keyword for each wish
         every = of(tables[surveyed.target][0], surveyed, known=known, timeout=timeout)
         return [each.as_dict() for each in chosen(every, checks)]
 
-    wish = kit.Wish(requirements=requirements, extra=extra if requirements else (), system=system, python=python)
+    wish = kit.Wish(
+        requirements=requirements,
+        extra=extra if requirements else (),
+        system=system,
+        python=python,
+        find_links=tuple(find_links),
+        offline=offline,
+    )
     packed = kit.pack(paths, checks_of, to, wish)
     shown = [_verified_file(str(target), path, survey(path)) for target, path in zip(wheels, paths, strict=True)]
     count = sum(len(each.checks) for each in packed.wheels)
@@ -224,13 +235,14 @@ def _verified(target: str, path: Path, surveyed: Survey, table: VerifyTable, wor
     from dataclasses import replace
 
     from cuwheel.verify import checks as stage
+    from cuwheel.verify import wheel_rules
 
     shown = _verified_file(target, path, surveyed, work.cuda)
     if work.static:
         return shown
     checks = stage.of(table, surveyed, known=work.known, timeout=work.timeout)
-    pythons = work.pythons or table.python
-    return replace(shown, installations=tuple(_installations(path, surveyed, table, checks, pythons, work, here)))
+    tried = _installations(path, surveyed, table, checks, work, here, unsafe=wheel_rules.unsafe(shown.findings))
+    return replace(shown, installations=tuple(tried))
 
 
 def _installations(
@@ -238,9 +250,10 @@ def _installations(
     surveyed: Survey,
     table: VerifyTable,
     checks: tuple[Check, ...],
-    pythons: Sequence[str],
     work: _Work,
     here: Machine,
+    *,
+    unsafe: bool,
 ) -> list[Installation]:
     from cuwheel.verify import pythons as stage
     from cuwheel.verify.environment import Wanted
@@ -263,9 +276,11 @@ def _installations(
         timeout=work.timeout,
     )
     found = []
-    for choice in stage.choose(surveyed, pythons, here):
+    for choice in stage.choose(surveyed, work.pythons or table.python, here):
         if choice.python is None:
             found.append(Installation(python=choice.version, outcome=choice.outcome, problem=choice.problem))
+        elif unsafe:
+            found.append(Installation(python=choice.version, outcome="failed", problem=_UNSAFE))
         elif work.dry_run:
             planned = Installation(python=choice.version, outcome="planned", requirements=wanted.listed, planned=checks)
             found.append(planned)

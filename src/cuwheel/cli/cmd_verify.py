@@ -24,6 +24,11 @@ EXAMPLES = """\
 exit status: 0 all passed (what was skipped is told), 1 something failed"""
 
 
+_OF_PACK = ("pack_requirements", "system_site_packages")
+_NOT_PACKING = ("static", "dry_run", "requirements", "stub", "cuda", "keep")
+_NOT_READING = (*_NOT_PACKING, *_OF_PACK, "check", "python", "find_links", "offline", "timeout", "config")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("wheel", metavar="WHEEL", nargs="*", help="wheels, or name==version")
     parser.add_argument("--config", metavar="FILE", type=Path, help="cuwheel.toml or pyproject.toml that names checks")
@@ -57,11 +62,24 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    if args.pack and args.read:
-        raise UsageError("--pack and --read exclude each other")
+    _must_go_together(args)
     answer = _read(args) if args.read else _pack(args) if args.pack else _verify(args)
     write_html(answer, args)
     return answer
+
+
+def _must_go_together(args: argparse.Namespace) -> None:
+    """What is asked for is not left out silently: a dry run that writes a kit is worse than none."""
+    if args.pack and args.read:
+        raise UsageError("--pack and --read exclude each other")
+    mode = "--read" if args.read else "--pack" if args.pack else ""
+    strangers = {"--read": _NOT_READING, "--pack": _NOT_PACKING, "": _OF_PACK}[mode]
+    given = [f"--{name.replace('_', '-')}" for name in strangers if getattr(args, name)]
+    if given:
+        means = f"means nothing with {mode}" if mode else "is for a kit: --pack KIT"
+        raise UsageError(f"{' and '.join(given)} {means}", hint="cuwheel verify --help")
+    if args.pack and args.requires and not args.pack_requirements:
+        raise UsageError("--with is for a kit that has requirements in it", hint="--pack-requirements")
 
 
 def _split(words: list[str]) -> list[str]:
@@ -106,6 +124,8 @@ def _pack(args: argparse.Namespace) -> Answer:
         requirements=args.pack_requirements,
         system=args.system_site_packages,
         python=pythons[0] if pythons else None,
+        find_links=args.find_links,
+        offline=args.offline,
         timeout=args.timeout,
         known=not args.no_known,
         platform=args.platform,

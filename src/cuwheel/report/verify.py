@@ -95,7 +95,9 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
         yield _planned(tried)
         return
     if tried.problem:
-        yield Verbatim(tuple(tried.problem.splitlines()))
+        # Of a program that failed it has the output, line by line.
+        ours = "\n  | " not in tried.problem
+        yield Paragraph(tried.problem) if ours else Verbatim(tuple(tried.problem.splitlines()))
     if tried.checks:
         yield _table(tried)
     for each in tried.checks:
@@ -175,6 +177,12 @@ def _sum(answer: Verify) -> str:
     tried = [each for wheel in answer.wheels for each in wheel.installations]
     results = [each for installation in tried for each in installation.checks]
     counts = {outcome: sum(each.outcome == outcome for each in results) for outcome in _WORST}
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    findings = [each for wheel in answer.wheels for each in wheel.findings]
+    findings += [each for installation in tried for each in (*installation.findings, *installation.contradictions)]
+    errors = sum(each.severity == "error" for each in findings)
+    absent = sum(each.outcome == "failed" for each in tried)
+    words = [f"{errors} error{'s' if errors > 1 else ''}"] if errors else []
+    words += [f"{absent} not installed"] if absent else []
+    told = ", ".join([*words, *(f"{count} {outcome}" for outcome, count in counts.items() if count)])
     verdict = "verified" if answer.succeeded else "not verified"
     return f"{verdict}: {told}" if told else verdict

@@ -28,7 +28,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is installed, and from where. `requires`: beside the wheel. `constraints`: files."""
+    """What is installed, and from where. `requires`: beside the wheel, and `requirements`: files that list such."""
 
     wheel: Path
     requires: tuple[str, ...] = ()

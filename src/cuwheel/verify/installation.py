@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import log
-from cuwheel.compat import matrix, tags
+from cuwheel.compat import matrix
 from cuwheel.errors import CuwheelError
 from cuwheel.machine import named, probe
 from cuwheel.machine.fleet import Machine, Refinement
@@ -46,14 +46,6 @@ class Wish:
     keep: bool = False
     cuda: str | None = None
     timeout: float | None = None
-
-
-def fits(survey: Survey, python: Python) -> str:
-    """Why the wheel's tags keep it from this Python on this machine; nothing where they do not."""
-    here = named.here(probe.probe(), Refinement(python=python.version))[0]
-    told = survey.distribution
-    found = tags.fits(told.tags, here) if told else ()
-    return " and ".join(found[0].problems) if found and found[0].problems else ""
 
 
 def attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish) -> Installation:

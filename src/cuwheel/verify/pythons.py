@@ -59,7 +59,9 @@ def _named(survey: Survey, here: Machine) -> str | None:
     """None for the interpreter that runs cuwheel, if the wheel takes it; else the newest that a tag names."""
     told = survey.distribution
     found = tags.fits(told.tags, here) if told else ()
-    if not found or not any("Python" in each for each in found[0].problems):
+    problems = found[0].problems if found else ()
+    # Another Python helps only where nothing else is in the way (a wheel for Windows).
+    if not problems or not all("Python" in each for each in problems):
         return None
     named = sorted((int(match[1]), int(match[2])) for each in found if (match := _CP.match(each.tag)))
     return ".".join(map(str, named[-1])) if named else None

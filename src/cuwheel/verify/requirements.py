@@ -37,14 +37,14 @@ def download(
     options += ["--no-index"] if offline else []
     with log.progress(f"downloading what {wheel.name} requires"):
         try:
-            process.run([*_pip(), "download", *_PACE, *options, str(wheel), *extra], timeout=_DOWNLOAD_S)
+            process.run([*_pip(offline=offline), "download", *_PACE, *options, str(wheel), *extra], timeout=_DOWNLOAD_S)
         except ToolError as error:
-            hint = "pack without requirements (--no-deps), and use the machine's packages: --system-site-packages"
+            hint = "without --pack-requirements, and with the packages of that machine: --system-site-packages"
             raise ToolError(error.command, "could not get the requirements as wheels", error.output, hint) from error
     return tuple(sorted(each for each in place.iterdir() if each.suffix == ".whl" and each.name != wheel.name))
 
 
-def _pip() -> list[str]:
+def _pip(*, offline: bool) -> list[str]:
     """That of cuwheel's environment, else the one that uv brings."""
     own = [sys.executable, "-m", "pip"]
     try:
@@ -53,7 +53,7 @@ def _pip() -> list[str]:
         tool = venvs.uv()
         if tool is None:
             raise
-        return [tool, "tool", "run", "pip"]
+        return [tool, *(["--offline"] if offline else []), "tool", "run", "pip"]
     return own
 
 

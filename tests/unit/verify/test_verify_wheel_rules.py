@@ -153,6 +153,13 @@ def test_members_that_cannot_be_unpacked(tmp_path: Path) -> None:
     assert any(SOURCE in each for each in found["record-hash"].evidence)
 
 
+def test_a_record_that_is_too_large_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuwheel.inspection.zip_reader.TEXT_LIMIT", 1000)
+    made = wheel(extra_rows=[f"subject/{number}.py,," for number in range(100)])
+    (finding,) = [each for each in examined(made.write(tmp_path)) if each.rule == "wheel-structure"]
+    assert "RECORD was not read: it is damaged, or too large" in finding.message
+
+
 def test_a_record_of_garbage_is_no_crash(tmp_path: Path) -> None:
     for number, rows in enumerate((['"', "a,b,c,d,e", ",,", "\x01"], ['"' + "x" * 200_000], ["a\0b,,"] * 100)):
         path = wheel(extra_rows=rows).write(tmp_path / str(number))

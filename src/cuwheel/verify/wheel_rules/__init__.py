@@ -9,10 +9,20 @@ from cuwheel.finding import SEVERITIES
 from cuwheel.verify.wheel_rules import licences, metadata, record, structure, tags
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cuwheel.finding import Finding
     from cuwheel.verify.wheel_rules.subject import Subject
 
 RULES = (*structure.RULES, *record.RULES, *tags.RULES, *metadata.RULES, *licences.RULES)
+
+
+_UNSAFE = ("zip-", "record-unsafe-path")
+
+
+def unsafe(findings: Iterable[Finding]) -> bool:
+    """Whether the file must not be unpacked at all."""
+    return any(each.rule.startswith(_UNSAFE) for each in findings)
 
 
 def examine(subject: Subject) -> tuple[Finding, ...]:

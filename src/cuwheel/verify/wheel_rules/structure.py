@@ -29,7 +29,12 @@ def structure(subject: Subject) -> Iterator[Found]:
         yield Found(message=f"it has {count} dist-info folders, and must have one", evidence=contents.infos)
         return
     texts = (("METADATA", contents.metadata), ("WHEEL", contents.wheel), ("RECORD", contents.record))
-    missing = [name for name, text in texts if text is None]
+    unread = [name for name, text in texts if text is None]
+    missing = [name for name in unread if contents.info + name not in contents.sizes]
+    for name in unread:
+        if name not in missing:
+            size = contents.sizes[contents.info + name]
+            yield Found(message=f"{contents.info}{name} was not read: it is damaged, or too large ({size:,} bytes)")
     if missing:
         yield Found(message=f"{contents.info} has no {' and no '.join(missing)}")
 

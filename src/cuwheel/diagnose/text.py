@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, BinaryIO
 
+from cuwheel.diagnose.foreign import Translator
 from cuwheel.diagnose.pattern import fold
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _PREFIX = re.compile(
 class Log:
     """Lines as they are shown, each with its number in the file; wrapped ones follow again, put together.
 
+    Then those in other languages again, in English: `printed` has them as they were.
     `truncated`: lines that were left out of the middle of a log too long to read.
     """
 
@@ -52,6 +54,7 @@ class Log:
     numbers: tuple[int, ...]
     total: int
     truncated: int = 0
+    printed: dict[int, str] = field(default_factory=dict)
 
     @cached_property
     def folded(self) -> str:
@@ -84,7 +87,7 @@ class Log:
         return self._starts[index], self._starts[index + 1] - 1
 
     def shown(self, index: int) -> str:
-        text = self.lines[index].strip()
+        text = self.printed.get(index, self.lines[index]).strip()
         return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
@@ -126,12 +129,22 @@ def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
         shift = skipped - 1  # one line's end was put in between
         numbered = [(number + shift if number > before else number, line) for number, line in numbered]
     both = [*_split(numbered), *_split(list(_unwrapped(numbered)))]
+    foreign = list(_foreign(plain, both))
     return Log(
-        lines=tuple(line for _, line in both),
-        numbers=tuple(number for number, _ in both),
+        lines=(*(line for _, line in both), *(english for _, english, _ in foreign)),
+        numbers=(*(number for number, _ in both), *(number for number, _, _ in foreign)),
+        printed={len(both) + index: line for index, (_, _, line) in enumerate(foreign)},
         total=plain.count("\n") + max(0, skipped - 1) + (not plain.endswith("\n") and bool(plain)),
         truncated=skipped,
     )
+
+
+def _foreign(plain: str, lines: list[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
+    """The lines that are not in English: their number, in English, as printed."""
+    if translator := Translator(plain):
+        for number, line in lines:
+            if (english := translator.english(line)) != line:
+                yield number, english, line
 
 
 def _without_decoration(text: str) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MASK = "***"
+_SHORTEST = 6  # of secrets that are looked for: a shorter one stands in ordinary words
 
 _NAMES = re.compile(
     r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|AUTH|CREDENTIALS?|COOKIE|SESSION_KEY|NETRC)S?(?:_|$)"
@@ -43,6 +44,14 @@ def text(value: str) -> str:
     value = _SHAPES.sub(MASK, value)
     value = _BEARER.sub(rf"\g<head>{MASK}", value)
     return _ASSIGNED.sub(lambda match: f"{match['name']}={MASK}" if is_secret(match["name"]) else match[0], value)
+
+
+def known(value: str, environ: Mapping[str, str]) -> str:
+    """Text that a program printed which had these variables: their secrets in it are made unreadable too."""
+    for name, secret in environ.items():
+        if is_secret(name) and len(secret) >= _SHORTEST:
+            value = value.replace(secret, MASK)
+    return text(value)
 
 
 def variable(name: str, value: str) -> str:

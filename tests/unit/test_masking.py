@@ -43,3 +43,9 @@ def test_text(before: str, after: str) -> None:
 
 def test_an_empty_secret_is_told_as_empty() -> None:
     assert masking.variables({"API_KEY": "", "X": "1"}) == {"API_KEY": "", "X": "1"}
+
+
+def test_secrets_of_known_variables_wherever_they_were_printed() -> None:
+    environ = {"MY_TOKEN": "plain-word-99", "PATH": "/usr/bin", "SHORT_TOKEN": "on", "EMPTY_TOKEN": ""}
+    printed = "on /usr/bin: sent plain-word-99, and https://me:pw@host/ again plain-word-99"
+    assert masking.known(printed, environ) == "on /usr/bin: sent ***, and https://***@host/ again ***"

@@ -65,7 +65,7 @@ def _told(job: Job, *, outcome: answers.Outcome, reason: str = "") -> answers.Jo
         reason=reason,
         coverage=job.plan.coverage,
         backend=job.backend,
-        commands=tuple(_commands(job)),
+        commands=tuple(masking.known(each, job.environ) for each in _commands(job)),
         settings=tuple(Setting(name=each.name, value=masking.variable(each.name, each.value)) for each in job.settings),
         tools=tools_of(job.toolchain),
         findings=job.notes,
@@ -104,7 +104,7 @@ def finished(steps: Steps, job: Job, built: Built) -> answers.Job:
         record=built.record,
     )
     if built.trouble:
-        return replace(told, failure=_failure(built, record))
+        return replace(told, failure=_failure(job, built, record))
     work = Finishing(steps, job, built, record)
     try:
         return work.through(told)
@@ -137,25 +137,32 @@ def _record(built: Built) -> Record | None:
         return None
 
 
-def _failure(built: Built, record: Record | None) -> answers.Failure:
+def _failure(job: Job, built: Built, record: Record | None) -> answers.Failure:
     """The call that it failed of, if it was one, and what is known of what that said."""
     from dataclasses import replace
 
+    from cuwheel import masking
     from cuwheel.build.values import Trouble
     from cuwheel.record import reader
     from cuwheel.report.build_made import failure_of
 
+    def told(text: str) -> str:
+        return masking.known(text, job.environ)
+
     trouble = built.trouble or Trouble(phase="", what="")
+    trouble = replace(trouble, what=told(trouble.what))
     call = _guilty(trouble, record) if record else None
-    tail = _tail(Path(built.log))
+    tail = told(_tail(Path(built.log)))
     if record is None or call is None:
         return failure_of(trouble, output=tail, causes=_causes(tail) if trouble.kind == "program" else ())
-    said = "".join(reader.output(record, call))
+    said = told("".join(reader.output(record, call)))
     replay = shlex.join(["cuwheel", "replay", f"{built.record}:{call.number}"])
+    causes = () if trouble.kind == "time" else _causes(said) or _causes(tail)
+    failed = failure_of(trouble, call, said, replay=replay, causes=causes)
+    what = failed.what
     if trouble.kind == "time":
         what = f"{trouble.what}; call {call.number} was at it, {call.name} ({trouble.hint})"
-        return replace(failure_of(trouble, call, said, replay=replay), what=what)
-    return failure_of(trouble, call, said, replay=replay, causes=_causes(said) or _causes(tail))
+    return replace(failed, what=what, command=told(failed.command))
 
 
 def _guilty(trouble: Trouble, record: Record) -> Call | None:

@@ -75,6 +75,7 @@ class Finishing:
             self.phases.append(Phase(name=name, began=before, seconds=time.monotonic() - began))
 
     def _stamped(self, wheel: Path, to: Path) -> Path:
+        from cuwheel import masking
         from cuwheel.inspection.survey import survey
         from cuwheel.rewrite import described, guard, stamp
 
@@ -97,7 +98,7 @@ class Finishing:
             job.toolchain,
             sources=self.steps.tree.sha256,
             python=job.interpreter.version if job.interpreter else job.python,
-            requires=job.requires,
+            requires=tuple(map(masking.text, job.requires)),  # an address may have a login, and wheels are public
         )
         wish = stamp.Wish(
             name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding

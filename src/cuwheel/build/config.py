@@ -92,7 +92,7 @@ def _read(source: Path | None, file: Path | None) -> tuple[Path | None, dict[str
         if project.is_file() and _tool(_decoded(project)) is not None:
             log.warning("%s is used; [tool.cuwheel] of %s is not", own, project)
         return _from(own)
-    if project.is_file():
+    if project.is_file() and _tool(_decoded(project)) is not None:
         return _from(project)
     return None, {}, ""
 

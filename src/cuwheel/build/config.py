@@ -43,7 +43,7 @@ def load(source: Path | None, file: Path | None, overrides: Mapping[str, object]
 
 
 def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Found:
-    path, data, where = _read(source, file)
+    path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
     problems: list[str] = []
     named = _by_field(data, Table, where, problems)
     told = _told(overrides)
@@ -81,19 +81,19 @@ def _hint(problems: list[str]) -> str:
     return _HINT
 
 
-def _read(source: Path | None, file: Path | None) -> tuple[Path | None, dict[str, Any], str]:
-    """The file, what it says, and how its table is called in messages."""
+def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | None, dict[str, Any], str]:
+    """The file, what it says, and how its table is called in messages. `below`: the folder of the project in it."""
     if file:
         return _from(file)
-    if source is None:
-        return None, {}, ""
-    own, project = source / FILE, source / PYPROJECT
-    if own.is_file():
-        if project.is_file() and _tool(_decoded(project)) is not None:
-            log.warning("%s is used; [tool.cuwheel] of %s is not", own, project)
-        return _from(own)
-    if project.is_file() and _tool(_decoded(project)) is not None:
-        return _from(project)
+    for folder in dict.fromkeys((source / below, source)) if source else ():
+        own, project = folder / FILE, folder / PYPROJECT
+        also = project.is_file() and _tool(_decoded(project)) is not None
+        if own.is_file():
+            if also:
+                log.warning("%s is used; [tool.cuwheel] of %s is not", own, project)
+            return _from(own)
+        if also:
+            return _from(project)
     return None, {}, ""
 
 

@@ -203,3 +203,15 @@ def test_the_schema_takes_what_is_taken_and_nothing_else() -> None:
         jsonschema.validate({"for_": ["h100"]}, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"gate": {"sise": "1 MB"}}, schema)
+
+
+def test_a_project_below_brings_its_own_configuration(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    written(tmp_path / "package", '[tool.cuwheel]\ncuda = ["13.4"]', config.PYPROJECT)
+    said = {"subdirectory": "package"}
+    assert config.load(tmp_path, None, said).cuda == ("13.4",)
+    written(tmp_path, 'cuda = ["13.0"]')
+    assert config.load(tmp_path, None, said).cuda == ("13.4",)
+    assert config.load(tmp_path, None, {}).cuda == ("13.0",)
+    (tmp_path / "package" / config.PYPROJECT).write_text("")
+    assert config.load(tmp_path, None, said).cuda == ("13.0",)

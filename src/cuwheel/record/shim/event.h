@@ -81,7 +81,8 @@ SHARED void end_session(struct session *session) {
     forget(&session->environ);
 }
 
-/* A line at the end of the calls, in one write: lines of others cannot get into it. */
+/* A line at the end of the calls, in one write: lines of others cannot get into it. What is written outlives any
+ * process; `lasting` waits for the disk, so that it outlives the machine too. */
 SHARED bool append(const struct session *session, const struct text *line, bool lasting) {
     char path[PATH_ROOM + 16];
     size_t length = strlen(session->record);
@@ -103,6 +104,8 @@ SHARED bool append(const struct session *session, const struct text *line, bool 
     }
     if (lasting)
         fdatasync(file);
+    else
+        sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE); /* begun, not waited for */
     close(file);
     return done == line->size;
 }

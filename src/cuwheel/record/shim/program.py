@@ -214,7 +214,7 @@ class Call:
         }
         event |= {"ran": list(map(session.told, self.ran))} if self.ran is not None else {}
         event |= {"phases": self.phases} if self.phases else {}
-        session.append(event, lasting=True)
+        session.append(event, lasting=self.tool == "nvcc")
 
 
 def main(link: str, given: list[str]) -> NoReturn:

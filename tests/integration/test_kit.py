@@ -352,8 +352,11 @@ def test_kept_environments_can_be_looked_at(tmp_path: Path) -> None:
 def test_a_proof_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     status, said, _ = run(packed(tmp_path), None, "--to", str(tmp_path / "file" / "proof.json"))
-    assert status == 1
+    assert status == 2
     assert "choose another place with --to" in said
+    assert "foo-1.0" not in said  # before anything is done
+    status, _, found = run(packed(tmp_path, IMPORT), None, "--to", ".")
+    assert (status, by_name(found)) == (0, {"import foo": "passed"})
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

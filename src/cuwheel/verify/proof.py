@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "cuwheel.proof/1"
 # `open`: no check could tell. `none`: nothing was predicted.
 Agreement: TypeAlias = Literal["agreed", "contradicted", "open", "none"]
+_CLAIMS: dict[Agreement, int] = {"contradicted": 0, "none": 1, "open": 1, "agreed": 2}
 _LIMIT = 1 << 26
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -214,10 +215,11 @@ def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
 
 
 def _forged(before: ProofWheel, now: ProofWheel) -> Iterator[Finding]:
+    """To claim more than the checks say is an error; less, and an earlier version may have judged it."""
     if before.agreement != now.agreement:
         yield Finding(
             rule="proof-inconsistent",
-            severity="error",
+            severity="error" if _CLAIMS[before.agreement] > _CLAIMS[now.agreement] else "warning",
             message=f"{before.file}: the proof says {before.agreement!r} of the prediction, and its checks say "
             f"{now.agreement!r}",
             fix="run the kit again",

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,6 @@ from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, Unrea
 from cuwheel.report import documents, terminal
 from cuwheel.verify import proof
 from tests.unit.verify import proofs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 REFUSED = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 
@@ -50,6 +48,12 @@ def test_a_proof_is_judged_by_its_checks_and_not_by_its_words() -> None:
     assert not found.succeeded
     assert [each.rule for each in found.findings] == ["proof-inconsistent"] * 2
     assert found.wheels[0].agreement == "contradicted"
+
+
+def test_an_earlier_judgement_that_claimed_less_is_no_forgery() -> None:
+    found = parsed(proofs.proof(proofs.wheel(proofs.check(), agreement="open")))
+    assert found.succeeded
+    assert [(each.rule, each.severity) for each in found.findings] == [("proof-inconsistent", "warning")]
 
 
 def test_a_failure_foretold_is_no_success() -> None:
@@ -136,3 +140,14 @@ def test_missing_and_huge_files(tmp_path: Path) -> None:
         file.truncate(proof._LIMIT + 1)
     with pytest.raises(MalformedError, match="more than"):
         proof.read(huge)
+
+
+KEPT = sorted((Path(__file__).parents[3] / "docs" / "proofs").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_hardware_agreed_in_every_proof_that_is_kept(path: Path) -> None:
+    found = proof.read(path)
+    assert [wheel.agreement for wheel in found.wheels] == ["agreed"]
+    assert found.machine.gpus
+    assert not [each for each in found.findings if each.severity == "error"]

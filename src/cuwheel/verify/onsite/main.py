@@ -20,6 +20,7 @@ from . import compare, environment, install, machine, probing, tags, telling
 
 MANIFEST = "kit.json"
 SCHEMA = "cuwheel.proof/1"
+_PROOF = "proof.json"
 _CHUNK = 1 << 20
 _INTERRUPTED = 130
 
@@ -41,7 +42,9 @@ def main(arguments: Optional[Sequence[str]] = None, kit: Optional[str] = None) -
             telling.listed(manifest)
             return 0
         try:
-            return _run(archive, manifest, options)
+            to = Path(options.to)
+            to = to / _PROOF if to.is_dir() else to
+            return _run(archive, manifest, options, to) if _writable(to) else 2
         except KeyboardInterrupt:
             sys.stderr.write("interrupted: no proof was written\n")
             return _INTERRUPTED
@@ -59,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kit.pyz", description="Install the wheels of this kit apart, run their checks, write the proof."
     )
-    parser.add_argument("--to", metavar="FILE", default="proof.json", help="where the proof goes (proof.json)")
+    parser.add_argument("--to", metavar="FILE", default=_PROOF, help=f"where the proof goes ({_PROOF})")
     parser.add_argument("--only", metavar="TEXT", default="", help="only wheels whose file name contains TEXT")
     parser.add_argument("--list", action="store_true", help="show what is in the kit, and do nothing")
     parser.add_argument("--keep", metavar="FOLDER", help="put the environments there and leave them")
@@ -72,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], options: argparse.Namespace) -> int:
+def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], options: argparse.Namespace, to: Path) -> int:
     began = time.time()
     environ = dict(os.environ)
     here = machine.profile(environ)
@@ -93,7 +96,7 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], options: argpars
         "wheels": wheels,
         "succeeded": bool(wheels) and all(_succeeded(each) for each in wheels),
     }
-    written = _written(proof, Path(options.to))
+    written = _written(proof, to)
     telling.summary(proof, written)
     return 0 if proof["succeeded"] and written else 1
 
@@ -221,16 +224,30 @@ class _Job:
         return value.replace(str(self._folder), "KIT") if isinstance(value, str) else value
 
 
+def _writable(path: Path) -> bool:
+    """Asked before the work: hours of checks without a proof are lost."""
+    beside = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.touch()
+        beside.unlink()
+    except OSError as error:
+        _complain(path, error)
+        return False
+    return True
+
+
+def _complain(path: Path, error: OSError) -> None:
+    sys.stderr.write(f"error: the proof cannot be written to {path}: {error}\nhint: choose another place with --to\n")
+
+
 def _written(proof: Mapping[str, Any], path: Path) -> str:
     """Beside, then renamed. Where it cannot be written the terminal has it all the same."""
     beside = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         beside.write_text(json.dumps(proof, indent=1, ensure_ascii=True) + "\n", encoding="ascii")
         os.replace(beside, path)  # noqa: PTH105 - the same
     except OSError as error:
-        sys.stderr.write(
-            f"error: the proof cannot be written to {path}: {error}\nhint: choose another place with --to\n"
-        )
+        _complain(path, error)
         return ""
     return str(path)

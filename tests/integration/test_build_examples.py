@@ -125,6 +125,7 @@ def test_what_a_build_script_hides(here: World) -> None:
     assert world.wheels(here.out) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is not installed here")
 def test_what_a_build_script_hides_by_hand(here: World) -> None:
     """The same without `build`: as somebody would who has only the crate, and an architecture that is too old."""

@@ -58,27 +58,29 @@ def test_one_wheel_for_all_pythons_is_built_once(here: World) -> None:
     assert len(world.wheels(here.out)) == 1
 
 
+@pytest.mark.slow
 def test_resume_builds_only_what_is_not_there(here: World) -> None:
     """The first run has a job that fails; the second, with its fault mended, does not build the other one again."""
     here.with_toolkits("13.4")
+    both = ("--cuda", "13.0,13.4", "--naming", "local")
     broken = world.tiny(
         here.folder,
         name="other",
         environment='TROUBLE = "{cuda}"',
         options='*(["--no-such-flag"] if os.environ["TROUBLE"] == "13.4" else []), ',
     )
-    told = here.build(broken, "--cuda", "13.0,13.4")
+    told = here.build(broken, *both)
     assert told.status == 1, told.all
     outcomes = {job["cuda"]: job["outcome"] for job in told.document["jobs"]}
     assert outcomes == {"13.0": "built", "13.4": "failed"}, "a failed job does not stop the others"
     (kept,) = world.wheels(here.out)
-    again = here.build(broken, "--cuda", "13.0,13.4", "--resume")
+    again = here.build(broken, *both, "--resume")
     assert {job["cuda"]: job["outcome"] for job in again.document["jobs"]} == {"13.0": "resumed", "13.4": "failed"}
     assert kept.is_file()
     # The inputs are others now: what was made of the old ones is not taken for the new.
     setup = broken / "setup.py"
     setup.write_text(setup.read_text().replace('== "13.4"', '== "nothing"'))
-    last = here.build(broken, "--cuda", "13.0,13.4", "--resume")
+    last = here.build(broken, *both, "--resume")
     assert last.status == 0, last.all
     assert {job["cuda"]: job["outcome"] for job in last.document["jobs"]} == {"13.0": "built", "13.4": "built"}
 
@@ -113,6 +115,7 @@ def test_a_hard_coded_list_is_allowed(here: World) -> None:
     assert world.architectures(wheel) == {"sm_75", "sm_80", "sm_90"}
 
 
+@pytest.mark.slow
 def test_the_same_again_is_the_same(here: World) -> None:
     """Byte for byte: neither the time nor the folder of the source goes in."""
     first = here.build(world.tiny(here.folder, options=STRIPPED))

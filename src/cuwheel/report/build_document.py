@@ -59,11 +59,12 @@ def _name(answer: Build) -> str:
 
 
 def _headline(answer: Build) -> str:
-    wanted = _counted(len(answer.jobs), "wheel")
+    jobs = [job for job in answer.jobs if job.outcome != "skipped"]  # those are served by the wheel of another
+    wanted = _counted(len(jobs), "wheel")
+    made = sum(job.outcome in GOOD for job in jobs)
+    told = wanted if made == len(jobs) else f"{made} of {wanted}"
     if answer.dry_run:
-        return f"{_name(answer)}: {wanted} would be built (--dry-run)"
-    made = sum(job.outcome in GOOD for job in answer.jobs)
-    told = wanted if made == len(answer.jobs) else f"{made} of {wanted}"
+        return f"{_name(answer)}: {told} would be built (--dry-run)"
     return f"{_name(answer)}: {told} in {lasted(answer.seconds)}"
 
 

@@ -90,6 +90,12 @@ def test_a_wheel_in_the_output_folder_is_told_by_its_name_and_a_refused_one_by_i
     assert ["wheel", made.path] in lines
 
 
+def test_a_python_that_anothers_wheel_serves_is_no_wheel_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    served = job(id="cu130-cp312", python="3.12", outcome="skipped", reason="demo.whl serves Python 3.12 too")
+    assert shown(build(job(), served), monkeypatch).startswith("demo 1.0: 1 wheel in")
+    assert shown(build(job(), FAILED), monkeypatch).startswith("demo 1.0: 1 of 2 wheels in")
+
+
 def test_the_same_finding_of_all_jobs_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(REFUSED, id="cu134-cp310", cuda="13.4")
     text = shown(build(REFUSED, other), monkeypatch)
@@ -105,6 +111,8 @@ def test_a_dry_run_tells_the_plan_and_every_setting(monkeypatch: pytest.MonkeyPa
                  "LD_PRELOAD and CUWHEEL_RECORD"):  # fmt: skip
         assert told in text, told
     assert "outcome" not in text
+    short = build(planned, replace(planned, id="cu124-cp310", outcome="failed"), dry_run=True)
+    assert shown(short, monkeypatch).startswith("demo 1.0: 1 of 2 wheels would be built")
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,9 @@ def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pyte
     assert told.startswith("no provider has CUDA 12.4 with cublas:")
     for name in providers.ORDER:
         assert f"- {name}: {name} failed with status 1: last words" in told
+    with pytest.raises(UnavailableError) as caught:
+        providers.decide(replace(request, offline=True), around, lambda _name: None)
+    assert "--offline takes only what was downloaded before" in caught.value.hint
 
 
 def test_every_mistake_of_a_wish_at_once(around: Surroundings) -> None:

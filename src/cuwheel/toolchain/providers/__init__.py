@@ -67,7 +67,11 @@ def _told(error: CuwheelError) -> str:
 def none_can(request: Request, trail: Sequence[Attempt]) -> UnavailableError:
     wanted = ", ".join(row.name for row in request.components if not row.base)
     told = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
+    hint = "cuwheel toolkits lists the versions; docs/toolchains.md says what each provider needs"
+    if request.offline:
+        hint = (
+            "--offline takes only what was downloaded before: run it once without, or bring it: cuwheel toolchain fetch"
+        )
     return UnavailableError(
-        f"no provider has CUDA {request.asked}{f' with {wanted}' if wanted else ''}:{told}",
-        hint="cuwheel toolkits lists the versions; docs/toolchains.md says what each provider needs",
+        f"no provider has CUDA {request.asked}{f' with {wanted}' if wanted else ''}:{told}", hint=hint
     )

@@ -197,6 +197,20 @@ def kill_when(child: subprocess.Popen[str], seen: Iterator[bool], patience: floa
             stream.close()
 
 
+def gone(process_id: int, patience: float = 10.0) -> bool:
+    """Whether it ends within seconds, or has: who is killed is still seen until somebody has taken note."""
+    deadline = time.monotonic() + patience
+    stat = Path(f"/proc/{process_id}/stat")
+    while time.monotonic() < deadline:
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 KERNEL = """\
 __global__ void twice(float *x) { x[threadIdx.x] *= 2; }
 extern "C" int run(float *x) { twice<<<1, 1>>>(x); return 0; }

@@ -229,6 +229,23 @@ def test_what_was_repaired_is_passed_on_as_it_is(tmp_path: Path, nvidia: Path) -
     assert [each.name for each in first.parent.iterdir()] == [first.name]
 
 
+def test_a_file_that_was_changed_gets_no_new_hash(tmp_path: Path, nvidia: Path) -> None:
+    """RECORD is written anew, and would bear it out."""
+    original = several(tmp_path, nvidia)
+    changed = tmp_path / "changed" / original.name
+    changed.parent.mkdir()
+    with zipfile.ZipFile(original) as before, zipfile.ZipFile(changed, "w") as after:
+        for info in before.infolist():
+            data = before.read(info)
+            after.writestr(info, data + b"\0" if info.filename.endswith(".so") else data)
+    answer = api.repair(changed, output=tmp_path / "to", libraries=[nvidia])
+    assert not answer.succeeded
+    (finding,) = [each for each in answer.wheels[0].findings if each.severity == "error"]
+    assert finding.rule == "record-hash"
+    assert all(each.endswith(".so") for each in finding.evidence)
+    assert not (tmp_path / "to").exists()
+
+
 def test_never_in_place_of_the_input(tmp_path: Path, nvidia: Path) -> None:
     kept = compiled.library(tmp_path / "libkept.so", returns=1, calls=[nvidia / "libcudart.so.12"])
     original = wheel(tmp_path / "dist", {"pkg/libkept.so": bytes_of(kept)}, platform="manylinux_2_41_x86_64")

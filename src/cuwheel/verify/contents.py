@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log
 from cuwheel.errors import UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.zip_reader import ZipReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 
 _CHUNK = 1 << 20
-# What RECORD may be signed with (PEP 427: sha256 or better); Python has more under these names than wheels use.
-ALGORITHMS = ("sha256", "sha384", "sha512")
-_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, OSError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,30 +60,6 @@ def read(path: Path) -> Contents:
         )
     finally:
         reader.close()
-
-
-def digests(path: Path, wanted: Mapping[str, str], on_bad: Callable[[str, str], None]) -> dict[str, bytes]:
-    """Of members by name, with the algorithm that each asks for; `on_bad` hears of those that cannot be read."""
-    found: dict[str, bytes] = {}
-    with zipfile.ZipFile(path) as archive:
-        infos = {info.filename: info for info in archive.infolist()}
-        total = sum(infos[name].file_size for name in wanted if name in infos)
-        with log.progress("hashing", total) as progress:
-            for name, algorithm in wanted.items():
-                try:
-                    found[name] = _digest(archive, infos[name], algorithm, progress.advance)
-                except _ERRORS as error:
-                    on_bad(name, str(error))
-    return found
-
-
-def _digest(archive: zipfile.ZipFile, info: zipfile.ZipInfo, algorithm: str, advance: Callable[[int], None]) -> bytes:
-    hasher = hashlib.new(algorithm)
-    with archive.open(info) as member:
-        while chunk := member.read(_CHUNK):
-            hasher.update(chunk)
-            advance(len(chunk))
-    return hasher.digest()
 
 
 def sha256(path: Path) -> str:

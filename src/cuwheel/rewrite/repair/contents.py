@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import drivers
 from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.finding import Finding
-from cuwheel.inspection import dynamic, elf, library, source
+from cuwheel.inspection import dynamic, elf, library, member_hashes, source
 from cuwheel.inspection.buffer import FileBuffer
 from cuwheel.inspection.metadata import recorded_files
 from cuwheel.inspection.survey import is_library
 from cuwheel.inspection.values import DeviceCode, Distribution
 from cuwheel.inspection.zip_reader import ZipReader
+from cuwheel.rewrite import record
 from cuwheel.rewrite.record import SIGNATURES
 
 if TYPE_CHECKING:
@@ -127,6 +128,18 @@ def _lists(wheel: Path) -> dict[str, object]:
         }
     finally:
         reader.close()
+
+
+def wrong_hashes(found: Contents) -> list[str]:
+    """Files that are not what RECORD says of them."""
+    reader = ZipReader(found.wheel)
+    try:
+        rows = record.rows(reader.text(found.info + "RECORD") or "")
+    finally:
+        reader.close()
+    hashes = {fields[0]: fields[1] for _, fields in rows if len(fields) > 1}
+    compared = member_hashes.compare(found.wheel, hashes)
+    return sorted({*compared.wrong, *compared.broken})
 
 
 def _binaries(found: source.Source, findings: list[Finding]) -> tuple[Binary, ...]:

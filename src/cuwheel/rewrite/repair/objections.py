@@ -12,7 +12,7 @@ from cuwheel.finding import Finding
 from cuwheel.inspection.elf import MACHINES
 from cuwheel.inspection.metadata import normalised
 from cuwheel.rewrite.repair import paths
-from cuwheel.rewrite.repair.contents import installed_path
+from cuwheel.rewrite.repair.contents import installed_path, wrong_hashes
 from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def examine(found: Contents) -> tuple[Finding, ...]:
         *_without_libraries(found),
         *_machines(found),
         *_purelib(found),
+        *_hashes(found),
     )
 
 
@@ -131,6 +132,18 @@ def _purelib(found: Contents) -> Iterator[Finding]:
             message="native libraries are in the folder for pure Python, where no tag protects them",
             evidence=tuple(bad[:_SHOWN]),
             fix="have the build put them into platlib",
+        )
+
+
+def _hashes(found: Contents) -> Iterator[Finding]:
+    """RECORD is written anew: a file that was damaged, or changed, would get a hash that bears it out."""
+    if wrong := wrong_hashes(found):
+        yield Finding(
+            rule="record-hash",
+            severity="error",
+            message=f"the hash of {len(wrong)} file{'s' if len(wrong) > 1 else ''} is not the one in RECORD",
+            evidence=tuple(wrong[:_SHOWN]),
+            fix="build it again, or download it again; whatever changed it afterwards must rewrite RECORD",
         )
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import csv
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.compat.rule import Found, rule
+from cuwheel.inspection import member_hashes
 from cuwheel.inspection.zip_reader import escapes
 from cuwheel.rewrite.record import SIGNATURES
-from cuwheel.verify import contents as opened
 from cuwheel.verify.wheel_rules.subject import Subject, counted, some
 
 if TYPE_CHECKING:
@@ -101,15 +99,12 @@ def unsafe_path(subject: Subject) -> Iterator[Found]:
 )
 def hashes(subject: Subject) -> Iterator[Found]:
     named = [row for row in _rows(subject) if row.path in subject.contents.sizes and row.path not in _own(subject)]
-    strong = [row for row in named if row.hash.partition("=")[0] in opened.ALGORITHMS]
+    strong = [row for row in named if member_hashes.is_strong(row.hash)]
     if weak := {f"{row.path} ({row.hash[:40] or 'none'})" for row in named} - {
         f"{row.path} ({row.hash[:40] or 'none'})" for row in strong
     }:
         yield Found(message="RECORD has no hash, or a weak one, for some files", evidence=some(weak))
-    broken: dict[str, str] = {}
-    wanted = {row.path: row.hash.partition("=")[0] for row in strong}
-    found = opened.digests(subject.contents.path, wanted, broken.__setitem__)
-    wrong = {row.path for row in strong if row.path in found and found[row.path] != _decoded(row.hash)}
+    wrong, broken = member_hashes.compare(subject.contents.path, {row.path: row.hash for row in strong})
     if wrong:
         yield Found(
             message=f"the hash of {counted(len(wrong), 'a file', 'files')} is not the one in RECORD",
@@ -123,14 +118,6 @@ def hashes(subject: Subject) -> Iterator[Found]:
             message=f"{counted(len(broken), 'a file', 'files')} in the wheel cannot be unpacked",
             evidence=some(f"{name}: {problem}" for name, problem in broken.items()),
         )
-
-
-def _decoded(text: str) -> bytes:
-    encoded = text.partition("=")[2]
-    try:
-        return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
-    except (binascii.Error, ValueError):
-        return b""
 
 
 RULES = (rows, unsafe_path, hashes)

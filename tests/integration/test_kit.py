@@ -274,6 +274,17 @@ def test_a_kit_cut_short_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "proof.json").exists()
 
 
+@pytest.mark.parametrize("place", [b"def _succeeded", b'"schema": "cuwheel.kit'])
+def test_a_kit_damaged_on_its_way_runs_nothing(tmp_path: Path, place: bytes) -> None:
+    """Its code and its predictions; of the wheels it has the hashes."""
+    made = packed(tmp_path, IMPORT)
+    raw = made.read_bytes()
+    made.write_bytes(raw.replace(place, place[:-1] + b"X", 1))
+    status, said, found = run(made)
+    assert (status, found) == (1, {})
+    assert "error: the kit was damaged on its way: Bad CRC-32" in said
+
+
 @pytest.mark.parametrize(
     ("member", "data", "problem"),
     [

@@ -38,6 +38,15 @@ if sys.version_info < (3, 9):
     sys.exit("error: this kit needs Python 3.9 or later, and this is " + sys.version.split()[0])
 if sys.platform == "win32":
     sys.exit("error: this kit runs on Linux")
+import zipfile
+
+try:  # Python imports from a zip without looking at its sums
+    with zipfile.ZipFile(sys.argv[0]) as archive:
+        for name in archive.namelist():
+            if not name.startswith("wheels/"):
+                archive.read(name)
+except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+    sys.exit("error: the kit was damaged on its way: " + str(error) + "\\nhint: carry it again")
 from kit.onsite.main import main
 
 sys.exit(main())

@@ -1,4 +1,7 @@
-"""Lines in other languages into the English that the signatures are written in: the phrases of `foreign.toml`."""
+"""Lines in other languages, and of other compilers, into the words that the signatures are written in.
+
+The phrases are in `foreign.toml`.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,34 @@ import msgspec
 from cuwheel.errors import FactsError
 
 TABLE = Path(__file__).with_name("foreign.toml")
-_QUOTES = str.maketrans(dict.fromkeys("\u2018\u2019\u201c\u201d`\u00ab\u00bb", "'"))
+_QUOTES = str.maketrans(dict.fromkeys('\u2018\u2019\u201c\u201d"`\u00ab\u00bb', "'"))
 _NAME = r"'([^']{1,200})'"
 _LONGEST = 4000  # of the lines whose words are put in order: no compiler's message is longer
+_MISSING = r"\1: No such file or directory"
+_UNDEFINED = r"undefined reference to '\1'"
 # Those whose words stand in another order, after quotation marks were made one: a sign of them, the whole, in English.
-_TURNED = (
-    ("未定义的引用", re.compile(r"对\s?'?([^'对]{1,200}?)'?\s?未定义的引用"), r"undefined reference to '\1'"),
-    ("sin definir", re.compile(rf"referencia a {_NAME} sin definir"), r"undefined reference to '\1'"),
-    ("没有名为", re.compile(rf"{_NAME}\s?没有名为\s?{_NAME}\s?的成员"), r"'\1' has no member named '\2'"),
-    ("的成员", re.compile(rf"{_NAME}\s?不是\s?{_NAME}\s?的成员"), r"'\1' is not a member of '\2'"),
-    ("nicht finden", re.compile(r"kann (-l[\w.+-]{1,80}) nicht finden"), r"cannot find \1"),
-    ("が見つかりません", re.compile(r"(-l[\w.+-]{1,80}) が見つかりません"), r"cannot find \1"),
+# Then those of other compilers and linkers, as GCC and GNU's linker say it.
+_TURNED = tuple(
+    (sign, re.compile(whole, re.IGNORECASE), form)
+    for sign, whole, form in (
+        ("未定义的引用", r"对\s?'?([^'对]{1,200}?)'?\s?未定义的引用", _UNDEFINED),
+        ("sin definir", rf"referencia a {_NAME} sin definir", _UNDEFINED),
+        ("没有名为", rf"{_NAME}\s?没有名为\s?{_NAME}\s?的成员", r"'\1' has no member named '\2'"),
+        ("的成员", rf"{_NAME}\s?不是\s?{_NAME}\s?的成员", r"'\1' is not a member of '\2'"),
+        ("nicht finden", r"kann (-l[\w.+-]{1,80}) nicht finden", r"cannot find \1"),
+        ("が見つかりません", r"(-l[\w.+-]{1,80}) が見つかりません", r"cannot find \1"),
+        ("open source file", rf"(?:cannot|could not) open source file {_NAME}", _MISSING),
+        ("open include file", rf"cannot open include file: {_NAME}", _MISSING),
+        ("file not found", rf"{_NAME} file not found", _MISSING),
+        ("include file", rf"include file {_NAME} not found", _MISSING),
+        ("unresolved external symbol", r"unresolved external symbol '?(?:__imp_)?([\w@?$.]{1,200})'?", _UNDEFINED),
+        ("library", r"(?:unable to find library|library not found for) (-l[\w.+-]{1,80})", r"cannot find \1"),
+        (
+            ".lib",
+            r"cannot open (?:input )?file '(?:[^']{0,200}[\\/])?(?:lib)?([\w.+-]{1,80})\.lib'",
+            r"cannot find -l\1",
+        ),
+    )
 )
 
 
@@ -54,20 +74,28 @@ class Translator:
 
     def __init__(self, text: str) -> None:
         lowered = text.lower()
-        self._english = {said: english for said, english in english_of().items() if said in lowered}
+        plain = text.isascii()  # then most of them need not be looked for
+        self._english = {
+            said: english
+            for said, english in english_of().items()
+            if not (plain and not said.isascii()) and said in lowered
+        }
         found = sorted(self._english, key=len, reverse=True)
         self._phrases = re.compile("|".join(map(re.escape, found)), re.IGNORECASE) if found else None
-        self._turned = tuple((pattern, form) for sign, pattern, form in _TURNED if sign in lowered)
+        self._turned = tuple(each for each in _TURNED if each[0] in lowered)
 
     def __bool__(self) -> bool:
         return bool(self._english or self._turned)
 
     def english(self, line: str) -> str:
         """The same line where nothing in it is known."""
-        said = line
-        if self._turned and len(line) <= _LONGEST:
-            quoted = line.translate(_QUOTES)
-            for pattern, form in self._turned:
+        said = self._phrases.sub(lambda match: self._english[match[0].lower()], line) if self._phrases else line
+        if not self._turned or len(line) > _LONGEST:
+            return said
+        lowered = said.lower()
+        if turned := [each for each in self._turned if each[0] in lowered]:
+            quoted = said.translate(_QUOTES)
+            for _, pattern, form in turned:
                 if pattern.search(quoted):
                     said = quoted = pattern.sub(form, quoted)
-        return self._phrases.sub(lambda match: self._english[match[0].lower()], said) if self._phrases else said
+        return said

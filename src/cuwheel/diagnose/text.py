@@ -24,6 +24,7 @@ _NARROWEST, _WIDEST = 60, 200  # of terminals that wrap
 _USUAL = 80
 _LONG = 300  # lines: where a log is longer, one line of some length proves nothing
 _PIECES = 12  # of one wrapped line
+_CONTINUED, _TOGETHER = 8, 1500  # lines and letters of a message that goes on below its first line
 _ESCAPED = 400  # a line longer than this that holds "\n" as two characters is many lines
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-Z\\^_=>()][0-9A-Z]?)")
@@ -128,8 +129,8 @@ def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
         before = text.count("\n", 0, gap_at) + 1
         shift = skipped - 1  # one line's end was put in between
         numbered = [(number + shift if number > before else number, line) for number, line in numbered]
-    both = [*_split(numbered), *_split(list(_unwrapped(numbered)))]
-    foreign = list(_foreign(plain, both))
+    both = [*_split(numbered), *_split([*_unwrapped(numbered), *_continued(numbered)])]
+    foreign = list(_foreign(both))
     return Log(
         lines=(*(line for _, line in both), *(english for _, english, _ in foreign)),
         numbers=(*(number for number, _ in both), *(number for number, _, _ in foreign)),
@@ -139,9 +140,9 @@ def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
     )
 
 
-def _foreign(plain: str, lines: list[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
+def _foreign(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
     """The lines that are not in English: their number, in English, as printed."""
-    if translator := Translator(plain):
+    if translator := Translator("\n".join(line for _, line in lines)):
         for number, line in lines:
             if (english := translator.english(line)) != line:
                 yield number, english, line
@@ -192,6 +193,23 @@ def _unwrapped(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
                 joined = glue.join([pieces[0], *(each.lstrip() if glue else each for each in pieces[1:])])
                 yield numbered[index][0], joined
             index += max(1, count - 1)
+
+
+def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Messages that go on below their first line, as CMake's do, and errors that end in a colon: as one line."""
+    for index, (number, line) in enumerate(numbered):
+        of_cmake = "CMake Error" in line
+        if not of_cmake and not ("rror" in line and line.rstrip().endswith(":")):
+            continue
+        pieces = [line.strip()]
+        for _, following in numbered[index + 1 : index + 1 + _CONTINUED]:
+            piece = following.strip(" \t│|*")
+            if piece.startswith("Call Stack") or (not piece and not of_cmake and len(pieces) > 1):
+                break
+            if piece:
+                pieces.append(piece)
+        if len(pieces) > 1:
+            yield number, " ".join(pieces)[:_TOGETHER]
 
 
 def _was_cut(line: str, following: str, width: int, glue: str) -> bool:

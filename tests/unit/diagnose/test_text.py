@@ -100,3 +100,47 @@ def test_evidence_is_short_and_clean() -> None:
     found = explain(text.parse(f"\x1b[1m{ERROR}\x1b[0m {'x' * 5000}")).causes[0]
     assert len(found.evidence[0].text) <= 300
     assert "\x1b" not in found.evidence[0].text
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("/usr/bin/ld: 找不到 -lcudart: 没有那个文件或目录", "linker-cannot-find-cuda-lib"),
+        ("/usr/bin/ld: kann -lcuda nicht finden", "linker-cannot-find-cuda-lib"),
+        ("ops.cpp:(.text+0x1f): 对‘cudaMalloc’未定义的引用", "linker-cannot-find-cuda-lib"),  # noqa: RUF001
+        ("ops.cpp:2:10: erreur fatale : cuda_runtime.h : Aucun fichier ou dossier de ce type", "cuda-headers-missing"),
+        ("ops.cpp:2:10: фатальная ошибка: cuda_runtime.h: Нет такого файла или каталога", "cuda-headers-missing"),
+        ("bash: nvcc: Kommando nicht gefunden.", "nvcc-missing"),
+        ("a.cu:5: 错误：‘struct cudaDeviceProp’没有名为‘clockRate’的成员", "toolkit-too-new"),  # noqa: RUF001
+        ("OSError: [WinError 126] Le module spécifié est introuvable", "windows-dll-dependency-missing"),
+    ],
+)
+def test_other_languages_are_read_and_shown_as_they_were_printed(line: str, cause: str) -> None:
+    first, *_ = explain(text.parse(f"make: all\n{line}\n")).causes
+    assert (first.id, first.evidence[0].line, first.evidence[0].text) == (cause, 2, line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cutlass/gemm.h: No such file or directory",
+        'ops.cu(2): catastrophic error: cannot open source file "cutlass/gemm.h"',
+        "ops.cpp(2): fatal error C1083: Cannot open include file: 'cutlass/gemm.h': No such file or directory",
+        "ops.cpp:2:10: fatal error: 'cutlass/gemm.h' file not found",
+        "ops.c:2: error: include file 'cutlass/gemm.h' not found",
+    ],
+)
+def test_all_compilers_miss_a_header_alike(line: str) -> None:
+    assert cause_of(line.encode()) == ("source-dependency-missing", 1)
+
+
+def test_a_message_that_goes_on_below_its_first_line() -> None:
+    log = (
+        "-- Looking around\nCMake Error at CMakeLists.txt:3 (project):\n  CMAKE_CUDA_ARCHITECTURES:\n\n    90a-real\n\n"
+        "  is not one of the following:\nCall Stack (most recent call first):\n"
+    )
+    assert cause_of(log.encode()) == ("cmake-too-old", 2)
+
+
+def test_words_are_not_put_together_across_messages() -> None:
+    assert not explain(text.parse("error:\n\n\nnamespace thrust\n\nhas no member\n")).causes

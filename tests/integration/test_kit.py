@@ -185,11 +185,15 @@ def test_wheels_do_not_see_each_other_nor_the_caller(tmp_path: Path) -> None:
     other = make_wheel(tmp_path / "wheels", {"bar/__init__.py": b""}, name="bar")
     wheels = [make_wheel(tmp_path / "wheels", FOO), other]
     alone = [
-        {"name": name, "kind": "python", "text": f"import importlib.util as u; print(bool(u.find_spec({name!r})))"}
+        {
+            "name": name,
+            "kind": "python",
+            "text": f"import importlib.util as u; print(bool(u.find_spec({name!r}) and __debug__))",
+        }
         for name in ("foo", "bar", "msgspec")
     ]
     made = kit.pack(wheels, lambda _: alone, tmp_path / "kit.pyz")
-    environ = {**os.environ, "PYTHONPATH": str(Path(kit.__file__).parents[2])}
+    environ = {**os.environ, "PYTHONPATH": str(Path(kit.__file__).parents[2]), "PYTHONOPTIMIZE": "1"}
     status, _, found = run(Path(made.path), environ, python=())
     assert status == 0
     seen = [[check["output"].strip() for check in wheel["checks"]] for wheel in found["wheels"]]

@@ -13,14 +13,13 @@ from cuwheel import venvs
 from cuwheel.finding import Finding
 from cuwheel.inspection import metadata
 from cuwheel.verify import stub
+from cuwheel.verify.runner import variables as led
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.venvs import Python
 
-# What would lead the checks out of the environment, or change what Python does in it.
-_LED_ASTRAY = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONOPTIMIZE", "PYTHONINSPECT")
 _PATHS = "LD_LIBRARY_PATH"
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _SHOWN = 5
@@ -60,20 +59,12 @@ def make(folder: Path, python: Python, wanted: Wanted) -> Made:
     for path in wanted.requirements:
         lines += ["--requirement", path]
     # With an index of one's own at hand (`find_links`), being offline means that one alone.
-    venvs.install(interpreter, lines, find_links=wanted.find_links, offline=wanted.offline, env=_installing(os.environ))
+    venvs.install(interpreter, lines, find_links=wanted.find_links, offline=wanted.offline, env=led.plain(os.environ))
     return Made(folder=folder, interpreter=interpreter)
 
 
-def _installing(environ: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in environ.items() if key not in _LED_ASTRAY}
-
-
 def variables(made: Made, environ: Mapping[str, str], stub_folder: Path | None) -> dict[str, str]:
-    """The caller's own, led into the environment. LD_LIBRARY_PATH is kept: the driver may lie there."""
-    told = {key: value for key, value in environ.items() if key not in _LED_ASTRAY}
-    told["PATH"] = os.pathsep.join([str(made.interpreter.parent), environ.get("PATH", os.defpath)])
-    told["VIRTUAL_ENV"] = str(made.folder)
-    told["PYTHONNOUSERSITE"] = "1"
+    told = led.inside(environ, made.folder)
     if stub_folder is not None:
         told[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), environ.get(_PATHS, "")]))
     return told

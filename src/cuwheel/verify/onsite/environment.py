@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import site
 import sys
 import sysconfig
@@ -11,10 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ..runner import variables
 from .install import Place
-
-# What would lead a check out of its environment.
-_LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "__PYVENV_LAUNCHER__")
 
 
 class Environment(NamedTuple):
@@ -37,7 +34,7 @@ def make(folder: Path, environ: Mapping[str, str], *, system: bool) -> Environme
         lines = [f"import site; site.addsitedir({str(each)!r})\n" for each in beside()]
         (packages / "_beside.pth").write_text("".join(lines))
     place = Place(packages, folder / "bin", folder, folder / "include" / "site" / version, python)
-    return Environment(python, place, _environ(environ, folder))
+    return Environment(python, place, variables.inside(environ, folder))
 
 
 def beside() -> list[str]:
@@ -45,9 +42,3 @@ def beside() -> list[str]:
     paths = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     paths += [each for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
     return [each for each in dict.fromkeys(paths) if Path(each).is_dir()]
-
-
-def _environ(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in environ.items() if name not in _LEFT_OUT}
-    path = [str(folder / "bin"), *filter(None, [environ.get("PATH", "")])]
-    return {**kept, "PATH": os.pathsep.join(path), "VIRTUAL_ENV": str(folder), "PYTHONNOUSERSITE": "1"}

@@ -22,7 +22,6 @@ from . import boot, child, gpus
 from .capture import Capture
 
 KINDS = ("import", "command", "python")
-OUTCOMES = ("passed", "failed", "crashed", "timeout", "memory", "skipped")
 TIMEOUT_S = 120.0
 MEMORY = 8 * 10**9
 _STATUS_OF_SIGNAL = 128  # what a shell adds to the number of the signal that its command died of

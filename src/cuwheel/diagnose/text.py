@@ -204,7 +204,7 @@ def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         pieces = [line.strip()]
         for _, following in numbered[index + 1 : index + 1 + _CONTINUED]:
             piece = following.strip(" \t│|*")
-            if piece.startswith("Call Stack") or (not piece and not of_cmake and len(pieces) > 1):
+            if piece.startswith(("Call Stack", "-- ")) or (not piece and not of_cmake and len(pieces) > 1):
                 break
             if piece:
                 pieces.append(piece)

@@ -76,7 +76,7 @@ def test_a_failure_shows_the_end_of_its_output(monkeypatch: pytest.MonkeyPatch) 
     assert "line 2\n" not in text
     assert "because c" in text
     assert "because d" not in text
-    assert text.rstrip().endswith("not verified: 1 crashed, 1 passed")
+    assert text.rstrip().endswith("not verified: 1 error, 1 crashed, 1 passed")
     long = shown(given, monkeypatch, verbose=True)
     assert "line 2\n" in long
     assert "because d" in long

@@ -129,7 +129,7 @@ def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
         before = text.count("\n", 0, gap_at) + 1
         shift = skipped - 1  # one line's end was put in between
         numbered = [(number + shift if number > before else number, line) for number, line in numbered]
-    both = [*_split(numbered), *_split([*_unwrapped(numbered), *_continued(numbered)])]
+    both = [*_split(numbered), *_split([*_unwrapped(numbered), *_broken(numbered), *_continued(numbered)])]
     foreign = list(_foreign(both))
     return Log(
         lines=(*(line for _, line in both), *(english for _, english, _ in foreign)),
@@ -193,6 +193,21 @@ def _unwrapped(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
                 joined = glue.join([pieces[0], *(each.lstrip() if glue else each for each in pieces[1:])])
                 yield numbered[index][0], joined
             index += max(1, count - 1)
+
+
+def _broken(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Lines cut inside a word, at no width that others share: in a short log, as people copy them."""
+    index = 0
+    while index < len(numbered) - 1 < _LONG:
+        count = 1
+        while index + count < len(numbered) and count < _PIECES:
+            line, following = numbered[index + count - 1][1], numbered[index + count][1]
+            if len(line) < _NARROWEST or not line[-1:].isalnum() or not following[:1].islower():
+                break
+            count += 1
+        if count > 1:
+            yield numbered[index][0], "".join(line for _, line in numbered[index : index + count])
+        index += count
 
 
 def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:

@@ -144,3 +144,12 @@ def test_a_message_that_goes_on_below_its_first_line() -> None:
 
 def test_words_are_not_put_together_across_messages() -> None:
     assert not explain(text.parse("error:\n\n\nnamespace thrust\n\nhas no member\n")).causes
+
+
+def test_lines_cut_inside_a_word_at_no_common_width() -> None:
+    log = (
+        "E tensorflow/stream_executor/cuda/cuda_dnn.cc:319] Loaded runtime CuDNN l\n"
+        "ibrary: 7.4.1 but source was compiled with: 7.6.4.  CuDNN library major and minor version needs to match, up\n"
+        "grade it.\n"
+    )
+    assert cause_of(log.encode()) == ("cudnn-version-mismatch", 1)

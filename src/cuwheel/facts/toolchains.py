@@ -54,6 +54,17 @@ def debian_suite(cuda: str) -> DebianSuite | None:
     return next((row for row in tables().toolchains.debian if row.cuda == cuda), None)
 
 
+def reads_ccbin(cuda: str) -> bool:
+    """Whether nvcc of this release reads the variable that names its host compiler."""
+    return versions.at_least(cuda, tables().toolchains.ccbin.since)
+
+
+def ccbin(cuda: str, compiler: str) -> dict[str, str]:
+    """The variable that makes nvcc of this release take this host compiler."""
+    row = tables().toolchains.ccbin
+    return {row.variable: compiler} if reads_ccbin(cuda) else {row.before: f"-ccbin {compiler}"}
+
+
 def on_index(cuda: str) -> bool:
     """Whether the index has an nvcc of this release."""
     return versions.at_least(cuda, tables().toolchains.index.since)

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.facts import toolchains
 from cuwheel.toolchain.values import Setting
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ def _settings(toolkit: Installed, compiler: HostCompiler | None) -> Iterator[Set
     yield Setting(name="PATH", value=f"{toolkit.root}/bin", how="prepend")
     if compiler:
         yield from (Setting(name=name, value=compiler.path) for name in _COMPILERS)
+        if not toolchains.reads_ccbin(toolkit.cuda):
+            yield from (
+                Setting(name=name, value=value) for name, value in toolchains.ccbin(toolkit.cuda, compiler.path).items()
+            )
     if stubs := _stubs(toolkit):
         yield Setting(name="LIBRARY_PATH", value=stubs, how="prepend")
 

@@ -135,7 +135,7 @@ def test_doctor_on_a_saved_machine(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["doctor", "--on", str(saved)]) == 1
     shown = capsys.readouterr().out
     assert "host-compiler-too-new" in shown
-    assert "fix: export NVCC_CCBIN" in shown
+    assert "fix: export NVCC_PREPEND_FLAGS" in shown
 
 
 @pytest.mark.usefixtures("here")

@@ -475,9 +475,21 @@ MACHINES = (
         expected={"no-gpu", "host-compiler-too-new"},
     ),
     Machine(
-        name="GCC 14 with CUDA 12.4, but NVCC_CCBIN is 13",
+        name="GCC 16 with CUDA 13.0, but NVCC_CCBIN is 13",
+        toolkits=(toolkit("13.0"),),
+        compilers=(("gcc", "16.1.0", ("PATH: gcc",)), ("gcc", "13.3.0", ("NVCC_CCBIN",))),
+        expected={"no-gpu"},
+    ),
+    Machine(
+        name="GCC 14 with CUDA 12.4, and NVCC_CCBIN, which that nvcc does not read",
         toolkits=(toolkit("12.4"),),
         compilers=(("gcc", "14.2.0", ("PATH: gcc",)), ("gcc", "13.3.0", ("NVCC_CCBIN",))),
+        expected={"no-gpu", "host-compiler-too-new"},
+    ),
+    Machine(
+        name="GCC 14 with CUDA 12.4, but CUDAHOSTCXX is 13",
+        toolkits=(toolkit("12.4"),),
+        compilers=(("gcc", "14.2.0", ("PATH: gcc",)), ("gcc", "13.3.0", ("CUDAHOSTCXX",))),
         expected={"no-gpu"},
     ),
     Machine(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat.machine_rules import view
 from cuwheel.compat.rule import Found, rule
-from cuwheel.facts import versions
+from cuwheel.facts import toolchains, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     source="crt/host_config.h of each toolkit",
 )
 def host_compiler_too_new(machine: MachineProfile) -> Iterator[Found]:
-    toolkit, chosen = view.toolkit_in_use(machine), view.host_compiler(machine)
+    toolkit = view.toolkit_in_use(machine)
     known = view.row(toolkit.version) if toolkit else None
+    chosen = view.host_compiler(machine, known.version) if known else None
     if not (toolkit and chosen and known):
         return
     compiler, way = chosen
@@ -36,11 +37,12 @@ def host_compiler_too_new(machine: MachineProfile) -> Iterator[Found]:
     ]
     if fitting:
         best = max(fitting, key=lambda each: versions.key(each.version))
-        fix = view.setting(machine, NVCC_CCBIN=best.path, CUDAHOSTCXX=best.path)
+        fix = view.setting(machine, **toolchains.ccbin(known.version, best.path), CUDAHOSTCXX=best.path)
     else:
         name = f"g++-{limit}" if compiler.kind == "gcc" else f"clang-{limit}"
         install = f"apt install {name}" if view.prefers_apt(machine) else f"conda install -c conda-forge gxx={limit}"
-        fix = f"{install} && {view.setting(machine, NVCC_CCBIN=name, CUDAHOSTCXX=name)}"
+        told = view.setting(machine, **toolchains.ccbin(known.version, name), CUDAHOSTCXX=name)
+        fix = f"{install} && {told}"
     yield Found(
         message=f"nvcc {versions.minor(toolkit.version)} takes {compiler.kind} up to {limit}, and would use "
         f"{compiler.version}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import toolkits
+from cuwheel.facts import toolchains, toolkits
 from cuwheel.facts.arch import Capability
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ def way_to(machine: MachineProfile, toolkit: Toolkit) -> str:
     return next((way for way in _NVCC_WAYS if toolkit_by(machine, way) == toolkit), toolkit.found_via[0])
 
 
-def host_compiler(machine: MachineProfile) -> tuple[Compiler, str] | None:
-    for way in _HOST_COMPILER_WAYS:
+def host_compiler(machine: MachineProfile, cuda: str) -> tuple[Compiler, str] | None:
+    """The one that nvcc of this release would use."""
+    for way in _HOST_COMPILER_WAYS if toolchains.reads_ccbin(cuda) else _HOST_COMPILER_WAYS[1:]:
         for compiler in machine.compilers:
             if way in compiler.found_via:
                 return compiler, way

@@ -72,6 +72,16 @@ class DebianSuite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompilerVariable:
+    """Which variable tells nvcc its host compiler: `variable` from `since` on, flags in `before` always."""
+
+    variable: str
+    since: str
+    before: str
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
     latest: tuple[str, ...]
     source: tuple[str, ...]
@@ -87,6 +97,7 @@ class Toolchains:
     conda: CondaChannel
     container: ContainerImage
     debian: tuple[DebianSuite, ...]
+    ccbin: CompilerVariable
     releases: Releases
     group: tuple[ComponentGroup, ...]
     component: tuple[Component, ...]

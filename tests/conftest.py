@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -12,6 +13,11 @@ import pytest
 TESTS = Path(__file__).parent
 KINDS = ("unit", "property", "oracle", "integration", "browser", "gpu")
 ONLY_WITH_ALL = {"download": "fetches large packages", "slow": "takes minutes"}
+
+
+# Shells start background jobs with SIGINT ignored, and programs inherit that: tests that send it would wait in vain.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

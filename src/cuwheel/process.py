@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import signal
@@ -142,23 +143,59 @@ def attend(
     The status, negative for a signal. What ends us softly is passed on, and the command decides.
     """
     words = [str(word) for word in command]
-    try:
-        child = subprocess.Popen(words, env=None if env is None else dict(env), cwd=cwd, close_fds=False)
-    except OSError as error:
-        raise ToolError(words, f"could not be started: {error.strerror}") from error
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
 
     def pass_on(number: int, _frame: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            child.send_signal(number)
+        # A terminal sends its own to the whole group: the child has had it, and we only must not die of it.
+        if child is None:
+            early.append(number)
+        elif number in _SOFT or not _in_foreground():
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
 
-    # A terminal sends its own to the whole group: the child has had it, and we only must not die of it.
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _FROM_TERMINAL}
-    before |= {number: signal.signal(number, pass_on) for number in _SOFT}
+    # Before it starts, so that none is lost. What is ignored already stays so, and the child inherits it.
+    theirs = {number: signal.getsignal(number) for number in (*_SOFT, *_FROM_TERMINAL)}
+    before = {number: handler for number, handler in theirs.items() if handler != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, pass_on)
     try:
+        child = _attended(words, env, cwd)
+        for number in early:
+            child.send_signal(number)
         return child.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _attended(words: list[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.Popen[bytes]:
+    variables = None if env is None else dict(env)
+    try:
+        try:
+            return subprocess.Popen(words, env=variables, cwd=cwd, close_fds=False)
+        except OSError as error:
+            # A text without a first line that names its interpreter: shells run it themselves.
+            if error.errno != errno.ENOEXEC or "/" not in words[0]:
+                raise
+            return subprocess.Popen(["/bin/sh", *words], env=variables, cwd=cwd, close_fds=False)
+    except OSError as error:
+        hint = "see that it is on PATH" if error.errno == errno.ENOENT and "/" not in words[0] else ""
+        raise ToolError(words, f"could not be started: {error.strerror}", hint=hint) from error
+
+
+def _in_foreground() -> bool:
+    """Whether a terminal's signals reach our whole group; one that somebody sent reaches us alone."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -108,3 +110,28 @@ def test_a_command_is_attended(tmp_path: Path) -> None:
     assert process.attend([sys.executable, "-c", script]) == 7
     assert (tmp_path / "here").exists()
     assert process.attend([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]) == -9
+
+
+def test_an_attended_command_gets_signals_that_come_from_no_terminal(tmp_path: Path) -> None:
+    script = tmp_path / "attend.py"
+    child = (
+        "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(5)); print('ready', flush=True); time.sleep(60)"
+    )
+    script.write_text(
+        f"import sys\nfrom cuwheel import process\nsys.exit(process.attend([sys.executable, '-c', {child!r}]))\n"
+    )
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, start_new_session=True) as running:
+        assert running.stdout
+        assert running.stdout.readline() == b"ready\n"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 5
+
+
+def test_an_attended_text_is_run_by_a_shell(tmp_path: Path) -> None:
+    text = tmp_path / "build"
+    text.write_text('[ "$1" = "a b" ] && exit 4\n')
+    text.chmod(0o755)
+    assert process.attend([text, "a b"]) == 4
+    text.chmod(0o644)
+    with pytest.raises(ToolError, match="Permission denied"):
+        process.attend([text])

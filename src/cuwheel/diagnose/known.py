@@ -91,7 +91,9 @@ def gather(
 
 
 def _of_profile(profile: MachineProfile) -> Iterator[tuple[str, str]]:
-    toolkit, compiler, torch = view.toolkit_in_use(profile), view.host_compiler(profile), profile.framework("torch")
+    toolkit, torch = view.toolkit_in_use(profile), profile.framework("torch")
+    cuda = toolkit.version if toolkit and toolkit.version else toolkits.newest_toolkit().version
+    compiler = view.host_compiler(profile, cuda)
     facts = {
         "nvcc": toolkit.version if toolkit else None,
         compiler[0].kind if compiler else "gcc": compiler[0].version if compiler else None,

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from cuwheel.diagnose.foreign import Translator
@@ -24,6 +24,7 @@ _NARROWEST, _WIDEST = 60, 200  # of terminals that wrap
 _USUAL = 80
 _LONG = 300  # lines: where a log is longer, one line of some length proves nothing
 _PIECES = 12  # of one wrapped line
+_MESSAGES = 1000  # that go on below their first line: the first errors are the ones that matter
 _CONTINUED, _TOGETHER = 8, 1500  # lines and letters of a message that goes on below its first line
 _ESCAPED = 400  # a line longer than this that holds "\n" as two characters is many lines
 
@@ -129,7 +130,10 @@ def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
         before = text.count("\n", 0, gap_at) + 1
         shift = skipped - 1  # one line's end was put in between
         numbered = [(number + shift if number > before else number, line) for number, line in numbered]
-    both = [*_split(numbered), *_split([*_unwrapped(numbered), *_broken(numbered), *_continued(numbered)])]
+    both = [
+        *_split(numbered),
+        *_split([*_unwrapped(numbered), *_broken(numbered), *islice(_continued(numbered), _MESSAGES)]),
+    ]
     foreign = list(_foreign(both))
     return Log(
         lines=(*(line for _, line in both), *(english for _, english, _ in foreign)),

@@ -1,0 +1,150 @@
+"""Failures that speak of CUDA and are not its own, and logs in which nothing failed: no cause of CUDA's is named."""
+
+# ruff: noqa: E501 - lines as programs print them
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.diagnose import text
+from cuwheel.diagnose.explain import explain
+
+LOGS = (
+    (
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 88, in main\n'
+        "    loss = criterion(out.cuda(), labels.cuda())\n"
+        "ValueError: Expected input batch_size (32) to match target batch_size (31)."
+    ),
+    (
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x512 and 768x10)\n"
+        '  File "/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 117, in forward'
+    ),
+    (
+        "RuntimeError: Error(s) in loading state_dict for Net:\n"
+        '\tMissing key(s) in state_dict: "fc.weight". Unexpected key(s) in state_dict: "module.fc.weight".\n'
+        "Using cuda:0"
+    ),
+    (
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/coco/annotations.json'\n"
+        "Namespace(device='cuda', gpus=2)"
+    ),
+    (
+        "OSError: We couldn't connect to 'https://huggingface.co' to load this file, couldn't find it in the cached files\n"
+        "vllm 0.6.3 CUDA 12.4"
+    ),
+    (
+        "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo for url https://huggingface.co/meta-llama\n"
+        "torch 2.5.1+cu124"
+    ),
+    (
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.\n"
+        "CUDA_VISIBLE_DEVICES=0,1"
+    ),
+    "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+    ("KeyError: 'cuda_device_id'\n  File \"config.py\", line 4, in load"),
+    "ImportError: cannot import name 'LlamaFlashAttention2' from 'transformers.models.llama.modeling_llama'",
+    "AttributeError: 'GPT2Config' object has no attribute 'use_flash_attn'",
+    ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)\ndevice: cuda:0  NVIDIA A100"),
+    (
+        "error: subprocess-exited-with-error\n"
+        "  × Getting requirements to build wheel did not run successfully.\n"
+        "      AttributeError: module 'pkgutil' has no attribute 'ImpImporter'. Did you mean: 'zipimporter'?"
+    ),
+    (
+        "ERROR: Cannot install torch==2.5.1 and transformers==4.2 because these package versions have conflicting dependencies.\n"
+        "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io"
+    ),
+    (
+        "pytest tests/test_cuda_wrapper.py\n"
+        "E       AssertionError: assert 3 == 4\n"
+        "FAILED tests/test_cuda_wrapper.py::test_count - AssertionError: assert 3 == 4"
+    ),
+    (
+        "error[E0433]: failed to resolve: use of undeclared type `CudaDevice`\n"
+        " --> src/main.rs:12:13\n"
+        'error: could not compile `app` (bin "app") due to 1 previous error'
+    ),
+    (
+        "src/app.cpp:10:5: error: 'foo' was not declared in this scope\n"
+        "make[2]: *** [CMakeFiles/app.dir/build.make:76: CMakeFiles/app.dir/src/app.cpp.o] Error 1\n"
+        '-- Found CUDAToolkit: /usr/local/cuda/include (found version "12.4.131")'
+    ),
+    (
+        "CMake Error at CMakeLists.txt:14 (find_package):\n"
+        '  Could not find a package configuration file provided by "OpenCV" with any of the following names:\n'
+        "    OpenCVConfig.cmake\n"
+        "-- The CUDA compiler identification is NVIDIA 12.4.131"
+    ),
+    (
+        "/usr/bin/ld: cannot find -lopenblas: No such file or directory\n"
+        "collect2: error: ld returned 1 exit status\n"
+        "-L/usr/local/cuda/lib64 -lcudart"
+    ),
+    ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory\nimport cv2"),
+    "ImportError: libgomp.so.1: cannot open shared object file: No such file or directory",
+    "OSError: cannot load library 'libsndfile.so': libsndfile.so: cannot open shared object file: No such file or directory",
+    (
+        "UserWarning: CUDA graphs is not supported in this mode, falling back to eager\n"
+        "Epoch 1/10 100%|##########| loss 0.12\n"
+        "Training finished"
+    ),
+    (
+        "WARNING 01-02 10:00:00 cuda.py:22] You are using a deprecated `pynvml` package. Please install `nvidia-ml-py` instead.\n"
+        "INFO: Application startup complete. Uvicorn running on http://0.0.0.0:8000"
+    ),
+    (
+        "I0000 00:00:1 cuda_executor.cc] could not open file to read NUMA node: /sys/bus/pci/devices/0000:01:00.0/numa_node\n"
+        "Your kernel may have been built without NUMA support.\n"
+        "Epoch 1/5 accuracy: 0.91"
+    ),
+    (
+        "nvcc warning : incompatible redefinition for option 'std', the last value of this option was used\n"
+        "[100%] Built target kernels\n"
+        "Successfully built flash_attn"
+    ),
+    (
+        "/opt/torch/include/c10/util/Half.h(12): warning #1394-D: field of class type without a DLL interface used in a class with a DLL interface\n"
+        "   Creating library build\\lib.lib and object build\\lib.exp\n"
+        "Finished generating code"
+    ),
+    (
+        "ptxas warning : Unresolved extern variable ignored? no\n"
+        "ptxas info : 12 bytes spill stores\n"
+        "Build succeeded.\n"
+        "    0 Error(s)"
+    ),
+    ("torch.cuda.is_available(): True\ntorch.version.cuda: 12.4\nZeroDivisionError: division by zero"),
+    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+    "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
+    ('RuntimeError: expected scalar type Half but found Float\n  File "attention.py", line 3 in forward (cuda:0)'),
+    "RuntimeError: DataLoader worker (pid 1234) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+    "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
+    (
+        "../aten/src/ATen/native/cuda/Indexing.cu:1141: indexSelectLargeIndex: block: [1,0,0], thread: [0,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n"
+        "RuntimeError: CUDA error: device-side assert triggered"
+    ),
+    (
+        "git clone https://github.com/NVIDIA/cutlass\n"
+        "fatal: unable to access 'https://github.com/NVIDIA/cutlass/': Could not resolve host: github.com"
+    ),
+    ("ModuleNotFoundError: No module named 'cv2'\nUsing device: cuda"),
+    "ModuleNotFoundError: No module named 'pandas'",
+    (
+        "ERROR: Could not find a version that satisfies the requirement my-internal-pkg==1.0 (from versions: none)\n"
+        "ERROR: No matching distribution found for my-internal-pkg==1.0"
+    ),
+    ("npm ERR! code ELIFECYCLE\nnpm ERR! gpu-demo@1.0.0 build: `webpack`"),
+    (
+        "xformers: WARNING A matching Triton is not available, some optimizations will not be enabled.\n"
+        "Traceback: No module named 'triton'\n"
+        "Model loaded in 5.2s"
+    ),
+    ("free(): invalid pointer\nAborted (core dumped)"),
+    ('IndexError: list index out of range\n  File "dataset.py", line 20, in __getitem__\ndevice cuda'),
+    ("PermissionDenied: you do not have access to bucket gs://models\ngpu: nvidia-tesla-t4"),
+)
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log[:40])
+def test_no_false_alarm(log: str) -> None:
+    assert [cause.id for cause in explain(text.parse(log)).causes[:1]] in ([], ["not-cuda"])

@@ -30,7 +30,10 @@ _SHAPES = re.compile(
 )
 _BEARER = re.compile(r"(?P<head>\b(?:Bearer|Basic)\s{1,4})[\w.~+/=-]{8,4096}", re.IGNORECASE | re.ASCII)
 # make's --jobserver-auth names descriptors, and is no secret.
-_ASSIGNED = re.compile(r"(?<!--jobserver-)(?P<name>\b[A-Za-z_][A-Za-z0-9_]{1,80})=(?P<value>[^\s\"';]{1,2048})")
+_ASSIGNED = re.compile(
+    r"(?P<define>(?<![\w-])-D|(?<!--jobserver-)\b)(?P<name>[A-Za-z_][A-Za-z0-9_]{1,80})=(?P<value>[^\s\"';]{1,2048})",
+    re.ASCII,
+)
 
 
 def is_secret(name: str) -> bool:
@@ -43,7 +46,9 @@ def text(value: str) -> str:
     value = _LOGIN.sub(rf"\g<scheme>{MASK}@", value)
     value = _SHAPES.sub(MASK, value)
     value = _BEARER.sub(rf"\g<head>{MASK}", value)
-    return _ASSIGNED.sub(lambda match: f"{match['name']}={MASK}" if is_secret(match["name"]) else match[0], value)
+    return _ASSIGNED.sub(
+        lambda match: f"{match['define']}{match['name']}={MASK}" if is_secret(match["name"]) else match[0], value
+    )
 
 
 def known(value: str, environ: Mapping[str, str]) -> str:

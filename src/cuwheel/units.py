@@ -7,7 +7,13 @@ import re
 _MINUTE = 60
 _TEN = 10.0
 _STEPS = ("B", "kB", "MB", "GB", "TB")
+_COLOURS = re.compile(r"\x1b\[[0-9;:]{0,40}[A-Za-z]")
 _WRITTEN = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
+
+
+def uncoloured(text: str) -> str:
+    """What a program printed on a terminal, without its colours."""
+    return _COLOURS.sub("", text)
 
 
 def size(count: int) -> str:

@@ -242,3 +242,30 @@ def test_a_command_that_is_not_there(project: Path, environ: dict[str, str]) -> 
     done = recorded(project, environ, "no-such-command")
     assert done.returncode == 7
     assert "no-such-command could not be started" in done.stderr
+
+
+def test_a_build_that_takes_its_record_away(project: Path, environ: dict[str, str]) -> None:
+    """`git clean` in the middle: compilers go on, also nvcc, which fails where it cannot write its times."""
+    script = (
+        "nvcc --version >/dev/null; rm -rf record; nvcc -c -arch=sm_90 one.cu && nvcc --version >/dev/null && exit 3"
+    )
+    done = recorded(project, environ, "sh", "-c", script)
+    assert done.returncode == 3, done.stderr
+    assert "the record is not whole" in done.stderr
+    assert not (project / "record").exists()
+
+
+def test_files_that_cannot_be_written_are_told_before_the_build(project: Path, environ: dict[str, str]) -> None:
+    for path, problem in (("nowhere/t.json", "cannot be written"), (".", "is a folder")):
+        done = recorded(project, environ, "touch", "begun", options=("--trace", path))
+        assert (done.returncode, problem in done.stderr) == (2, True)
+    assert not (project / "begun").exists()
+
+
+def test_colours_of_a_terminal_are_not_told(project: Path, environ: dict[str, str]) -> None:
+    (project / "bad.c").write_text("int f(void) { return y; }\n")
+    done = recorded(project, environ, "gcc", "-fdiagnostics-color=always", "-c", "bad.c")
+    head, _, told = done.stderr.partition("Call 1 failed")
+    assert "\x1b[" in head
+    assert "bad.c:1:22: error: " in told
+    assert "�" not in told

@@ -161,12 +161,22 @@ def test_the_tool_sees_the_caller_s_environment(at: Bench) -> None:
 
 def test_secrets_are_not_written(at: Bench) -> None:
     at.environ |= {"PIP_INDEX_URL": "https://me:hunter2@host/simple", "HF_TOKEN": "hunter2"}
-    record = at.sh("MY_TOKEN=abcdefgh gcc out:https://me:hunter2@host/x -DAPI_KEY=s3cr3t exit:1 >/dev/null")
+    record = at.sh(
+        "MY_TOKEN=abcdefgh gcc out:https://me:hunter2@host/x -DAPI_KEY=s3cr3t -DPASS=s3cr3t exit:1 >/dev/null"
+    )
     text = b"".join(path.read_bytes() for path in Path(record.folder).rglob("*") if path.is_file())
     for secret in (b"hunter2", b"s3cr3t", b"abcdefgh"):
         assert secret not in text
     assert record.calls[0].changed["MY_TOKEN"] == masking.MASK
     assert printed(record, record.calls[0])[0] == "https://***@host/x\n"
+
+
+def test_secrets_of_variables_are_hidden_wherever_they_were_printed(at: Bench) -> None:
+    at.environ |= {"HF_TOKEN": "plain-word-99"}
+    record = at.sh("gcc out:it-was-plain-word-99 plain-word-99 >/dev/null; : plain-word-99")
+    assert printed(record, record.calls[0])[0] == "it-was-***\n"
+    for path in Path(record.folder).rglob("*"):
+        assert path.is_dir() or b"plain-word-99" not in path.read_bytes(), path
 
 
 def test_names_of_secrets_are_those_of_masking(at: Bench) -> None:

@@ -31,6 +31,8 @@ def test_what_only_looks_like_one(name: str) -> None:
         ("use ghp_0123456789abcdefghij0123456789 now", "use *** now"),
         ("-H 'Authorization: Bearer abcdefgh.ijkl'", "-H 'Authorization: Bearer ***'"),
         ("cmake -DMY_TOKEN=abc -DX=1", "cmake -DMY_TOKEN=abc -DX=1".replace("abc", "***")),
+        ("gcc -DPASSWORD=abc -D TOKEN=abc a.c", "gcc -DPASSWORD=*** -D TOKEN=*** a.c"),
+        ("gcc x-DPASSWORD=abc --DPASSWORD=abc a.c", "gcc x-DPASSWORD=abc --DPASSWORD=abc a.c"),
         ("nvcc -DKEY_SIZE=16 a.cu", "nvcc -DKEY_SIZE=16 a.cu"),
         ("MAKEFLAGS is  -j2 --jobserver-auth=3,4", "MAKEFLAGS is  -j2 --jobserver-auth=3,4"),
         ("curl --header-auth=hunter2", "curl --header-auth=***"),

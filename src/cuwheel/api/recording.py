@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.record.orders import Wish
     from cuwheel.record.values import Call, Record
@@ -37,8 +37,9 @@ def record(
     """
     from cuwheel import process
     from cuwheel.errors import CuwheelError
-    from cuwheel.record import session
+    from cuwheel.record import exports, session
 
+    exports.see_that_they_can_be_written(*(path for path in (trace, compile_commands) if path))
     folder = (output or _free(Path.cwd())).absolute()
     cwd = (cwd or Path.cwd()).absolute()
     environ = dict(os.environ if environ is None else environ)
@@ -50,7 +51,7 @@ def record(
             running.finish(127)
             raise
         running.finish(status)
-    return _told(folder, trace, compile_commands)
+    return _told(folder, status, trace, compile_commands)
 
 
 def _free(folder: Path) -> Path:
@@ -59,22 +60,16 @@ def _free(folder: Path) -> Path:
     return next(folder / name for name in names if not os.path.lexists(folder / name))
 
 
-def _told(folder: Path, trace: Path | None, compile_commands: Path | None) -> Recorded:
-    from cuwheel.record import exports, failures, layout, reader, summary
+def _told(folder: Path, status: int, trace: Path | None, compile_commands: Path | None) -> Recorded:
+    """Whatever became of the record, the command's status is told."""
+    from cuwheel import log
+    from cuwheel.record import failures, layout, summary
     from cuwheel.record.words import readable
     from cuwheel.report.answer import to_json
     from cuwheel.report.record import Recorded
 
-    found = reader.read(folder)
-    written = []
-    if trace:
-        exports.save_trace(found, trace)
-        written.append(str(trace))
-    if compile_commands:
-        exports.save_compile_commands(found, compile_commands)
-        written.append(str(compile_commands))
+    found = _read(folder, status)
     call = failures.first(found)
-    status = found.status or 0
     answer = Recorded(
         folder=readable(str(folder)),
         command=tuple(map(readable, found.command)),
@@ -84,16 +79,58 @@ def _told(folder: Path, trace: Path | None, compile_commands: Path | None) -> Re
         damaged=found.damaged,
         summary=summary.of(found),
         failure=_failure(found, call) if call else None,
-        written=tuple(written),
+        written=tuple(_exported(found, trace, compile_commands)),
     )
-    (folder / layout.REPORT).write_text(to_json(answer))
+    try:
+        (folder / layout.REPORT).write_text(to_json(answer))
+    except OSError as error:
+        log.debug("%s: %s", folder / layout.REPORT, error.strerror)
     return answer
+
+
+def _read(folder: Path, status: int) -> Record:
+    """Empty where the build took it away with its own folder."""
+    from dataclasses import replace
+
+    from cuwheel.errors import CuwheelError
+    from cuwheel.record import reader
+    from cuwheel.record.values import Record
+
+    try:
+        return replace(reader.read(folder), status=status)
+    except CuwheelError:
+        return Record(
+            folder=str(folder),
+            command=(),
+            cwd="",
+            began="",
+            seconds=None,
+            status=status,
+            environment={},
+            masked=True,
+            calls=(),
+        )
+
+
+def _exported(record: Record, trace: Path | None, compile_commands: Path | None) -> Iterator[str]:
+    from cuwheel import log
+    from cuwheel.errors import CuwheelError
+    from cuwheel.record import exports
+
+    for path, save in ((trace, exports.save_trace), (compile_commands, exports.save_compile_commands)):
+        try:
+            if path:
+                save(record, path)
+                yield str(path)
+        except CuwheelError as error:
+            log.warning("%s", error.message)
 
 
 def _failure(record: Record, call: Call) -> Failure:
     from cuwheel.record import quoting, reader, summary
     from cuwheel.record.words import readable
     from cuwheel.report.record import Failure
+    from cuwheel.units import uncoloured
 
     parsed = summary.parse(call)
     said = reader.printed(record, call, _MAX_OUTPUT)
@@ -109,7 +146,7 @@ def _failure(record: Record, call: Call) -> Failure:
         problem=call.problem,
         files=tuple(map(readable, parsed.inputs)),
         archs=tuple(map(readable, parsed.archs)),
-        output=said,
+        output=uncoloured(said),
         causes=_causes(record, call, said),
         replay=readable(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
     )

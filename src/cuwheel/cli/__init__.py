@@ -37,9 +37,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complain(error: CuwheelError) -> None:
-    sys.stderr.write(f"error: {error.message}\n")
+    sys.stderr.write(f"error: {_shown(error.message)}\n")
     if error.hint:
-        sys.stderr.write(f"hint: {error.hint}\n")
+        sys.stderr.write(f"hint: {_shown(error.hint)}\n")
+
+
+def _shown(text: str) -> str:
+    """Names in records and wheels are anybody's: none of them is to steer a terminal."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _confess(error: Exception, *, verbose: bool) -> None:

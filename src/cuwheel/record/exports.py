@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.errors import UnreadableError
+from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.record import failures, reader, summary, words
 
 if TYPE_CHECKING:
@@ -108,6 +108,15 @@ def _compile_commands(record: Record) -> Iterator[dict[str, Any]]:
             entry = {"directory": call.cwd, "arguments": [*program, *line], "file": file}
             found[call.cwd, file] = entry | ({"output": parsed.output} if parsed.output else {})
     yield from found.values()
+
+
+def see_that_they_can_be_written(*paths: Path) -> None:
+    """Before a build of hours, not after it."""
+    for path in paths:
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", hint="name a file in it")
+        if not os.access(path.parent, os.W_OK):
+            raise UsageError(f"{path} cannot be written: see {path.parent}", hint="name a file in another folder")
 
 
 def _save(path: Path, value: object) -> None:

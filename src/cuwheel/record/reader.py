@@ -8,7 +8,7 @@ import os
 import signal
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cuwheel import masking
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
@@ -74,13 +74,19 @@ def _kept(folder: Path, name: str, limit: int) -> str:
     if len(parts) != 2 or parts[0] not in layout.FOLDERS or parts[1] in ("", ".", ".."):  # noqa: PLR2004
         return ""
     try:
-        handle = os.open(folder / parts[0] / parts[1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with _plain(folder / parts[0] / parts[1], os.O_NOFOLLOW) as file:
+            return file.read(limit).decode(errors="replace")
     except (OSError, ValueError):
         return ""
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return ""
-        return file.read(limit).decode(errors="replace")
+
+
+def _plain(path: Path, flags: int = 0) -> BinaryIO:
+    """A pipe would keep us waiting, and a device has no end."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "is no plain file", str(path))
+    return os.fdopen(handle, "rb")
 
 
 def _head(folder: Path) -> dict[str, Any]:
@@ -98,7 +104,7 @@ def _head(folder: Path) -> dict[str, Any]:
 
 def _json(path: Path, limit: int) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
+        with _plain(path) as file:
             value = json.loads(file.read(limit))
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
@@ -122,7 +128,7 @@ class _Reading:
 
     def read(self) -> None:
         try:
-            with (self._folder / layout.CALLS).open("rb") as file:
+            with _plain(self._folder / layout.CALLS) as file:
                 for line in _lines(file):
                     self._heed(line)
         except OSError as error:

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import __version__, masking
+from cuwheel import __version__, log, masking
 from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.record import cachelog, fallback, layout, marks, native, orders, reader, sealing, shadow, words
 from cuwheel.record.orders import Orders, Wish
@@ -40,8 +40,8 @@ class Session:
     def __init__(self, folder: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
         self.folder, self.command, self.environ = folder, command, environ
         self._began = began
-        log = Path(environ.get(cachelog.VARIABLE) or Path(environ[orders.VARIABLE], cachelog.NAME))
-        self._cache_log = (log, cachelog.size(log))
+        told = Path(environ.get(cachelog.VARIABLE) or Path(environ[orders.VARIABLE], cachelog.NAME))
+        self._cache_log = (told, cachelog.size(told))
         self._finished = False
         self._seen = 0
         self._running: dict[str, str] = {}
@@ -52,11 +52,16 @@ class Session:
         if self._finished:
             return
         self._finished = True
-        layout.append(self.folder, {"event": "finish", "ended": time.monotonic_ns() - self._began, "status": status})
-        log, start = self._cache_log
-        if cachelog.size(log) > start:
+        end = {"event": "finish", "ended": time.monotonic_ns() - self._began, "status": status}
+        try:
+            layout.append(self.folder, end)
+        except OSError as error:  # a full disk, or a build that cleaned up the folder that the record was in
+            log.warning("%s: the record is not whole: %s", self.folder, error.strerror)
+            return
+        told, start = self._cache_log
+        if cachelog.size(told) > start:
             record = reader.read(self.folder)
-            marks.mark_hits(record, cachelog.hits(log, start, record.calls))
+            marks.mark_hits(record, cachelog.hits(told, start, record.calls))
 
     def progress(self) -> Progress:
         """Reads only what was written since it was asked before."""
@@ -102,7 +107,7 @@ def recording(
             yield session
         finally:
             if wish.masked:
-                sealing.mask(folder)
+                sealing.mask(folder, environ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,27 +153,37 @@ def _through(shim: Path, command: Sequence[str], environ: Mapping[str, str]) -> 
 
 
 def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise UsageError(f"{folder} is not empty, and a record is never written over", hint="name another folder")
-        for name in layout.FOLDERS:
-            (folder / name).mkdir()
-        told = masking.variables(environ) if wish.masked else dict(environ)
-        said = [masking.text(word) for word in command] if wish.masked else list(command)
-        layout.write(folder, layout.ENVIRONMENT, told)
-        layout.write(
-            folder,
-            layout.HEAD,
-            {
-                "schema": layout.SCHEMA,
-                "cuwheel": __version__,
-                "command": said,
-                "cwd": str(cwd),
-                "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-                "masked": wish.masked,
-            },
-        )
-        (folder / layout.CALLS).touch()
     except OSError as error:
         raise UnreadableError.from_os(error, folder, hint="name a folder that can be written with --output") from error
+    try:
+        _lay_out(folder, command, environ, cwd, wish)
+    except OSError as error:
+        for path in (folder,) if made else tuple(folder.iterdir()):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        raise UnreadableError.from_os(error, folder, hint="name a folder that can be written with --output") from error
+
+
+def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:
+    for name in layout.FOLDERS:
+        (folder / name).mkdir()
+    told = masking.variables(environ) if wish.masked else dict(environ)
+    said = [masking.known(word, environ) for word in command] if wish.masked else list(command)
+    layout.write(folder, layout.ENVIRONMENT, told)
+    layout.write(
+        folder,
+        layout.HEAD,
+        {
+            "schema": layout.SCHEMA,
+            "cuwheel": __version__,
+            "command": said,
+            "cwd": str(cwd),
+            "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "masked": wish.masked,
+        },
+    )
+    (folder / layout.CALLS).touch()

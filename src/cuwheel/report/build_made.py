@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import TYPE_CHECKING
 
 from cuwheel.report import build_timeline
 from cuwheel.report.build import ArchBytes, Failure, LibraryBytes, Source, Tools, Wheel
 from cuwheel.report.inspect_document import arch_order
+from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cuwheel.report.build import Calls
     from cuwheel.toolchain.values import Toolchain
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _OUTPUT = 8000  # characters kept of what a call printed: its end; the record has all
 
 
@@ -87,7 +86,7 @@ def failure_of(
 ) -> Failure:
     """`call`: the first that failed and mattered; `output`: what it printed."""
     hint = f" ({trouble.hint})" if trouble.hint else ""
-    output = _COLOURS.sub("", output)[-_OUTPUT:]
+    output = uncoloured(output)[-_OUTPUT:]
     if call is None:
         return Failure(
             what=trouble.what + hint, phase=trouble.phase, output=output, replay=replay, causes=tuple(causes)

@@ -171,7 +171,7 @@ def test_sealing_keeps_lines_whole(tmp_path: Path) -> None:
     folder = made(tmp_path / "record", start("a", words=words), b'{"event": "start", "words": ["A_TOKEN=cut')
     before = (folder / layout.ENVIRONMENT).stat().st_mtime_ns
     (folder / "output" / "a.out").write_bytes(b"x \xff https://me:pw@host\n")
-    sealing.mask(folder)
+    sealing.mask(folder, {})
     text = (folder / layout.CALLS).read_text()
     assert "me:pw" not in text
     assert "cut" not in text
@@ -180,6 +180,26 @@ def test_sealing_keeps_lines_whole(tmp_path: Path) -> None:
     assert (folder / "output" / "a.out").read_bytes() == b"x \xff https://***@host\n"
     assert (folder / layout.ENVIRONMENT).stat().st_mtime_ns == before
     assert not list(folder.rglob("*.new"))
+
+
+def test_secrets_of_the_command_s_variables_are_sealed(tmp_path: Path) -> None:
+    words = ["-Dx=plain-word-99", 'quo"te-99', "-c"]
+    folder = made(tmp_path / "record", start("a", words=words), start("b", 1))
+    (folder / "output" / "a.out").write_text("said plain-word-99\n")
+    lines = (folder / layout.CALLS).read_text().splitlines()
+    sealing.mask(folder, {"MY_TOKEN": "plain-word-99", "OTHER_TOKEN": 'quo"te-99', "PATH": "/src"})
+    assert reader.read(folder).calls[0].words == ("-Dx=***", "***", "-c")
+    assert (folder / "output" / "a.out").read_text() == "said ***\n"
+    assert (folder / layout.CALLS).read_text().splitlines()[1] == lines[1]
+
+
+@pytest.mark.parametrize("name", [layout.HEAD, layout.ENVIRONMENT, layout.CALLS])
+def test_a_pipe_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
+    folder = made(tmp_path / "record", start("a"))
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(UnreadableError):
+        reader.read(folder)
 
 
 def test_hits_marked_afterwards(tmp_path: Path) -> None:

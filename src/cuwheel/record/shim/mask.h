@@ -109,6 +109,13 @@ SHARED size_t bearer_at(const char *at, size_t left) {
     return 0;
 }
 
+/* `-DTOKEN=…` */
+SHARED bool defines_secret(const char *bytes, size_t name, size_t end) {
+    bool option = name > 0 && bytes[name - 1] == '-' && bytes[name] == 'D';
+    bool begins = name < 2 || (bytes[name - 2] != '-' && !is_word(bytes[name - 2]));
+    return option && begins && end > name + 1 && is_secret(bytes + name + 1, end - name - 1);
+}
+
 /* Text without the secrets in it. */
 SHARED void put_masked(struct text *into, const char *bytes, size_t count) {
     size_t name = 0; /* where the identifier that we are in began */
@@ -123,7 +130,8 @@ SHARED void put_masked(struct text *into, const char *bytes, size_t count) {
             skip = token_at(bytes + at, count - at);
         if (!skip && boundary && (kept = bearer_at(bytes + at, count - at)))
             skip = value_at(bytes + at + kept, count - at - kept);
-        if (!skip && bytes[at] == '=' && at > name && is_secret(bytes + name, at - name)) {
+        if (!skip && bytes[at] == '=' && at > name &&
+            (is_secret(bytes + name, at - name) || defines_secret(bytes, name, at))) {
             kept = 1;
             skip = value_at(bytes + at + 1, count - at - 1);
         }

@@ -13,7 +13,11 @@
 #include "event.h"
 
 #define PUBLIC __attribute__((visibility("default")))
-#define SEARCH "/usr/local/bin:/usr/bin:/bin"
+#ifdef __GLIBC__
+#define SEARCH "/bin:/usr/bin" /* of execvp, where PATH is not set */
+#else
+#define SEARCH "/usr/local/bin:/bin:/usr/bin"
+#endif
 
 extern char **environ;
 

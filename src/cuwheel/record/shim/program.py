@@ -154,7 +154,8 @@ class Call:
                     self.environ[name] = changed
         timed = session.phases and not launcher and wish.inputs and not wish.telling and not wish.untimed
         last = []
-        if timed and self._knows_time():
+        # nvcc fails where it cannot write its times: a build may clean up the folder that its record is in.
+        if timed and os.access(f"{session.record}/phases", os.W_OK) and self._knows_time():
             self.phases = f"phases/{self.id}.csv"
             last = [f"--time={session.record}/{self.phases}"]
         line = given if self.ran is None else self.ran

@@ -228,6 +228,13 @@ struct call {
     bool merged;         /* both go to one place, and their order counts */
 };
 
+/* nvcc fails where it cannot write its times: a build may clean up the folder that its record is in. */
+static bool can_be_written(const char *record, const char *folder) {
+    char path[PATH_ROOM + 32];
+    int length = snprintf(path, sizeof path, "%s%s", record, folder);
+    return length > 0 && (size_t)length < sizeof path && access(path, W_OK) == 0;
+}
+
 static void prepare_nvcc(struct call *call, const struct session *session) {
     struct nvcc_call wish = asked(call->argv + 1, call->variables);
     size_t count = 0, room = 8;
@@ -237,7 +244,7 @@ static void prepare_nvcc(struct call *call, const struct session *session) {
     }
     const char *first = configured(session, "launcher", NULL);
     if (session->phases && !first && wish.inputs && !wish.telling && !wish.untimed &&
-        knows_time(session, call->program, call->variables))
+        can_be_written(session->record, "/phases") && knows_time(session, call->program, call->variables))
         call->phases = formatted("phases/", call->id, ".csv", "");
     if (!call->ran && !call->phases && !first)
         return;
@@ -414,10 +421,13 @@ static void open_streams(struct call *call, const struct session *session) {
 }
 
 static void take_over(struct sigaction *before, sigset_t *mask) {
+    /* All of them until there is a child to pass them on to. */
     sigset_t block;
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigemptyset(&block);
     sigaddset(&block, SIGCHLD);
+    for (size_t index = 0; index < FORWARDED_COUNT; index++)
+        sigaddset(&block, FORWARDED[index]);
     sigprocmask(SIG_BLOCK, &block, mask);
     for (size_t index = 0; index < FORWARDED_COUNT; index++) {
         sigaction(FORWARDED[index], NULL, &before[index]);
@@ -427,6 +437,18 @@ static void take_over(struct sigaction *before, sigset_t *mask) {
     struct sigaction ended = {.sa_handler = on_end, .sa_flags = SA_NOCLDSTOP}, ignored = {.sa_handler = SIG_IGN};
     sigaction(SIGCHLD, &ended, &before[FORWARDED_COUNT]);
     sigaction(SIGPIPE, &ignored, &before[FORWARDED_COUNT + 1]);
+}
+
+/* What came before there was a child it has not had, whoever sent it; from now on the handlers see to it. */
+static void pass_on_early(const sigset_t *mask) {
+    sigset_t pending, block = *mask;
+    sigemptyset(&pending);
+    sigpending(&pending);
+    for (size_t index = 0; index < FORWARDED_COUNT; index++)
+        if (sigismember(&pending, FORWARDED[index]) == 1 && sigismember(mask, FORWARDED[index]) == 0)
+            kill(child, FORWARDED[index]);
+    sigaddset(&block, SIGCHLD);
+    sigprocmask(SIG_SETMASK, &block, NULL);
 }
 
 static int run_recorded(struct call *call, const struct session *session) {
@@ -454,6 +476,7 @@ static int run_recorded(struct call *call, const struct session *session) {
     if (call->err.source >= 0)
         close(call->err.given);
     if (child > 0) {
+        pass_on_early(&mask);
         while (read(report[0], &problem, sizeof problem) < 0 && errno == EINTR)
             ;
         attend(call, &waiting);

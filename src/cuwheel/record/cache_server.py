@@ -18,6 +18,7 @@ import msgspec
 
 from cuwheel import process
 from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.record import cachelog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,6 +79,8 @@ def serving(folder: Path, log: Path, environ: Mapping[str, str]) -> Iterator[Ser
             "SCCACHE_SERVER_UDS": str(socket),
             "SCCACHE_IDLE_TIMEOUT": "0",
             "SCCACHE_CONF": str(Path(short, "none")),
+            cachelog.VARIABLE: str(log.absolute()),  # where a record finds which calls it answered
+            "SCCACHE_LOG": "sccache::server=debug",
         }
         alone = {"SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
         with process.beside([tool], output=log, env={**environ, **client, **alone}):

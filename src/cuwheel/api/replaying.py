@@ -158,9 +158,7 @@ def _other(other: str | Path, target: str | Path, call: Call) -> Prepared:
     record, number = _record(f"{same}{text}" if text.startswith(":") else other)
     chosen = _numbered(record, number) if number is not None else again.same_call(record, call)
     if chosen is None:
-        raise UsageError(
-            f"no call of {record.folder} does what call {call.number} does", hint=f"cuwheel replay {text} --list"
-        )
+        raise UsageError(f"no call of {record.folder} does what call {call.number} does", hint=_listing(record))
     return again.recorded(record, chosen, os.environ)
 
 
@@ -203,10 +201,14 @@ def _numbered(record: Record, number: int) -> Call:
     found = next((call for call in record.calls if call.number == number), None)
     if found is None:
         count = len(record.calls)
-        raise UsageError(
-            f"{record.folder} has no call {number}: it has {count}", hint=f"cuwheel replay {record.folder} --list"
-        )
+        raise UsageError(f"{record.folder} has no call {number}: it has {count}", hint=_listing(record))
     return found
+
+
+def _listing(record: Record) -> str:
+    from cuwheel.record import quoting
+
+    return quoting.posix(("cuwheel", "replay", record.folder, "--list"))
 
 
 def chosen(record: Record, number: int | None) -> Call | None:
@@ -222,7 +224,7 @@ def _none_failed(record: Record) -> NoReturn:
     numbers = f":1 to :{len(record.calls)}" if record.calls else "none"
     raise UsageError(
         f"no call of {record.folder} failed; say which one to run (there are {numbers})",
-        hint=f"cuwheel replay {record.folder} --list",
+        hint=_listing(record),
     )
 
 

@@ -214,16 +214,18 @@ static void tell_not_started(const char *path, char *const argv[], char *const v
     char *const *words = argv && argv[0] ? argv : (char *const *)none;
     if (error == ENOEXEC && !is_elf(path))
         return; /* a text without a first line: shells run it themselves */
-    if (worth_recording(tool, words) && load_session(&session, session_variable + sizeof VARIABLE)) {
-        make_id(id, sizeof id);
-        put_call(&line, &session, "not-started", id, tool, path, words, variables);
-        put_key(&line, "errno");
-        put_number(&line, error);
-        put_key(&line, "searched");
-        put_text(&line, whole ? "true}\n" : "false}\n");
-        append(&session, &line, false);
-        forget(&line);
-        end_session(&session);
+    if (worth_recording(tool, words)) {
+        if (load_session(&session, session_variable + sizeof VARIABLE)) {
+            make_id(id, sizeof id);
+            put_call(&line, &session, "not-started", id, tool, path, words, variables);
+            put_key(&line, "errno");
+            put_number(&line, error);
+            put_key(&line, "searched");
+            put_text(&line, whole ? "true}\n" : "false}\n");
+            append(&session, &line, false);
+            forget(&line);
+        }
+        end_session(&session); /* also half of one: after vfork this is the caller's memory */
     }
     errno = error;
 }
@@ -270,6 +272,8 @@ static int run_found(const char *name, char *const argv[], char *const variables
     const char *found = strchr(name, '/') ? name : searched(name, room);
     if (active && found && can_run(found))
         return run(found, argv, variables);
+    if (!real_execvpe)
+        begin();
     if (!real_execvpe) {
         errno = ENOSYS;
         return -1;
@@ -357,6 +361,8 @@ static int spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t 
 PUBLIC int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                        const posix_spawnattr_t *attributes, char *const argv[], char *const variables[]) {
     if (!real_spawn)
+        begin(); /* another library begins before us, and starts programs */
+    if (!real_spawn)
         return ENOSYS;
     return active ? spawn(pid, path, actions, attributes, argv, variables)
                   : real_spawn(pid, path, actions, attributes, argv, variables);
@@ -365,6 +371,8 @@ PUBLIC int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_acti
 PUBLIC int posix_spawnp(pid_t *pid, const char *name, const posix_spawn_file_actions_t *actions,
                         const posix_spawnattr_t *attributes, char *const argv[], char *const variables[]) {
     char room[PATH_ROOM];
+    if (!real_spawnp)
+        begin();
     const char *found = strchr(name, '/') ? name : searched(name, room);
     if (active && found && can_run(found))
         return spawn(pid, found, actions, attributes, argv, variables);

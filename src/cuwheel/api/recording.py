@@ -130,7 +130,6 @@ def _failure(record: Record, call: Call) -> Failure:
     from cuwheel.record import quoting, reader, summary
     from cuwheel.record.words import readable
     from cuwheel.report.record import Failure
-    from cuwheel.units import uncoloured
 
     parsed = summary.parse(call)
     said = reader.printed(record, call, _MAX_OUTPUT)
@@ -146,7 +145,7 @@ def _failure(record: Record, call: Call) -> Failure:
         problem=call.problem,
         files=tuple(map(readable, parsed.inputs)),
         archs=tuple(map(readable, parsed.archs)),
-        output=uncoloured(said),
+        output=said,
         causes=_causes(record, call, said),
         replay=readable(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
     )

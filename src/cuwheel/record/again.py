@@ -17,7 +17,7 @@ from cuwheel.record import options, outputs, words
 from cuwheel.record.culprits import Outcome
 from cuwheel.record.differences import Situation
 from cuwheel.record.values import ResponseFile
-from cuwheel.units import file_name
+from cuwheel.units import file_name, uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -259,7 +259,7 @@ def trial(prepared: Prepared, timeout: float) -> Callable[[Situation], Outcome]:
 
 
 def first_error(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line.strip() for line in uncoloured(output).splitlines() if line.strip()]
     return next((line for line in lines if _ERROR.search(line)), lines[0] if lines else "")[:_LONGEST_ERROR]
 
 

@@ -14,6 +14,7 @@ from cuwheel import masking
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.record import layout, phases
 from cuwheel.record.values import Call, CallState, Record, ResponseFile, ToolKind
+from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,9 +62,9 @@ def output(record: Record, call: Call, limit: int = MAX_OUTPUT) -> tuple[str, st
 
 
 def printed(record: Record, call: Call, limit: int = MAX_OUTPUT) -> str:
-    """Both streams as one text: errors first come to stderr, what they are about is often on stdout."""
+    """Both streams as one text to read: errors first come to stderr, what they are about is often on stdout."""
     out, err = output(record, call, limit)
-    return out + ("\n" if out and err and not out.endswith("\n") else "") + err
+    return uncoloured(out + ("\n" if out and err and not out.endswith("\n") else "") + err)
 
 
 def _kept(folder: Path, name: str, limit: int) -> str:

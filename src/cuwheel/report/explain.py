@@ -105,6 +105,8 @@ def _unknown(answer: Explain) -> str:
     if answer.call and answer.call.output:
         told = "\n".join(f"  | {line}" for line in answer.call.output[-_TOLD:])
         return f"  What call {answer.call.number} printed is no cause that cuwheel knows (--list names them):\n{told}"
+    if not answer.lines:
+        return f"  There is nothing to explain in {answer.log}: a record without a call that failed, or an empty log."
     return (
         f"  Nothing in the {answer.lines} lines of {answer.log} is a cause that cuwheel knows (--list names them).\n"
         "  The first error in a log is the one that counts: see that it is part of it."

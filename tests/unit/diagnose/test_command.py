@@ -154,3 +154,9 @@ def test_from_python() -> None:
     answer = api.explain(io.BytesIO(LOG.encode()))
     assert answer.causes[0].id == "host-compiler-too-new"
     assert answer.lines == 4
+
+
+def test_nothing_to_explain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", Piped(b""))
+    assert main(["explain"]) == 1
+    assert "nothing to explain in standard input" in capsys.readouterr().out

@@ -202,6 +202,14 @@ def test_a_pipe_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
         reader.read(folder)
 
 
+def test_colours_of_a_terminal_are_not_read(tmp_path: Path) -> None:
+    folder = made(tmp_path / "record", start("a", stdout="output/a.out"))
+    (folder / "output" / "a.out").write_bytes(b"\x1b[01m\x1b[Ka.cu:1:\x1b[m\x1b[K \x1b[01;31merror\x1b[0m")
+    record = reader.read(folder)
+    assert reader.printed(record, record.calls[0]) == "a.cu:1: error"
+    assert "\x1b" in reader.output(record, record.calls[0])[0]
+
+
 def test_hits_marked_afterwards(tmp_path: Path) -> None:
     folder = made(tmp_path / "record", start("a"), start("b", 1), start("c", 2))
     marks.mark_hits(reader.read(folder), {1: True, 2: False, 99: True})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.record.values import Call
 
 VARIABLE = "SCCACHE_ERROR_LOG"
-NAME = "sccache.log"  # in the session's folder, as shim.c has it
+NAME = "sccache.log"  # in the session's folder, as prepare.h has it
 
 _RESULT = re.compile(rb"sccache::server\] \[([^\]\n]{1,4096})\]: compile result: cache (hit|miss)")
 _MAX_LOG = 256 << 20

@@ -20,7 +20,7 @@ from cuwheel.record import words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-SHIMS_MARK = ".cuwheel-shims"  # these three as in shim/shim.c
+SHIMS_MARK = ".cuwheel-shims"  # these three as in shim/surroundings.h
 TOOLKIT_LINK = ".cuwheel-toolkit"
 PROGRAM_LINK = ".cuwheel-program"
 

@@ -108,6 +108,7 @@ class _Attended:
         self._report, sent = (high(end) for end in os.pipe())
         self._woken, wake = (high(end) for end in os.pipe())
         self._child = 0
+        self._early: list[int] = []
         self._usage: struct_rusage | None = None
         for number in FORWARDED:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -119,13 +120,17 @@ class _Attended:
         if self._child == 0:
             signal.set_wakeup_fd(-1)
             start_tool(call, out, err, sent)
+        for early in self._early:
+            self._pass_on(early, None)
         os.close(sent)
         self._streams = {each.source: each for each in (out, err) if each.source >= 0}
         for each in self._streams.values():
             os.close(each.given)
 
     def _pass_on(self, number: int, _frame: object) -> None:
-        if self._child:
+        if not self._child:
+            self._early.append(number)
+        else:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._child, number)
 

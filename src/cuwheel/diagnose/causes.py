@@ -110,6 +110,8 @@ def _signature_problems(file: CauseFile, _known: _Names) -> Iterator[str]:
         yield from _pattern_problems((*signature.any, *signature.needs, *signature.unless))
         if not 0 < signature.weight < 1:
             yield f"weight {signature.weight} of {signature.any[:1]} is not between 0 and 1"
+    for fix in file.fix:
+        yield from _pattern_problems(fix.shown)
 
 
 def _pattern_problems(patterns: tuple[str, ...]) -> Iterator[str]:

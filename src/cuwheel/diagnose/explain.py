@@ -56,7 +56,7 @@ def explain(
     known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(said or {})})
     found = [_weighed(each, known.told(_held(each))) for each in _found(search, using, known)]
     ranked = sorted(_settled(found), key=_rank)
-    causes = tuple(_told(each, log, known) for each in ranked if each.confidence >= _SHOWN)
+    causes = tuple(_told(each, search, known) for each in ranked if each.confidence >= _SHOWN)
     return Diagnosis(
         causes=causes,
         ways_out=ways.rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
@@ -111,14 +111,14 @@ def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
         yield replace(each, confidence=each.confidence * _CONSEQUENCE) if explained else each
 
 
-def _told(found: _Found, log: Log, known: Known) -> Cause:
+def _told(found: _Found, search: Search, known: Known) -> Cause:
     filled = known.told(_held(found)).filled()
     return Cause(
         id=found.id,
         confidence=round(found.confidence, 2),
         title=found.file.title,
-        evidence=tuple(_evidence(found.hits, log)),
-        fix=tuple(_fixes(found.file.fix, filled, known))[:_FIXES],
+        evidence=tuple(_evidence(found.hits, search.log)),
+        fix=tuple(_fixes(found.file.fix, filled, known, search))[:_FIXES],
     )
 
 
@@ -128,7 +128,7 @@ def _evidence(hits: tuple[Hit, ...], log: Log) -> Iterator[Evidence]:
         yield Evidence(line=number, text=lines[number])
 
 
-def _fixes(fixes: tuple[Fix, ...], filled: dict[str, str], known: Known) -> Iterator[str]:
+def _fixes(fixes: tuple[Fix, ...], filled: dict[str, str], known: Known, search: Search) -> Iterator[str]:
     """Those for this situation, the specific ones first; a general one that a specific one says better is last."""
     fitting = [
         fix
@@ -137,6 +137,7 @@ def _fixes(fixes: tuple[Fix, ...], filled: dict[str, str], known: Known) -> Iter
         and not known.situations.intersection(fix.unless)
         and placeholders(fix.text) <= filled.keys()
         and not (fix.unless_known and filled.keys() >= set(fix.unless_known))
+        and (not fix.shown or any(map(search.has, fix.shown)))
     ]
-    for fix in sorted(fitting, key=lambda fix: not placeholders(fix.text)):
+    for fix in sorted(fitting, key=lambda fix: not (placeholders(fix.text) or fix.shown)):
         yield fix.text.format_map(filled)

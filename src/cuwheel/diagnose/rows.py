@@ -39,11 +39,13 @@ class FactChange:
 class Fix:
     """`text`: with {names} that `known` fills; a fix with one that nobody knows is left out.
 
-    `unless_known`: names that, where all of them are known, a better fix has use for.
+    `unless_known`: names that, where all of them are known, a better fix has use for. `shown`: it is for a log that
+    has one of these texts, and then goes before those for any.
     """
 
     text: str
     source: str
+    shown: tuple[str, ...] = ()
     unless_known: tuple[str, ...] = ()
     when: tuple[Situation, ...] = ()
     unless: tuple[Situation, ...] = ()

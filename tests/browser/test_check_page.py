@@ -9,7 +9,6 @@ import pytest
 from cuwheel.compat.matrix import judge
 from cuwheel.report import html
 from cuwheel.report.check import Check, targets_of
-from tests.browser.test_report_page import browser  # noqa: F401 - a fixture
 from tests.unit.compat.subjects import library, machine, survey
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ MACHINES = tuple(machine(each, driver="580.65.06") for each in ("9.0", "10.0", "
 
 
 @pytest.fixture
-def page(browser: Chrome, tmp_path: Path) -> Chrome:  # noqa: F811
+def page(browser: Chrome, tmp_path: Path) -> Chrome:
     answer = Check(
         targets=targets_of(SURVEYS),
         machines=MACHINES,

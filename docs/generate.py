@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import errors
 from cuwheel.build import gate
-from cuwheel.compat import check_rules, library_rules, machine_rules
+from cuwheel.compat import rules
 from cuwheel.diagnose.causes import knowledge
 from cuwheel.verify import wheel_rules
 
@@ -36,11 +36,7 @@ goes to standard output, so `cuwheel VERB --json > file` never mixes the two.
 """
 
 GROUPS = (
-    ("Machines", "what `cuwheel doctor` finds", machine_rules.RULES),
-    ("Libraries", "what `cuwheel inspect` finds", library_rules.RULES),
-    ("Device code on machines", "what `cuwheel check` finds", check_rules.CODE_RULES),
-    ("Loading", "what keeps a library from being loaded, as `cuwheel check` finds it", check_rules.HOST_RULES),
-    ("Packages", "what `cuwheel check` finds of a whole wheel", check_rules.PACKAGE_RULES),
+    *rules.GROUPS,
     ("The gate", "what keeps a wheel from leaving `cuwheel build`", gate.RULES),
     ("Wheels as files", "what `cuwheel verify` finds before anything is installed", wheel_rules.RULES),
 )
@@ -49,8 +45,8 @@ GROUPS = (
 def pages() -> dict[str, str]:
     """Path below docs/ → text."""
     found = {"exit-codes.md": EXIT_CODES.format(rows=_exit_codes()), "rules/README.md": _index()}
-    for _, _, rules in GROUPS:
-        for rule in rules:
+    for _, _, group in GROUPS:
+        for rule in group:
             found[f"rules/{rule.id}.md"] = (
                 f"# {rule.id}\n\nSeverity: {rule.severity}, unless the finding says otherwise.\n\n"
                 f"## Why\n\n{rule.why}\n\n{_fix(rule.fix)}## Source\n\n{rule.source}\n"
@@ -100,9 +96,9 @@ def _exit_codes() -> str:
 
 def _index() -> str:
     lines = ["# Rules", "", "Each finding carries the id of its rule; ids do not change."]
-    for title, what, rules in GROUPS:
+    for title, what, group in GROUPS:
         lines += ["", f"## {title}: {what}", ""]
-        lines += [f"- [{rule.id}]({rule.id}.md) ({rule.severity})" for rule in rules]
+        lines += [f"- [{rule.id}]({rule.id}.md) ({rule.severity})" for rule in group]
     return "\n".join(lines) + "\n"
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel.inspection.values import Distribution, Survey
 from cuwheel.verify import foresight, probes
-from cuwheel.verify.onsite import compare, probing, tags
+from cuwheel.verify.onsite import compare, environment, probing, tags
 from tests.unit.rewrite.test_guard import registered
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MINOR = sys.version_info[1]
 NATIVE = {"capability": "9.0", "outcome": "native", "error": None}
@@ -250,3 +253,20 @@ def test_foresight_is_exact_at_every_driver() -> None:
             told = compare.prediction(wheel, machine(capability, row.version), {})
             assert told is not None
             assert told["outcome"] == verdict.outcome, (capability, row.version)
+
+
+def test_nvidias_packages_are_where_repaired_wheels_look_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, own, bare = (tmp_path / each for each in ("there", "own", "bare"))
+    (there / "nvidia" / "cu13" / "lib").mkdir(parents=True)
+    (own / "nvidia" / "cudnn").mkdir(parents=True)
+    bare.mkdir()
+    monkeypatch.setattr(environment, "beside", lambda: [str(bare), str(there)])
+    environment.link_libraries(bare)
+    assert (bare / "nvidia" / "cu13" / "lib").is_dir()
+    environment.link_libraries(own)
+    assert sorted(each.name for each in (own / "nvidia").iterdir()) == ["cudnn"], "its own come first"
+    monkeypatch.setattr(environment, "beside", list)
+    environment.link_libraries(there)
+    assert not (there / "nvidia").is_symlink()

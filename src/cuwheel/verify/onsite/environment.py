@@ -13,6 +13,8 @@ from typing import NamedTuple
 from ..runner import variables
 from .install import Place
 
+LIBRARIES = "nvidia"  # the folder of all its packages
+
 
 class Environment(NamedTuple):
     python: str
@@ -35,6 +37,17 @@ def make(folder: Path, environ: Mapping[str, str], *, system: bool) -> Environme
         (packages / "_beside.pth").write_text("".join(lines))
     place = Place(packages, folder / "bin", folder, folder / "include" / "site" / version, python)
     return Environment(python, place, variables.inside(environ, folder))
+
+
+def link_libraries(packages: Path) -> None:
+    """NVIDIA's packages of the Python that runs this, where repaired wheels look for them: beside themselves.
+
+    After the wheels: what they bring themselves comes first, and nothing is installed through a link.
+    """
+    place = packages / LIBRARIES
+    found = next((path for each in beside() if (path := Path(each, LIBRARIES)).is_dir()), None)
+    if found and not place.exists():
+        place.symlink_to(found, target_is_directory=True)
 
 
 def beside() -> list[str]:

@@ -176,6 +176,8 @@ class _Job:
                     install.install(packed, made.place)
                 except install.InstallError as error:
                     raise install.InstallError(f"{each['file']}: {error}") from error
+        if self._system:
+            environment.link_libraries(made.place.site)
         return made
 
     def _check_hash(self, item: Mapping[str, Any]) -> None:

@@ -35,6 +35,11 @@ _TURNED = tuple(
         ("open include file", rf"cannot open include file: {_NAME}", _MISSING),
         ("file not found", rf"{_NAME} file not found", _MISSING),
         ("c1083", rf"c1083\b[^']{{1,80}}{_NAME}", _MISSING),  # in whatever language
+        (
+            "lnk1",
+            r"lnk1(?:104|181)\b[^']{1,80}'(?:[^']{0,200}[\\/])?(?:lib)?([\w.+-]{1,80})\.lib'",
+            r"cannot find -l\1",
+        ),
         ("include file", rf"include file {_NAME} not found", _MISSING),
         ("unresolved external symbol", r"unresolved external symbol '?(?:__imp_)?([\w@?$.]{1,200})'?", _UNDEFINED),
         ("library", r"(?:unable to find library|library not found for) (-l[\w.+-]{1,80})", r"cannot find \1"),

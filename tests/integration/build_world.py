@@ -22,7 +22,7 @@ import pytest
 
 from cuwheel import api, process
 from cuwheel.errors import CuwheelError
-from tests.fixtures import cache
+from tests.fixtures import cache, cargo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -120,6 +120,8 @@ class World:
 
     def project(self, name: str) -> Path:
         """A copy of an example, to change."""
+        if name == "cargo_kernel" and cargo.find() is None:
+            pytest.skip(cargo.NONE)
         place = self.folder / name
         shutil.copytree(EXAMPLES / name, place, ignore=shutil.ignore_patterns("target", "build", "__pycache__"))
         return place

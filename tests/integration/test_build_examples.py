@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api, process, venvs
-from tests.fixtures import cache
+from tests.fixtures import cache, cargo
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def test_for_one_version(here: World, example: str) -> None:
     assert_loads(wheel, CALLS[example], here.folder)
 
 
-@pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is not installed here")
+@cargo.needed
 def test_what_a_build_script_hides(here: World) -> None:
     """cargo shows that nvcc failed and not why; the record has the words that were thrown away."""
     here.with_toolkits("13.0")
@@ -126,7 +125,7 @@ def test_what_a_build_script_hides(here: World) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("cargo"), reason="cargo is not installed here")
+@cargo.needed
 def test_what_a_build_script_hides_by_hand(here: World) -> None:
     """The same without `build`: as somebody would who has only the crate, and an architecture that is too old."""
     crate = here.project("cargo_kernel") / "crate"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel.record import failures, reader, summary
-from tests.fixtures import toolkits
+from tests.fixtures import cargo, toolkits
 
 KERNEL = "__global__ void {name}(int* p) {{ *p = 1; }}\nvoid run_{name}(int* p) {{ {name}<<<1, 1>>>(p); }}\n"
 CMAKE = """\
@@ -174,14 +174,16 @@ def test_pip_that_swallows_its_output(project: Path, environ: dict[str, str]) ->
     assert done.stdout == ""
 
 
-@pytest.mark.skipif(not shutil.which("cargo"), reason="no cargo here")
+@cargo.needed
 def test_cargo_whose_build_script_hides_it(project: Path, environ: dict[str, str]) -> None:
     (project / "Cargo.toml").write_text('[package]\nname = "trial"\nversion = "0.1.0"\nedition = "2021"\n')
     (project / "build.rs").write_text(CARGO)
     (project / "src").mkdir()
     (project / "src" / "lib.rs").write_text("")
-    cargo = shutil.which("cargo") or "cargo"
-    path = {"PATH": f"{Path(cargo).parent}:{environ['PATH']}", "CUDACXX": str(toolkits.nvcc("13.0") / "bin" / "nvcc")}
+    path = {
+        "PATH": f"{Path(cargo.find() or '').parent}:{environ['PATH']}",
+        "CUDACXX": str(toolkits.nvcc("13.0") / "bin" / "nvcc"),
+    }
     done = recorded(project, environ | path, "cargo", "build", "--offline")
     assert done.returncode == 0, done.stderr
     assert "and the build went on" in done.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuwheel import api
-from tests.fixtures import toolkits
+from tests.fixtures import cargo, toolkits
 from tests.fixtures.cache import UnavailableError
 
 CUWHEEL = Path(sys.executable).with_name("cuwheel")
@@ -208,17 +208,15 @@ def toolkit() -> Path:
         pytest.skip(str(error))
 
 
+@cargo.needed
 def test_a_build_script_that_hides_what_nvcc_says(toolkit: Path, tmp_path: Path) -> None:
     """Case 4: cargo says that nvcc failed and nothing else; by hand the same command works."""
-    cargo = shutil.which("cargo")
-    if cargo is None:
-        pytest.skip("there is no cargo")
     crate = tmp_path / "crate"
     shutil.copytree(EXAMPLES / "cargo_kernel" / "crate", crate, ignore=shutil.ignore_patterns("target"))
     (crate / ".cargo").mkdir()
     (crate / ".cargo" / "config.toml").write_text('[env]\nNVCC_APPEND_FLAGS = "-arch=sm_50"\n')
     environ = {
-        "PATH": f"{toolkit / 'bin'}:{Path(cargo).parent}:{PLAIN['PATH']}", "CUDA_HOME": str(toolkit),
+        "PATH": f"{toolkit / 'bin'}:{Path(cargo.find() or '').parent}:{PLAIN['PATH']}", "CUDA_HOME": str(toolkit),
         **{name: os.environ[name] for name in ("HOME", "CARGO_HOME", "RUSTUP_HOME") if name in os.environ},
     }  # fmt: skip
     recorded = cuwheel("record", "-o", "rec", "--", "cargo", "build", "--offline", cwd=crate, **environ)

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 MASK = "***"
 _SHORTEST = 6  # of secrets that are looked for: a shorter one stands in ordinary words
@@ -34,6 +34,9 @@ _ASSIGNED = re.compile(
     r"(?P<define>(?<![\w-])-D|(?<!--jobserver-)\b)(?P<name>[A-Za-z_][A-Za-z0-9_]{1,80})=(?P<value>[^\s\"';]{1,2048})",
     re.ASCII,
 )
+# `--password X`; of a single dash compilers have too many.
+_OPTION = re.compile(r"--(?P<name>[A-Za-z][\w-]{1,80})", re.ASCII)
+_SPACED = re.compile(rf"(?<![\w-])(?P<head>{_OPTION.pattern}[ \t]{{1,4}})[^\s\"'-][^\s\"']{{0,2047}}", re.ASCII)
 
 
 def is_secret(name: str) -> bool:
@@ -46,9 +49,22 @@ def text(value: str) -> str:
     value = _LOGIN.sub(rf"\g<scheme>{MASK}@", value)
     value = _SHAPES.sub(MASK, value)
     value = _BEARER.sub(rf"\g<head>{MASK}", value)
+    value = _SPACED.sub(lambda match: match["head"] + MASK if _is_secret_option(match["name"]) else match[0], value)
     return _ASSIGNED.sub(
         lambda match: f"{match['define']}{match['name']}={MASK}" if is_secret(match["name"]) else match[0], value
     )
+
+
+def words(values: Sequence[str], hide: Callable[[str], str] = text) -> list[str]:
+    """A command's: what stands behind an option for a secret is one."""
+    return [
+        MASK if (option := _OPTION.fullmatch(before)) and _is_secret_option(option["name"]) else hide(value)
+        for before, value in zip(("", *values), values, strict=False)
+    ]
+
+
+def _is_secret_option(name: str) -> bool:
+    return is_secret(name.replace("-", "_"))
 
 
 def known(value: str, environ: Mapping[str, str]) -> str:

@@ -206,6 +206,15 @@ def test_names_of_secrets_are_those_of_masking(at: Bench) -> None:
     assert {name for name in names if told[name] == masking.MASK} == {name for name in names if masking.is_secret(name)}
 
 
+def test_secrets_behind_an_option(at: Bench) -> None:
+    given = ["--api-key", "hunter2", "--key-size", "16", "--PASSWORD", "hunter2", "-x"]
+    record = at.run(["sh", "-c", 'gcc "$@"', "sh", *given, "--token", "hunter2"])
+    (call,) = record.calls
+    assert list(call.words) == ["--api-key", "***", "--key-size", "16", "--PASSWORD", "***", "-x", "--token", "***"]
+    assert "hunter2" not in (Path(record.folder) / "record.json").read_text()
+    assert "hunter2" not in (Path(record.folder) / "calls.jsonl").read_text()
+
+
 def test_secrets_are_kept_where_that_is_wished(at: Bench) -> None:
     secret = {"HF_TOKEN": "hunter2"}
     record = at.sh("gcc out:https://me:hunter2@host", wish=Wish(masked=False), **secret)

@@ -36,11 +36,19 @@ def test_what_only_looks_like_one(name: str) -> None:
         ("nvcc -DKEY_SIZE=16 a.cu", "nvcc -DKEY_SIZE=16 a.cu"),
         ("MAKEFLAGS is  -j2 --jobserver-auth=3,4", "MAKEFLAGS is  -j2 --jobserver-auth=3,4"),
         ("curl --header-auth=hunter2", "curl --header-auth=***"),
+        ("+ twine upload --password hunter2 dist/*", "+ twine upload --password *** dist/*"),
+        ("--api-key  abc --token-file a.txt --token --yes", "--api-key  *** --token-file a.txt --token --yes"),
         ("nothing here", "nothing here"),
     ],
 )
 def test_text(before: str, after: str) -> None:
     assert masking.text(before) == after
+
+
+def test_words_of_a_command() -> None:
+    words = ["twine", "--password", "hunter2", "--key-size", "16", "-DTOKEN=x", "--token"]
+    assert masking.words(words) == ["twine", "--password", "***", "--key-size", "16", "-DTOKEN=***", "--token"]
+    assert masking.words([]) == []
 
 
 def test_an_empty_secret_is_told_as_empty() -> None:

@@ -75,6 +75,8 @@ def _masked_event(hide: _Hide, line: bytes, *, escaped: bool) -> bytes:
 def _masked(hide: _Hide, value: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, str):
         return hide(value)
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return masking.words(value, hide)
     if isinstance(value, list):
         return [_masked(hide, each) for each in value]
     if isinstance(value, dict):

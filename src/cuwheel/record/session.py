@@ -6,16 +6,16 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import __version__, log, masking
 from cuwheel.errors import ToolError, UnreadableError, UsageError
-from cuwheel.record import cachelog, fallback, layout, marks, native, orders, reader, sealing, shadow, words
+from cuwheel.record import cachelog, fallback, layout, marks, native, orders, private, reader, sealing, shadow, words
 from cuwheel.record.orders import Orders, Wish
 
 if TYPE_CHECKING:
@@ -91,17 +91,17 @@ def recording(
     """A new record in `folder` of a command that the caller runs: the session's, with its environment, in `cwd`."""
     wish = wish or Wish()
     folder = folder.absolute()
-    with tempfile.TemporaryDirectory(prefix="cuwheel-record-") as private:
+    with private.folder() as own:
         means = _means(environ, wish)
         _begin(folder, command, environ, cwd, wish)
         began = time.monotonic_ns()
         led = _preloaded(means.library, environ) if means.library else shadow.led(means.home, means.shim, environ)
         changed = {name: value for name, value in led.items() if environ.get(name) != value and name != "LD_PRELOAD"}
         orders.write(
-            Path(private),
+            own,
             Orders(record=folder, began=began, wish=wish, library=means.library, environ=environ, led=changed),
         )
-        led[orders.VARIABLE] = private
+        led[orders.VARIABLE] = str(own)
         session = Session(folder, _through(means.shim, command, environ), led, began)
         try:
             yield session
@@ -172,7 +172,8 @@ def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], c
     for name in layout.FOLDERS:
         (folder / name).mkdir()
     told = masking.variables(environ) if wish.masked else dict(environ)
-    said = [masking.known(word, environ) for word in command] if wish.masked else list(command)
+    hide = partial(masking.known, environ=environ)
+    said = masking.words(command, hide) if wish.masked else list(command)
     layout.write(folder, layout.ENVIRONMENT, told)
     layout.write(
         folder,

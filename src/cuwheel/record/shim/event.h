@@ -132,7 +132,10 @@ SHARED void put_words(struct text *line, const struct session *session, char *co
     for (size_t index = 0; words[index]; index++) {
         if (index)
             put_text(line, ",");
-        put_told(line, session, words[index], strlen(words[index]));
+        if (session->mask && index && asks_secret(words[index - 1]))
+            put_text(line, "\"" MASK "\"");
+        else
+            put_told(line, session, words[index], strlen(words[index]));
     }
     put_text(line, "]");
 }

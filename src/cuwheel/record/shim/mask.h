@@ -61,6 +61,17 @@ SHARED bool is_secret(const char *name, size_t length) {
     return false;
 }
 
+/* `--password`: the next word is one. */
+SHARED bool asks_secret(const char *word) {
+    char name[96];
+    size_t length = strlen(word);
+    if (length < 4 || length - 2 >= sizeof name || memcmp(word, "--", 2) != 0 || strchr(word, '='))
+        return false;
+    for (size_t index = 2; index <= length; index++)
+        name[index - 2] = word[index] == '-' ? '_' : word[index];
+    return is_secret(name, length - 2);
+}
+
 static const char *const TOKENS[] = {"ghp_", "gho_", "ghu_", "ghs_",  "ghr_",  "github_pat_", "glpat-", "pypi-",
                                      "hf_",  "AKIA", "npm_", "xoxa-", "xoxb-", "xoxp-",       "xoxr-",  "eyJ",   NULL};
 

@@ -38,6 +38,9 @@ class Session:
     def told(self, text: str) -> str:
         return masking.text(text) if self.masked else text
 
+    def told_words(self, given: list[str]) -> list[str]:
+        return masking.words(given) if self.masked else list(given)
+
     def now(self) -> int:
         return time.monotonic_ns() - self.began
 
@@ -204,7 +207,7 @@ class Call:
             "tool": self.tool,
             "name": os.path.basename(self.program),  # noqa: PTH119
             "program": session.told(self.program),
-            "words": list(map(session.told, self.argv[1:])),
+            "words": session.told_words(self.argv[1:]),
             "cwd": session.told(os.getcwd()),  # noqa: PTH109
             "parent": session.told(parent),
             "changed": masking.variables(changed) if session.masked else changed,
@@ -213,7 +216,7 @@ class Call:
             "stdout": stdout,
             "stderr": stderr,
         }
-        event |= {"ran": list(map(session.told, self.ran))} if self.ran is not None else {}
+        event |= {"ran": session.told_words(self.ran)} if self.ran is not None else {}
         event |= {"phases": self.phases} if self.phases else {}
         session.append(event, lasting=self.tool == "nvcc")
 

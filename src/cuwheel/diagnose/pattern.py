@@ -6,7 +6,7 @@ a message with four kinds of holes:
 - `*`: anything, later in the same line;
 - `<a|b|c>`: one of these, `<a|>`: or nothing;
 - `{kind}` or `{kind:name}`: a version, a number, a word, … (`KINDS`), kept under that name;
-- a blank: any run of blanks.
+- a blank: any run of blanks; before a colon also none, as people copy nvcc's `fatal   :` in all ways.
 
 Case does not count, all quotation marks are one, and a backslash is a slash: see `fold`. The parts between `*` are
 searched one after the other, each leftmost. Nothing in a part repeats but the holes, which are bounded, so that the
@@ -34,7 +34,7 @@ _ZERO_WIDTH = {"b"}
 _SHORTEST_NEEDLE = 3
 REACH = 2000  # how far from its needle the rest of a pattern may stand
 _HOLE = re.compile(r"\{([a-z]+)(?::([a-z_0-9]+))?\}")
-_HOLES = re.compile(r"\{[^{}]*\}|<[^<>]*>")
+_HOLES = re.compile(r"\{[^{}]*\}|<[^<>]*>| (?=:)")
 _TOKEN = re.compile(r"(?P<hole>\{[^{}]*\})|(?P<choice><[^<>]*>)|(?P<stray>[{}<])|(?P<blank> +)|(?P<text>[^{}< ]+)")
 _QUOTES = '"`\u00b4\u2018\u2019\u201c\u201d\u00ab\u00bb'
 _FOLDED = {ord(each): "'" for each in _QUOTES} | {ord("\\"): "/", 0xA0: " ", ord("\t"): " "}
@@ -121,7 +121,7 @@ def _expression(part: str) -> str:
             found.append("(?:" + "|".join(_expression(each) for each in text[1:-1].split("|")) + ")")
         else:
             found.append(re.escape(text) if kind == "text" else " {1,40}")
-    return "".join(found)
+    return "".join(found).replace(" {1,40}:", " {0,40}:")
 
 
 def _hole(text: str) -> str:

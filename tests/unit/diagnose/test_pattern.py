@@ -21,6 +21,8 @@ from cuwheel.diagnose.text import parse
         ("cannot find -l<cuda|cudart>{b}", "ld: cannot find -lcuda: No such file", {}),
         ("first * second * third", "third first and second, then third", {}),
         ("first * second", "second, then first", None),
+        ("nvcc fatal : Unknown option", "nvcc fatal   : Unknown option", {}),
+        ("nvcc fatal : Unknown option", "nvcc fatal: Unknown option", {}),
         (
             "{name:library}: cannot open",
             "ImportError: libcublasLt.so.12: cannot open",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.case import Case
     from cuwheel.diagnose.text import Log
     from cuwheel.machine.profile import MachineProfile
-    from cuwheel.report.explain import Explain
+    from cuwheel.report.explain import Explain, KnownCause
 
 
 def explain(
@@ -30,6 +30,7 @@ def explain(
     """
     from cuwheel.api.binaries import on_disk
     from cuwheel.diagnose import explain as stage
+    from cuwheel.diagnose import nearest
     from cuwheel.diagnose.case import Case
     from cuwheel.machine import probe, profile
     from cuwheel.report.explain import Explain
@@ -55,6 +56,7 @@ def explain(
         tried=case.tried or found.tried,
         verdicts=verdicts,
         call=case.call,
+        similar=() if found.causes else tuple(map(_known, nearest.nearest(case.logs[0]))),
     )
 
 
@@ -85,7 +87,7 @@ def _recorded(log: str | Path) -> Case | None:
 def causes() -> Explain:
     """All causes that are known."""
     from cuwheel.diagnose.causes import knowledge
-    from cuwheel.report.explain import Explain, KnownCause
+    from cuwheel.report.explain import Explain
 
     return Explain(
         log="",
@@ -95,11 +97,16 @@ def causes() -> Explain:
         versions=(),
         situations=(),
         tried=(),
-        known=tuple(
-            KnownCause(id=id_, family=file.family, title=file.title, why=" ".join(file.why.split()))
-            for id_, file in knowledge().causes.items()
-        ),
+        known=tuple(map(_known, knowledge().causes)),
     )
+
+
+def _known(id_: str) -> KnownCause:
+    from cuwheel.diagnose.causes import knowledge
+    from cuwheel.report.explain import KnownCause
+
+    file = knowledge().causes[id_]
+    return KnownCause(id=id_, family=file.family, title=file.title, why=" ".join(file.why.split()))
 
 
 def _read(log: str | Path | BinaryIO) -> Log:

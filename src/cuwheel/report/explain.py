@@ -35,7 +35,8 @@ class Explain:
 
     `versions`: what the log says of versions, GPUs and libraries, with the line (0: from elsewhere). `situations`:
     where it happened, as far as it shows. `tried`: the commands that the log shows. `known`: with --list, all causes.
-    `call`: of a record, the one that is explained, which is then the log.
+    `call`: of a record, the one that is explained, which is then the log. `similar`: where there are no causes, those
+    that speak in its words.
     """
 
     schema: Literal["cuwheel.explain/1"] = "cuwheel.explain/1"
@@ -49,6 +50,7 @@ class Explain:
     verdicts: tuple[Verdict, ...] = ()
     known: tuple[KnownCause, ...] = ()
     call: RecordedCall | None = None
+    similar: tuple[KnownCause, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -65,6 +67,11 @@ def document(answer: Explain, *, verbose: bool) -> Document:
         blocks.append(Facts(tuple(_rows(cause))))
     if not answer.causes:
         blocks += [Heading("No known cause"), Paragraph(_unknown(answer))]
+    if answer.similar:
+        blocks += [
+            Heading("Causes in like words, in case"),
+            Facts(tuple(Row(each.id, each.title) for each in answer.similar)),
+        ]
     if answer.call:
         blocks += [Heading(f"Call {answer.call.number} of {answer.call.record}"), Facts(tuple(_of_call(answer.call)))]
     if answer.ways_out:

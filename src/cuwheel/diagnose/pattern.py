@@ -18,6 +18,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KINDS = {
     "n": r"\d{1,9}",
@@ -35,6 +39,7 @@ _SHORTEST_NEEDLE = 3
 REACH = 2000  # how far from its needle the rest of a pattern may stand
 _HOLE = re.compile(r"\{([a-z]+)(?::([a-z_0-9]+))?\}")
 _HOLES = re.compile(r"\{[^{}]*\}|<[^<>]*>| (?=:)")
+_CHOICE = re.compile(r"<([^<>]*)>")
 _TOKEN = re.compile(r"(?P<hole>\{[^{}]*\})|(?P<choice><[^<>]*>)|(?P<stray>[{}<])|(?P<blank> +)|(?P<text>[^{}< ]+)")
 _QUOTES = '"`\u00b4\u2018\u2019\u201c\u201d\u00ab\u00bb'
 _FOLDED = {ord(each): "'" for each in _QUOTES} | {ord("\\"): "/", 0xA0: " ", ord("\t"): " "}
@@ -54,9 +59,10 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """`needles`: plain texts, one of which stands in every line that matches."""
+    """`demands`: every line that matches has one text of each. `needles`: the rarest of them, to search for."""
 
     text: str
+    demands: tuple[tuple[str, ...], ...]
     needles: tuple[str, ...]
 
     @property
@@ -79,7 +85,8 @@ class Pattern:
 
 @cache
 def read_pattern(text: str) -> Pattern:
-    return Pattern(text=text, needles=_needles(_parts(text)))
+    demands = tuple(_demands(_parts(text)))
+    return Pattern(text=text, demands=demands, needles=_needles(demands))
 
 
 def check_pattern(text: str) -> Pattern:
@@ -131,15 +138,23 @@ def _hole(text: str) -> str:
     return f"(?P<{match[2]}>{KINDS[match[1]]})" if match[2] else f"(?:{KINDS[match[1]]})"
 
 
-def _needles(parts: list[str]) -> tuple[str, ...]:
-    """The longest text outside the holes; failing one, all the texts of one choice."""
-    plain = [run.strip() for part in parts for run in _HOLES.split(part)]
-    best = max(plain, key=len, default="")
-    if len(best) >= _SHORTEST_NEEDLE:
-        return (best,)
+def _demands(parts: list[str]) -> Iterator[tuple[str, ...]]:
+    """The texts outside the holes, and of each choice all its texts, unless one of them is nothing."""
     for part in parts:
-        for choice in re.findall(r"<([^<>]*)>", part):
-            texts = tuple(max(re.split(r"\{[^{}]*\}", each), key=len).strip() for each in choice.split("|"))
-            if all(len(each) >= _SHORTEST_NEEDLE for each in texts):
-                return texts
+        for run in _HOLES.split(part):
+            if len(run.strip()) >= _SHORTEST_NEEDLE:
+                yield (run.strip(),)
+        for choice in _CHOICE.findall(part):
+            texts = tuple(max(_HOLES.split(each), key=len).strip() for each in choice.split("|"))
+            if all(texts):
+                yield texts
+
+
+def _needles(demands: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """The longest text that must be there; failing one, the choice whose shortest text is the longest."""
+    plain = [texts for texts in demands if len(texts) == 1]
+    for found in (plain, demands):
+        best = max(found, key=lambda texts: min(map(len, texts)), default=("",))
+        if min(map(len, best)) >= _SHORTEST_NEEDLE:
+            return best
     raise PatternError(f"has no plain text of {_SHORTEST_NEEDLE} letters to search for")

@@ -43,6 +43,8 @@ class Search:
         return bool(self.hits(text))
 
     def _hits(self, pattern: Pattern) -> Iterator[Hit]:
+        if not all(any(map(self.log.may_hold, texts)) for texts in pattern.demands):
+            return
         folded = self.log.folded
         kept, seen = 0, set()
         for index, (start, end), place in self._places(pattern):

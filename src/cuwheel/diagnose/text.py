@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -72,10 +72,17 @@ class Log:
 
     def may_hold(self, text: str) -> bool:
         """False where one of its words is nowhere: quick, as a log says the same words over and over."""
-        first, *between = _WORD.split(text)  # what is not a word, so that the words in between are whole
-        words = _WORD.findall(text)
-        whole = words[bool(not first) : len(words) - bool(not between or not between[-1])]
-        return all(word in self._words for word in whole) and all(word in self._vocabulary for word in words)
+        whole, cut = _words_of(text)
+        return whole <= self._words and all(map(self._within_a_word, cut))
+
+    def _within_a_word(self, text: str) -> bool:
+        if text not in self._parts_of_words:
+            self._parts_of_words[text] = text in self._words or text in self._vocabulary
+        return self._parts_of_words[text]
+
+    @cached_property
+    def _parts_of_words(self) -> dict[str, bool]:
+        return {}
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -91,6 +98,17 @@ class Log:
     def shown(self, index: int) -> str:
         text = self.printed.get(index, self.lines[index]).strip()
         return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+@cache
+def _words_of(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Those that are whole, and those at its ends, which may go on where it stands."""
+    words = _WORD.findall(text)
+    if not words:
+        return frozenset(), ()
+    first = 1 if text.startswith(words[0]) else 0
+    last = len(words) - 1 if text.endswith(words[-1]) else len(words)
+    return frozenset(words[first:last]), (*words[:first], *words[max(first, last) :])
 
 
 def read(stream: BinaryIO) -> Log:

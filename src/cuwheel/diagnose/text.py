@@ -32,6 +32,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:
 # What buildkite puts before a line, and escape characters that an upload lost: "[32m", "[0;31m".
 _LOST_ANSI = re.compile(r"_bk;t=\d{10,16}\x07?|\[(?:\d{1,3};){0,4}\d{1,3}m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
+_ESCAPED_QUOTE = re.compile(r'\\{1,15}"')  # JSON within JSON within a log
 _WORD = re.compile(r"[a-z0-9_]+")
 _BLANKS = re.compile(r"[ \t\u00a0]{2,}|\t")
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
@@ -163,11 +164,13 @@ def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
 
 
 def _foreign(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
-    """The lines that are not in English: their number, in English, as printed."""
-    if translator := Translator("\n".join(line for _, line in lines)):
+    """The lines that are not in English, or whose quotation marks JSON escaped: their number, in plain, as printed."""
+    text = "\n".join(line for _, line in lines)
+    translator = Translator(text)
+    if translator or '\\"' in text:
         for number, line in lines:
-            if (english := translator.english(line)) != line:
-                yield number, english, line
+            if (plain := _ESCAPED_QUOTE.sub('"', translator.english(line))) != line:
+                yield number, plain, line
 
 
 def _without_decoration(text: str) -> str:

@@ -134,6 +134,13 @@ def test_all_compilers_miss_a_header_alike(line: str) -> None:
     assert cause_of(line.encode()) == ("source-dependency-missing", 1)
 
 
+@pytest.mark.parametrize("quote", ['"', r"\"", r"\\\"", "'"])
+def test_quotation_marks_that_were_escaped(quote: str) -> None:
+    line = f"ops.cu(3): error: identifier {quote}_Float32{quote} is undefined"
+    first, *_ = explain(text.parse(line)).causes
+    assert (first.id, first.evidence[0].text) == ("float-n-types-undefined", line)
+
+
 def test_a_message_that_goes_on_below_its_first_line() -> None:
     log = (
         "-- Looking around\nCMake Error at CMakeLists.txt:3 (project):\n  CMAKE_CUDA_ARCHITECTURES:\n\n    90a-real\n\n"

@@ -36,12 +36,13 @@ _ESCAPED_QUOTE = re.compile(r'\\{1,15}"')  # JSON within JSON within a log
 _WORD = re.compile(r"[a-z0-9_]+")
 _BLANKS = re.compile(r"[ \t\u00a0]{2,}|\t")
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-# Prefixes of CI systems, in the order in which they stand: job and step, time, stream, builder's step, container.
+# Prefixes of CI systems, in the order in which they stand: job and step, time, stream, builder's step, container. Then
+# what cargo, pip, a mail that is answered and pytest put before what others said.
 _PREFIX = re.compile(
     r"(?m)^(?:[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-))?"
     rf"(?:\[?{_STAMP}\]?[ \t]{{0,4}}(?:\d\d[OE][ +]?)?|\[?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]?[ \t]{{1,4}})?"
     r"(?:##\[(?:error|warning|debug|group|section)\]|#\d{1,4} (?:\d{1,6}\.\d{1,4} )?|[\w.-]{1,40}[ \t]{1,8}\| )?"
-    r"(?:(?:cargo:warning=|\(stderr\) |\(stdout\) |stderr: |[ \t]{0,12}[│|] ))?"
+    r"(?:(?:cargo:warning=|\(stderr\) |\(stdout\) |stderr: |[ \t]{0,12}[│|] |> |E   ))?"
 )
 
 
@@ -243,7 +244,7 @@ def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             continue
         pieces = [line.strip()]
         for _, following in numbered[index + 1 : index + 1 + _CONTINUED]:
-            piece = following.strip(" \t│|*")
+            piece = _PREFIX.sub("", following).strip(" \t│|*")
             if piece.startswith(("Call Stack", "-- ")) or (not piece and not of_cmake and len(pieces) > 1):
                 break
             if piece:

@@ -142,6 +142,46 @@ LOGS = (
     ("free(): invalid pointer\nAborted (core dumped)"),
     ('IndexError: list index out of range\n  File "dataset.py", line 20, in __getitem__\ndevice cuda'),
     ("PermissionDenied: you do not have access to bucket gs://models\ngpu: nvidia-tesla-t4"),
+    # What long logs of builds and runs that went well have in them.
+    (
+        '-- Unable to find cublas_v2.h in either "/opt/cuda/include" or "/opt/math_libs/include"\n'
+        '-- Found CUDAToolkit: /opt/cuda/include (found version "13.0.88")\n'
+        "-- Configuring done"
+    ),
+    "2026-10-16 23:03:59 install ninja-build:amd64 <none> 1.11.1-2",
+    (
+        "MESA-LOADER: failed to open ast: /usr/lib/dri/ast_dri.so: cannot open shared object file: No such file or directory\n"
+        "Using cuda:0\nEpisode 2000: reward 311.2"
+    ),
+    (
+        "n1:31:31 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open shared object file: No such file or directory\n"
+        "NCCL version 2.18.1+cuda12.1"
+    ),
+    (
+        "SKIPPED [1] tests/test_record.py:116: a killed shim leaves its compiler running\n"
+        "make: Leaving directory '/work'\n300 passed, 1 skipped in 40.1s"
+    ),
+    (
+        "W tensorflow/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.10GiB. "
+        "The caller indicates that this is not a failure, but this may mean that there could be performance gains\nEpoch 3/20"
+    ),
+    "tag: manylinux_2_28_x86_64 (not lower: libsolver.so.0 needs glibc 2.28)",
+    "-- cuDNN not found, disabling\n-- Build files have been written to: /b",
+    "WARNING: CUDA headers not found; GPU code will not be built\nrunning install",
+    # Other programs', and other makers'.
+    'nginx: [emerg] dlopen() "/usr/lib/nginx/geoip.so" failed (/usr/lib/nginx/geoip.so: undefined symbol: ngx_http_add_variable)',
+    "R: symbol lookup error: /usr/lib/R/library/stringi/libs/stringi.so: undefined symbol: u_errorName_66",
+    "ImportError: DLL load failed while importing _ctypes: The specified module could not be found.",
+    "The procedure entry point SetThreadDescription could not be located in the dynamic link library KERNEL32.dll",
+    "Failed to load native library 'libnative-platform.dylib' for Mac OS X x86_64.",
+    "ModuleNotFoundError: No module named 'web_backend'",
+    "Error: ENOSPC: System limit for number of file watchers reached, watch '/app'",
+    "docker: Error response from daemon: manifest for nvidia/cuda:99.0-devel not found: manifest unknown",
+    "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!",
+    "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek for GPU arch : gfx1103",
+    "NotImplementedError: Could not run 'aten::empty.memory_format' with arguments from the 'SparseMPS' backend.",
+    "RuntimeError: Native API failed. Native API returns: -50 (PI_ERROR_INVALID_ARG_VALUE)",
+    "ERROR: Could not find a version that satisfies the requirement setuptools>=40.8.0 (from versions: none)\nLooking in indexes: https://download.pytorch.org/whl/cu117",
 )
 
 

@@ -33,6 +33,9 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,400}(?:
 _LOST_ANSI = re.compile(r"_bk;t=\d{10,16}\x07?|\[(?:\d{1,3};){0,4}\d{1,3}m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
 _ESCAPED_QUOTE = re.compile(r'\\{1,15}"')  # JSON within JSON within a log
+# A test that was skipped for want of a GPU, as pytest, unittest, GoogleTest and CTest say it: that is no failure.
+_SKIPPED = re.compile(r"\bSKIPPED (?:\[\d|\()|\.\.\. skipped\b|\[  SKIPPED \]|\*\*\*Skipped|^SKIP: ")
+_LONGEST_NAME = 400  # of a test
 _WORD = re.compile(r"[a-z0-9_]+")
 _BLANKS = re.compile(r"[ \t\u00a0]{2,}|\t")
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
@@ -196,8 +199,11 @@ def _split(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Without prefixes and runs of blanks; a line that holds the text of many, as those."""
     if not numbered:
         return
-    stripped = _BLANKS.sub(" ", _PREFIX.sub("", "\n".join(line for _, line in numbered))).split("\n")
-    for (number, _), line in zip(numbered, stripped, strict=True):
+    text = _BLANKS.sub(" ", _PREFIX.sub("", "\n".join(line for _, line in numbered)))
+    has_tests = "SKIP" in text or "kipped" in text
+    for (number, _), line in zip(numbered, text.split("\n"), strict=True):
+        if has_tests and _SKIPPED.search(line, 0, _LONGEST_NAME):
+            continue
         if len(line) > _ESCAPED and line.count("\\n") > 2:  # noqa: PLR2004 - not a path such as C:\new
             yield from ((number, piece) for piece in re.split(r"\\r?\\n", line.replace("\\r\\n", "\\n")))
         else:

@@ -141,6 +141,19 @@ def test_quotation_marks_that_were_escaped(quote: str) -> None:
     assert (first.id, first.evidence[0].text) == ("float-n-types-undefined", line)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SKIPPED [4] tests/test_gpu.py:5: CUDA is not available",
+        "tests/test_gpu.py::test_copy SKIPPED (No CUDA GPUs are available) [ 25%]",
+        "test_copy (tests.Gpu) ... skipped 'No CUDA GPUs are available'",
+    ],
+)
+def test_tests_that_were_skipped_are_no_failures(line: str) -> None:
+    assert not explain(text.parse(line)).causes
+    assert explain(text.parse(f"{line}\nRuntimeError: No CUDA GPUs are available")).causes[0].evidence[0].line == 2
+
+
 def test_a_message_that_goes_on_below_its_first_line() -> None:
     log = (
         "-- Looking around\nCMake Error at CMakeLists.txt:3 (project):\n  CMAKE_CUDA_ARCHITECTURES:\n\n    90a-real\n\n"

@@ -34,7 +34,7 @@ _LOST_ANSI = re.compile(r"_bk;t=\d{10,16}\x07?|\[(?:\d{1,3};){0,4}\d{1,3}m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b\ufeff]")
 _ESCAPED_QUOTE = re.compile(r'\\{1,15}"')  # JSON within JSON within a log
 # A test that was skipped for want of a GPU, as pytest, unittest, GoogleTest and CTest say it: that is no failure.
-_SKIPPED = re.compile(r"\bSKIPPED (?:\[\d|\()|\.\.\. skipped\b|\[  SKIPPED \]|\*\*\*Skipped|^SKIP: ")
+_SKIPPED = re.compile(r"\bSKIPPED (?:\[\d|\()|\.\.\. skipped\b|\[ SKIPPED \]|\*\*\*Skipped|^SKIP: ")
 _LONGEST_NAME = 400  # of a test
 _WORD = re.compile(r"[a-z0-9_]+")
 _BLANKS = re.compile(r"[ \t\u00a0]{2,}|\t")

@@ -147,6 +147,7 @@ def test_quotation_marks_that_were_escaped(quote: str) -> None:
         "SKIPPED [4] tests/test_gpu.py:5: CUDA is not available",
         "tests/test_gpu.py::test_copy SKIPPED (No CUDA GPUs are available) [ 25%]",
         "test_copy (tests.Gpu) ... skipped 'No CUDA GPUs are available'",
+        "[  SKIPPED ] Gpu.NoCudaGpusAreAvailable: No CUDA GPUs are available (0 ms)",
     ],
 )
 def test_tests_that_were_skipped_are_no_failures(line: str) -> None:

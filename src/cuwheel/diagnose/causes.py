@@ -107,9 +107,11 @@ def _signature_problems(file: CauseFile, _known: _Names) -> Iterator[str]:
     if not file.signature:
         yield "has no signature"
     for signature in file.signature:
-        yield from _pattern_problems((*signature.any, *signature.needs, *signature.unless))
+        yield from _pattern_problems((*signature.texts, *signature.needs, *signature.unless))
+        if not signature.texts:
+            yield "has a signature without texts"
         if not 0 < signature.weight < 1:
-            yield f"weight {signature.weight} of {signature.any[:1]} is not between 0 and 1"
+            yield f"weight {signature.weight} of {signature.texts[:1]} is not between 0 and 1"
     for fix in file.fix:
         yield from _pattern_problems(fix.shown)
 
@@ -172,7 +174,7 @@ def _held(files: Iterable[CauseFile]) -> frozenset[str]:
     """The names under which patterns keep what their holes hold."""
     held: set[str] = set()
     for file in files:
-        for text in (text for signature in file.signature for text in signature.any):
+        for text in (text for signature in file.signature for text in signature.texts):
             try:
                 held.update(name for part in check_pattern(text).parts for name in part.groupindex)
             except PatternError:

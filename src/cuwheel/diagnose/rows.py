@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from cuwheel.diagnose import numbers
+
 Situation: TypeAlias = Literal[
     "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "torch", "bitsandbytes", "jax",
     "cargo", "cmake"
@@ -15,15 +17,20 @@ Situation: TypeAlias = Literal[
 class Signature:
     """One way in which a cause shows itself: any of these texts in a line.
 
-    `weight`: how sure it is by itself. `needs`, `unless`: texts that must, or must not, be elsewhere in the log.
-    `holds`: facts (see `conditions`) that must be so.
+    `errors`: or one of CUDA's errors, by its number. `weight`: how sure it is by itself. `needs`, `unless`: texts that
+    must, or must not, be elsewhere in the log. `holds`: facts (see `conditions`) that must be so.
     """
 
-    any: tuple[str, ...]
     weight: float
+    any: tuple[str, ...] = ()
+    errors: tuple[int, ...] = ()
     needs: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (*self.any, *numbers.texts(self.errors)) if self.errors else self.any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

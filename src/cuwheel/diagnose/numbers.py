@@ -1,0 +1,37 @@
+"""CUDA's errors by number, in the words of many programs: written once, in `errors.toml`, for all causes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from cuwheel.errors import FactsError
+
+TABLE = Path(__file__).with_name("errors.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sayings:
+    """errors.toml."""
+
+    said: tuple[str, ...]
+
+
+@cache
+def texts(errors: tuple[int, ...]) -> tuple[str, ...]:
+    """Patterns that hold one of these numbers."""
+    if not errors:
+        return ()
+    choice = f"<{'|'.join(map(str, errors))}>"
+    return tuple(each.replace("{error}", choice) for each in _sayings())
+
+
+@cache
+def _sayings() -> tuple[str, ...]:
+    try:
+        return msgspec.convert(msgspec.toml.decode(TABLE.read_bytes()), Sayings).said
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise FactsError([f"{TABLE.name}: {error}"]) from error

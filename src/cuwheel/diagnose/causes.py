@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from cuwheel import decode
-from cuwheel.diagnose.pattern import PatternError, check_pattern
+from cuwheel.diagnose.pattern import PatternError, check_pattern, fold
 from cuwheel.diagnose.rows import CauseFile, Readings, Ways
 from cuwheel.errors import FactsError
 
@@ -110,6 +111,8 @@ def _signature_problems(file: CauseFile, _known: _Names) -> Iterator[str]:
         yield from _pattern_problems((*signature.texts, *signature.needs, *signature.unless))
         if not signature.texts:
             yield "has a signature without texts"
+        twice = Counter(map(fold, signature.any))
+        yield from (f"has {text!r} {count} times in a signature" for text, count in twice.items() if count > 1)
         if not 0 < signature.weight < 1:
             yield f"weight {signature.weight} of {signature.texts[:1]} is not between 0 and 1"
     for fix in file.fix:

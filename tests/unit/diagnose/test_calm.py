@@ -182,6 +182,16 @@ LOGS = (
     "NotImplementedError: Could not run 'aten::empty.memory_format' with arguments from the 'SparseMPS' backend.",
     "RuntimeError: Native API failed. Native API returns: -50 (PI_ERROR_INVALID_ARG_VALUE)",
     "ERROR: Could not find a version that satisfies the requirement setuptools>=40.8.0 (from versions: none)\nLooking in indexes: https://download.pytorch.org/whl/cu117",
+    # Other programs' compilers, libraries and disks.
+    "   Compiling libc v0.2.150\nerror: linker `cc` not found\n  = note: No such file or directory (os error 2)",
+    "error: linker `link.exe` not found\n  = note: program not found\nerror: could not compile `serde`",
+    '# runtime/cgo\ncgo: C compiler "gcc" not found: exec: "gcc": executable file not found in $PATH',
+    "gyp ERR! find VS could not find a version of Visual Studio 2017 or newer to use\ngyp ERR! stack Error: Could not find any Visual Studio installation to use",
+    "../meson.build:2:0: ERROR: Unknown compiler(s): [['cc'], ['gcc'], ['clang']]",
+    "LoadError: /lib/x86_64-linux-gnu/libm.so.6: version `GLIBC_2.29' not found (required by /srv/gems/nokogiri-1.16/nokogiri.so)",
+    "Error: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by /srv/app/node_modules/images/build/images.node)",
+    'PANIC:  could not write to file "pg_wal/xlogtemp.31": No space left on device',
+    "ninja: error: '/src/app/libs/libjs.so', needed by '/src/app/build/libview.so', missing and no known rule to make it",
 )
 
 

@@ -42,7 +42,7 @@ class Knowledge:
 def knowledge() -> Knowledge:
     """That of this installation. Its files were checked by the tests, and are not checked again at every start."""
     return Knowledge(
-        causes={path.stem: _trusted(path, CauseFile) for path in sorted(FOLDER.glob("*.toml"))},
+        causes={path.stem: _trusted(path, CauseFile).spelled_out() for path in sorted(FOLDER.glob("*.toml"))},
         readings=_trusted(FOLDER.with_name(_READINGS), Readings),
         ways=_trusted(FOLDER.with_name(_WAYS), Ways),
     )
@@ -57,7 +57,7 @@ def load(folder: Path, facts: frozenset[str], names: frozenset[str]) -> Knowledg
     readings = _checked(folder.with_name(_READINGS), Readings, problems)
     ways = _checked(folder.with_name(_WAYS), Ways, problems)
     found = {path.stem: _checked(path, CauseFile, problems) for path in sorted(folder.glob("*.toml"))}
-    causes = {id_: file for id_, file in found.items() if file is not None}
+    causes = {id_: file.spelled_out() for id_, file in found.items() if file is not None}
     for reading in readings.reading if readings else ():
         problems += (f"{_READINGS}: {reading.name}: {each}" for each in _pattern_problems(reading.any))
     known = _Names(
@@ -121,6 +121,8 @@ def _signature_problems(file: CauseFile, _known: _Names) -> Iterator[str]:
 
 def _pattern_problems(patterns: tuple[str, ...]) -> Iterator[str]:
     for text in patterns:
+        if "<@" in text:
+            yield f"{text!r} names a list that is not there"
         try:
             check_pattern(text)
         except PatternError as error:

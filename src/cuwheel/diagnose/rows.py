@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from cuwheel.diagnose import numbers
@@ -69,7 +69,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseFile:
-    """`explained_by`: causes that make this one a mere consequence where both are found."""
+    """`explained_by`: causes that make this one a mere consequence where both are found.
+
+    `lists`: choices that several of its texts have, which write `<@name>` for one.
+    """
 
     title: str
     family: str
@@ -81,6 +84,25 @@ class CauseFile:
     example: tuple[Example, ...] = ()
     explained_by: tuple[str, ...] = ()
     fact: tuple[FactChange, ...] = ()
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def spelled_out(self) -> CauseFile:
+        """With the lists in the places of their names."""
+        if not self.lists:
+            return self
+        signatures = tuple(
+            replace(
+                each, any=self._spelled(each.any), needs=self._spelled(each.needs), unless=self._spelled(each.unless)
+            )
+            for each in self.signature
+        )
+        fixes = tuple(replace(each, shown=self._spelled(each.shown)) for each in self.fix)
+        return replace(self, signature=signatures, fix=fixes, lists={})
+
+    def _spelled(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for name, choices in self.lists.items():
+            texts = tuple(text.replace(f"<@{name}>", f"<{'|'.join(choices)}>") for text in texts)
+        return texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

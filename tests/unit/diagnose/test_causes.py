@@ -62,7 +62,8 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         shutil.copy(causes.FOLDER.with_name(name), tmp_path / name)
     (folder / "broken.toml").write_text(
         'title = "x"\nfamily = "f"\nwhy = "w"\nways_out = ["teleport"]\nsource = []\nexplained_by = ["nobody"]\n'
-        '[[signature]]\nany = ["{nonsense} text", "<a|b", "ab", "{n}{word} twice"]\nweight = 1.5\n'
+        '[lists]\nlibrary = ["cudart", "cublas"]\n'
+        '[[signature]]\nany = ["{nonsense} text", "<a|b", "ab", "{n}{word} twice", "no <@such> list"]\nweight = 1.5\n'
         'holds = ["moon-is-full"]\n'
         '[[fix]]\ntext = "ask {oracle}"\nsource = ""\n'
     )
@@ -74,5 +75,6 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     told_of = (
         "unknown kind", "stray '<'", "to search for", "two holes", "teleport", "nobody", "moon-is-full", "oracle",
         "no source", "no example", "weight 1.5", "whatever is known", "did you mean 'family'", "worst.toml",
+        "names a list that is not there",
     )  # fmt: skip
     assert [word for word in told_of if word not in told] == []

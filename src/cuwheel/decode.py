@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from cuwheel.errors import FactsError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -23,6 +26,14 @@ def convert(data: object, type_: type[T], where: str, problems: list[str]) -> T 
         problems.extend(found)
         return None
     return msgspec.convert(data, type_)
+
+
+def own_table(path: Path, type_: type[T]) -> T:
+    """A TOML file that comes with cuwheel: the tests have checked it, and it is not checked again at every start."""
+    try:
+        return msgspec.convert(msgspec.toml.decode(path.read_bytes()), type_)
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise FactsError([f"{path.name}: {error}"]) from error
 
 
 def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401 - any annotation

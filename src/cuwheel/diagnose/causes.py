@@ -40,11 +40,11 @@ class Knowledge:
 
 @cache
 def knowledge() -> Knowledge:
-    """That of this installation. Its files were checked by the tests, and are not checked again at every start."""
+    """That of this installation."""
     return Knowledge(
-        causes={path.stem: _trusted(path, CauseFile).spelled_out() for path in sorted(FOLDER.glob("*.toml"))},
-        readings=_trusted(FOLDER.with_name(_READINGS), Readings),
-        ways=_trusted(FOLDER.with_name(_WAYS), Ways),
+        causes={path.stem: decode.own_table(path, CauseFile).spelled_out() for path in sorted(FOLDER.glob("*.toml"))},
+        readings=decode.own_table(FOLDER.with_name(_READINGS), Readings),
+        ways=decode.own_table(FOLDER.with_name(_WAYS), Ways),
     )
 
 
@@ -81,13 +81,6 @@ class _Names:
     ways: frozenset[str]
     facts: frozenset[str]
     fillable: frozenset[str]
-
-
-def _trusted(path: Path, type_: type[T]) -> T:
-    try:
-        return msgspec.convert(msgspec.toml.decode(path.read_bytes()), type_)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise FactsError([f"{path.name}: {error}"]) from error
 
 
 def _checked(path: Path, type_: type[T], problems: list[str]) -> T | None:

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
-from cuwheel.errors import FactsError
+from cuwheel import decode
 
 TABLE = Path(__file__).with_name("foreign.toml")
 _QUOTES = str.maketrans(dict.fromkeys('\u2018\u2019\u201c\u201d"`\u00ab\u00bb', "'"))
@@ -68,10 +66,7 @@ class Phrases:
 @cache
 def english_of() -> dict[str, str]:
     """By what is said, in small letters."""
-    try:
-        table = msgspec.convert(msgspec.toml.decode(TABLE.read_bytes()), Phrases)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise FactsError([f"{TABLE.name}: {error}"]) from error
+    table = decode.own_table(TABLE, Phrases)
     return {said.lower(): phrase.english for phrase in table.phrase for said in phrase.said}
 
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
-from cuwheel.errors import FactsError
+from cuwheel import decode
 
 TABLE = Path(__file__).with_name("errors.toml")
 
@@ -26,12 +24,4 @@ def texts(errors: tuple[int, ...]) -> tuple[str, ...]:
     if not errors:
         return ()
     choice = f"<{'|'.join(map(str, errors))}>"
-    return tuple(each.replace("{error}", choice) for each in _sayings())
-
-
-@cache
-def _sayings() -> tuple[str, ...]:
-    try:
-        return msgspec.convert(msgspec.toml.decode(TABLE.read_bytes()), Sayings).said
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise FactsError([f"{TABLE.name}: {error}"]) from error
+    return tuple(each.replace("{error}", choice) for each in decode.own_table(TABLE, Sayings).said)

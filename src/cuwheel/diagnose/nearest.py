@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.causes import knowledge
@@ -36,14 +36,13 @@ _OF_CUDA = re.compile(
 )
 
 
-def nearest(log: Log, causes: Mapping[str, CauseFile] | None = None) -> tuple[str, ...]:
+def nearest(log: Log) -> tuple[str, ...]:
     """Ids, the nearest first; none for a log that does not speak of such things at all."""
     if not _OF_CUDA.search(log.folded):
         return ()
-    causes = knowledge().causes if causes is None else causes
-    lines = [line[:_LETTERS].lower() for line in log.lines if _FAILURE.search(line[:_LETTERS].lower())][
-        :_LINES
-    ] or list(log.lines)
+    causes = knowledge().causes
+    lines = [line[:_LETTERS].lower() for line in log.lines]
+    lines = list(islice(filter(_FAILURE.search, lines), _LINES)) or lines[:_LINES]
     said = {term for line in lines for term in _terms(line)}
     spoken = {id_: Counter(term for text in _texts(file) for term in set(_terms(text))) for id_, file in causes.items()}
     spread = Counter(term for terms in spoken.values() for term in terms)

@@ -55,7 +55,9 @@ class Slim:
 
     @property
     def succeeded(self) -> bool:
-        return not self.refused
+        return not self.refused and not (
+            self.action == "undo" and any(each.severity == "error" for each in self.findings)
+        )
 
 
 def answer_of(made: Outcome, job: SlimJob) -> Slim:

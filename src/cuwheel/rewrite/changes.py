@@ -15,10 +15,11 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cuwheel import confined
 from cuwheel.errors import UnreadableError
 from cuwheel.finding import Finding
-from cuwheel.rewrite import journal
-from cuwheel.rewrite.journal import FileState, Step, Writer
+from cuwheel.rewrite import journal, lock
+from cuwheel.rewrite.journal import FileState, Root, Step, Writer
 from cuwheel.rewrite.record import digest_of
 from cuwheel.rewrite.trouble import errors_of
 
@@ -36,6 +37,15 @@ _AGAIN = "run it again when that is put right: what is done stays done"
 def folder_of(root: Path) -> Path:
     """Where the journals of an environment or folder are."""
     return root / ".cuwheel" / "slim"
+
+
+@contextlib.contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """No other cuwheel changes `root` while the block runs."""
+    confined.must_be_a_folder(root / ".cuwheel")
+    confined.must_be_a_folder(folder_of(root))
+    with lock.locked(folder_of(root)):
+        yield
 
 
 class Changes:
@@ -76,6 +86,7 @@ class Changes:
             journal.sync_file(staged)
             after = replace(_state(staged.stat()), sha256=digest.sha256)
         inside = path.relative_to(self.root).as_posix()
+        confined.inside(self.root, inside, path)
         return Step(number=int(staged.name), action=action, path=inside, before=before, after=after)
 
     def _add(self, step: Step) -> None:
@@ -113,7 +124,7 @@ def begin(root: Path, header: Header) -> Iterator[Changes]:
         try:
             for part in ("new", "originals"):
                 (folder / part).mkdir(parents=True)
-            Writer(folder).start(header)
+            Writer(folder).start(replace(header, root=Root.of(root)))
             yield Changes(root, folder)
         finally:
             state = journal.read(folder).state
@@ -126,38 +137,38 @@ def begin(root: Path, header: Header) -> Iterator[Changes]:
 def recover(root: Path) -> tuple[Finding, ...]:
     """Finish or take back what an interrupted run left. The caller holds the lock."""
     findings: list[Finding] = []
-    for folder in reversed(_folders(root)):
-        found = journal.read(folder)
-        if found.state == "preparing":
-            shutil.rmtree(folder, ignore_errors=True)
-        elif found.state == "switching":
+    for folder, found in reversed(_journals(root)):
+        if found.state == "switching":
             findings += _finish(root, folder, found)
         elif found.state == "undoing":
             findings += _undo(root, folder, found)
-        elif found.state == "committing":
+        elif found.state in ("preparing", "committing"):
             shutil.rmtree(folder, ignore_errors=True)
     return tuple(findings)
 
 
 def undo(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
-    """Every original back in its place, the latest run first. What others changed since is left to them."""
+    """Every original back in its place, the latest run first.
+
+    What others changed since is left to them, and its original is kept: only `commit` gives up originals.
+    """
     findings = list(recover(root))
     steps: list[Step] = []
-    for folder in reversed(_folders(root)):
-        found = journal.read(folder)
+    for folder, found in reversed(_journals(root)):
         with errors_of(root, _AGAIN):
             Writer(folder).state("undoing")
         findings += _undo(root, folder, found)
         steps += found.steps
-    return tuple(steps), tuple(findings)
+    remaining = {step.path for _, found in _journals(root) for step in found.steps}
+    return tuple(each for each in steps if each.path not in remaining), tuple(dict.fromkeys(findings))
 
 
 def commit(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
     """Give up the originals: only then is their space free."""
-    findings = recover(root)
+    findings = tuple(each for each in recover(root) if each.severity != "error")  # of what is given up now
     steps: list[Step] = []
-    for folder in _folders(root):
-        steps += journal.read(folder).steps
+    for folder, found in _journals(root):
+        steps += found.steps
         with errors_of(root, _AGAIN):
             Writer(folder).state("committing")
             shutil.rmtree(folder)
@@ -166,13 +177,24 @@ def commit(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
 
 def _folders(root: Path) -> list[Path]:
     place = folder_of(root)
-    return sorted(each for each in place.iterdir() if each.name.isdigit()) if place.is_dir() else []
+    if not confined.must_be_a_folder(place):
+        return []
+    found = sorted(each for each in place.iterdir() if each.name.isdecimal() and each.name.isascii())
+    for folder in found:
+        for part in (folder, folder / "new", folder / "originals"):
+            confined.must_be_a_folder(part)
+    return found
+
+
+def _journals(root: Path) -> list[tuple[Path, Journal]]:
+    """All of them are read and checked before the first is acted upon."""
+    return [(folder, journal.read(folder, root)) for folder in _folders(root)]
 
 
 def _keep_original(root: Path, folder: Path, step: Step) -> None:
     if step.before is None:
         return
-    path, kept = root / step.path, folder / "originals" / str(step.number)
+    path, kept = root / step.path, _original(folder, step)
     try:
         os.link(path, kept, follow_symlinks=False)
     except OSError:  # file systems without hard links, files of others
@@ -217,31 +239,42 @@ def _take_back(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
     with contextlib.suppress(OSError):
         Writer(folder).state("undoing")
     with contextlib.suppress(OSError):
-        for step in reversed(steps):
-            _restore(root, folder, step, steps)
-        shutil.rmtree(folder)
+        stuck = [step for step in reversed(steps) if not _restore(root, folder, step, steps)]
+        if not stuck:
+            shutil.rmtree(folder)
 
 
 def _undo(root: Path, folder: Path, found: Journal) -> list[Finding]:
     with errors_of(root, _AGAIN):
-        problems = [_restore(root, folder, step, found.steps) for step in reversed(found.steps)]
+        stuck = [step for step in reversed(found.steps) if not _restore(root, folder, step, found.steps)]
         _sync_folders(root, found.steps)
-        shutil.rmtree(folder)
-    return [each for each in problems if each]
+        if stuck:
+            Writer(folder).keep_only(found, tuple(reversed(stuck)))
+            shutil.rmtree(folder / "new", ignore_errors=True)
+        else:
+            shutil.rmtree(folder)
+    return [_not_restored(step, _original(folder, step)) for step in stuck]
 
 
-def _restore(root: Path, folder: Path, step: Step, steps: tuple[Step, ...]) -> Finding | None:
-    path, kept = root / step.path, folder / "originals" / str(step.number)
+def _restore(root: Path, folder: Path, step: Step, steps: tuple[Step, ...]) -> bool:
+    """False: something else changed it since, and it was left alone."""
+    path, kept = root / step.path, _original(folder, step)
     if _is(path, step.before):
-        return None  # never switched, or restored already
+        return True  # never switched, or restored already
     if not _is(path, step.after) or not _still_installed(root, step, steps):
-        return _changed_since(step)
+        return False
     if step.action == "create":
         path.unlink()
     elif os.path.lexists(kept):
         path.parent.mkdir(parents=True, exist_ok=True)
         kept.replace(path)
-    return None
+    else:
+        return False
+    return True
+
+
+def _original(folder: Path, step: Step) -> Path:
+    return folder / "originals" / str(step.number)
 
 
 def _still_installed(root: Path, step: Step, steps: tuple[Step, ...]) -> bool:
@@ -294,4 +327,18 @@ def _changed_since(step: Step) -> Finding:
         severity="warning",
         message=f"{step.path} was changed, or removed, by something else after it was slimmed: left as it is",
         fix="reinstall its package if it does not work",
+    )
+
+
+def _not_restored(step: Step, original: Path) -> Finding:
+    words = f"{step.path} was changed, or removed, by something else after it was slimmed: left as it is"
+    if step.before is None:
+        return Finding(
+            rule="changed-since", severity="error", message=words, fix="remove it yourself if nobody needs it"
+        )
+    return Finding(
+        rule="changed-since",
+        severity="error",
+        message=f"{words}; its original is kept as {original}",
+        fix="copy the original back, or give it up with cuwheel slim --commit",
     )

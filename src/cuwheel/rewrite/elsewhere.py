@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.confined import leads_inside
 from cuwheel.errors import UsageError
 from cuwheel.inspection.survey import survey
 from cuwheel.rewrite import environment, in_place, library, lock, proposal, work
@@ -75,7 +76,7 @@ def slim_folder(folder: Path, output: Path, request: Request) -> Outcome:
     """A copy of the folder, slimmed before it takes its name."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} exists and is not empty", hint="give a new folder with -o")
-    if _inside(output, folder):
+    if leads_inside(folder.resolve(), output):
         raise UsageError(f"{output} is inside {folder}", hint="give a folder elsewhere with -o")
     layout = environment.of_folder(folder)
     planned = in_place.slim(layout, replace(request, dry_run=True))
@@ -99,7 +100,3 @@ def slim_folder(folder: Path, output: Path, request: Request) -> Outcome:
         made = in_place.slim(environment.of_folder(tree), replace(request, commit=True))
         tree.replace(output)
     return replace(made, output=str(output), written=True)
-
-
-def _inside(path: Path, folder: Path) -> bool:
-    return folder.resolve() in (path.resolve(), *path.resolve().parents)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.confined import leads_inside
 from cuwheel.errors import UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
@@ -51,7 +52,7 @@ def of_environment(env: Path) -> Layout:
     """A virtual environment, a conda environment, or a prefix such as /usr/local."""
     root = env.resolve()
     _, folders = environment.locate(World.here(), env)
-    sites = tuple(each for each in folders if _inside(each, root))
+    sites = tuple(each for each in folders if leads_inside(root, each))
     if not sites:
         raise UnreadableError(env, f"its packages are in another place: {folders[0]}", hint="give that environment")
     if (root / "conda-meta").is_dir():  # conda's own packages put libraries beside Python's
@@ -101,10 +102,10 @@ def real_path(root: Path, file: Path) -> Path | None:
     A link into the root stands for what it names; one that leads out of it (uv can link to its cache) is
     replaced by a file of its own, so that the cache stays as it is.
     """
-    if file.is_symlink() and _inside(file.resolve(), root):
+    if file.is_symlink() and leads_inside(root, file):
         return file.resolve().relative_to(root)
     folder = file.parent.resolve()
-    return (folder / file.name).relative_to(root) if _inside(folder, root) else None
+    return (folder / file.name).relative_to(root) if leads_inside(root, folder) else None
 
 
 def owners(layout: Layout, paths: Iterable[str]) -> dict[str, Owner]:
@@ -114,6 +115,8 @@ def owners(layout: Layout, paths: Iterable[str]) -> dict[str, Owner]:
     found: dict[str, Owner] = {}
     for site in layout.sites:
         for listed in sorted(site.glob("*.dist-info/RECORD")):
+            if not leads_inside(layout.root, listed.parent):
+                continue  # a link to another environment's, which is not ours to change
             for row in _rows_naming(listed, names):
                 path = wanted.get(os.path.normpath(site / row))
                 if path is not None:
@@ -148,7 +151,3 @@ def without_record(paths: Iterable[str], known: Mapping[str, Owner]) -> tuple[Fi
             evidence=tuple(lost[:5]),
         ),
     )
-
-
-def _inside(path: Path, root: Path) -> bool:
-    return path == root or root in path.parents

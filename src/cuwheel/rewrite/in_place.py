@@ -12,7 +12,7 @@ from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.metadata import normalised
 from cuwheel.rewrite import changes as journalled
-from cuwheel.rewrite import environment, library, licence, lock, note, proposal, record, work
+from cuwheel.rewrite import environment, library, licence, note, proposal, record, work
 from cuwheel.rewrite.journal import Header
 from cuwheel.rewrite.outcome import FileChange, Outcome
 from cuwheel.rewrite.record import Digest
@@ -49,7 +49,7 @@ class _Rows:
 
 
 def slim(layout: Layout, request: Request) -> Outcome:
-    guard = nullcontext() if request.dry_run else lock.locked(journalled.folder_of(layout.root))
+    guard = nullcontext() if request.dry_run else journalled.locked(layout.root)
     with guard:
         recovered = () if request.dry_run else journalled.recover(layout.root)
         libraries, unread = environment.read(layout)

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import confined
 from cuwheel.errors import UnreadableError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _wait_for_none(folder: Path) -> int:
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = confined.open_plain(path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             continue  # another run ended and took the folder with it
         except OSError as error:

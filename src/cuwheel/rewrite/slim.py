@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.finding import Finding
-from cuwheel.rewrite import changes, elsewhere, environment, in_place, lock, wheel
+from cuwheel.rewrite import changes, elsewhere, environment, in_place, wheel
 from cuwheel.rewrite.outcome import FileChange, Outcome
 from cuwheel.rewrite.values import SlimOptions
 from cuwheel.units import size
@@ -111,11 +112,11 @@ def settle(root: Path) -> Outcome:
 
 def _settle(root: Path, *, undo: bool) -> Outcome:
     root = root.resolve()
-    if not changes.folder_of(root).is_dir():
+    if not os.path.lexists(changes.folder_of(root)):
         raise UnreadableError(
             root, "has no journal of cuwheel slim", hint="it was not slimmed, or that was committed or undone"
         )
-    with lock.locked(changes.folder_of(root)):
+    with changes.locked(root):
         steps, findings = (changes.undo if undo else changes.commit)(root)
     libraries = [step for step in steps if step.before]
     freed = sum(step.before.size for step in libraries if step.before)

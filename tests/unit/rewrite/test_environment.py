@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from cuwheel import api
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.machine.fleet import from_gpu
@@ -269,3 +270,28 @@ def test_a_library_that_would_not_shrink_stays_that_of_its_package(tmp_path: Pat
     made = run(tmp_path / "env")
     assert [each.fate for each in made.files] == ["unchanged"]
     assert snapshot(tmp_path / "env") == before
+
+
+def test_a_dist_info_that_is_linked_to_another_environment_stays_that_ones(env: Path, tmp_path: Path) -> None:
+    """A stranger's folder whose metadata is a link to yours: its libraries are slimmed, your RECORD is not touched."""
+    stranger = tmp_path / "stranger"
+    shutil.copytree(site_of(env) / "foo", stranger / "foo")
+    (stranger / "foo-1.0.dist-info").symlink_to(site_of(env) / "foo-1.0.dist-info")
+    before = snapshot(env)
+    made = slim.slim(SlimJob(targets=(str(stranger),), options=H100))
+    assert made.written
+    slim.take_back(stranger)
+    assert snapshot(env) == before
+
+
+def test_undo_says_no_where_something_could_not_be_restored(env: Path) -> None:
+    original = (site_of(env) / "foo" / "libfoo.so").read_bytes()
+    api.slim(env=env, machines=["h100"])
+    (site_of(env) / "foo" / "libfoo.so").write_bytes(b"rebuilt")
+    undone = api.slim_undo(env)
+    assert not undone.succeeded
+    assert (site_of(env) / "foo" / "libfoo.so").read_bytes() == b"rebuilt"
+    assert "lib/python3.11/site-packages/foo/libfoo.so" not in {each.path for each in undone.files}
+    assert [path.read_bytes() for path in env.glob(".cuwheel/slim/*/originals/*")] == [original]
+    assert api.slim_commit(env).succeeded
+    assert not (env / ".cuwheel").exists()

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import NewerSchemaError, UnreadableError
+from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.rewrite import changes, journal, lock, record
-from cuwheel.rewrite.journal import FileState, Header, Step, Writer
+from cuwheel.rewrite.journal import FileState, Header, Root, Step, Writer
 from tests.unit.rewrite.packages import contents, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from cuwheel.rewrite.journal import State
 
 HEADER = Header(tool="tests", targets=("h100 (9.0)",))
 STEP = Step(number=1, action="create", path="a", before=None, after=FileState(size=1, mtime_ns=2, inode=3, sha256="f"))
@@ -64,7 +67,7 @@ def test_a_line_cut_short_was_never_acted_upon(tmp_path: Path, cut: int) -> None
 
 
 def test_a_newer_journal_is_left_alone(tmp_path: Path) -> None:
-    Writer(tmp_path).start(Header(tool="later", targets=(), schema="cuwheel.slim-journal/2"))
+    Writer(tmp_path).start(Header(tool="later", targets=(), schema="cuwheel.slim-journal/3"))
     with pytest.raises(NewerSchemaError):
         journal.read(tmp_path)
 
@@ -232,3 +235,230 @@ def test_scratch_folders_of_the_dead_are_cleared(tmp_path: Path) -> None:
             assert alive.is_dir()
             assert other != alive
     assert list(tmp_path.iterdir()) == []
+
+
+def originals(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob(".cuwheel/slim/*/originals/*")}
+
+
+def outside(root: Path) -> dict[str, str]:
+    return {path: state for path, state in contents(root).items() if ".cuwheel" not in path}
+
+
+def test_undo_keeps_the_originals_of_what_it_could_not_restore(root: Path) -> None:
+    change(root)
+    (root / "a").write_bytes(b"upgraded")
+    steps, (finding,) = changes.undo(root)
+    assert {each.path for each in steps} == {"b", "c", "d"}
+    assert (finding.rule, finding.severity) == ("changed-since", "error")
+    ((kept, data),) = originals(root).items()
+    assert data == b"a" * 1000
+    assert kept in finding.message
+    # Slimmed anew, undone again: nothing of the first run is done twice, and its original is still there.
+    assert changes.recover(root) == ()
+    with changes.begin(root, HEADER) as one:
+        one.replace(root / "b", *staged(one, b"B" * 1000))
+        one.create(root / "d", *staged(one, b"new d"))
+        one.apply()
+    assert changes.recover(root) == ()
+    assert (root / "d").exists()
+    _, (again,) = changes.undo(root)
+    assert again == finding
+    assert originals(root)[kept] == b"a" * 1000
+    # Put right by hand: then there is nothing left to undo.
+    (root / kept).replace(root / "a")
+    assert changes.undo(root)[1] == ()
+    assert not list((root / ".cuwheel" / "slim").iterdir())
+    assert set(outside(root)) == {"a", "b", "c"}
+
+
+def test_what_undo_kept_is_given_up_by_commit_alone(root: Path) -> None:
+    change(root)
+    (root / "a").write_bytes(b"upgraded")
+    changes.undo(root)
+    steps, findings = changes.commit(root)
+    assert ([each.path for each in steps], findings) == (["a"], ())
+    assert (root / "a").read_bytes() == b"upgraded"
+    assert not originals(root)
+
+
+def test_an_undo_killed_half_way_keeps_them_too(root: Path) -> None:
+    change(root)
+    (root / "a").write_bytes(b"upgraded")
+    Writer(root / ".cuwheel" / "slim" / "0001").state("undoing")
+    (finding,) = changes.recover(root)
+    assert finding.severity == "error"
+    assert list(originals(root).values()) == [b"a" * 1000]
+
+
+def test_what_changed_during_the_switch_keeps_its_original(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    switch = changes._switch
+
+    def interfered(*args: object) -> None:
+        if args[2].path == "c":  # type: ignore[attr-defined]
+            (root / "a").write_bytes(b"pip was here")
+            raise PermissionError(1, "Operation not permitted")
+        switch(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(changes, "_switch", interfered)
+    with pytest.raises(UnreadableError, match="not permitted"):
+        change(root)
+    assert b"a" * 1000 in originals(root).values()
+
+
+# ---- journals that a stranger wrote ----
+
+OUTSIDE = [
+    "../victim/.profile",
+    "/VICTIM/.profile",
+    "x/../../victim/.profile",
+    "link/.profile",
+    "a\0b",
+    "",
+    ".",
+    "./a/..",
+]
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    folder = tmp_path / "victim"
+    folder.mkdir()
+    (folder / ".profile").write_text("mine\n")
+    return folder
+
+
+def hostile(tmp_path: Path, path: str, state: State, *, root: Root | None) -> Path:
+    """A folder whose journal creates, replaces and removes `path`."""
+    folder = tmp_path / "stranger"
+    run = folder / ".cuwheel" / "slim" / "0001"
+    for part in ("new", "originals"):
+        (run / part).mkdir(parents=True)
+    (folder / "link").symlink_to(tmp_path / "victim")
+    for number in ("1", "2", "3"):
+        (run / "new" / number).write_text("evil\n")
+        (run / "originals" / number).write_text("evil\n")
+    mine = changes._state((tmp_path / "victim" / ".profile").lstat())
+    evil = FileState(size=5, mtime_ns=0, inode=0, sha256=record.digest_of_bytes(b"evil\n").sha256)
+    writer = Writer(run)
+    writer.start(Header(tool="stranger", targets=(), root=root or Root.of(folder.resolve())))
+    writer.steps(
+        (
+            Step(number=1, action="create", path=path, before=None, after=mine),
+            Step(number=2, action="replace", path=path, before=evil, after=mine),
+            Step(number=3, action="create", path=f"{path}-new", before=None, after=evil),
+        )
+    )
+    writer.state(state)
+    return folder
+
+
+@pytest.mark.parametrize("state", ["switching", "done", "undoing", "committing", "preparing", "kept"])
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_no_journal_reaches_out_of_its_folder(tmp_path: Path, victim: Path, path: str, state: State) -> None:
+    """Even one that knows the folder it is in."""
+    folder = hostile(tmp_path, path.replace("/VICTIM", str(victim)), state, root=None)
+    before = contents(tmp_path)
+    for act in (changes.recover, changes.undo, changes.commit):
+        with pytest.raises(MalformedError, match=r"outside its folder|out of its folder"):
+            act(folder)
+        assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("root", [Root(path="/elsewhere", inode=1, owner=0), "older"])
+def test_a_journal_of_another_folder_is_refused(tmp_path: Path, victim: Path, root: Root | str) -> None:
+    made_for = root if isinstance(root, Root) else Root(path="x", inode=1, owner=1)
+    folder = hostile(tmp_path, "harmless", "done", root=made_for)
+    if root == "older":
+        path = folder / ".cuwheel" / "slim" / "0001" / "journal.jsonl"
+        path.write_text(
+            '{"header": {"tool": "x", "targets": [], "schema": "cuwheel.slim-journal/1"}}\n{"state": "done"}\n'
+        )
+    before = contents(tmp_path)
+    for act in (changes.recover, changes.undo, changes.commit):
+        with pytest.raises(MalformedError, match="is a journal of changes to") as raised:
+            act(folder)
+        assert str(folder / ".cuwheel") in raised.value.hint
+    assert contents(tmp_path) == before
+    assert (victim / ".profile").read_text() == "mine\n"
+
+
+def test_a_copied_environment_is_not_undone(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    change(root)
+    copy = tmp_path_factory.mktemp("copies") / "copy"
+    shutil.copytree(root, copy)
+    before = contents(copy)
+    with pytest.raises(MalformedError, match="this is another folder"):
+        changes.undo(copy)
+    assert contents(copy) == before
+    changes.undo(root)
+    assert (root / "a").read_bytes() == b"a" * 1000
+
+
+def test_a_moved_environment_is_not_undone(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    change(root)
+    moved = tmp_path_factory.mktemp("moved") / "env"
+    root.rename(moved)
+    with pytest.raises(MalformedError, match="this is another folder"):
+        changes.undo(moved)
+    moved.rename(root)
+    assert changes.undo(root)[1] == ()
+
+
+LINKS = [".cuwheel", ".cuwheel/slim", ".cuwheel/slim/0001", ".cuwheel/slim/0001/originals", ".cuwheel/slim/0001/new"]
+
+
+@pytest.mark.parametrize("place", LINKS)
+def test_folders_of_the_journal_are_no_links(root: Path, tmp_path_factory: pytest.TempPathFactory, place: str) -> None:
+    change(root)
+    away = tmp_path_factory.mktemp("away") / "victim"
+    if not (root / place).exists():
+        (root / place).mkdir()
+    (root / place).rename(away)
+    (away / "precious").write_text("mine")
+    (root / place).symlink_to(away)
+    before = contents(away)
+    for act in (changes.undo, changes.commit):
+        with pytest.raises(MalformedError, match="not a folder of its own"), changes.locked(root):
+            act(root)
+    assert contents(away) == before
+
+
+@pytest.mark.parametrize("name", ["lock", "0001/journal.jsonl"])
+@pytest.mark.parametrize("way", ["symlink", "hard link", "pipe"])
+def test_files_of_the_journal_are_no_links(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, name: str, way: str
+) -> None:
+    change(root)
+    precious = tmp_path_factory.mktemp("away") / "precious"
+    path = root / ".cuwheel" / "slim" / name
+    data = path.read_bytes() if path.exists() else b"mine"
+    precious.write_bytes(data)
+    path.unlink(missing_ok=True)
+    if way == "symlink":
+        path.symlink_to(precious)
+    elif way == "hard link":
+        os.link(precious, path)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(MalformedError), changes.locked(root):
+        changes.undo(root)
+    assert precious.read_bytes() == data
+
+
+def test_nothing_is_changed_behind_a_link_out_of_the_folder(root: Path, victim: Path) -> None:
+    (root / "info").symlink_to(victim)
+    (victim / "x").write_text("mine")
+    inner = root / "inner"
+    inner.mkdir()
+    (inner / "x").write_text("x")
+    (inner / "info").symlink_to(victim)
+    with pytest.raises(MalformedError, match="out of its folder"), changes.begin(inner, HEADER) as one:
+        one.replace(inner / "info" / "x", *staged(one, b"evil"))
+    assert (victim / "x").read_text() == "mine"
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"step": {"x":' + "[" * 100_000, "\\ud800", "{}", "null", "\0"])
+def test_odd_lines_are_passed_over(tmp_path: Path, line: str) -> None:
+    (tmp_path / "journal.jsonl").write_text(line + "\n")
+    assert journal.read(tmp_path).steps == ()

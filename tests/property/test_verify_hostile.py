@@ -8,11 +8,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuwheel.compat.wheel_subject import Subject
 from cuwheel.errors import CuwheelError
+from cuwheel.inspection import wheel_contents
 from cuwheel.inspection.survey import survey
-from cuwheel.verify import contents, modules, wheel_rules
+from cuwheel.verify import modules, wheel_rules
 from cuwheel.verify.runner.capture import HEAD, TAIL, Bounded, Search, shown
-from cuwheel.verify.wheel_rules.subject import Subject
 from tests.fixtures.small_wheel import Wheel
 
 SOUND = Wheel(files={"subject/__init__.py": "x = 1\n" * 50, "subject/deep/data.bin": bytes(range(256)) * 4})
@@ -20,7 +21,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 
 
 def examined(path: Path) -> None:
-    opened = contents.read(path)
+    opened = wheel_contents.read(path)
     modules.top_level(opened)
     wheel_rules.examine(Subject(contents=opened, survey=survey(path)))
 

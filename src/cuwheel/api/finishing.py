@@ -106,16 +106,22 @@ class Finishing:
         return stamp.stamp(wheel, to, wish)
 
     def _repaired(self, wheel: Path, to: Path) -> Path:
-        """Asked for, it must succeed. Else it is done where it can be: a wheel for this system alone is one too."""
+        """Asked for, it must succeed. Else it is done where it can be: a wheel for this system alone is one too.
+
+        A manylinux tag that a backend wrote stays if it holds; one that does not is put right.
+        """
         from dataclasses import replace
 
         from cuwheel.errors import MalformedError
         from cuwheel.rewrite import repair
 
         table = self.steps.table.repair
-        if table.enabled is False or (table.enabled is None and "-linux_" not in wheel.name):
+        platform = wheel.name.rpartition("-")[2]
+        if table.enabled is False or (table.enabled is None and not platform.startswith(("linux_", "manylinux"))):
             return wheel
         decision = repair.decide(wheel, self._repair_wish())
+        if table.enabled is None and not platform.startswith("linux_") and "tag" not in decision.changes:
+            return wheel
         if decision.refused and table.enabled:
             told = "; ".join(each.message for each in decision.findings if each.severity == "error")
             raise MalformedError(wheel.name, f"cannot be repaired: {told}", hint="cuwheel repair WHEEL --dry-run")

@@ -189,7 +189,7 @@ def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | N
 
 def _unread(target: str, path: Path, error: MalformedError) -> Verified:
     from cuwheel.finding import Finding
-    from cuwheel.verify import contents
+    from cuwheel.inspection import wheel_contents
     from cuwheel.verify.values import Verified
 
     finding = Finding(
@@ -202,7 +202,7 @@ def _unread(target: str, path: Path, error: MalformedError) -> Verified:
         name=path.name.partition("-")[0],
         version="",
         size=size,
-        sha256=contents.sha256(path),
+        sha256=wheel_contents.sha256(path),
         findings=(finding,),
         installations=(),
     )
@@ -210,19 +210,20 @@ def _unread(target: str, path: Path, error: MalformedError) -> Verified:
 
 def _verified_file(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
     """The wheel as a file."""
-    from cuwheel.verify import contents, serving, wheel_rules
+    from cuwheel.compat.wheel_subject import Subject
+    from cuwheel.inspection import wheel_contents
+    from cuwheel.verify import serving, wheel_rules
     from cuwheel.verify.values import Verified
-    from cuwheel.verify.wheel_rules.subject import Subject
 
     told = surveyed.distribution
-    opened = contents.read(path)
+    opened = wheel_contents.read(path)
     return Verified(
         target=target,
         file=path.name,
         name=told.name if told else path.stem,
         version=told.version if told else "",
         size=surveyed.size,
-        sha256=contents.sha256(path),
+        sha256=wheel_contents.sha256(path),
         findings=(
             *(serving.examine(surveyed, cuda) if cuda else ()),
             *wheel_rules.examine(Subject(contents=opened, survey=surveyed)),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.build import gate_code, gate_limits, gate_units
 from cuwheel.build.gate_case import Case
 from cuwheel.build.gate_values import Listed, Result, Wanted
-from cuwheel.compat import rule
+from cuwheel.compat import rule, wheel_tags
+from cuwheel.compat.wheel_subject import Subject
+from cuwheel.finding import SEVERITIES
+from cuwheel.inspection import wheel_contents
 from cuwheel.inspection.survey import survey
 
 if TYPE_CHECKING:
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "Listed", "Result", "Wanted", "examine"]
 
 RULES: tuple[Rule[Case], ...] = (*gate_code.RULES, *gate_limits.RULES)
+_TAG_RULES = tuple(each for each in wheel_tags.RULES if each.severity == "error")  # a plain linux tag is no lie
 
 
 def examine(found: Survey, wanted: Wanted) -> Result:
@@ -27,6 +32,8 @@ def examine(found: Survey, wanted: Wanted) -> Result:
     theirs = {library.path for library in foreign}
     own = [library for library in found.libraries if library.containers and library.path not in theirs]
     case = Case(survey=found, wanted=wanted, units=gate_units.read(found, own, wanted), foreign=foreign)
-    findings = rule.examine(RULES, case)
+    subject = Subject(contents=wheel_contents.read(Path(found.target)), survey=found)
+    told = (*rule.examine(RULES, case), *rule.examine(_TAG_RULES, subject))
+    findings = tuple(sorted(told, key=lambda each: SEVERITIES.index(each.severity)))
     failed = wanted.table.enabled and any(finding.severity == "error" for finding in findings)
     return Result(findings=findings, listed=case.listed(), succeeded=not failed)

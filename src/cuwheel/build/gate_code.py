@@ -29,10 +29,20 @@ _ALLOWED = 3
     why="""A build that finds no CUDA often goes on without it, and gives a wheel for the CPU alone that installs and
     imports like the one that was meant.""",
     source="torch.utils.cpp_extension and CMake projects whose CUDA is optional",
-    fix="cuwheel explain LOG: look for what the build said of CUDA, and set what makes it required (FORCE_CUDA=1)",
+    fix="cuwheel explain LOG: look for what the build said of CUDA, and set what makes it required (FORCE_CUDA=1); "
+    "if it has none by design: --host-only, or [gate] device-code = false",
 )
 def built_without_device_code(case: Case) -> Iterator[Found]:
-    if not any(library.device_code for library in case.libraries):
+    there = [library.path for library in case.libraries if library.device_code]
+    if not case.wanted.table.device_code:
+        if there:
+            yield Found(
+                message="there is CUDA device code in it, and [gate] device-code = false says that there is none",
+                evidence=some(there),
+                severity="warning",
+                fix="take it out of the configuration",
+            )
+    elif not there:
         count = len(case.libraries)
         evidence = f"{count} {'library was' if count == 1 else 'libraries were'} read" if count else "it has no library"
         yield Found(message="there is no CUDA device code in it", evidence=(evidence,))

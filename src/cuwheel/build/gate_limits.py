@@ -1,4 +1,4 @@
-"""May the wheel go out: size, libraries it needs or holds, the C library, paths of this machine, its tags?"""
+"""May the wheel go out: size, libraries it needs or holds, the C library, paths of this machine?"""
 
 from __future__ import annotations
 
@@ -206,21 +206,6 @@ def _lies_in(entry: str, place: str) -> bool:
 
 
 @rule(
-    "tag-without-platform",
-    severity="error",
-    why="""A wheel with the tag `any` is installed on every system and processor; with a library in it, it fails on all
-    but one.""",
-    source="PEP 425",
-    fix="tell the backend that it is not pure (setuptools: Distribution.has_ext_modules; hatchling: pure_python)",
-)
-def tag_without_platform(case: Case) -> Iterator[Found]:
-    told = case.survey.distribution
-    binaries = [each.path for each in case.survey.libraries if each.format in ("elf", "pe")]
-    if told and binaries and any(tag.endswith("-any") for tag in told.tags):
-        yield Found(message=f"its tag is {', '.join(told.tags)}, and it has libraries", evidence=some(binaries))
-
-
-@rule(
     "allow-without-effect",
     severity="note",
     why="What `[gate] allow` names and no wheel has is a hole that nobody needs: the next mistake falls through it.",
@@ -261,7 +246,6 @@ RULES = (
     nvidia_library_inside,
     glibc_over_ceiling,
     search_path_into_build_machine,
-    tag_without_platform,
     allow_without_effect,
     wheel_could_be_smaller,
 )

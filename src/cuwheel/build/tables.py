@@ -31,10 +31,12 @@ class GateTable:
     `allow`: architectures (`sm_75`, `compute_*`), or `library-glob:arch`, that may be there though nobody planned them.
     `library-glob:*`: a library that the build took along and did not compile. `debug`: code compiled with -G.
     `forbidden`: sonames that must not be needed (globs). `glibc`: the newest that may be needed. `size`: of the wheel
-    (`100 MB`). `enabled = false` reports and fails nothing.
+    (`100 MB`). `device-code = false`: it has none by design (a wrapper of the driver's API). `enabled = false` reports
+    and fails nothing.
     """
 
     enabled: bool = True
+    device_code: bool = True
     allow: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
     glibc: str | None = None

@@ -83,9 +83,8 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
     wheels.add_argument("--family", action="store_true", help="'f' architectures (100f) where there are any")
     wheels.add_argument("--no-ptx", action="store_true", help="serve nobody through PTX")
     wheels.add_argument("--no-repair", action="store_true", help="leave the wheel as its backend made it")
-    wheels.add_argument(
-        "--allow", metavar="ARCHS", action="append", default=[], help="that may be there though nobody planned them"
-    )
+    wheels.add_argument("--allow", metavar="ARCHS", action="append", default=[], help="extra architectures to accept")
+    wheels.add_argument("--host-only", action="store_true", help="it has no device code by design: a driver wrapper")
 
 
 def _add_toolchain(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +154,9 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
     plan = {name: True for name in ("future", "native", "specific", "family") if getattr(args, name)}
     plan |= {"ptx": False} if args.no_ptx else {}
     said |= {"plan": plan} if plan else {}
-    said |= {"gate": {"allow": _split(args.allow)}} if args.allow else {}
+    gate: dict[str, object] = {"allow": _split(args.allow)} if args.allow else {}
+    gate |= {"device_code": False} if args.host_only else {}
+    said |= {"gate": gate} if gate else {}
     said |= {"repair": {"enabled": False}} if args.no_repair else {}
     return said
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.common import Source
     from cuwheel.facts.rows.gpus import Gpus
     from cuwheel.facts.rows.libraries import Libraries
+    from cuwheel.facts.rows.manylinux import Manylinux
     from cuwheel.facts.rows.packages import Packages
     from cuwheel.facts.rows.toolchains import Toolchains
     from cuwheel.facts.rows.toolkits import Toolkit, Toolkits
@@ -72,6 +73,12 @@ class Tables:
         from cuwheel.facts.rows.libraries import Libraries
 
         return self._read("libraries.toml", Libraries, _library_problems)
+
+    @cached_property
+    def manylinux(self) -> Manylinux:
+        from cuwheel.facts.rows.manylinux import Manylinux
+
+        return self._read("manylinux.toml", Manylinux, _manylinux_problems)
 
     @cached_property
     def packages(self) -> Packages:
@@ -221,6 +228,14 @@ def _library_problems(file: Libraries) -> Iterator[str]:
         yield from _repeated(f"{row.name}:", [*row.sonames, *row.dlls])
         if row.cuda is not None and not row.folder:
             yield f"{row.name} has no folder"
+
+
+def _manylinux_problems(file: Manylinux) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.policy)
+    for older, newer in pairwise(file.policy):
+        for name in ("glibc", "glibcxx", "cxxabi"):
+            if versions.key(getattr(older, name)) > versions.key(getattr(newer, name)):
+                yield f"glibc {newer.glibc}: {name} goes back from the row before"
 
 
 def _package_problems(file: Packages) -> Iterator[str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from cuwheel import units
 from cuwheel.errors import UsageError
 from cuwheel.facts.tables import tables
+from cuwheel.inspection import wheel_contents
 from cuwheel.inspection.metadata import normalised
-from cuwheel.verify import contents, modules
+from cuwheel.verify import modules
 from cuwheel.verify.values import Check
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def of(table: VerifyTable, survey: Survey, *, known: bool = True, timeout: float
     """In the order that they are run. `timeout` in place of every other."""
     imports = table.imports
     if imports is None:
-        imports = modules.top_level(contents.read(Path(survey.target)))
+        imports = modules.top_level(wheel_contents.read(Path(survey.target)))
     found = [_import(name) for name in imports]
     if known and survey.distribution:
         found += [_known(row) for row in _rows(survey.distribution.name)]

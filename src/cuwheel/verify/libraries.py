@@ -12,8 +12,8 @@ from cuwheel.compat.loading import loading
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
+from cuwheel.inspection.wheel_contents import installed_names
 from cuwheel.toolchain.stub import SONAME
-from cuwheel.verify.contents import installed_names
 from cuwheel.verify.values import Check, Result
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.inspection.metadata import normalised
-from cuwheel.verify.contents import installed_names
+from cuwheel.inspection.wheel_contents import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.verify.contents import Contents
+    from cuwheel.inspection.wheel_contents import Contents
 
 # What lies at the top of wheels by mistake, and is not meant to be imported.
 _NOT_MEANT = frozenset(

@@ -32,7 +32,8 @@ KERNEL = {"work": (8, 0, 0)}
     ],
 )
 def test_what_was_planned_passes(tmp_path: Path, file: str, plan: str) -> None:
-    result = judge(wheel(tmp_path, {f"demo/{file}": file}), plan)
+    platform = "win_amd64" if file.endswith(".dll") else "linux_x86_64"
+    result = judge(wheel(tmp_path, {f"demo/{file}": file}, tag=f"py3-none-{platform}"), plan)
     assert rules(result) == set()
     assert result.succeeded
     assert result.listed == ()

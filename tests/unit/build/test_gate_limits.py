@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -46,8 +46,8 @@ def test_libraries_that_must_not_be_needed(tmp_path: Path, pattern: str, *, caug
         assert f"which is forbidden ({pattern})" in found(result, "forbidden-library").message
 
 
-def _library(**told: str) -> bytes:
-    return build.dynamic(**told).build()  # type: ignore[arg-type]
+def _library(**told: Any) -> bytes:
+    return build.dynamic(**told).build()
 
 
 def test_libraries_that_must_not_be_inside(tmp_path: Path) -> None:
@@ -148,3 +148,67 @@ def test_damaged_archives_of_a_toolkit_bring_nothing(tmp_path: Path) -> None:
     for number, (_, data) in enumerate(malformed.archives()):
         (library / f"lib{number}.a").write_bytes(data)
     assert not judge(wheel(tmp_path, CODE), "sm_42", toolkit_root=str(library.parent)).succeeded
+
+
+@pytest.mark.parametrize(
+    ("tag", "rule"),
+    [
+        ("py3-none-manylinux2014_x86_64", "tag-glibc"),
+        ("py3-none-manylinux_2_31_x86_64", "tag-glibc"),
+        ("py3-none-manylinux_2_17_x86_64.manylinux_2_34_x86_64", "tag-glibc"),  # each tag is a promise
+        ("py3-none-manylinux_2_34_aarch64", "tag-processor"),
+        ("py3-none-manylinux_2_34_x86_64.manylinux_2_34_aarch64", "tag-processor"),
+        ("py3-none-musllinux_1_2_x86_64", "tag-processor"),
+        ("py3-none-macosx_11_0_x86_64", "tag-processor"),
+        ("py3-none-win_amd64", "tag-processor"),
+        ("py3-none-manylinux_2_34_x86_64", None),
+        ("py3-none-linux_x86_64", None),
+    ],
+)
+def test_every_tag_is_held_against_the_libraries(tmp_path: Path, tag: str, rule: str | None) -> None:
+    path = wheel(tmp_path, {**CODE, "demo/b.so": _library(glibc="GLIBC_2.32")}, tag=tag)
+    result = judge(path, PLAN)
+    assert rules(result) == ({rule} if rule else set())
+    assert result.succeeded == (rule is None)
+
+
+@pytest.mark.parametrize(("tag", "suffix"), [("cp312-cp312", "cpython-311"), ("py3-none", "cpython-311")])
+def test_the_tag_is_of_the_python_that_the_modules_are_for(tmp_path: Path, tag: str, suffix: str) -> None:
+    module = {f"demo/native.{suffix}-x86_64-linux-gnu.so": _library(glibc="GLIBC_2.17")}
+    assert rules(judge(wheel(tmp_path, {**CODE, **module}, tag=f"{tag}-linux_x86_64"), PLAN)) == {"tag-extension"}
+
+
+def test_the_tags_of_the_name_are_those_inside(tmp_path: Path) -> None:
+    path = wheel(tmp_path, CODE)
+    renamed = path.rename(tmp_path / "demo-1.0-cp311-cp311-linux_x86_64.whl")
+    assert rules(judge(renamed, PLAN)) == {"tags-differ"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "tag", "caught"),
+    [
+        ("GLIBCXX_3.4.29", "manylinux_2_28_x86_64", True),
+        ("GLIBCXX_3.4.29", "manylinux_2_34_x86_64", False),
+        ("CXXABI_1.3.13", "manylinux_2_17_x86_64", True),
+        ("GLIBCXX_3.4.19", "manylinux2014_x86_64", False),
+        ("GLIBCXX_3.4.99", "linux_x86_64", False),
+    ],
+)
+def test_a_tag_promises_a_libstdcxx_too(tmp_path: Path, needs: str, tag: str, *, caught: bool) -> None:
+    files = {"demo/b.so": _library(needed=("libstdc++.so.6",), glibc=needs)}
+    path = wheel(tmp_path, {**CODE, **files}, tag=f"py3-none-{tag}")
+    assert ("tag-libstdcxx" in rules(judge(path, PLAN))) == caught
+    brought = wheel(tmp_path, {**CODE, **files, "demo.libs/libstdc++-1a2b3c4d.so.6": b""}, tag=f"py3-none-{tag}")
+    assert "tag-libstdcxx" not in rules(judge(brought, PLAN))
+
+
+def test_a_wrapper_of_the_driver_says_that_it_has_no_device_code(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {"demo/b.so": _library(needed=("libcuda.so.1",))})
+    assert rules(judge(path, PLAN)) == {"built-without-device-code"}
+    assert "--host-only" in found(judge(path, PLAN), "built-without-device-code").fix
+    assert judge(path, PLAN, device_code=False).succeeded
+    # The rest of the gate stays: paths, tags, budgets, and code that is there against what was said.
+    assert not judge(path, PLAN, device_code=False, size="1 B").succeeded
+    other = judge(wheel(tmp_path, CODE), "sm_75", device_code=False)
+    assert {"architecture-not-planned", "planned-architecture-missing"} <= rules(other)
+    assert "built-without-device-code" in rules(other, "warning")

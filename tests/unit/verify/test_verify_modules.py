@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.verify import contents, modules
+from cuwheel.inspection import wheel_contents
+from cuwheel.verify import modules
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 )
 def test_what_a_person_would_import(tmp_path: Path, files: list[str], expected: tuple[str, ...]) -> None:
     path = Wheel(files=dict.fromkeys(files, "")).write(tmp_path)
-    assert modules.top_level(contents.read(path)) == expected
+    assert modules.top_level(wheel_contents.read(path)) == expected
 
 
 def test_top_level_txt_chooses_but_does_not_invent(tmp_path: Path) -> None:
     files = ["subject/__init__.py", "helper/__init__.py", "subject-1.0.dist-info/top_level.txt"]
     for text, expected in (("subject\n", ("subject",)), ("gone\n", ("subject", "helper"))):
         path = Wheel(files={**dict.fromkeys(files, ""), files[2]: text}).write(tmp_path)
-        assert modules.top_level(contents.read(path)) == expected
+        assert modules.top_level(wheel_contents.read(path)) == expected

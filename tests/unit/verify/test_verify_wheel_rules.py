@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cuwheel.compat.wheel_subject import Subject
+from cuwheel.inspection import wheel_contents
 from cuwheel.inspection.survey import survey
-from cuwheel.verify import contents, wheel_rules
-from cuwheel.verify.wheel_rules.subject import Subject
+from cuwheel.verify import wheel_rules
 from tests.fixtures.small_wheel import Wheel, digest
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ TRUE = f"{SOURCE},{digest(b'x = 1')},5"
 
 
 def examined(path: Path) -> tuple[Finding, ...]:
-    return wheel_rules.examine(Subject(contents=contents.read(path), survey=survey(path)))
+    return wheel_rules.examine(Subject(contents=wheel_contents.read(path), survey=survey(path)))
 
 
 def faults(path: Path) -> list[str]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import rule
+from cuwheel.compat import rule, wheel_tags
 from cuwheel.finding import SEVERITIES
-from cuwheel.verify.wheel_rules import licences, metadata, record, structure, tags
+from cuwheel.verify.wheel_rules import licences, metadata, record, structure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cuwheel.compat.wheel_subject import Subject
     from cuwheel.finding import Finding
-    from cuwheel.verify.wheel_rules.subject import Subject
 
-RULES = (*structure.RULES, *record.RULES, *tags.RULES, *metadata.RULES, *licences.RULES)
+RULES = (*structure.RULES, *record.RULES, *wheel_tags.RULES, *metadata.RULES, *licences.RULES)
 
 
 _UNSAFE = ("zip-", "record-unsafe-path")

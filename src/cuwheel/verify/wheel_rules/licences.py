@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.rule import Found, rule
+from cuwheel.compat.wheel_subject import Subject, some
 from cuwheel.inspection.metadata import fields
-from cuwheel.verify.wheel_rules.subject import Subject, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from cuwheel.inspection.metadata import fields
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.verify.wheel_rules.subject import Subject
+    from cuwheel.compat.wheel_subject import Subject
 
 _SOURCE = "core metadata, packaging.python.org/specifications"
 _FIX = "correct [project] in pyproject.toml and build it again"

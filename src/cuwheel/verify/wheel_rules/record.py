@@ -7,10 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.compat.rule import Found, rule
+from cuwheel.compat.wheel_subject import Subject, counted, some
 from cuwheel.inspection import member_hashes
 from cuwheel.inspection.zip_reader import escapes
 from cuwheel.rewrite.record import SIGNATURES
-from cuwheel.verify.wheel_rules.subject import Subject, counted, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

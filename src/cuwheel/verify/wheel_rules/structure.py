@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.rule import Found, rule
+from cuwheel.compat.wheel_subject import Subject, some
 from cuwheel.inspection.metadata import normalised
-from cuwheel.verify.contents import installed_names
-from cuwheel.verify.wheel_rules.subject import Subject, some
+from cuwheel.inspection.wheel_contents import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,20 +11,23 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from cuwheel.compat import tags
 from cuwheel.compat.loading import is_loadable, loading
 from cuwheel.compat.rule import Found, rule
-from cuwheel.facts import versions
+from cuwheel.compat.wheel_subject import Subject, some
+from cuwheel.facts import manylinux, versions
 from cuwheel.inspection.metadata import fields
 from cuwheel.machine.fleet import Machine
-from cuwheel.verify.wheel_rules.subject import Subject, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.facts.rows.manylinux import ManylinuxPolicy
     from cuwheel.finding import Severity
     from cuwheel.inspection.values import Library
 
 _SOURCE = "platform compatibility tags, packaging.python.org/specifications; PEP 600"
 # foo.cpython-312-x86_64-linux-gnu.so, foo.cpython-313t-…, foo.abi3.so, foo.cp312-win_amd64.pyd
 _EXTENSION = re.compile(r"\.(?:cpython-(\d)(\d+)(t?)-[^.]*\.so|cp(\d)(\d+)(t?)-[^.]*\.pyd)$", re.ASCII)
+_MUSL = re.compile(r"musllinux_\d+_\d+_(.+)", re.ASCII)
+_CXX_LIBRARY = re.compile(r"(?:^|/)libstdc\+\+[^/]*\.so", re.ASCII)
 _CP = re.compile(r"cp(\d)(\d+)", re.ASCII)
 
 
@@ -88,6 +91,31 @@ def _alike(listed: set[str]) -> set[tuple[str, str | None, str | None]]:
 
 
 @rule(
+    "tag-without-platform",
+    severity="error",
+    why="""A wheel with the tag `any` is installed on every system and processor; with a library in it, it fails on all
+    but one.""",
+    source="PEP 425",
+    fix="tell the backend that it is not pure (setuptools: Distribution.has_ext_modules; hatchling: pure_python)",
+)
+def without_platform(subject: Subject) -> Iterator[Found]:
+    libraries = _machine_code(subject)
+    if "any" in _platforms(subject) and libraries:
+        yield Found(
+            message="its tag says any platform, and there is machine code in it",
+            evidence=some(f"{each.path}: {each.machine}" for each in libraries),
+        )
+
+
+def _platforms(subject: Subject) -> set[str]:
+    return {tag.rpartition("-")[2] for tag in _named(subject)}
+
+
+def _machine_code(subject: Subject) -> list[Library]:
+    return [each for each in subject.survey.libraries if is_loadable(each) and each.format in ("elf", "pe")]
+
+
+@rule(
     "tag-processor",
     severity="error",
     why="Machine code is for one processor and one system; an installer goes by the tag alone.",
@@ -95,26 +123,28 @@ def _alike(listed: set[str]) -> set[tuple[str, str | None, str | None]]:
     fix="build it on, or for, the platform that its tag names",
 )
 def processor(subject: Subject) -> Iterator[Found]:
-    libraries = [each for each in subject.survey.libraries if is_loadable(each) and each.format in ("elf", "pe")]
-    platforms = {tag.rpartition("-")[2] for tag in _named(subject)}
-    if "any" in platforms and libraries:
+    """A wheel may hold code for several platforms: each library needs a tag, and each tag a library."""
+    platforms, libraries = sorted(_platforms(subject) - {"any"}), _machine_code(subject)
+    if not platforms or not libraries:
+        return
+    strangers = [each for each in libraries if all(_foreign(each, platform) for platform in platforms)]
+    empty = [platform for platform in platforms if all(_foreign(each, platform) for each in libraries)]
+    if strangers or empty:
+        wrong = strangers or libraries
         yield Found(
-            message="its tag says any platform, and there is machine code in it",
-            evidence=some(f"{each.path}: {each.machine}" for each in libraries),
-        )
-    wanted = [tags.platform_of(each) for each in platforms - {"any"}]
-    cpus, systems = {each.cpu for each in wanted if each.cpu}, {each.os for each in wanted if each.os}
-    strangers = [each for each in libraries if _foreign(each, cpus, systems)]
-    if strangers:
-        yield Found(
-            message=f"its tag is for {', '.join(sorted(platforms))}, and it holds code for something else",
-            evidence=some(f"{each.path}: {each.format.upper()} for {each.machine}" for each in strangers),
+            message=f"its tag is for {', '.join(empty or platforms)}, and it holds code for something else",
+            evidence=some(f"{each.path}: {each.format.upper()} for {each.machine}" for each in wrong),
         )
 
 
-def _foreign(library: Library, cpus: set[str], systems: set[str]) -> bool:
+def _foreign(library: Library, platform: str) -> bool:
+    wanted = tags.platform_of(platform)
+    if platform.startswith("macosx_"):
+        return True
+    if match := _MUSL.fullmatch(platform):  # what asks for versions of glibc does not load with musl
+        return library.format != "elf" or library.machine != match[1] or library.glibc is not None
     system = {"elf": "linux", "pe": "windows"}[library.format]
-    return bool((cpus and library.machine not in cpus) or (systems and system not in systems))
+    return bool((wanted.cpu and library.machine != wanted.cpu) or (wanted.os and system != wanted.os))
 
 
 @rule(
@@ -126,24 +156,61 @@ def _foreign(library: Library, cpus: set[str], systems: set[str]) -> bool:
     fix="cuwheel repair WHEEL   (or build it in the image of the policy)",
 )
 def glibc(subject: Subject) -> Iterator[Found]:
-    promised = [tags.platform_of(tag.rpartition("-")[2]).glibc for tag in _named(subject)]
-    lowest = min((each for each in promised if each), key=versions.key, default=None)
+    lowest = _promised_glibc(subject)
     if lowest is None:
         return
     wanting = [each for each in subject.survey.libraries if each.glibc and not versions.at_least(lowest, each.glibc)]
+    for libraries, what, severity in _by_gravity(subject, wanting):
+        most = max((each.glibc or "" for each in libraries), key=versions.key)
+        yield Found(
+            message=f"its tag promises glibc {lowest}, and {what} {most}",
+            evidence=some(f"{each.path}: GLIBC_{each.glibc}" for each in libraries),
+            severity=severity,
+        )
+
+
+def _promised_glibc(subject: Subject) -> str | None:
+    promised = [tags.platform_of(platform).glibc for platform in _platforms(subject)]
+    return min((each for each in promised if each), key=versions.key, default=None)
+
+
+def _by_gravity(subject: Subject, wanting: list[Library]) -> Iterator[tuple[list[Library], str, Severity]]:
     ours = _for_cuda(subject)
     kinds: tuple[tuple[list[Library], str, Severity], ...] = (
         ([each for each in wanting if each.path in ours], "it needs", "error"),
         ([each for each in wanting if each.path not in ours], "libraries in it, none for CUDA, need", "warning"),
     )
-    for libraries, what, severity in kinds:
-        if libraries:
-            most = max((each.glibc or "" for each in libraries), key=versions.key)
-            yield Found(
-                message=f"its tag promises glibc {lowest}, and {what} {most}",
-                evidence=some(f"{each.path}: GLIBC_{each.glibc}" for each in libraries),
-                severity=severity,
-            )
+    return (each for each in kinds if each[0])
+
+
+@rule(
+    "tag-libstdcxx",
+    severity="error",
+    why="""A manylinux tag also promises that the libstdc++ of such a system is new enough. A library that wants a newer
+    one fails at import: version `GLIBCXX_3.4.29' not found.""",
+    source="auditwheel's policies; PEP 600",
+    fix="cuwheel repair WHEEL   (or build it in the image of the policy, or with -static-libstdc++)",
+)
+def libstdcxx(subject: Subject) -> Iterator[Found]:
+    lowest = _promised_glibc(subject)
+    policy = manylinux.policy_of(lowest) if lowest else None
+    if policy is None or any(_CXX_LIBRARY.search(path) for path in subject.contents.sizes):
+        return  # a wheel that brings its own libstdc++ asks the system for none
+    wanting = [each for each in subject.survey.libraries if any(_newer_cxx(each, policy))]
+    for libraries, what, severity in _by_gravity(subject, wanting):
+        yield Found(
+            message=f"its tag promises GLIBCXX_{policy.glibcxx} and CXXABI_{policy.cxxabi}, and {what} newer ones",
+            evidence=some(f"{each.path}: {', '.join(_newer_cxx(each, policy))}" for each in libraries),
+            severity=severity,
+        )
+
+
+def _newer_cxx(library: Library, policy: ManylinuxPolicy) -> Iterator[str]:
+    """Above what the policy promises, as the loader names them."""
+    if library.glibcxx and not versions.at_least(policy.glibcxx, library.glibcxx):
+        yield f"GLIBCXX_{library.glibcxx}"
+    if library.cxxabi and not versions.at_least(policy.cxxabi, library.cxxabi):
+        yield f"CXXABI_{library.cxxabi}"
 
 
 def _for_cuda(subject: Subject) -> set[str]:
@@ -223,4 +290,14 @@ def requires_python(subject: Subject) -> Iterator[Found]:
         yield Found(message=f"it is tagged {', '.join(sorted(refused))} and requires Python {wanted}")
 
 
-RULES = (name_of_file, tags_differ, processor, glibc, plain_linux, extension, requires_python)
+RULES = (
+    name_of_file,
+    tags_differ,
+    without_platform,
+    processor,
+    glibc,
+    libstdcxx,
+    plain_linux,
+    extension,
+    requires_python,
+)

@@ -182,6 +182,6 @@ def test_a_dry_run_does_nothing(here: World) -> None:
 
 
 def test_wheels_that_would_overwrite_each_other_are_refused_before_anything_is_done(here: World) -> None:
-    told = here.build(projects.bare(here.folder / "source"), "--cuda", "13.0,13.4")
+    told = here.build(projects.bare(here.folder / "source"), "--cuda", "13.0,13.4", "--naming", "none")
     assert told.status == 2
     assert "--naming local" in told.stderr

@@ -118,7 +118,7 @@ class Steps:
         if not planned:
             told = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
             raise UsageError(f"no wheel can serve these machines: {told}", hint="cuwheel plan says what would")
-        self._refuse_same_names([job.cuda for job in planned])
+        self._choose_names([job.cuda for job in planned])
         return planned
 
     def _machine(self, name: str) -> str:
@@ -126,16 +126,21 @@ class Steps:
         near = (self.configuration.parent if self.configuration else self.tree.folder) / name
         return str(near) if near.is_file() and not Path(name).is_file() else name
 
-    def _refuse_same_names(self, cudas: Sequence[str]) -> None:
+    def _choose_names(self, cudas: Sequence[str]) -> None:
+        """Each wheel its own: by local versions where nobody said how."""
+        from dataclasses import replace
+
+        from cuwheel.build import naming
         from cuwheel.errors import UsageError
 
         table = self.table
-        labels = {"none": "", "suffix": "major", "local": "minor"}[table.naming]
-        same = len({each.split(".")[0] if labels == "major" else each if labels else "" for each in cudas})
-        own = any("{cuda" in text for text in table.environment.values())  # it labels itself
-        if same < len(cudas) and not own:
+        chosen = naming.choose(table, cudas)
+        if table.naming is None and chosen == "local":
+            self.findings = (*self.findings, naming.finding(cudas))
+        self.table = replace(table, naming=chosen)
+        if naming.collide(self.table, cudas):
             raise UsageError(
-                f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {table.naming!r})",
+                f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {chosen!r})",
                 hint="--naming local gives each its own: 1.0+cu130",
             )
 

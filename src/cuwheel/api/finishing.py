@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from cuwheel.api.building_steps import Steps
     from cuwheel.build.gate import Result
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.values import Survey
     from cuwheel.record.values import Record
     from cuwheel.report import build as answers
-    from cuwheel.rewrite import repair
+    from cuwheel.rewrite import guard, repair
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Finishing:
     def _stamped(self, wheel: Path, to: Path) -> Path:
         from cuwheel import masking
         from cuwheel.inspection.survey import survey
-        from cuwheel.rewrite import described, guard, stamp
+        from cuwheel.rewrite import described, stamp
 
         to.mkdir()
         table, job = self.steps.table, self.job
@@ -87,11 +87,7 @@ class Finishing:
         version = said.version if said else self.steps.project.version
         new_name = stamp.suffixed_name(name, job.cuda) if table.naming == "suffix" else None
         new_version = stamp.local_version(version, job.cuda) if table.naming == "local" else None
-        guarding = None
-        if table.guard.package:
-            whole = f"{new_name or name} {new_version or version}"
-            guarding = guard.of(found, table.guard.package, message=table.guard.message, wheel=whole)
-            self.findings += [*_about_guard(wheel, table.guard.package)]
+        guarding = self._guard(found, f"{new_name or name} {new_version or version}")
         about = described.describe(
             found,
             job.plan,
@@ -104,6 +100,26 @@ class Finishing:
             name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding
         )
         return stamp.stamp(wheel, to, wish)
+
+    def _guard(self, found: Survey, whole: str) -> guard.Wish | None:
+        """`whole`: the wheel's name and version as they will be."""
+        from cuwheel.inspection.zip_reader import ZipReader
+        from cuwheel.rewrite import guard, guard_call, stamp
+
+        table = self.steps.table.guard
+        if not table.package and not table.inject:
+            return None
+        reader = ZipReader(Path(found.target))
+        try:
+            holding = [stamp.import_path(each.path) for each in found.libraries if each.device_code]
+            named = found.distribution.name if found.distribution else ""
+            package = table.package or guard_call.package_of(stamp.packages(reader.members), named, holding)
+            init = reader.text(f"{stamp.package_folder(reader.members, package)}__init__.py") or ""
+        finally:
+            reader.close()
+        if about := guard.injected(init, package) if table.inject else guard.uncalled(init, package):
+            self.findings.append(about)
+        return guard.of(found, package, message=table.message, wheel=whole, inject=table.inject)
 
     def _repaired(self, wheel: Path, to: Path) -> Path:
         """Asked for, it must succeed. Else it is done where it can be: a wheel for this system alone is one too.
@@ -185,16 +201,3 @@ class Finishing:
         part = place.with_name(place.name + ".part")
         shutil.copyfile(wheel, part)
         return part.replace(place)
-
-
-def _about_guard(wheel: Path, package: str) -> Iterator[Finding]:
-    from cuwheel.inspection.zip_reader import ZipReader
-    from cuwheel.rewrite import guard, stamp
-
-    reader = ZipReader(wheel)
-    try:
-        text = reader.text(f"{stamp.package_folder(reader.members, package)}__init__.py") or ""
-    finally:
-        reader.close()
-    if found := guard.uncalled(text, package):
-        yield found

@@ -15,7 +15,7 @@ import msgspec
 
 from cuwheel import decode, log
 from cuwheel.build import rules
-from cuwheel.build.tables import Table
+from cuwheel.build.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
 _MAX_BYTES = 8 * 1024 * 1024
 _HINT = "every key is explained in docs/build.md"
+_INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
 _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas, as on the command line
 
 
@@ -156,6 +157,8 @@ def _by_field(data: dict[str, Any], type_: Any, where: str, problems: list[str])
 
 
 def _value(value: Any, hint: Any, name: str, where: str, problems: list[str]) -> Any:  # noqa: ANN401
+    if hint is GuardTable and value == _INJECT:
+        return {"inject": True}
     if dataclasses.is_dataclass(hint) and isinstance(value, dict):
         return _by_field(value, hint, where, problems)
     item = _item(hint)
@@ -212,6 +215,8 @@ def schema() -> dict[str, Any]:
         table["properties"] = {_key(name): _lenient(each) for name, each in table["properties"].items()}
         table["additionalProperties"] = False
         table.pop("required", None)
+        if guard := table["properties"].get("guard"):
+            table["properties"]["guard"] = {"anyOf": [guard, {"const": _INJECT}]}
     return made
 
 

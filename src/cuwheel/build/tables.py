@@ -55,9 +55,14 @@ class RepairTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardTable:
-    """`[guard]`: write the coverage and the ten lines that check it into this package of the wheel."""
+    """`[guard]`: write the coverage and the lines that check it into this package of the wheel.
 
-    package: str | None = None  # None: no guard
+    `inject`: put the call into its `__init__.py` too, for sources that know nothing of it; `guard = "inject"` is short
+    for that. Then `package` may be left out where the wheel itself tells which it is.
+    """
+
+    package: str | None = None  # None: no guard, unless `inject`
+    inject: bool = False
     message: str = ""  # what to install instead, in the package's own words
 
 
@@ -117,7 +122,7 @@ class Table:
     before: tuple[str, ...] = ()  # commands in the source folder before it is packaged
     config_settings: dict[str, str] = field(default_factory=dict)
     force_archs: bool = False
-    naming: Naming = "none"
+    naming: Naming | None = None  # None: local where there are wheels for several CUDA versions, else none
     python_tag: str | None = None  # py3-none, where libraries are loaded with ctypes and serve every Python
     cache: bool = False
     timeout: float = 7200.0  # seconds, of one job

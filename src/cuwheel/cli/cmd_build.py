@@ -82,6 +82,9 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
     wheels.add_argument("--specific", action="store_true", help="'a' architectures (90a) where there are any")
     wheels.add_argument("--family", action="store_true", help="'f' architectures (100f) where there are any")
     wheels.add_argument("--no-ptx", action="store_true", help="serve nobody through PTX")
+    wheels.add_argument(
+        "--guard", metavar="HOW", choices=("inject",), help="inject: refuse at import where no GPU fits"
+    )
     wheels.add_argument("--no-repair", action="store_true", help="leave the wheel as its backend made it")
     wheels.add_argument("--allow", metavar="ARCHS", action="append", default=[], help="extra architectures to accept")
     wheels.add_argument("--host-only", action="store_true", help="it has no device code by design: a driver wrapper")
@@ -157,6 +160,7 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
     gate: dict[str, object] = {"allow": _split(args.allow)} if args.allow else {}
     gate |= {"device_code": False} if args.host_only else {}
     said |= {"gate": gate} if gate else {}
+    said |= {"guard": args.guard} if args.guard else {}
     said |= {"repair": {"enabled": False}} if args.no_repair else {}
     return said
 

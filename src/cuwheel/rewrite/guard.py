@@ -11,14 +11,15 @@ from cuwheel.facts import architectures, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.finding import Finding
 from cuwheel.machine.fleet import Machine
+from cuwheel.rewrite import guard_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.inspection.values import Survey
 
-FILE = "_cuwheel_guard.py"
-CALL = "from ._cuwheel_guard import check"
+FILE = f"{guard_call.MODULE}.py"
+CALL = f"from .{guard_call.MODULE} import check"
 _TEMPLATE = Path(__file__).with_name("import_guard.py")
 _BEGIN, _END = "# >>> data\n", "# <<< data\n"
 _LAST_MINOR = 9
@@ -36,16 +37,20 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The guard of one package. `wheel`: name and version for the message; `message`: what to install instead."""
+    """The guard of one package. `wheel`: name and version for the message; `message`: what to install instead.
+
+    `inject`: its call is put into the package's `__init__.py`, which does not know of it.
+    """
 
     package: str
     message: str = ""
+    inject: bool = False
     wheel: str
     built_for: str
     runs: tuple[Run, ...]
 
 
-def of(found: Survey, package: str, *, message: str = "", wheel: str | None = None) -> Wish:
+def of(found: Survey, package: str, *, message: str = "", wheel: str | None = None, inject: bool = False) -> Wish:
     """From what is in the wheel. Needs its containers.
 
     Only what fails for certain is refused: where a part of the code serves, the package may know what it does.
@@ -55,6 +60,7 @@ def of(found: Survey, package: str, *, message: str = "", wheel: str | None = No
     return Wish(
         package=package,
         message=message,
+        inject=inject,
         wheel=wheel or (f"{said.name} {said.version}" if said else found.target),
         built_for=_words(found, runs),
         runs=runs,
@@ -77,13 +83,25 @@ def source(wish: Wish) -> str:
 
 def uncalled(init: str, package: str) -> Finding | None:
     """`init`: the package's `__init__.py`. A guard that nobody calls guards nothing."""
-    if "_cuwheel_guard" in init:
+    if guard_call.MODULE in init:
         return None
     return Finding(
         rule="guard-not-called",
         severity="warning",
         message=f"the guard is in {package}, and {package}/__init__.py does not call it",
-        fix=f"at its top: {CALL}; check()",
+        fix=f"at its top: {CALL}; check()   (or let cuwheel put it there: [tool.cuwheel.guard] inject = true)",
+    )
+
+
+def injected(init: str, package: str) -> Finding | None:
+    """As `uncalled`, where the call is put in."""
+    if guard_call.MODULE in init:
+        return None
+    return Finding(
+        rule="guard-injected",
+        severity="note",
+        message=f"the guard is in {package}, and its call was put at the top of {package}/__init__.py",
+        fix="CUWHEEL_GUARD=0 switches it off where the package is imported",
     )
 
 

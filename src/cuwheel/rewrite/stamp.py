@@ -16,7 +16,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.inspection import description, metadata
 from cuwheel.inspection.description import Description
 from cuwheel.inspection.zip_reader import ZipReader
-from cuwheel.rewrite import guard, headers, journal, lock, record, retag
+from cuwheel.rewrite import guard, guard_call, headers, journal, lock, record, retag
 from cuwheel.rewrite.guard import Wish as GuardWish
 from cuwheel.rewrite.trouble import errors_of
 from cuwheel.rewrite.wheel_writer import Traits, ZipWriter, data_offset
@@ -195,7 +195,7 @@ class _Copier:
             version=wish.version,
             requires=wish.extra_requires,
         )
-        new = {described: description.encoded(wish.description), **_guards(self._old, wish)}
+        new = {described: description.encoded(wish.description), **self._guards(wish)}
         if wish.python_tag:
             tagged = renaming.info + "WHEEL"
             new[tagged] = retag.wheel_file(self._archive.read(tagged), wish.python_tag)
@@ -223,6 +223,17 @@ class _Copier:
         )
         return text.encode("utf-8", "surrogateescape")
 
+    def _guards(self, wish: Wish) -> dict[str, bytes]:
+        """The guard beside the `__init__.py` of its package, wherever the wheel has that; its call in it."""
+        if wish.guard is None:
+            return {}
+        folder = package_folder(self._old.members, wish.guard.package)
+        made = {f"{folder}{guard.FILE}": guard.source(wish.guard).encode()}
+        if wish.guard.inject:
+            init = f"{folder}__init__.py"
+            made[init] = guard_call.with_call(self._archive.read(init), init)
+        return made
+
     def _keep(self, info: zipfile.ZipInfo) -> None:
         source = self._old.source
         self._writer.copy(Traits.of(info, self._renaming.of(info.filename)), info, source, data_offset(source, info))
@@ -233,14 +244,6 @@ class _Copier:
         self._writer.add(Traits.of(like, self._renaming.of(name)), io.BytesIO(data), len(data))
 
 
-def _guards(old: ZipReader, wish: Wish) -> dict[str, bytes]:
-    """The guard beside the `__init__.py` of its package, wherever the wheel has that."""
-    if wish.guard is None:
-        return {}
-    folder = package_folder(old.members, wish.guard.package)
-    return {f"{folder}{guard.FILE}": guard.source(wish.guard).encode()}
-
-
 def package_folder(names: Collection[str], package: str) -> str:
     """Where the package's files are in the wheel, with a slash at the end."""
     wanted = package.replace(".", "/")
@@ -248,11 +251,16 @@ def package_folder(names: Collection[str], package: str) -> str:
         folder, _, file = name.rpartition("/")
         if file == "__init__.py" and import_path(folder) == wanted:
             return f"{folder}/"
-    there = sorted({import_path(each.rpartition("/")[0]) for each in names if each.endswith("/__init__.py")})
-    tops = ", ".join(each for each in there if each and "/" not in each) or "none"
+    tops = ", ".join(packages(names)) or "none"
     raise UsageError(
         f"[tool.cuwheel.guard] package = {package!r}: the wheel has no such package", hint=f"its packages: {tops}"
     )
+
+
+def packages(names: Collection[str]) -> list[str]:
+    """Those at the top of a wheel, as they are imported."""
+    there = {import_path(each.rpartition("/")[0]) for each in names if each.endswith("/__init__.py")}
+    return sorted(each for each in there if each and "/" not in each)
 
 
 def import_path(folder: str) -> str:

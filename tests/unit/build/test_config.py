@@ -215,3 +215,14 @@ def test_a_project_below_brings_its_own_configuration(tmp_path: Path) -> None:
     assert config.load(tmp_path, None, {}).cuda == ("13.0",)
     (tmp_path / "package" / config.PYPROJECT).write_text("")
     assert config.load(tmp_path, None, said).cuda == ("13.0",)
+
+
+def test_guard_in_short(tmp_path: Path) -> None:
+    (tmp_path / "cuwheel.toml").write_text('guard = "inject"\n')
+    found = config.load(tmp_path, None, {})
+    assert found.guard.inject
+    assert found.guard.package is None
+    assert config.load(None, None, {"guard": "inject"}).guard == found.guard
+    (tmp_path / "cuwheel.toml").write_text('guard = "whatever"\n')
+    with pytest.raises(ConfigurationError, match="guard"):
+        config.load(tmp_path, None, {})

@@ -106,7 +106,7 @@ def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
     ("said", "words"),
     [
         ({"for_": ()}, "for which GPUs"),
-        ({"cuda": ("13.0", "13.4")}, "the same name"),
+        ({"cuda": ("13.0", "13.4"), "naming": "none"}, "the same name"),
         ({"cuda": ("13.0", "13.4"), "naming": "suffix"}, "the same name"),
         ({"for_": ("gtx 1080",), "plan": {"ptx": False}}, "no wheel can serve"),
         ({"for_": ("no such gpu",)}, "no such gpu"),
@@ -119,9 +119,21 @@ def test_what_cannot_be_is_said_before_anything_is_done(tmp_path: Path, said: di
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize(("cuda", "naming", "noted"), [(("13.0", "13.4"), "local", True), (("13.0",), "none", False)])
+def test_several_cuda_versions_get_local_versions_by_themselves(
+    tmp_path: Path, cuda: tuple[str, ...], naming: str, *, noted: bool
+) -> None:
+    made = steps(tmp_path, {"cuda": cuda})
+    made.decide({}, dry_run=False)
+    assert made.table.naming == naming
+    told = [each.message for each in made.findings if each.rule == "naming-chosen"]
+    assert [each.endswith("+cu130") for each in told] == ([True] if noted else [])
+
+
 def test_a_project_that_labels_its_own_wheels_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}})
     assert len(carried_out(made, monkeypatch, "py3-none")[1]) == 2
+    assert made.table.naming == "none"
 
 
 def test_a_source_without_cuda_is_said_so(tmp_path: Path) -> None:

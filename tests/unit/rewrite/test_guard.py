@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cuwheel.errors import MalformedError, UsageError
 from cuwheel.inspection.values import Cudart, Distribution, Registration, Survey, Wrapper
-from cuwheel.rewrite import guard
+from cuwheel.rewrite import guard, guard_call
 from cuwheel.rewrite.guard import Run, Wish
 from tests.unit.compat.libraries import code, library
 
@@ -111,3 +112,70 @@ def test_a_guard_that_nobody_calls_is_told() -> None:
     assert told is not None
     assert told.severity == "warning"
     assert guard.uncalled(f"{guard.CALL}\ncheck()\n", "foo") is None
+
+
+CALL = b"_cuwheel_check()"
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"",
+        b"x = 1\n",
+        b"x = 1",
+        b"# only a comment",
+        b"#!/usr/bin/python\n# -*- coding: latin-1 -*-\nname = '\xe9'\n",
+        b'"""Says what it is."""\nx = 1\n',
+        b'"""Says\nwhat it is."""\n\nfrom __future__ import annotations\n\nx: int = 1\n',
+        b'""""""\nfrom __future__ import annotations\n',
+        b"from __future__ import (\n    annotations,\n    division,\n)\nfrom __future__ import generator_stop\nx = 1\n",
+        b"from __future__ import annotations; x = 1\n",
+        b"from __future__ import annotations ; x = 1",
+        b'"""Doc."""; x = 1\n',
+        b"\xef\xbb\xbfx = 1\n",
+        b'\xef\xbb\xbf"""Doc."""\nx = 1\n',
+        b'"""Doc."""\r\nfrom __future__ import annotations\r\nx = 1\r\n',
+        b"@print\ndef f(): ...\n",
+        b"import os as _o\nx = 1\n",
+        b"from . import sub\n",
+        b'"\\d"\nx = 1\n',
+    ],
+)
+def test_the_call_is_put_where_python_takes_it(source: bytes) -> None:
+    made = guard_call.with_call(source, "foo/__init__.py")
+    tree = ast.parse(made)
+    called = [index for index, each in enumerate(tree.body) if ast.unparse(each) == CALL.decode()]
+    assert len(called) == 1
+    before = [ast.unparse(each) for each in tree.body[: called[0] - 1]]
+    assert all(each.startswith(("from __future__", "'", '"')) for each in before)  # nothing of the package's own
+    rest = [*tree.body[: called[0] - 1], *tree.body[called[0] + 2 :]]
+    assert [ast.dump(each) for each in rest] == [ast.dump(each) for each in ast.parse(source).body]
+    assert guard_call.with_call(made, "foo/__init__.py") == made
+
+
+def test_what_is_no_python_is_refused() -> None:
+    with pytest.raises(MalformedError, match="cannot be read as Python"):
+        guard_call.with_call(b"def (:", "foo/__init__.py")
+    with pytest.raises(MalformedError):
+        guard_call.with_call(b"x = 1\0", "foo/__init__.py")
+
+
+@pytest.mark.parametrize(
+    ("packages", "libraries", "expected"),
+    [
+        (["foo_bar"], [], "foo_bar"),
+        (["foo_bar", "tests"], [], "foo_bar"),
+        (["other", "tests"], ["other/lib.so"], "other"),
+        (["other", "tests"], [], None),
+        (["other", "tests"], ["other/a.so", "tests/b.so"], None),
+        ([], [], None),
+    ],
+)
+def test_which_package_is_guarded(packages: list[str], libraries: list[str], expected: str | None) -> None:
+    if expected:
+        assert guard_call.package_of(packages, "Foo.Bar", libraries) == expected
+        return
+    with pytest.raises(UsageError) as caught:
+        guard_call.package_of(packages, "Foo.Bar", libraries)
+    assert "package = " in caught.value.hint

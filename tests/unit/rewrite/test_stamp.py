@@ -252,6 +252,16 @@ def test_incomplete_records_are_refused(tmp_path: Path) -> None:
         stamp.stamp(wheel, tmp_path / "out", WISH)
 
 
+def test_the_guards_call_is_put_into_a_package_that_does_not_know_of_it(tmp_path: Path) -> None:
+    files = {**FOO, "foo/__init__.py": b"from __future__ import annotations\nx = 1\n"}
+    wheel = make_wheel(tmp_path, files, version="1.0")
+    made = stamp.stamp(wheel, tmp_path / "out", replace(WISH, guard=replace(guarded(wheel), inject=True)))
+    first, second, third = contents(made)["foo/__init__.py"].decode().splitlines()
+    assert (first, third) == ("from __future__ import annotations", "x = 1")
+    assert second.startswith("from ._cuwheel_guard import check as _cuwheel_check; _cuwheel_check()")
+    check_record(made)
+
+
 def test_guard_lands_beside_its_package(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "in", {**FOO, "foo-1.0+cu130.data/platlib/bar/__init__.py": b""})
     made = stamp.stamp(wheel, tmp_path / "out", replace(WISH, guard=guarded(wheel)))

@@ -1,0 +1,41 @@
+"""How the wheels of several CUDA versions are told apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.build.tables import Naming, Table
+
+
+def choose(table: Table, cudas: Sequence[str]) -> Naming:
+    """As it was said; else local versions where wheels of several CUDA versions would have one name."""
+    if table.naming is not None:
+        return table.naming
+    return "local" if len(set(cudas)) > 1 and not _labels_itself(table) else "none"
+
+
+def collide(table: Table, cudas: Sequence[str]) -> bool:
+    """Whether two of these CUDA versions would give wheels of the same name."""
+    labels = {"suffix": [each.split(".")[0] for each in cudas], "local": list(cudas)}
+    return len(set(labels.get(table.naming or "none", [""]))) < len(set(cudas)) and not _labels_itself(table)
+
+
+def _labels_itself(table: Table) -> bool:
+    """The project makes its version of a variable that names the CUDA."""
+    return any("{cuda" in text for text in table.environment.values())
+
+
+def finding(cudas: Sequence[str]) -> Finding:
+    digits = [each.replace(".", "") for each in cudas]
+    return Finding(
+        rule="naming-chosen",
+        severity="note",
+        message=f"wheels for {len(cudas)} CUDA versions: each has its own in its local version, +cu{digits[0]}",
+        evidence=tuple(f"CUDA {cuda}: +cu{label}" for cuda, label in zip(cudas, digits, strict=True)),
+        fix="--naming suffix names them NAME-cuMAJOR instead, as the public index wants it; --merge makes one wheel",
+    )

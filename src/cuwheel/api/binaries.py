@@ -33,7 +33,7 @@ def inspect(
     place = on_disk(target, platform)
     found = survey(place, env=env, detail="entries" if entries else "containers", whole=whole)
     described, unclear = description.of(found, place, env=env)
-    reaches = {library.path: coverage.of(library) for library in found.libraries}
+    reaches = [(library, coverage.of(library)) for library in found.libraries]
     return Inspect(
         target=found.target,
         kind=found.kind,
@@ -48,8 +48,12 @@ def inspect(
             for library in found.libraries
         ),
         coverage=tuple(
-            LibraryCoverage(path=path, coverage=reach, words=coverage.words(reach))
-            for path, reach in reaches.items()
+            LibraryCoverage(
+                path=library.path,
+                coverage=reach,
+                words=coverage.words(reach, once_linked=library.type == "relocatable"),
+            )
+            for library, reach in reaches
             if reach
         ),
         findings=(*found.findings, *unclear),

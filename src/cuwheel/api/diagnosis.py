@@ -146,4 +146,4 @@ def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None
     else:
         raise UsageError("--wheel needs to know the machine", hint="add --gpu NAME, --on PROFILE or --here")
     found = survey(wheel, detail="containers")
-    return [matrix.judge(found, each) for each in machines]
+    return list(matrix.judge_all(found, machines))

@@ -37,7 +37,7 @@ def check(
     return Check(
         targets=targets_of(found),
         machines=machines,
-        verdicts=tuple(matrix.judge(each, machine) for each in found for machine in machines),
+        verdicts=tuple(verdict for each in found for verdict in matrix.judge_all(each, machines)),
     )
 
 

@@ -91,7 +91,7 @@ class Case:
         if unit.from_toolkit and unit.origin:
             return f"{unit.origin.name} of the toolkit"
         if unit.inert:
-            return "an empty device link"
+            return "an empty device link" if unit.device_linked else "a source file without kernels"
         word = self.allowance.word(unit.library, arch)
         return f"allowed by {word}" if word else ""
 

@@ -45,7 +45,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """One container. `place`: which of how many, where. `inert`: what a device link of nothing leaves behind.
+    """One container. `place`: which of how many, where. `inert`: no kernel is in it, as in a device link of nothing.
 
     `device_linked`: nvlink made it. `toolkit`: that wrote its cubins, where it was read. `origin`: the archive that has
     the very same code; None: it was compiled from the sources.
@@ -181,6 +181,7 @@ class _Reader:
                 linked=not relocatable,
                 device_linked=number in linked,
                 registered=bool(wrappers) and number not in unnamed,
+                inert=container.without_kernels and not relocatable and number not in linked,
             )
             yield self._known(unit, rows, entries)
 
@@ -193,7 +194,7 @@ class _Reader:
         unit = replace(unit, toolkit=toolkit, kernels=symbols.kernels if symbols else ())
         if unit.device_linked and (not entries or (symbols and not symbols.kernels and not symbols.functions)):
             return replace(unit, inert=not self._library.device_linked)
-        if self._as_wanted(unit):
+        if unit.inert or self._as_wanted(unit):
             return unit
         origin = self._archives.origin([piece_of(self._buffer, entry) for entry in entries])
         if origin is None and not self._wanted.toolkit_root and not unit.linked and _is_runtime(symbols):

@@ -1,30 +1,28 @@
-"""Which GPUs a library's device code reaches, as far as the code alone tells: `check` knows the machine too."""
+"""Which GPUs a library's device code reaches, in a sentence: by the code alone, where `check` knows the machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from cuwheel.compat.targets import serves
-from cuwheel.errors import UnknownNameError
+from cuwheel.compat import reach
 from cuwheel.facts import architectures
-from cuwheel.facts.arch import Arch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from cuwheel.facts.arch import Capability
+    from cuwheel.compat.predict import Outcome
+    from cuwheel.compat.reach import Reach
     from cuwheel.inspection.values import Library
 
-
-Archs: TypeAlias = tuple[Arch, ...]
+_NATIVE: tuple[Outcome, ...] = ("native", "compatible")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """Capabilities by how every container serves them; `partial`: some containers do, others do not.
 
-    `future`: every container has PTX that GPUs later than all known ones can use.
+    `future`: GPUs later than all known ones can use it, through PTX.
     """
 
     native: tuple[str, ...]
@@ -34,51 +32,50 @@ class Coverage:
 
 
 def of(library: Library) -> Coverage | None:
-    """None where there is no device code. Needs the library's containers."""
-    linked, relocatable = _containers(library)
-    if not (linked or relocatable):
+    """None where there is no device code that a driver could load. Needs the library's containers."""
+    return of_reach(reach.of(library))
+
+
+def of_reach(found: Reach) -> Coverage | None:
+    if not found.has_code:
         return None
-    fleet = architectures.current_capabilities()
-    how = {device: _how(device, linked, relocatable) for device in fleet}
+    outcomes = found.sweep()
+    *known, newer = outcomes
+
+    def those(*wanted: Outcome) -> tuple[str, ...]:
+        return tuple(str(device) for device in known if outcomes[device] in wanted)
+
     return Coverage(
-        native=tuple(str(device) for device in fleet if how[device] == "native"),
-        jit=tuple(str(device) for device in fleet if how[device] == "jit"),
-        partial=tuple(str(device) for device in fleet if how[device] == "partial"),
-        future=any(group and all(map(_has_plain_ptx, group)) for group in (linked, relocatable)),
+        native=those(*_NATIVE),
+        jit=those("jit"),
+        partial=those("partial"),
+        future=outcomes[newer] in (*_NATIVE, "jit"),
     )
 
 
-def _how(device: Capability, linked: Sequence[Archs], relocatable: Sequence[Archs]) -> str:
-    """The driver takes linked code; failing that it links the relocatable objects, if every one of them fits."""
-    served = [_served(archs, device) for archs in linked]
-    if linked and all(each == "native" for each in served):
-        return "native"
-    if linked and all(served):
-        return "jit"
-    objects = [_served(archs, device) for archs in relocatable]
-    if relocatable and all(objects):
-        return "jit"
-    return "partial" if any(served) else ""
-
-
-def words(coverage: Coverage) -> str:
-    """The coverage in one sentence."""
-    said = []
-    if coverage.native:
-        said.append(f"runs natively on {ranges(coverage.native)}")
-    beyond = [each for each in coverage.jit if not coverage.native or _later(each, coverage.native)]
-    between = [each for each in coverage.jit if each not in beyond]
-    if between:
-        said.append(f"{ranges(between)} through PTX compiled by the driver")
-    if coverage.future:
-        said.append("newer GPUs through PTX compiled by the driver")
-    elif beyond:
-        said.append(f"{ranges(beyond)} through PTX")
-    else:
-        said.append("no newer GPU (there is no PTX for it)")
+def words(coverage: Coverage, *, once_linked: bool = False) -> str:
+    """The coverage in one sentence. `once_linked`: of an object or archive, which runs nowhere as it is."""
+    parts = [f"runs natively on {ranges(coverage.native)}"] if coverage.native else []
+    if through := " and ".join(_through_ptx(coverage)):
+        parts.append(f"{through} through PTX compiled by the driver")
+    if not (coverage.native or coverage.jit or coverage.partial):
+        parts.append("runs on no GPU that is known")
     if coverage.partial:
-        said.append(f"only part of it serves {ranges(coverage.partial)}")
-    return "; ".join(said)
+        parts.append(f"only part of it serves {ranges(coverage.partial)}")
+    if not coverage.future:
+        parts.append("no newer GPU (there is no PTX for it)")
+    return ("once linked: " if once_linked else "") + "; ".join(parts)
+
+
+def _through_ptx(coverage: Coverage) -> Iterator[str]:
+    """Those after the last native one go without saying where the PTX serves all that come."""
+    order = [str(each) for each in architectures.current_capabilities()]
+    after = order[order.index(coverage.native[-1]) + 1 :] if coverage.native else []
+    implied = after if coverage.future and set(after) <= set(coverage.jit) else []
+    if listed := [each for each in coverage.jit if each not in implied]:
+        yield ranges(listed)
+    if coverage.future:
+        yield "newer GPUs"
 
 
 def ranges(capabilities: Iterable[str]) -> str:
@@ -95,40 +92,3 @@ def ranges(capabilities: Iterable[str]) -> str:
 
 def _run(run: list[str]) -> str:
     return f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run)  # noqa: PLR2004 - a pair is a list
-
-
-def _containers(library: Library) -> tuple[list[Archs], list[Archs]]:
-    """The lists of architectures of linked and of relocatable containers: thousands of them share a few."""
-    lists = dict.fromkeys(container.code for container in library.containers)
-    found = [[library.device_code[index] for index in code] for code in lists]
-    inside = {index for code in lists for index in code}
-    found += [[code] for index, code in enumerate(library.device_code) if index not in inside]
-    groups: tuple[dict[Archs, None], dict[Archs, None]] = ({}, {})
-    for rows in found:
-        if archs := _archs(row.arch for row in rows):
-            groups[all(not row.linked for row in rows)][archs] = None
-    return list(groups[0]), list(groups[1])
-
-
-def _archs(names: Iterable[str]) -> Archs:
-    archs = []
-    for name in dict.fromkeys(names):
-        try:
-            archs.append(Arch.parse(name))
-        except UnknownNameError:  # a kind or number that no toolkit has written yet
-            continue
-    return tuple(arch for arch in archs if arch.kind != "lto")
-
-
-def _served(archs: Archs, device: Capability) -> str:
-    kinds = {arch.kind for arch in archs if serves(arch, device)}
-    return "native" if "sm" in kinds else "jit" if kinds else ""
-
-
-def _has_plain_ptx(archs: Archs) -> bool:
-    return any(arch.kind == "compute" and not arch.suffix for arch in archs)
-
-
-def _later(capability: str, native: tuple[str, ...]) -> bool:
-    order = [str(each) for each in architectures.current_capabilities()]
-    return order.index(capability) > order.index(native[-1])

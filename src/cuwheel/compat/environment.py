@@ -30,8 +30,8 @@ def examine(surveys: Sequence[Survey], machines: Sequence[Machine], said: Iterab
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for survey in surveys:
         name = f"{survey.distribution.name} {survey.distribution.version}" if survey.distribution else survey.target
-        for machine in machines:
-            for finding in matrix.judge(survey, machine).findings:
+        for verdict in matrix.judge_all(survey, machines):
+            for finding in verdict.findings:
                 if not _is_old(finding, already):
                     alike.setdefault((finding.rule, finding.message), []).append((name, finding))
     found = [_merged(each) for each in alike.values()]

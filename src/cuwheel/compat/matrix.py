@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import check_rules, drivers, tags
+from cuwheel.compat import check_rules, drivers, reach, tags
 from cuwheel.compat.check_rules.case import Case, Whole
 from cuwheel.compat.choose import INSUFFICIENT_DRIVER
 from cuwheel.compat.loading import Loading, loading
 from cuwheel.compat.needed import resolve
-from cuwheel.compat.predict import Outcome, Prediction, predict
+from cuwheel.compat.predict import Outcome, Prediction
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.inspection.values import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from cuwheel.compat.reach import Reach
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
 
@@ -51,10 +52,20 @@ class _Group:
 
 def judge(survey: Survey, machine: Machine) -> Verdict:
     """Needs the containers of the libraries."""
+    return judge_all(survey, (machine,))[0]
+
+
+def judge_all(survey: Survey, machines: Iterable[Machine]) -> tuple[Verdict, ...]:
+    """What does not depend on the machine is worked out once for all of them."""
+    reaches = reach.of_all(survey)
+    return tuple(_verdict(survey, machine, reaches) for machine in machines)
+
+
+def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach]) -> Verdict:
     load = loading(survey, machine)
     whole = Whole(survey=survey, machine=machine, loading=load)
     about = check_rules.examine_package(whole)
-    judged = {each.path: _judge(each, survey, machine, load) for each in survey.libraries}
+    judged = {each.path: _judge(reaches[each.path], survey, machine, load) for each in survey.libraries}
     always = [judged[path] for path in load.always]
     groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
     groups = groups or [_group("", always)]
@@ -74,8 +85,9 @@ def judge(survey: Survey, machine: Machine) -> Verdict:
     )
 
 
-def _judge(library: Library, survey: Survey, machine: Machine, load: Loading) -> _Judged:
-    told = predict(library, machine) if library.device_code else _without_code(library, machine)
+def _judge(found: Reach, survey: Survey, machine: Machine, load: Loading) -> _Judged:
+    library = found.library
+    told = found.on(machine) if found.has_code else _without_code(library, machine)
     needed = resolve(library, survey, machine, follows=load.follows)
     case = Case(library=library, machine=machine, prediction=told, needed=needed)
     host = check_rules.examine_host(case)

@@ -17,7 +17,7 @@ from cuwheel.inspection.values import Symbols
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cuwheel.inspection.values import DeviceCode, Library
 
@@ -55,16 +55,24 @@ class Module:
         return frozenset(code.arch for code in self.codes if code.arch.kind == "sm")
 
 
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """Whether a library picks kernels for the machine itself; and whether that is only a guess from its containers."""
+
+    itself: bool = False
+    guessed: bool = False
+
+
 def modules(library: Library) -> tuple[Module, ...]:
     """What the runtime registers, and what the library's own code loads from elsewhere in the file.
 
-    Left out: LTO-IR alone, which no driver loads; and what stands in the sections of registered code without being
-    registered, as linkers leave it behind.
+    Left out: LTO-IR alone, which no driver loads; what stands in the sections of registered code without being
+    registered, as linkers leave it behind; and what holds no kernel, which no GPU can miss.
     """
     rows = library.device_code
     linked = {each.container for each in library.registration.wrappers if each.version == _DEVICE_LINKED}
     kept = any(not row.linked for row in rows) and library.type != "relocatable"
-    left_behind = _left_behind(library)
+    left_behind = _left_behind(library) | _without_kernels(library, linked)
     registers = library.format in _REGISTERING
     by_code: dict[tuple[int, ...], tuple[Code, ...]] = {}
     found = []
@@ -100,6 +108,17 @@ def _left_behind(library: Library) -> frozenset[int]:
     named = {each.container for each in registration.wrappers}
     found = enumerate(library.containers)
     return frozenset(index for index, each in found if index not in named and each.section in FATBIN_SECTIONS)
+
+
+def _without_kernels(library: Library, device_linked: Collection[int | None]) -> frozenset[int]:
+    """Of a device link only all of it or nothing: its kernels may be in the objects alone."""
+    found = {index for index, each in enumerate(library.containers) if each.without_kernels}
+    of_link = {
+        index
+        for index, each in enumerate(library.containers)
+        if index in device_linked or FATBIN_SECTIONS.get(each.section) is False
+    }
+    return frozenset(found if of_link <= found else found - of_link)
 
 
 def _module(
@@ -138,22 +157,20 @@ def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:
     return tuple(own or objects)
 
 
-def chooses_kernels_itself(library: Library) -> tuple[bool, bool]:
-    """Whether it picks kernels for the machine itself; and whether that is only a guess from its containers.
-
-    The guess: it has many containers, and a tenth of them or more share no architecture with the list that most of them
-    were compiled for. No build from one list looks like that.
+def choosing(library: Library, found: Sequence[Module]) -> Choosing:
+    """The guess: it has many containers, and a tenth of them or more share no architecture with the list that most of
+    them were compiled for. No build from one list looks like that.
     """
     for name in (library.soname, file_name(library.path)):
         try:
             if name and libraries.find_library(name).chooses_kernels_itself:
-                return True, False
+                return Choosing(itself=True)
         except UnknownNameError:
             continue
-    lists = [frozenset(code.arch for code in each.codes) for each in modules(library) if not each.relocatable]
+    lists = [frozenset(code.arch for code in each.codes) for each in found if not each.relocatable]
     if len(lists) < _MANY_CONTAINERS:
-        return False, False
+        return Choosing()
     commonest = Counter(lists).most_common(1)[0][0]
     apart = sum(1 for each in lists if not each & commonest)
     guessed = apart >= _SHARE_APART * len(lists)
-    return guessed, guessed
+    return Choosing(itself=guessed, guessed=guessed)

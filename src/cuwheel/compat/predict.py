@@ -21,7 +21,7 @@ from cuwheel.compat.choose import (
     How,
     choose,
 )
-from cuwheel.compat.modules import Module, chooses_kernels_itself, modules, objects_of_its_own
+from cuwheel.compat.modules import Choosing, Module, choosing, modules, objects_of_its_own
 from cuwheel.facts import versions
 
 if TYPE_CHECKING:
@@ -91,18 +91,24 @@ class _Judged:
 
 def predict(library: Library, machine: Machine) -> Prediction:
     """Needs the library's containers. `unknown` where the code, or the GPU, cannot be told."""
-    device = drivers.device_of(library, machine)
     found = modules(library)
+    return of_modules(library, found, choosing(library, found), machine)
+
+
+def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, machine: Machine) -> Prediction:
+    """The same for a library whose modules are known already: they are the same for every machine."""
+    device = drivers.device_of(library, machine)
     if device is None or not any(module.codes or module.empty for module in found) or library.type == "relocatable":
         return Prediction(outcome="unknown", basis="nothing")
     newer = drivers.newer_toolkits(library, machine)
     # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
     known = drivers.cuda(machine, drivers.system(library, machine)) is not None
     too_new = known and bool(newer) and len(newer) == len(library.toolkits)
-    return _stopped(_by_code(library, found, device, too_new=too_new), library, machine)
+    return _stopped(by_code(found, chooses, device, too_new=too_new), library, machine)
 
 
-def _by_code(library: Library, found: Sequence[Module], device: Device, *, too_new: bool) -> Prediction:
+def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
+    """By the code alone: whatever else of the machine may stop the library."""
     choices = {id(each.codes): each.codes for each in found}  # of thousands of containers most are alike
     chosen = {key: choose(codes, device) for key, codes in choices.items()}
     everything = [_Judged(each, chosen[id(each.codes)]) for each in found]
@@ -111,17 +117,17 @@ def _by_code(library: Library, found: Sequence[Module], device: Device, *, too_n
     linked = [each for each in judged if each.module.device_linked]
     plain = [each for each in judged if not each.module.device_linked]
     if not (linked or objects) or any(each.choice.how in _GOOD for each in linked):
-        return _summed(library, judged)
+        return _summed(chooses, judged)
     own = objects_of_its_own(found)
     made = relink.link(
         [relink.Object(each.module, each.choice, own=each.module in own) for each in objects], too_new=too_new
     )
     mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
     if made.error is None:
-        return replace(_relinked(library, plain, made), mixed_objects=mixed)
+        return replace(_relinked(chooses, plain, made), mixed_objects=mixed)
     failed = [_failed(each, made.error) for each in linked or objects[:1]]
     return replace(
-        _summed(library, [*plain, *failed]),
+        _summed(chooses, [*plain, *failed]),
         mixed_objects=mixed,
         alternatives=made.alternatives,
         stop="link" if made.too_new else None,
@@ -132,15 +138,15 @@ def _failed(judged: _Judged, error: CudaError) -> _Judged:
     return _Judged(judged.module, replace(judged.choice, how="none", error=error))
 
 
-def _relinked(library: Library, plain: Sequence[_Judged], made: relink.Link) -> Prediction:
+def _relinked(chooses: Choosing, plain: Sequence[_Judged], made: relink.Link) -> Prediction:
     runs = [_Judged(each.module, each.choice) for each in made.in_it]
     nameless = [_failed(_Judged(each.module, each.choice), SYMBOL_NOT_FOUND) for each in made.left_out]
-    result = _summed(library, [*plain, *runs, *nameless])
+    result = _summed(chooses, [*plain, *runs, *nameless])
     outcome: Outcome = "jit" if result.outcome in _GOOD else result.outcome
     return replace(result, outcome=outcome, basis="relocatable")
 
 
-def _summed(library: Library, every: Sequence[_Judged]) -> Prediction:
+def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     """All registered containers must serve. Of what the library loads itself, what does not fit it leaves alone."""
     fitting = any(each.choice.how in _GOOD for each in every)
     judged = [each for each in every if not (fitting and each.module.own and each.choice.how == "none")]
@@ -148,8 +154,8 @@ def _summed(library: Library, every: Sequence[_Judged]) -> Prediction:
     containers = Containers(native=hows["native"], compatible=hows["compatible"], jit=hows["jit"], none=hows["none"])
     missed = [each for each in judged if each.choice.how == "none"]
     errors = Counter(each.choice.error for each in missed)
-    chooses, heuristic = chooses_kernels_itself(library) if missed and len(missed) < len(judged) else (False, False)
-    if chooses:
+    by_itself = chooses.itself and 0 < len(missed) < len(judged)
+    if by_itself:
         outcome: Outcome = next(how for how in _GOOD if hows[how])
     elif not missed:
         outcome = next(how for how in reversed(_GOOD) if hows[how])
@@ -161,8 +167,8 @@ def _summed(library: Library, every: Sequence[_Judged]) -> Prediction:
         containers=containers,
         taken=_taken(judged),
         missing=tuple(dict.fromkeys(each.module.words for each in missed)),
-        basis="fitting" if chooses else "every",
-        heuristic=heuristic,
+        basis="fitting" if by_itself else "every",
+        heuristic=by_itself and chooses.guessed,
     )
 
 

@@ -90,6 +90,11 @@ class Cubin(NamedTuple):
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(_kernels(self.elf))
 
+    @property
+    def has_symbols(self) -> bool:
+        """Without a table of them nothing tells what is in it."""
+        return any(each.type == elf_file.SHT_SYMTAB for each in self.elf.headers)
+
     def symbols(self) -> Symbols:
         """What it brings into a device link and what it cannot do without, which weak references are not."""
         named = list(_named(self.elf))

@@ -14,6 +14,7 @@ from cuwheel.inspection import (
     elf,
     fatbin,
     hidden,
+    kernelless,
     loose,
     objects,
     parts,
@@ -269,6 +270,8 @@ def _device_linked(registration: Registration, rows: Sequence[DeviceCode]) -> bo
 
 def _containers(draft: _Draft) -> tuple[Container, ...]:
     symbols = objects.symbols(draft.walk, draft.rows)
+    linked = {each.container for each in draft.registration.wrappers if each.version == wrappers.VERSION_LINKED}
+    kernelless_ones = kernelless.find(draft.walk, draft.rows, linked)
     return tuple(
         Container(
             section=each.section,
@@ -276,6 +279,7 @@ def _containers(draft: _Draft) -> tuple[Container, ...]:
             size=each.size,
             code=tuple(entry.row for entry in each.entries),
             symbols=symbols.get(index),
+            without_kernels=index in kernelless_ones,
         )
         for index, each in enumerate(draft.walk.containers)
     )

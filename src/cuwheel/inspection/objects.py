@@ -23,7 +23,7 @@ def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
     objects = {
         index: each.entries for index, each in enumerate(walk.containers) if FATBIN_SECTIONS.get(each.section) is False
     }
-    if len({_compiled_for(entries, rows) for entries in objects.values()}) <= 1:
+    if len({compiled_for(entries, rows) for entries in objects.values()}) <= 1:
         return found
     budget = _LIMIT
     for index, entries in objects.items():
@@ -33,18 +33,23 @@ def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
         if smallest is None or smallest.real > budget:
             continue
         budget -= smallest.real
-        if names := _names(walk, smallest, rows[smallest.row]):
-            found[index] = names
+        if read := names(walk, smallest, rows[smallest.row]):
+            found[index] = read
     return found
 
 
-def _compiled_for(entries: Sequence[RawEntry], rows: Sequence[DeviceCode]) -> frozenset[tuple[str, str | None]]:
+def compiled_for(entries: Sequence[RawEntry], rows: Sequence[DeviceCode]) -> frozenset[tuple[str, str | None]]:
+    """What decides which GPUs and drivers can use the entries of a container."""
     return frozenset((rows[entry.row].arch, rows[entry.row].ptx_isa) for entry in entries)
 
 
-def _names(walk: Walk, entry: RawEntry, row: DeviceCode) -> Symbols | None:
+def names(walk: Walk, entry: RawEntry, row: DeviceCode) -> Symbols | None:
+    """Those in a cubin or in PTX; None where it cannot be read."""
     try:
         data = payload.read(walk.buffer, entry.payload_offset, entry.stored, entry.real, row.compression)
-        return cubin.ptx_symbols(data) if row.kind == "ptx" else cubin.read(walk.buffer.name, data).symbols()
+        if row.kind == "ptx":
+            return cubin.ptx_symbols(data)
+        found = cubin.read(walk.buffer.name, data)
+        return found.symbols() if found.has_symbols else None
     except MalformedError:  # told where the toolkits are read
         return None

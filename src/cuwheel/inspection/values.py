@@ -70,6 +70,7 @@ class Container:
     """One fat binary. `code` has an index into the library's `device_code` for each entry, in order.
 
     `symbols`: of relocatable objects, where those of the library were compiled for different architectures.
+    `without_kernels`: known to hold no kernel, so that no GPU can lack one in it.
     """
 
     section: str
@@ -77,6 +78,7 @@ class Container:
     size: int  # header included
     code: tuple[int, ...]
     symbols: Symbols | None = None
+    without_kernels: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ __all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
 
 _VERSION_LINKED = 2
 _ANY = "for every architecture"
+# Emptied, it could not be told from one that lost its kernels.
+_NO_KERNEL = "no kernel is in it, and it is small"
 # What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
 _RATIOS: dict[tuple[Compression, Compression], float] = {
     ("none", "zstd"): 0.12,
@@ -95,9 +97,13 @@ def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[in
         }
     seen: dict[tuple[tuple[str, str], ...], tuple[_Verdict, ...]] = {}  # thousands of containers share a few lists
     verdicts: dict[int, _Verdict] = {}
-    for indices in members.values():
+    linked = {each.container for each in library.registration.wrappers if each.version == _VERSION_LINKED}
+    for number, indices in members.items():
         entries = [library.entries[index] for index in indices]
         key = tuple((entry.kind, entry.arch) for entry in entries)
+        if library.containers[number].without_kernels and number not in linked:
+            verdicts.update((index, _Verdict(keep=True, reason=_NO_KERNEL)) for index in indices)
+            continue
         if key not in seen:
             seen[key] = _container(entries, known, later)
         verdicts.update(zip(indices, seen[key], strict=True))
@@ -174,7 +180,7 @@ def _strip_debug(library: Library, members: dict[int, list[int]], verdicts: dict
 
 def _nothing_left(library: Library, verdicts: dict[int, _Verdict]) -> bool:
     """Whether nothing in the whole library is for any of the machines."""
-    kept = [index for index, each in verdicts.items() if each.keep]
+    kept = [index for index, each in verdicts.items() if each.keep and each.reason != _NO_KERNEL]
     return bool(verdicts) and not any(library.entries[index].kind in LOADABLE for index in kept)
 
 

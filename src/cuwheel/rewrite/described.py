@@ -47,18 +47,15 @@ def describe(
 def reach(found: Survey) -> Reach:
     """Which GPUs the whole wheel serves, all that is loaded together counted."""
     known = architectures.current_capabilities()
-    how = {each: _outcome(found, each) for each in known}
-    beyond = Capability(known[-1].major + 1, 0)
+    devices = [str(each) for each in (*known, Capability(known[-1].major + 1, 0))]
+    verdicts = matrix.judge_all(found, [Machine(name=each, capability=each) for each in devices])
+    *how, future = [(device, verdict.outcome) for device, verdict in zip(devices, verdicts, strict=True)]
     return Reach(
-        native=tuple(str(each) for each in known if how[each] in ("native", "compatible")),
-        jit=tuple(str(each) for each in known if how[each] == "jit"),
-        partial=tuple(str(each) for each in known if how[each] == "partial"),
-        future=_outcome(found, beyond) == "jit",
+        native=tuple(device for device, outcome in how if outcome in ("native", "compatible")),
+        jit=tuple(device for device, outcome in how if outcome == "jit"),
+        partial=tuple(device for device, outcome in how if outcome == "partial"),
+        future=future[1] == "jit",
     )
-
-
-def _outcome(found: Survey, capability: Capability) -> str:
-    return matrix.judge(found, Machine(name=str(capability), capability=str(capability))).outcome
 
 
 def _tools(toolchain: Toolchain) -> Tools:

@@ -85,7 +85,7 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
     stubbed = wish.stub and not driver
     environ = environment.variables(made, os.environ, environment.put_stub(made, folder / "stub") if stubbed else None)
     there = gpus.seen(str(made.interpreter), environ)
-    verdicts = tuple(matrix.judge(survey, machine) for machine in machines)
+    verdicts = matrix.judge_all(survey, machines)
     foreseen = contradictions.foreseen(survey, machines[0])
     checks, skipped = _with_libraries(survey, machines[0], wish)
     raw = _run(checks, made, environ, folder, there)

@@ -214,6 +214,16 @@ def test_the_empty_device_link_of_a_plain_library_is_no_fault(tmp_path: Path) ->
     assert not judge(wheel(tmp_path, {"demo/x.so": file.build()}), "sm_90").succeeded
 
 
+def test_a_source_file_without_kernels_lacks_nothing(tmp_path: Path) -> None:
+    file = build.library(
+        build.container(build.entry(build.CUBIN, 75, build.cubin({}, sm=75))),
+        build.container(build.entry(build.CUBIN, 90, build.cubin(KERNEL))),
+    )
+    result = judge(wheel(tmp_path, {"demo/x.so": file.build()}), "sm_90")
+    assert result.succeeded
+    assert [each.origin for each in result.listed] == ["a source file without kernels"]
+
+
 def test_an_empty_container_lacks_everything(tmp_path: Path) -> None:
     result = judge(wheel(tmp_path, {"demo/x.so": build.library(build.container()).build()}), "sm_90")
     assert rules(result) == {"built-without-device-code", "planned-architecture-missing"}

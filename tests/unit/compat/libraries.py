@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.inspection.values import Container, DeviceCode, Library, Part, Registration
+from cuwheel.inspection.values import Container, DeviceCode, Library, Part, Registration, Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,12 @@ def library(*containers: Sequence[DeviceCode], path: str = "lib/libmine.so", **c
         "device_linked": False,
         "device_code": rows,
         "parts": (Part(name="host code", arch=None, bytes=size),),
-        "registration": Registration(wrappers=(), module_ids=(), containers=len(containers), unnamed=()),
+        "registration": Registration(
+            wrappers=tuple(Wrapper(version=1, container=index) for index in range(len(containers))),
+            module_ids=(),
+            containers=len(containers),
+            unnamed=(),
+        ),
         "containers": tuple(
             Container(section=".nv_fatbin", offset=0, size=0, code=tuple(rows.index(each) for each in container))
             for container in containers

@@ -1,70 +1,102 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.compat import coverage
-from tests.unit.compat.libraries import code, library
+from cuwheel.inspection.library import NOTHING
+from tests.unit.compat.subjects import library
 
 if TYPE_CHECKING:
+    from cuwheel.compat.coverage import Coverage
     from cuwheel.inspection.values import Library
 
 
-def _words(subject: Library) -> str:
+def _reach(subject: Library) -> Coverage:
     reach = coverage.of(subject)
     assert reach
-    return coverage.words(reach)
+    return reach
 
 
 @pytest.mark.parametrize(
     ("archs", "words"),
     [
-        (["sm_90"], "runs natively on 9.0; no newer GPU (there is no PTX for it)"),
-        (["sm_75", "sm_80", "sm_90", "compute_90"], "runs natively on 7.5 to 9.0; newer GPUs through PTX"),
-        (["sm_80", "sm_90"], "runs natively on 8.0 to 9.0; no newer GPU"),
-        (["sm_90a", "compute_90a"], "runs natively on 9.0; no newer GPU"),
-        (["sm_100f"], "runs natively on 10.0 to 10.7; no newer GPU"),
+        ("sm_90", "runs natively on 9.0; no newer GPU (there is no PTX for it)"),
+        ("sm_75 sm_80 sm_90 compute_90", "runs natively on 7.5 to 9.0; newer GPUs through PTX compiled by the driver"),
+        ("sm_80 sm_90", "runs natively on 8.0 to 9.0; no newer GPU (there is no PTX for it)"),
+        ("sm_90a compute_90a", "runs natively on 9.0; no newer GPU (there is no PTX for it)"),
+        ("sm_100f", "runs natively on 10.0 to 10.7; no newer GPU (there is no PTX for it)"),
         (
-            ["sm_120", "compute_75"],
-            "runs natively on 12.0, 12.1; 7.5 to 11.0 through PTX compiled by the driver; newer",
+            "sm_120 compute_75",
+            "runs natively on 12.0, 12.1; 7.5 to 11.0 and newer GPUs through PTX compiled by the driver",
         ),
-        (["compute_120a"], "12.0 through PTX"),
+        (
+            "sm_90 compute_120",
+            "runs natively on 9.0; 12.0, 12.1 and newer GPUs through PTX compiled by the driver",
+        ),
+        ("compute_75", "7.5 to 12.1 and newer GPUs through PTX compiled by the driver"),
+        ("compute_120a", "12.0 through PTX compiled by the driver; no newer GPU (there is no PTX for it)"),
+        ("", "runs on no GPU that is known; no newer GPU (there is no PTX for it)"),
     ],
 )
-def test_one_container_in_words(archs: list[str], words: str) -> None:
-    assert words in _words(library([code(arch) for arch in archs]))
+def test_one_container_in_words(archs: str, words: str) -> None:
+    assert coverage.words(_reach(library(archs))) == words
 
 
 def test_every_container_must_serve() -> None:
-    both = library([code("sm_80"), code("sm_90")], [code("sm_90")])
-    reach = coverage.of(both)
-    assert reach
+    reach = _reach(library("sm_80 sm_90", "sm_90"))
     assert reach.native == ("9.0",)
     assert reach.partial == ("8.0", "8.6", "8.7", "8.8", "8.9")
     assert "only part of it serves 8.0 to 8.9" in coverage.words(reach)
 
 
 def test_relocatable_code_is_the_fallback_if_all_of_it_fits() -> None:
-    linked = [code("sm_90")]
-    fitting = [code("sm_90", linked=False), code("compute_90", linked=False)]
-    whole = coverage.of(library(linked, fitting, fitting))
-    assert whole
+    whole = _reach(library(linked=("sm_90",), objects=("sm_90 compute_90",) * 2))
     assert whole.native == ("9.0",)
     assert "12.0" in whole.jit
     assert whole.future
-    torn = coverage.of(library(linked, fitting, [code("sm_90", linked=False)]))
-    assert torn
+    torn = _reach(library(linked=("sm_90",), objects=("sm_90 compute_90", "sm_90")))
     assert "12.0" not in torn.jit
     assert not torn.future
 
 
+def test_relocatable_code_does_not_stand_for_a_plain_container() -> None:
+    reach = _reach(library("sm_80", linked=("sm_80",), objects=("compute_80",)))
+    assert reach.native == ("8.0", "8.6", "8.7", "8.8", "8.9")
+    assert reach.partial[0] == "9.0"
+    assert not reach.future
+
+
+def test_cubins_that_the_library_loads_itself_need_not_all_serve() -> None:
+    mixed = library("sm_80 sm_90")
+    rows = [replace(mixed.device_code[0], arch=arch, section=".rodata") for arch in ("sm_75", "sm_90")]
+    reach = _reach(replace(mixed, device_code=(*mixed.device_code, *rows)))
+    assert reach.native == ("8.0", "8.6", "8.7", "8.8", "8.9", "9.0")
+    assert reach.partial == ("7.5",)
+
+
+def test_containers_without_kernels_decide_nothing() -> None:
+    subject = library("compute_75", linked=("sm_100",))
+    plain, linked = subject.containers
+    empty_link = replace(subject, containers=(plain, replace(linked, without_kernels=True)))
+    assert coverage.words(_reach(empty_link)) == "7.5 to 12.1 and newer GPUs through PTX compiled by the driver"
+    nothing = replace(library("sm_75"), containers=(replace(plain, code=(0,), without_kernels=True),))
+    assert coverage.of(nothing) is None
+
+
+def test_objects_are_judged_as_what_will_be_linked_from_them() -> None:
+    reach = _reach(library(objects=("sm_90", "sm_90"), type="relocatable", format="archive"))
+    assert reach.native == ("9.0",)
+    assert coverage.words(reach, once_linked=True).startswith("once linked: runs natively on 9.0;")
+
+
 def test_no_device_code_no_coverage() -> None:
     assert coverage.of(library()) is None
-    assert coverage.of(library([])) is None
-    assert coverage.of(library([code("lto_90")])) is None
+    assert coverage.of(library("lto_90")) is None
+    assert coverage.of(library("sm_90", registration=NOTHING)) is None  # left behind: nothing loads it
 
 
 def test_cubins_without_a_container_count() -> None:
-    loose = library(device_code=(code("sm_90"),))
-    assert coverage.of(loose) == coverage.of(library([code("sm_90")]))
+    assert coverage.of(library("sm_90", containers=False)) == coverage.of(library("sm_90"))

@@ -261,3 +261,14 @@ def test_recompression_by_what_the_drivers_read() -> None:
 def test_the_estimate_is_what_is_dropped() -> None:
     plan = slim(made("sm_80 sm_90 compute_90"), "9.0")
     assert plan.bytes_before - plan.bytes_after_estimate == 200
+
+
+def test_a_container_without_kernels_stays_as_it_is() -> None:
+    """Emptied, it could not be told from one that lost its kernels; alone it is nothing for any machine."""
+    both = made("sm_80 sm_90", "sm_75")
+    first, second = both.containers
+    marked = replace(both, containers=(first, replace(second, without_kernels=True)))
+    assert kept(slim(marked, "9.0")) == "sm_90 | sm_75"
+    assert [each.rule for each in slim(marked, "12.0").untouched] == ["nothing-for-targets"]
+    linked = replace(marked, registration=made("sm_90", "sm_75", wrappers=(1, 2)).registration)
+    assert kept(slim(linked, "9.0")) == "sm_90 | -"  # every shared library of nvcc's has an empty one

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.compat.check_rules.case import Whole
+    from cuwheel.inspection.values import Library
 
 
 @rule(
@@ -51,18 +52,25 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
 @rule(
     "no-device-code",
     severity="note",
-    why="""Without device code there is nothing that a GPU could refuse, and nothing that says it is used. Packages
-    that compile their kernels at run time look like this.""",
+    why="""Without device code, or with none that holds a kernel, there is nothing that a GPU could refuse, and nothing
+    that says it is used. Packages that compile their kernels at run time look like this.""",
     source="the sections of the files",
     fix="none needed if it compiles its kernels at run time",
 )
 def no_device_code(whole: Whole) -> Iterator[Found]:
-    if not any(each.device_code for each in whole.survey.libraries):
-        count = len(whole.survey.libraries)
+    libraries = whole.survey.libraries
+    if not any(each.device_code and not _without_kernels(each) for each in libraries):
+        count = len(libraries)
+        there = any(each.device_code for each in libraries)
+        what = "no kernel in its CUDA device code" if there else "no CUDA device code in it"
         yield Found(
-            message="there is no CUDA device code in it: whether a GPU can be used cannot be told from the files",
+            message=f"there is {what}: whether a GPU can be used cannot be told from the files",
             evidence=(f"{count} {'library was' if count == 1 else 'libraries were'} read",),
         )
+
+
+def _without_kernels(library: Library) -> bool:
+    return bool(library.containers) and all(each.without_kernels for each in library.containers)
 
 
 @rule(

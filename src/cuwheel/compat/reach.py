@@ -1,0 +1,65 @@
+"""What a library's device code serves, GPU by GPU: the one model behind `inspect`'s sentence and `check`'s verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.choose import Device
+from cuwheel.compat.modules import Choosing, Module, choosing, modules
+from cuwheel.compat.predict import Outcome, by_code, of_modules
+from cuwheel.facts import architectures
+from cuwheel.facts.arch import Capability
+from cuwheel.inspection.values import Library
+
+if TYPE_CHECKING:
+    from cuwheel.compat.predict import Prediction
+    from cuwheel.inspection.values import Survey
+    from cuwheel.machine.fleet import Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """A library and its modules, which are the same for every machine."""
+
+    library: Library
+    modules: tuple[Module, ...]
+    chooses: Choosing
+
+    @property
+    def has_code(self) -> bool:
+        """Whether there is anything that a driver could load."""
+        return bool(self.modules)
+
+    def on(self, machine: Machine) -> Prediction:
+        return of_modules(self.library, self.modules, self.chooses, machine)
+
+    def sweep(self) -> dict[Capability, Outcome]:
+        """On every known capability and on one newer than all of them, by the code alone.
+
+        Objects and archives are judged as what will be linked from them.
+        """
+        # Thousands of containers are alike, and their number changes no outcome.
+        distinct = tuple({_key(each): each for each in self.modules}.values())
+        if self.library.type == "relocatable":
+            distinct = tuple(replace(each, relocatable=False, device_linked=False) for each in distinct)
+        known = architectures.current_capabilities()
+        newer = Capability(known[-1].major + 1, 0)
+        return {each: by_code(distinct, self.chooses, Device(capability=each)).outcome for each in (*known, newer)}
+
+
+def _key(module: Module) -> tuple[object, ...]:
+    """Equal for modules that are alike. Those with the same entries share one tuple of them."""
+    kind = (module.section, module.relocatable, module.device_linked, module.empty, module.own)
+    return (id(module.codes), *kind, id(module.symbols) if module.symbols else None)
+
+
+def of(library: Library) -> Reach:
+    """Needs the library's containers."""
+    found = modules(library)
+    return Reach(library=library, modules=found, chooses=choosing(library, found))
+
+
+def of_all(survey: Survey) -> dict[str, Reach]:
+    """By path."""
+    return {library.path: of(library) for library in survey.libraries}

@@ -1,0 +1,66 @@
+"""Which containers hold no kernel: nobody can launch anything from them, so that they decide nothing.
+
+nvcc links one for its default architecture into plain executables and libraries, and makes one for every source file
+that has no kernel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.inspection import objects
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from cuwheel.inspection.fatbin import RawContainer, RawEntry, Walk
+    from cuwheel.inspection.values import DeviceCode
+
+_LARGE = 1 << 20  # an entry of this size has kernels, for all that is looked
+_BYTES, _ENTRIES = 1 << 25, 4000  # read for it, at most
+
+
+def find(walk: Walk, rows: Sequence[DeviceCode], device_linked: Collection[int | None]) -> frozenset[int]:
+    """Their places in the file's list. `device_linked`: the containers that a device link made.
+
+    Containers of one architecture list serve the same GPUs. So the largest of a list is read first, and where that one
+    has a kernel the others change no answer and are left unread.
+    """
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for index, container in enumerate(walk.containers):
+        if container.entries:
+            compiled_for = objects.compiled_for(container.entries, rows)
+            alike.setdefault((compiled_for, container.section, index in device_linked), []).append(index)
+    reader = _Reader(walk, rows)
+    found: set[int] = set()
+    for group in alike.values():
+        for index in sorted(group, key=lambda each: _size(walk.containers[each]), reverse=True):
+            if not reader.without_kernels(walk.containers[index].entries):
+                break
+            found.add(index)
+    return frozenset(found)
+
+
+def _size(container: RawContainer) -> int:
+    return sum(entry.real for entry in container.entries)
+
+
+class _Reader:
+    """Reads entries until it has read enough; of the others it is taken that they hold kernels."""
+
+    def __init__(self, walk: Walk, rows: Sequence[DeviceCode]) -> None:
+        self._walk, self._rows = walk, rows
+        self._bytes, self._entries = _BYTES, _ENTRIES
+
+    def without_kernels(self, entries: Sequence[RawEntry]) -> bool:
+        if any(entry.real >= _LARGE or self._rows[entry.row].kind not in ("cubin", "ptx") for entry in entries):
+            return False
+        return all(map(self._without_kernel, sorted(entries, key=lambda entry: entry.real)))
+
+    def _without_kernel(self, entry: RawEntry) -> bool:
+        self._bytes -= entry.real
+        self._entries -= 1
+        if self._bytes < 0 or self._entries < 0:
+            return False
+        names = objects.names(self._walk, entry, self._rows[entry.row])
+        return names is not None and not names.kernels

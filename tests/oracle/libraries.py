@@ -24,6 +24,7 @@ Key: TypeAlias = "tuple[str, str, str, bool]"
 Count: TypeAlias = "Counter[Key]"
 
 _MAGICS = (b"\x7fELF", b"MZ", b"!<arch>\n", struct.pack("<I", 0xBA55ED50))
+_CONTAINER = struct.pack("<IHH", 0xBA55ED50, 1, 16)
 _PE_SECTION = re.compile(r"^\s*\d+\s+(\.nv_fatb|__nv_rel)\s", re.MULTILINE)
 
 
@@ -71,6 +72,25 @@ def _readable(path: Path) -> list[Path]:
 def _wrapped(path: Path, section: str, folder: Path) -> Path:
     raw = folder / f"{section.strip('._')}.bin"
     process.run(["objcopy", "-O", "binary", f"--only-section={section}", path, raw], timeout=300)
+    return _object_of(raw)
+
+
+def embedded(path: Path, folder: Path) -> tuple[int, Path]:
+    """Every container in a file, wherever it stands, in the section where cuobjdump looks: how many, and the object."""
+    data = path.read_bytes()
+    raw = folder / "embedded.bin"
+    count, at = 0, data.find(_CONTAINER)
+    with raw.open("wb") as file:
+        while at >= 0:
+            end = at + 16 + int.from_bytes(data[at + 8 : at + 16], "little")
+            if end <= len(data):
+                file.write(data[at:end] + bytes(-(end - at) % 8))
+                count += 1
+            at = data.find(_CONTAINER, end if end <= len(data) else at + 1)
+    return count, _object_of(raw)
+
+
+def _object_of(raw: Path) -> Path:
     source = raw.with_suffix(".s")
     source.write_text(f'.section .nv_fatbin, "a"\n.balign 8\n.incbin "{raw}"\n')
     process.run(["as", source, "-o", raw.with_suffix(".o")], timeout=300)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
-    from cuwheel.facts.arch import Arch
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import GlibcClash, Toolkit
 
@@ -59,6 +60,13 @@ def find_toolkit(text: str) -> Toolkit:
 def toolkits_supporting(arch: Arch) -> tuple[Toolkit, ...]:
     """Oldest first; the first and the last are the ends of its support as far as the table goes."""
     return tuple(row for row in all_toolkits() if row.supports(arch))
+
+
+@cache
+def first_specific() -> Capability:
+    """The oldest capability that has an architecture-specific variant (`a`)."""
+    archs = (Arch.parse(each) for row in all_toolkits() for each in row.architectures)
+    return min(arch.capability for arch in archs if arch.suffix == "a")
 
 
 def driver_cuda(driver: str, system: OperatingSystem = "linux") -> Toolkit | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"!<arch>\n"
 _HEADER = 60
-_LONG_NAMES_LIMIT = 1 << 24
+_LONG_NAMES_LIMIT = 1 << 28
 
 
 class Member(NamedTuple):

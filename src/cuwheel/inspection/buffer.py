@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SCAN_CHUNK = 1 << 16  # stays in the cache while it is searched, and is allocated without new pages
 STRING_CHUNK = 256
-STRING_LIMIT = 1 << 14
+STRING_LIMIT = 1 << 20  # search paths and names of templates reach tens of thousands of bytes
 _RARE = 128  # rarer than once in so many bytes
 
 
@@ -144,7 +144,7 @@ def occurrences(data: bytes, needle: bytes, rare: int, start: int = 0) -> Iterat
 
 
 def string_at(buffer: Buffer, offset: int, end: int) -> str:
-    """The zero-ended text at `offset`, ended too by `end` or by a limit no real name reaches."""
+    """The zero-ended text at `offset`, ended too by `end`. A name beyond any real one is refused."""
     stop = min(end, offset + STRING_LIMIT, buffer.size)
     pieces = []
     while offset < stop:
@@ -155,6 +155,8 @@ def string_at(buffer: Buffer, offset: int, end: int) -> str:
             break
         pieces.append(chunk)
         offset += len(chunk)
+        if offset == stop < min(end, buffer.size):
+            raise MalformedError(buffer.name, f"a name longer than {STRING_LIMIT:,} bytes")
     return b"".join(pieces).decode("utf-8", "replace")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
@@ -75,12 +76,17 @@ class Cubin(NamedTuple):
         """With its suffix, which the flags alone do not always have: CUDA 13.0 only tells its options."""
         if told := re.search(_ARCH_OPTION, self._toolkit_note()):
             return Arch.parse(told[1].decode())
-        specific = self.elf.flags & (_SPECIFIC_ABI_8 if self.abi >= ABI_8 else _SPECIFIC_ABI_7)
-        return Arch(Capability.from_number(self.sm), "a" if specific else "")
+        plain = Arch(Capability.from_number(self.sm))
+        if not self.elf.flags & (_SPECIFIC_ABI_8 if self.abi >= ABI_8 else _SPECIFIC_ABI_7):
+            return plain
+        from cuwheel.facts import toolkits  # noqa: PLC0415 - the tables, which most files have no need of
+
+        # The bit meant something else before there were such architectures.
+        return replace(plain, suffix="a") if plain.capability >= toolkits.first_specific() else plain
 
     def _toolkit_note(self) -> bytes:
         note = self.elf.named(".note.nv.tkinfo")
-        return self.elf.data(note, _NOTE_LIMIT) if note else b""
+        return self.elf.start_of(note, _NOTE_LIMIT) if note else b""
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
+from cuwheel.inspection import limits
 from cuwheel.inspection.buffer import find, string_at
 from cuwheel.inspection.elf import PT_DYNAMIC, SHT_DYNAMIC, SHT_DYNSYM, SHT_SYMTAB
 
@@ -23,8 +24,8 @@ _PAIR = struct.Struct("<QQ")
 _NEED = struct.Struct("<HHIII")
 _NEED_AUX = struct.Struct("<IHHII")
 SYMBOL = struct.Struct("<IBBHQQ")
-_MOST_TAGS = 2000
-_MOST_VERSIONS = 2000
+_MOST_TAGS = 10_000
+_MOST_VERSIONS = 10_000
 _SYMBOLS_AT_ONCE = 4096
 _MOST_PLACES = 8  # a name may end others too; a table made of nothing else is hostile
 _NAMES_PER_BYTE = 8  # names share their ends, but not without limit
@@ -63,8 +64,15 @@ def read(elf: Elf) -> Dynamic:
         return Dynamic()
     end = base + single.get(_STRSZ, 0)
 
+    budget = _NAMES_PER_BYTE * max(end - base, 0)
+
     def text(offset: int) -> str:
-        return string_at(elf.buffer, base + offset, end)
+        nonlocal budget
+        found = string_at(elf.buffer, base + offset, end)
+        budget -= len(found)
+        if budget < 0:
+            raise MalformedError(elf.buffer.name, "the names in its dynamic section are many times its name table")
+        return found
 
     def paths(tag: int) -> tuple[str, ...]:
         return tuple(part for key, value in tags if key == tag for part in text(value).split(":") if part)
@@ -89,6 +97,8 @@ def _tags(elf: Elf) -> Iterator[tuple[int, int]]:
         if tag == 0:
             return
         yield tag, value
+    if count == _MOST_TAGS:
+        limits.met(f"{_MOST_TAGS:,} entries of the dynamic section", "libraries needed by further ones are not listed")
 
 
 def _needs(elf: Elf, tags: dict[int, int], base: int, end: int) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -108,6 +118,8 @@ def _needs(elf: Elf, tags: dict[int, int], base: int, end: int) -> Iterator[tupl
                 break
             at += forward
         yield string_at(elf.buffer, base + file, end), tuple(names)
+        if not left:
+            limits.met(f"{_MOST_VERSIONS:,} symbol versions", "further ones are not counted")
         if not step or not left:
             return
         place += step

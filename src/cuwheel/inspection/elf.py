@@ -37,10 +37,8 @@ _SHF_ALLOC, _SHF_EXEC = 0x2, 0x4
 _UNWIND = (".eh_frame", ".gcc_except_table")
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
 _EXTENDED_INDEX = 0xFFFF
-_NAMES_LIMIT = 1 << 24
+_NAMES_LIMIT = 1 << 28
 _COPIES = 8
-_NOTES_LIMIT = 1 << 20
-_MOST_NOTES = 1000
 
 
 class Header(NamedTuple):
@@ -99,6 +97,10 @@ class Elf(NamedTuple):
         if header.size > limit:
             raise MalformedError(self.buffer.name, f"section {header.name} claims {header.size:,} bytes")
         return self.buffer.read(header.offset, header.size)
+
+    def start_of(self, header: Header, limit: int) -> bytes:
+        """At most `limit` of a section's bytes, where its start tells enough."""
+        return self.data(header._replace(size=min(header.size, limit)), limit)
 
     def sections(self) -> tuple[Section, ...]:
         size = self.buffer.size
@@ -235,11 +237,11 @@ def notes(elf: Elf) -> Iterator[tuple[str, int, bytes]]:
     places = [(each.offset, each.size) for each in elf.headers if each.type == SHT_NOTE] or [
         (each.offset, each.file_size) for each in elf.segments if each.type == PT_NOTE
     ]
-    left = _MOST_NOTES
-    for start, size in places:
-        offset, end = start, min(start + size, elf.buffer.size, start + _NOTES_LIMIT)
-        while offset + 12 <= end and left:
-            left -= 1
+    behind = 0  # sections may lie over one another; each byte is read once
+    for start, size in sorted(places):
+        offset, end = max(start, behind), min(start + size, elf.buffer.size)
+        behind = max(behind, end)
+        while offset + 12 <= end:
             owner, length, kind = struct.unpack("<III", elf.buffer.read(offset, 12))
             body = offset + 12 + (owner + 3 & ~3)
             if body + length > end:

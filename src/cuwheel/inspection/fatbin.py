@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.finding import Finding
+from cuwheel.inspection import limits
 from cuwheel.inspection import payload as payloads
 from cuwheel.inspection.buffer import SCAN_CHUNK, Buffer, find
 from cuwheel.inspection.values import DeviceCode, Entry
@@ -31,8 +32,8 @@ _VERSION = 1
 # Real headers have 64 to 128 bytes; names and options of any sane length still fit this.
 _HEADER_LIMIT = 1 << 16
 _LOWEST_ARCH, _HIGHEST_ARCH = 10, 999
-_MOST_CONTAINERS, _MOST_ENTRIES = 100_000, 300_000  # the most seen are 2,782 and 27,000
-_MOST_TEXTS = 10_000  # of PTX that is looked into, 0.1 ms each; the most seen are some hundreds
+_MOST_CONTAINERS, _MOST_ENTRIES = 300_000, 300_000  # the most seen are 24,454 and 27,000
+_MOST_TEXTS = 100_000  # of PTX that is looked into, 0.1 ms each; the most seen are 8,183
 _FINDINGS_LIMIT = 20  # a section of noise must not become a report of a million lines
 
 KIND_PTX, KIND_CUBIN, KIND_LTO = 1, 2, 8
@@ -112,8 +113,7 @@ class Walk:
         """Walk the containers in [start, end), resynchronising behind damage."""
         position = start
         while position + CONTAINER.size <= end:
-            if len(self.containers) >= _MOST_CONTAINERS or self._count >= _MOST_ENTRIES:
-                self._complain(name, position, "it has more containers or entries than any real file")
+            if self._full():
                 break
             head = self.buffer.read(position, CONTAINER.size)
             magic, version, header_size, size = CONTAINER.unpack(head)
@@ -127,10 +127,11 @@ class Walk:
             else:
                 self._complain(name, position, "bytes that are not a container")
                 position = self._next_magic(position + 1, end)
-        self._confess()
 
     def single(self, name: str, at: int, end: int) -> int:
         """Walk the one container that stands at `at`; where it ends."""
+        if self._full():
+            return end
         _, _, header_size, size = CONTAINER.unpack(self.buffer.read(at, CONTAINER.size))
         return self._container(name, at, header_size, size, end, linked=True)[0]
 
@@ -153,6 +154,12 @@ class Walk:
             for raw in container.entries
         )
 
+    def _full(self) -> bool:
+        if len(self.containers) < _MOST_CONTAINERS and self._count < _MOST_ENTRIES:
+            return False
+        limits.met(f"{_MOST_CONTAINERS:,} containers or {_MOST_ENTRIES:,} entries", "further device code was not read")
+        return True
+
     def _container(self, name: str, at: int, header: int, size: int, end: int, *, linked: bool) -> tuple[int, bool]:
         """Keep one container; where to go on, and whether something sound is known to stand there."""
         stop = at + header + size
@@ -161,7 +168,9 @@ class Walk:
         self.containers.append(RawContainer(name, at, position - at, tuple(entries)))
         if position == stop:
             return stop, True
-        if position < min(stop, end):
+        if len(entries) >= _MOST_ENTRIES:
+            self._full()
+        elif position < min(stop, end):
             self._complain(name, at, f"entry {len(entries)} at {position:#x} makes no sense")
         else:
             self._complain(name, at, "the container is longer than its section")
@@ -199,6 +208,7 @@ class Walk:
         """The ISA that the PTX states, by which the driver goes; where that cannot be read, what its entry says."""
         self._texts += 1
         if self._texts > _MOST_TEXTS:
+            limits.met(f"{_MOST_TEXTS:,} pieces of PTX", "the ISA of further ones is what their entry says")
             return told
         text = payloads.start(self.buffer, at + header, stored, _compression(flags))
         match = _PTX_VERSION.search(text)
@@ -208,6 +218,16 @@ class Walk:
         if stated != told:
             self._differing.setdefault((_version(told), _version(stated)), []).append(at)
         return stated
+
+    def suppressed(self) -> Iterator[Finding]:
+        """Damage beyond what is listed place by place."""
+        if self._suppressed:
+            yield Finding(
+                rule="fatbin-damaged",
+                severity="error",
+                message=f"{self._suppressed:,} more places in fat binaries are damaged",
+                fix="build or download the file again",
+            )
 
     def differences(self) -> Iterator[Finding]:
         """PTX whose entries say another ISA than its text."""
@@ -269,17 +289,6 @@ class Walk:
                 fix="build or download the file again",
             )
         )
-
-    def _confess(self) -> None:
-        if self._suppressed:
-            self.findings.append(
-                Finding(
-                    rule="fatbin-damaged",
-                    severity="error",
-                    message=f"{self._suppressed:,} more places in fat binaries are damaged",
-                )
-            )
-            self._suppressed = 0
 
 
 def _row(key: _Key, count: int, stored: int, real: int, debug: int) -> DeviceCode:

@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.finding import Finding
-from cuwheel.inspection import elf, fatbin
+from cuwheel.inspection import elf, fatbin, limits
 from cuwheel.inspection.buffer import SCAN_CHUNK, occurrences
 from cuwheel.inspection.image import AMD_SECTIONS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ELF = elf.MAGIC + b"\x02\x01"
 _CUDA = struct.pack("<H", elf.MACHINE_CUDA)
 _OVERLAP = elf.HEADER_SIZE
-_MOST = 10_000  # in one file
+_MOST = 1 << 18  # in one file; cuFFT has 24,448
 _SHOWN = 5
 AMD_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 # Sections that hold neither code of the host nor tables: where a file put by hand would be.
@@ -64,7 +64,10 @@ def _regions(buffer: Buffer, sections: Sequence[Section], *, whole: bool) -> Ite
 
 def _search_region(buffer: Buffer, name: str, start: int, end: int, containers: list[Hit], cubins: list[Hit]) -> None:
     position = start
-    while position < end and len(containers) + len(cubins) < _MOST:
+    while position < end:
+        if len(containers) + len(cubins) >= _MOST:
+            limits.met(f"{_MOST:,} fat binaries and cubins outside the known sections", "further ones were not read")
+            return
         chunk = buffer.read(position, min(SCAN_CHUNK + _OVERLAP, end - position))
         containers += [
             Hit(name, position + at, end)

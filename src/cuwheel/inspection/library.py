@@ -15,6 +15,7 @@ from cuwheel.inspection import (
     fatbin,
     hidden,
     kernelless,
+    limits,
     loose,
     objects,
     parts,
@@ -81,7 +82,9 @@ def read(buffer: Buffer, *, detail: Detail = "rows", whole: bool = False) -> Lib
     form = recognise(buffer)
     if form is None:
         raise MalformedError(buffer.name, "neither ELF, PE, a static archive, a fat binary nor a cubin")
-    return _finish(_READERS[form](buffer, whole=whole), detail)
+    with limits.collected() as met:
+        found = _finish(_READERS[form](buffer, whole=whole), detail)
+    return replace(found, findings=(*found.findings, *met)) if met else found
 
 
 def _elf(buffer: Buffer, *, whole: bool) -> _Draft:
@@ -257,7 +260,7 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
         registration=draft.registration,
         containers=_containers(draft) if detail != "rows" else (),
         entries=(*draft.walk.entries(), *map(loose.entry, draft.loose)) if detail == "entries" else (),
-        findings=(*draft.findings, *draft.walk.findings, *draft.walk.differences()),
+        findings=(*draft.findings, *draft.walk.findings, *draft.walk.suppressed(), *draft.walk.differences()),
     )
 
 

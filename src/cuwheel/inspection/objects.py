@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import MalformedError
-from cuwheel.inspection import cubin, payload
+from cuwheel.inspection import cubin, limits, payload
 from cuwheel.inspection.image import FATBIN_SECTIONS
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.fatbin import RawEntry, Walk
     from cuwheel.inspection.values import DeviceCode, Symbols
 
-_LIMIT = 1 << 26  # decompressed for it, at most; of the objects behind that no name is known
+_LIMIT = 1 << 28  # decompressed for it, at most; of the objects behind that no name is known
 
 
 def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
@@ -30,7 +30,10 @@ def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
         readable = [entry for entry in entries if rows[entry.row].kind in ("cubin", "ptx")]
         # Of a cubin one table is read, of PTX every line.
         smallest = min(readable, key=lambda entry: (rows[entry.row].kind == "ptx", entry.real), default=None)
-        if smallest is None or smallest.real > budget:
+        if smallest is None:
+            continue
+        if smallest.real > budget:
+            limits.met(f"{_LIMIT:,} bytes of relocatable objects", "the names in further ones were not read")
             continue
         budget -= smallest.real
         if read := names(walk, smallest, rows[smallest.row]):

@@ -9,6 +9,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
+from cuwheel.inspection import limits
 from cuwheel.inspection.buffer import Buffer, string_at
 from cuwheel.inspection.image import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 
@@ -132,3 +133,5 @@ def _needed(buffer: Buffer, optional: bytes, addresses: AddressMap) -> Iterator[
             name = addresses.offset_of(struct.unpack_from("<I", raw, name_at)[0])
             if name is not None:
                 yield string_at(buffer, name, name + _NAME_LIMIT)
+        else:
+            limits.met(f"{_MOST_IMPORTS:,} imported libraries", "further ones are not listed")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
 from cuwheel.finding import Finding
-from cuwheel.inspection import cubin, dynamic, payload
+from cuwheel.inspection import cubin, dynamic, limits, payload
 from cuwheel.inspection.elf import SHT_NOBITS
 from cuwheel.inspection.fatbin import Walk
 from cuwheel.inspection.values import Cudart, Platform
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _CUDART = re.compile(r"(?:lib)?cudart(?:64_|-[0-9a-f]+)?\.?(?:so\.)?(\d+)?", re.ASCII)
 _REGISTER = "__cudaRegisterFatBinary"
-_COMMENT_LIMIT = 1 << 16
+_COMMENT_LIMIT = 1 << 24  # linkers merge equal texts; where one did not, there is one for each object
+_MOST_COMPILERS = 100
 _PLATFORMS = (
     ("targets/sbsa-linux", "sbsa"),
     ("targets/aarch64-linux", "l4t"),
@@ -66,9 +67,11 @@ def host_compiler(elf: Elf) -> str | None:
     comment = elf.named(".comment")
     if comment is None or comment.type == SHT_NOBITS:
         return None
-    texts = elf.data(comment, _COMMENT_LIMIT).split(b"\0")
-    seen = dict.fromkeys(text.decode("utf-8", "replace").strip() for text in texts)
-    return "; ".join(text for text in seen if text) or None
+    texts = dict.fromkeys(elf.start_of(comment, _COMMENT_LIMIT).split(b"\0"))
+    seen = [text for each in texts if (text := each.decode("utf-8", "replace").strip())]
+    if comment.size > _COMMENT_LIMIT or len(seen) > _MOST_COMPILERS:
+        limits.met(f"{comment.size:,} bytes of .comment", "further host compilers are not named")
+    return "; ".join(seen[:_MOST_COMPILERS]) or None
 
 
 def platform(machine: str, paths: Iterable[str]) -> Platform | None:

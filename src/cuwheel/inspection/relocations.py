@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from cuwheel.inspection import limits
 from cuwheel.inspection.dynamic import SYMBOL
 from cuwheel.inspection.elf import SHT_RELA, TYPE_RELOCATABLE
 
@@ -32,6 +33,7 @@ class ElfPointers:
                 for table in _tables(elf, header):
                     budget -= table.size
                     if budget < 0:  # sections and tables over the same bytes, again and again
+                        limits.met(f"relocation tables of {_PASSES} times the file", "further pointers are not known")
                         return
                     self._targets.update(_relocated(elf, header, table))
 

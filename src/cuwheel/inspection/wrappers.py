@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Protocol
 
 from cuwheel.finding import Finding
+from cuwheel.inspection import limits
 from cuwheel.inspection.image import MODULE_ID_SECTIONS, WRAPPER_SECTIONS
 from cuwheel.inspection.values import Registration, Wrapper
 
@@ -22,7 +23,6 @@ _POINTER_AT = 8
 VERSION_LINKED = 2
 _MOST_WRAPPERS = 1 << 20
 _MODULE_IDS_LIMIT = 1 << 22
-_PRELINKED_LIMIT = 1 << 16
 
 
 class Pointers(Protocol):
@@ -39,6 +39,7 @@ def read(
     found: list[Wrapper] = []
     named: set[int] = set()
     findings: list[Finding] = []
+    arrays: set[int] = set()
     for section in sections:
         if section.name not in WRAPPER_SECTIONS:
             continue
@@ -51,7 +52,7 @@ def read(
             found.append(Wrapper(version=version, container=index))
             named.update(() if index is None else (index,))
             if version == VERSION_LINKED and array:
-                named.update(_prelinked(buffer, slot + 16, array, pointers, places))
+                named.update(_prelinked(buffer, pointers.target(slot + 16, array), pointers, places, arrays))
     registration = Registration(
         wrappers=tuple(found),
         module_ids=tuple(_module_ids(buffer, sections)),
@@ -63,6 +64,8 @@ def read(
 
 def _wrappers(buffer: Buffer, section: Section) -> Iterator[tuple[int, int | None, int, int]]:
     count = min(section.size // WRAPPER.size, _MOST_WRAPPERS)
+    if count == _MOST_WRAPPERS:
+        limits.met(f"{_MOST_WRAPPERS:,} wrappers in {section.name}", "what further ones register is not known")
     data = buffer.read(section.offset, count * WRAPPER.size)
     for index, (magic, version, container, array) in enumerate(WRAPPER.iter_unpack(data)):
         slot = section.offset + index * WRAPPER.size
@@ -73,12 +76,19 @@ def _wrappers(buffer: Buffer, section: Section) -> Iterator[tuple[int, int | Non
         yield slot, version, container, array
 
 
-def _prelinked(buffer: Buffer, slot: int, value: int, pointers: Pointers, places: dict[int, int]) -> Iterator[int]:
-    """Containers in the array that a device-linked wrapper names, where that array is in the file at all."""
-    at = pointers.target(slot, value)
+def _prelinked(
+    buffer: Buffer, at: int | None, pointers: Pointers, places: dict[int, int], seen: set[int]
+) -> Iterator[int]:
+    """Containers in the array that a device-linked wrapper names, where that array is in the file at all.
+
+    Wrappers may share an array: each of its places is looked at once.
+    """
     if at is None:
         return
-    for place in range(at, min(at + _PRELINKED_LIMIT, buffer.size - 7), 8):
+    for place in range(at, buffer.size - 7, 8):
+        if place in seen:
+            return
+        seen.add(place)
         (pointer,) = struct.unpack("<Q", buffer.read(place, 8))
         target = pointers.target(place, pointer)
         if target not in places:
@@ -88,8 +98,10 @@ def _prelinked(buffer: Buffer, slot: int, value: int, pointers: Pointers, places
 
 def _module_ids(buffer: Buffer, sections: Sequence[Section]) -> Iterator[str]:
     for section in sections:
-        if section.name in MODULE_ID_SECTIONS and section.size <= _MODULE_IDS_LIMIT:
-            for text in buffer.read(section.offset, section.size).split(b"\0"):
+        if section.name in MODULE_ID_SECTIONS:
+            if section.size > _MODULE_IDS_LIMIT:
+                limits.met(f"{_MODULE_IDS_LIMIT:,} bytes of {section.name}", "further module ids were not read")
+            for text in buffer.read(section.offset, min(section.size, _MODULE_IDS_LIMIT)).split(b"\0"):
                 if text:
                     yield text.decode("utf-8", "replace")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.buffer import Buffer
 
 IN_MEMORY = 1 << 24
-TEXT_LIMIT = 1 << 24
+TEXT_LIMIT = 1 << 26
 HEAD = 4096
 _LOCAL = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 0x1
@@ -96,7 +96,10 @@ class ZipReader:
     def text(self, name: str) -> str | None:
         """A small text file of the wheel, or None where it has none of that name."""
         member = self.members.get(name)
-        if member is None or member.size > TEXT_LIMIT:
+        if member is None:
+            return None
+        if member.size > TEXT_LIMIT:
+            self.findings.append(_unsound(name, "zip-size", f"{member.size:,} bytes, of at most {TEXT_LIMIT:,}"))
             return None
         try:
             buffer = self.open(member, lambda _: None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import MalformedError
 from cuwheel.finding import Finding
-from cuwheel.inspection import elf, fatbin, wrappers
+from cuwheel.inspection import elf, fatbin, limits, wrappers
 from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
 from cuwheel.inspection.relocations import ElfPointers
 from cuwheel.rewrite import elf_writer, layout, references
@@ -99,11 +99,13 @@ def walked(file: Elf) -> tuple[fatbin.Walk, Registration]:
     """The containers in the sections made for them, and what names them. Raises MalformedError on any damage."""
     walk = fatbin.Walk(file.buffer)
     sections, _ = disjoint(file.sections())
-    for each in sections:
-        if each.name in FATBIN_SECTIONS:
-            walk.section(each.name, each.offset, each.offset + each.size, linked=FATBIN_SECTIONS[each.name])
-    found, problems = wrappers.read(file.buffer, sections, walk.containers, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
-    if problem := next(iter((*walk.findings, *problems)), None):
+    with limits.collected() as met:
+        for each in sections:
+            if each.name in FATBIN_SECTIONS:
+                walk.section(each.name, each.offset, each.offset + each.size, linked=FATBIN_SECTIONS[each.name])
+        pointers = ElfPointers(file, tuple(WRAPPER_SECTIONS))
+        found, problems = wrappers.read(file.buffer, sections, walk.containers, pointers)
+    if problem := next(iter((*walk.findings, *problems, *met)), None):
         raise MalformedError(file.buffer.name, problem.message)
     return walk, found
 

@@ -29,7 +29,6 @@ _STT_SECTION, _TYPE_MASK = 3, 15
 # Entries of the dynamic section that hold the address of a table which may have moved.
 _HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
 _ADDRESS_TAGS = frozenset({_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM})
-_MOST_TAGS = 2000
 
 Patch: TypeAlias = tuple[int, bytes]
 
@@ -198,7 +197,7 @@ def _dynamic(elf: Elf, block: Block, shift: Shift) -> Iterator[Patch]:
     place = next((each for each in elf.segments if each.type == PT_DYNAMIC), None)
     if place is None:
         return
-    size = min(place.file_size // _PAIR.size, _MOST_TAGS) * _PAIR.size
+    size = place.file_size // _PAIR.size * _PAIR.size
     for index, (tag, value) in enumerate(_PAIR.iter_unpack(elf.buffer.read(place.offset, size))):
         if tag == 0:
             return

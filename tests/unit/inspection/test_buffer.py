@@ -73,8 +73,10 @@ def test_occurrences(filler: bytes) -> None:
 
 
 def test_string_at_ends_where_it_must() -> None:
-    buffer = MemoryBuffer("x", b"one\0two" + b"y" * 70_000)
+    buffer = MemoryBuffer("x", b"one\0two" + b"y" * 70_000 + b"\0" + b"z" * 2_000_000)
     assert string_at(buffer, 0, 100) == "one"
     assert string_at(buffer, 4, 6) == "tw"
-    assert len(string_at(buffer, 4, buffer.size)) < 20_000
+    assert len(string_at(buffer, 4, buffer.size)) == 70_003
+    with pytest.raises(MalformedError, match="a name longer than"):
+        string_at(buffer, 80_000, buffer.size)
     assert string_at(buffer, 1 << 40, 1 << 41) == ""

@@ -1,0 +1,43 @@
+"""Limits that keep a hostile file from costing hours or gigabytes. One that is met is told, never silent.
+
+The readers are many and deep; whoever reads a file collects what they ran into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from cuwheel.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_collected: ContextVar[list[Finding] | None] = ContextVar("limits_met", default=None)
+
+
+@contextlib.contextmanager
+def collected() -> Iterator[list[Finding]]:
+    """The limits that are met inside the block, each once."""
+    found: list[Finding] = []
+    token = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(token)
+
+
+def met(limit: str, consequence: str) -> None:
+    """`limit`: what there is too much of, and how much is read. `consequence`: what the answer lacks for it."""
+    found = _collected.get()
+    if found is None:
+        return
+    finding = Finding(
+        rule="limit-met",
+        severity="warning",
+        message=f"{consequence}: {limit}",
+        fix="if this is a real file, report it: the limits are meant to fit all of them",
+    )
+    if finding not in found:
+        found.append(finding)

@@ -100,6 +100,15 @@ def clean(path: Path, original: Path) -> None:
         assert len(after.splitlines()) <= len(before.splitlines()), after
 
 
+def run_tool(tool: str, path: Path) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"no {tool}")
+    options = ["--set-rpath", "/a/path/longer/than/any/before/it:$ORIGIN"] if tool == "patchelf" else []
+    subprocess.run([tool, *options, path], check=True, capture_output=True)
+    done = subprocess.run(["readelf", "-aW", path], capture_output=True, text=True, check=True)
+    assert not done.stderr, f"{tool}: {done.stderr}"
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout(tmp_path: Path, layout: str) -> None:
     source = build(tmp_path, LAYOUTS[layout])
@@ -113,6 +122,36 @@ def test_every_layout(tmp_path: Path, layout: str) -> None:
     assert os.access(slim, os.X_OK)
 
 
+SPREAD = [(each, "") for each in LAYOUTS if not each.startswith("static")]  # which have no room for program headers
+TOOLS = [(layout, tool) for layout in ("shared", "relr", "program") for tool in ("strip", "patchelf", "objcopy")]
+
+
+@pytest.mark.parametrize(("layout", "tool"), [*SPREAD, *TOOLS, ("shared", "patchelf, then strip")])
+def test_holes_go_wherever_containers_stay(tmp_path: Path, layout: str, tool: str) -> None:
+    """Three that nothing names, far from one another: what lies between them goes, in as many cuts as that takes."""
+    source = build(tmp_path, (*LAYOUTS[layout], "-DSPREAD"))
+    slim = tmp_path / f"slim{source.suffix}"
+    result = slim_library(source, slim, engine.plan(source, "9.0"))
+    assert result.bytes_after < result.bytes_before - 11.5 * LARGE
+    small, (first, second, *_) = hashed(containers()[1]), expected("sm_90")
+    wanted = [*expected("sm_90"), small, small, second, first, second]
+    assert load(slim)[:12] == wanted
+    clean(slim, source)
+    kept = [(each.arch, each.bytes) for each in engine.read(slim).entries]
+    for each in filter(None, tool.split(", then ")):
+        run_tool(each, slim)
+        assert load(slim)[:12] == wanted
+        assert [(each.arch, each.bytes) for each in engine.read(slim).entries] == kept
+
+
+def test_what_has_to_stay_as_zeros_is_told(tmp_path: Path) -> None:
+    source = build(tmp_path, (*LAYOUTS["static-pie"], "-DSPREAD"))
+    result = slim_library(source, tmp_path / "slim", engine.plan(source, "9.0"))
+    assert load(tmp_path / "slim")[:7] == expected("sm_90")
+    (told,) = [each.message for each in result.findings if each.rule == "file-keeps-its-size"]
+    assert "stay in the file as zeros" in told
+
+
 @pytest.mark.parametrize("tool", ["strip", "patchelf", "patchelf, then strip", "objcopy"])
 @pytest.mark.parametrize("layout", ["shared", "one-segment", "huge-pages", "relr", "both-hashes", "program"])
 def test_tools_still_work(tmp_path: Path, layout: str, tool: str) -> None:
@@ -120,12 +159,7 @@ def test_tools_still_work(tmp_path: Path, layout: str, tool: str) -> None:
     slim = tmp_path / f"slim{source.suffix}"
     slim_library(source, slim, engine.plan(source, "9.0"))
     for each in tool.split(", then "):
-        if shutil.which(each) is None:
-            pytest.skip(f"no {each}")
-        options = ["--set-rpath", "/a/path/longer/than/any/before/it:$ORIGIN"] if each == "patchelf" else []
-        subprocess.run([each, *options, slim], check=True, capture_output=True)
-        done = subprocess.run(["readelf", "-aW", slim], capture_output=True, text=True, check=True)
-        assert not done.stderr, f"{each}: {done.stderr}"
+        run_tool(each, slim)
         assert load(slim)[:7] == expected("sm_90")
 
 

@@ -256,12 +256,17 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
         platform=draft.platform,
         device_linked=_device_linked(draft.registration, rows),
         device_code=rows,
-        parts=parts.measure(draft.buffer.size, draft.sections, rows),
+        parts=parts.measure(draft.buffer.size, draft.sections, rows, _places(draft)),
         registration=draft.registration,
         containers=_containers(draft) if detail != "rows" else (),
         entries=(*draft.walk.entries(), *map(loose.entry, draft.loose)) if detail == "entries" else (),
         findings=(*draft.findings, *draft.walk.findings, *draft.walk.suppressed(), *draft.walk.differences()),
     )
+
+
+def _places(draft: _Draft) -> Iterator[tuple[int, int]]:
+    yield from ((each.offset, each.offset + each.size) for each in draft.walk.containers)
+    yield from ((each.offset, each.offset + each.size) for each in draft.loose)
 
 
 def _device_linked(registration: Registration, rows: Sequence[DeviceCode]) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from cuwheel.inspection.values import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cuwheel.inspection.image import Role, Section
     from cuwheel.inspection.values import DeviceCode, PartName
@@ -24,7 +25,10 @@ _NAMES: dict[Role, PartName] = {
 }
 
 
-def measure(size: int, sections: Sequence[Section], rows: Sequence[DeviceCode]) -> tuple[Part, ...]:
+def measure(
+    size: int, sections: Sequence[Section], rows: Sequence[DeviceCode], places: Iterable[tuple[int, int]]
+) -> tuple[Part, ...]:
+    """`places`: from and to of each container and cubin. What else stands in sections for device code is padding."""
     sizes: Counter[PartName] = Counter()
     position = 0
     for section in sorted(sections, key=lambda each: (each.offset, -each.size)):
@@ -32,6 +36,8 @@ def measure(size: int, sections: Sequence[Section], rows: Sequence[DeviceCode]) 
         if end > start:  # what overlaps an earlier section was counted there
             sizes[_NAMES[section.role]] += end - start
             position = end
+    padding = _padding(sizes["device code"], sections, places)
+    sizes["device code"] -= padding
     by_arch: Counter[str] = Counter()
     for row in rows:
         by_arch[row.arch] += row.bytes
@@ -43,6 +49,18 @@ def measure(size: int, sections: Sequence[Section], rows: Sequence[DeviceCode]) 
     sizes["device code"] -= code
     parts += [Part(name=name, arch=None, bytes=count) for name, count in sizes.items() if count > 0]
     return tuple(parts)
+
+
+def _padding(total: int, sections: Sequence[Section], places: Iterable[tuple[int, int]]) -> int:
+    """Bytes of the sections for device code that no container has."""
+    device = sorted((each.offset, each.offset + each.size) for each in sections if each.role == "device")
+    starts = [start for start, _ in device]
+    inside = 0
+    for start, end in places:
+        index = bisect.bisect_right(starts, start) - 1
+        if index >= 0 and start < device[index][1]:
+            inside += min(end, device[index][1]) - start
+    return max(total - inside, 0)
 
 
 def _move(sizes: Counter[PartName], missing: int) -> None:

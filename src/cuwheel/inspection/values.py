@@ -102,7 +102,7 @@ class Part:
     """Bytes of the file that serve one purpose; the parts of a file add up to its size."""
 
     name: PartName
-    arch: str | None  # for device code only; None there for headers, padding and what is not understood
+    arch: str | None  # for device code only; None there for headers and what is not understood
     bytes: int
 
 

@@ -13,6 +13,7 @@ from cuwheel.inspection.relocations import ElfPointers
 from cuwheel.rewrite import elf_writer, layout, references
 from cuwheel.rewrite.fatbin_writer import NewContainer, Piece, pack, pieces, rebuilt
 from cuwheel.rewrite.geometry import PAGES, Shift, without
+from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -76,8 +77,8 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
         pieces=tuple(_pieces(file, made, containers, shift)),
         patches=patches,
         shift=shift,
-        size=shift.placed(buffer.size),
-        findings=(_no_room(),) if made.short else (),
+        size=elf_writer.size(file, tables, made),
+        findings=(_no_room(made.zeros),) if made.zeros else (),
     )
 
 
@@ -215,9 +216,10 @@ def _host(start: int, end: int, made: Layout, shift: Shift) -> Iterator[Piece]:
         yield Piece(shift.placed(low), high - low, low)
 
 
-def _no_room() -> Finding:
+def _no_room(zeros: int) -> Finding:
     return Finding(
         rule="file-keeps-its-size",
         severity="note",
-        message="device code was taken out, but too little to shorten the file: its tables would need that room",
+        message=f"{size(zeros)} of the device code taken out stay in the file as zeros: "
+        "there is no room for the program headers that leaving them out takes",
     )

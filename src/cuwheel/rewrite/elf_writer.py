@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.dynamic import SYMBOL
 from cuwheel.inspection.elf import HEADER_SIZE, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
-from cuwheel.rewrite.geometry import Block, Shift, without
+from cuwheel.rewrite.geometry import Block, Shift, up, without
 from cuwheel.rewrite.layout import Table, page_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _PAIR = struct.Struct("<QQ")
 _WORD = struct.Struct("<Q")
 _PT_PHDR = 6
+_FIRST_RESERVED = 0xFF00  # section number: those from here on mean something else
 _PF_X, _SHF_EXEC = 0x1, 0x4
 _STT_SECTION, _TYPE_MASK = 3, 15
 # Entries of the dynamic section that hold the address of a table which may have moved.
@@ -31,6 +32,14 @@ _HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
 _ADDRESS_TAGS = frozenset({_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM})
 
 Patch: TypeAlias = tuple[int, bytes]
+
+
+class _Part(NamedTuple):
+    """A part of a section: its number in the new table, from and to in the original file."""
+
+    number: int
+    start: int
+    end: int
 
 
 class Tables(NamedTuple):
@@ -73,24 +82,60 @@ def patches(
     """`moved`: from the old address of a container to its new one."""
     shift = Shift(layout.cuts, layout.block)
     segments = tuple(_segments(elf, tables, layout, shift))
-    yield 0, _file_header(tables, len(segments), shift)
+    yield 0, _file_header(elf, tables, layout, len(segments))
     table = b"".join(_SEGMENT.pack(*each) for each in segments)
     yield tables.programs.offset, table
     if layout.block:
         left = layout.block.end - (tables.programs.offset + len(table))
         yield tables.programs.offset + len(table), bytes(max(left, 0))
-    sections = b"".join(_SECTION.pack(*each) for each in _sections(tables, layout, shift))
-    yield shift(tables.sections_at), sections
+    parts = _parts(tables, layout)
+    sections = b"".join(_SECTION.pack(*each) for each in _sections(tables, layout, parts, shift))
+    yield sections_at(elf, tables, layout), sections
     yield from _pointers(elf, pointers, moved, shift)
-    yield from _symbols(elf, symbols, moved, layout, shift)
+    yield from _symbols(elf, symbols, moved, layout, parts)
     if layout.block:
         yield from _dynamic(elf, layout.block, shift)
 
 
-def _file_header(tables: Tables, count: int, shift: Shift) -> bytes:
+def sections_at(elf: Elf, tables: Tables, layout: Layout) -> int:
+    """Where the section headers go in the new file: at its end where there are more of them than before."""
+    shift = Shift(layout.cuts, layout.block)
+    end = tables.sections_at + len(tables.sections) * _SECTION.size
+    if not _more_sections(layout) or end + _SECTION.size > elf.buffer.size:
+        return shift(tables.sections_at)
+    return up(shift.placed(elf.buffer.size), _WORD.size)
+
+
+def size(elf: Elf, tables: Tables, layout: Layout) -> int:
+    """Of the new file."""
+    count = len(tables.sections) + _more_sections(layout)
+    end = sections_at(elf, tables, layout) + count * _SECTION.size
+    return max(Shift(layout.cuts, layout.block).placed(elf.buffer.size), end if _more_sections(layout) else 0)
+
+
+def _more_sections(layout: Layout) -> int:
+    return sum(len(tuple(layout.parts(number))) - 1 for number in layout.packed)
+
+
+def _parts(tables: Tables, layout: Layout) -> dict[int, list[_Part]]:
+    """What each section of device code becomes: itself and, behind a cut, sections more at the table's end."""
+    found: dict[int, list[_Part]] = {}
+    following = len(tables.sections)
+    for number in sorted(layout.packed):
+        for start, end in layout.parts(number):
+            known = found.setdefault(number, [])
+            known.append(_Part(following if known else number, start, end))
+            following += len(known) > 1
+    return found
+
+
+def _file_header(elf: Elf, tables: Tables, layout: Layout, count: int) -> bytes:
     fields = list(tables.header)
-    fields[6] = shift(tables.sections_at)
+    fields[6] = sections_at(elf, tables, layout)
     fields[10] = count
+    fields[12] = tables.header[12] + _more_sections(layout)
+    if _more_sections(layout) and len(tables.sections) + _more_sections(layout) >= _FIRST_RESERVED:
+        raise MalformedError(elf.buffer.name, "it has more sections than its header can count")
     return _HEADER.pack(*fields)
 
 
@@ -144,17 +189,24 @@ def _has_code(elf: Elf, start: int, end: int) -> bool:
     )
 
 
-def _sections(tables: Tables, layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
+def _sections(
+    tables: Tables, layout: Layout, parts: Mapping[int, Sequence[_Part]], shift: Shift
+) -> Iterator[tuple[int, ...]]:
+    added = {}
     for number, row in enumerate(tables.sections):
         name, kind, flags, address, offset, size, link, info, alignment, width = row
-        if packed := layout.packed.get(number):
-            address += packed.low - offset
-            offset, size = shift.placed(packed.low), packed.high - packed.low
-        elif kind:
+        if number in parts:
+            for part in parts[number]:
+                place = address + part.start - offset, shift.placed(part.start), part.end - part.start
+                added[part.number] = (name, kind, flags, *place, link, info, alignment, width)
+            yield added.pop(number)
+            continue
+        if kind:
             delta = _moved_by(layout.block, offset) if kind != SHT_NOBITS and size else 0
             address += delta
             offset = shift(offset) if delta else shift.placed(offset)
         yield name, kind, flags, address, offset, size, link, info, alignment, width
+    yield from added.values()
 
 
 def _moved_by(block: Block | None, offset: int) -> int:
@@ -176,18 +228,29 @@ def _pointers(elf: Elf, pointers: Sequence[Reference], moved: Mapping[int, int],
 
 
 def _symbols(
-    elf: Elf, symbols: Sequence[SymbolAt], moved: Mapping[int, int], layout: Layout, shift: Shift
+    elf: Elf,
+    symbols: Sequence[SymbolAt],
+    moved: Mapping[int, int],
+    layout: Layout,
+    parts: Mapping[int, Sequence[_Part]],
 ) -> Iterator[Patch]:
     """Local names of containers follow them; a name of anything else in the section stays within its bounds."""
+    shift = Shift(layout.cuts, layout.block)
     for each in symbols:
         name, info, other, section, value, size = SYMBOL.unpack(elf.buffer.read(each.at, SYMBOL.size))
         if delta := _moved_by(layout.block, elf.headers[section].offset if section < len(elf.headers) else 0):
             value += delta
-        elif packed := layout.packed.get(section):
-            header = elf.headers[section]
-            low, high = header.address + packed.low - header.offset, header.address + packed.high - header.offset
-            value = low if info & _TYPE_MASK == _STT_SECTION else min(max(moved.get(value, value), low), high)
-            size = min(size, high - value)
+        elif section in parts:
+            base = elf.headers[section].address - elf.headers[section].offset
+            first, *others = parts[section]
+            if info & _TYPE_MASK == _STT_SECTION:
+                value = base + first.start
+            else:
+                value = moved.get(value, value)
+                first = next((part for part in reversed(others) if base + part.start <= value), first)
+                value = min(max(value, base + first.start), base + first.end)
+            section = first.number
+            size = min(size, base + first.end - value)
         else:
             continue
         yield shift(each.at), SYMBOL.pack(name, info, other, section, value, size)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.inspection.fatbin import CONTAINER
-from cuwheel.rewrite.geometry import up
+from cuwheel.rewrite.geometry import down, up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.inspection.fatbin import RawContainer, RawEntry
+
+_SMALLEST_HOLE = 1 << 16
+_MOST_HOLES = 64
 
 
 class Replacement(NamedTuple):
@@ -33,11 +37,25 @@ class NewContainer(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """The part of a section that is still used, and where each container begins, by where it began."""
+    """The parts of a section that are still used, in order, and where each container begins, by where it began.
 
-    low: int
-    high: int
+    There is one part unless containers that must stay lie far from the others.
+    """
+
+    islands: tuple[tuple[int, int], ...]
     places: dict[int, int]
+
+    @property
+    def low(self) -> int:
+        return self.islands[0][0]
+
+    @property
+    def high(self) -> int:
+        return self.islands[-1][1]
+
+    @property
+    def used(self) -> int:
+        return sum(end - start for start, end in self.islands)
 
 
 class Piece(NamedTuple):
@@ -69,32 +87,24 @@ def _size(entry: RawEntry, replaced: dict[int, Replacement]) -> int:
 
 
 def pack(containers: Sequence[NewContainer], start: int, end: int, alignment: int) -> Packed | None:
-    """Together as closely as those allow that stay where they are; the used part of a section has no hole.
+    """Together as closely as those allow that stay where they are.
 
     None where they do not fit: only an absurd alignment does that.
     """
     fixed = [each for each in containers if each.pinned]
     ways = [_in_order(containers, start, end, alignment)]
     if fixed:
-        behind = _in_order(
-            [each for each in containers if not each.pinned], fixed[0].old.offset, end, alignment, fixed=fixed
-        )
-        ways.append(behind)
-    return min((each for each in ways if each), key=lambda packed: packed.high - packed.low, default=None)
+        ways.append(_in_order(containers, down(fixed[0].old.offset, alignment), end, alignment))
+    possible = [each for each in ways if each]
+    return min(possible, key=lambda each: (each.used, len(each.islands)), default=None)
 
 
-def _in_order(
-    containers: Sequence[NewContainer],
-    start: int,
-    end: int,
-    alignment: int,
-    fixed: Sequence[NewContainer] = (),
-) -> Packed | None:
+def _in_order(containers: Sequence[NewContainer], start: int, end: int, alignment: int) -> Packed | None:
     """Each at the first place behind the last; None where that does not fit.
 
-    Without `fixed` it always fits: nothing grows, so nothing stands behind its old place.
+    From the section's start it always fits: nothing grows, so nothing stands behind its old place.
     """
-    stay = list(fixed) or [each for each in containers if each.pinned]
+    stay = [each for each in containers if each.pinned]
     places = {each.old.offset: each.old.offset for each in stay}
     cursor = start
     for each in containers:
@@ -108,8 +118,21 @@ def _in_order(
             return None
         places[each.old.offset] = at
         cursor = at + each.size
-    high = max([cursor, *(each.old.offset + each.size for each in stay)])
-    return Packed(start, high, places)
+    taken = sorted((places[each.old.offset], places[each.old.offset] + each.size) for each in containers)
+    return Packed(_islands([(max(start, down(taken[0][0], alignment)), taken[0][1]), *taken[1:]]), places)
+
+
+def _islands(taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """What lies close together as one; holes too small, or too many, to be worth a program header stay."""
+    gaps = sorted((after[0] - before[1] for before, after in itertools.pairwise(taken)), reverse=True)
+    smallest = max([_SMALLEST_HOLE, *gaps[_MOST_HOLES : _MOST_HOLES + 1]])
+    islands = [taken[0]]
+    for start, end in taken[1:]:
+        if start - islands[-1][1] > smallest:
+            islands.append((start, end))
+        else:
+            islands[-1] = (islands[-1][0], max(end, islands[-1][1]))
+    return tuple(islands)
 
 
 def pieces(container: NewContainer, place: int) -> Iterator[Piece]:

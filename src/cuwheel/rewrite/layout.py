@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.inspection.elf import PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_STRTAB
-from cuwheel.rewrite.geometry import PAGES, Block, Cut, down, up
+from cuwheel.rewrite.geometry import PAGES, Block, Cut, down, up, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,12 +33,19 @@ _INTERPRETER = ".interp"
 
 
 class Layout(NamedTuple):
-    """`packed`: by the number of the section. `short`: cuts were given up for want of room for program headers."""
+    """`packed`: by the number of the section. `zeros`: bytes not cut out for want of room for program headers."""
 
     packed: Mapping[int, Packed]
     cuts: tuple[Cut, ...]
     block: Block | None
-    short: bool = False
+    zeros: int = 0
+
+    def parts(self, number: int) -> Iterator[tuple[int, int]]:
+        """What is left of a section, from and to: a cut in the middle of it makes two."""
+        packed = self.packed[number]
+        for start, end in without(packed.low, packed.high, self.cuts):
+            if inside := [high for low, high in packed.islands if low < end and start < high]:
+                yield start, min(end, max(inside))
 
 
 class Table(NamedTuple):
@@ -54,18 +61,19 @@ class Table(NamedTuple):
 
 def plan(elf: Elf, table: Table, tables: Sequence[tuple[int, int]], packed: Mapping[int, Packed]) -> Layout:
     """`tables`: where the tables of section and program headers are, from and to."""
-    ends = {number: each.high for number, each in packed.items()}
     used = sorted(_used(elf, tables))
-    every = _cuts(elf, packed, ends, used)
+    every = _cuts(elf, packed, used)
     first = min((start for start, _ in used if start >= table.end), default=elf.buffer.size)
+    wanted = sum(cut.size for cut in every)
     for count in range(len(every), 0, -1):  # where not all fit the table, the largest
         cuts = _largest(every, count)
+        zeros = wanted - sum(cut.size for cut in cuts)
         if table.end + _splits(elf, cuts) * PROGRAM_HEADER <= first:
-            return Layout(packed, cuts, None)
+            return Layout(packed, cuts, None, zeros)
         for way in _WAYS:
             if made := _with_room(elf, table, packed, used, count, way):
-                return made
-    return Layout(packed, (), None, short=bool(every))
+                return made._replace(zeros=zeros)
+    return Layout(packed, (), None, wanted)
 
 
 def _largest(cuts: Sequence[Cut], count: int) -> tuple[Cut, ...]:
@@ -81,18 +89,17 @@ def _with_room(
     way: tuple[int, frozenset[int]],
 ) -> Layout | None:
     """Move what stands behind the table to behind device code, which makes a cut the smaller."""
-    plain = {number: each.high for number, each in packed.items()}
-    cuts = _largest(_cuts(elf, packed, plain, used), count)
+    cuts = _largest(_cuts(elf, packed, used), count)
     spare, movable = way
     block = _block(elf, table.end, table.end + (_splits(elf, cuts) + spare) * PROGRAM_HEADER, used, movable)
     if block is None:
         return None
     start, end = block
-    home = max(packed, key=lambda number: _section_end(elf, number) - packed[number].high)
-    to = up(packed[home].high - start, _BLOCK_ALIGNMENT) + start
-    if to + end - start > _section_end(elf, home):
+    free, until = max(_holes(elf, packed), key=lambda hole: hole[1] - hole[0])
+    to = up(free - start, _BLOCK_ALIGNMENT) + start
+    if to + end - start > until:
         return None
-    left = _largest(_cuts(elf, packed, {**plain, home: to + end - start}, used), count)
+    left = _largest(_cuts(elf, packed, used, (to, to + end - start)), count)
     if not left or _splits(elf, left) > _splits(elf, cuts):
         return None
     return Layout(packed, left, Block(start, end, to, _distance(elf, start, to)))
@@ -120,9 +127,18 @@ def segment_of(elf: Elf, header: Header) -> Segment | None:
     return found[0]
 
 
+def _holes(elf: Elf, packed: Mapping[int, Packed]) -> Iterator[tuple[int, int]]:
+    """What is free behind each part of a section that is used."""
+    for number, each in packed.items():
+        following = [start for start, _ in each.islands[1:]]
+        for (_, end), until in zip(each.islands, [*following, _section_end(elf, number)], strict=True):
+            yield end, until
+
+
 def _cuts(
-    elf: Elf, packed: Mapping[int, Packed], ends: Mapping[int, int], used: Sequence[tuple[int, int]]
+    elf: Elf, packed: Mapping[int, Packed], used: Sequence[tuple[int, int]], block: tuple[int, int] | None = None
 ) -> tuple[Cut, ...]:
+    """The pages that nothing needs; `block`: what else goes among the device code."""
     cuts = []
     for number, each in packed.items():
         header = elf.headers[number]
@@ -131,10 +147,14 @@ def _cuts(
         if segment is None or page is None:
             continue
         free = _free_behind(header, segment, used, elf.buffer.size)
-        for start, end in ((header.offset, each.low), (ends[number], free)):
-            cut = Cut(up(start, page), down(end, page))
+        inside = [block] if block and header.offset <= block[0] < free else []
+        taken = sorted([*each.islands, *inside, (free, free)])
+        start = header.offset
+        for low, high in taken:
+            cut = Cut(up(start, page), down(low, page))
             if cut.size > 0 and cut.start > segment.offset:
                 cuts.append(cut)
+            start = max(start, high)
     return tuple(sorted(cuts))
 
 

@@ -180,10 +180,13 @@ def remaining(proposal: Proposal, files: Sequence[FileChange]) -> tuple[Remainin
         if library.path not in gone:
             for part in library.parts:
                 sums[part.name] = sums.get(part.name, 0) + part.bytes
-    saved = sum(each.bytes_before - each.bytes_after for each in files if each.path not in gone)
-    if saved:
-        sums["device code"] = max(sums.get("device code", 0) - saved, 0)
-    parts = (Remaining(name=name, bytes=count) for name, count in sums.items() if count)
+    kept = [each for each in files if each.path not in gone]
+    code = sum(row.bytes for each in kept for row in each.dropped)
+    code += sum(row.bytes_before - row.bytes_after for each in kept for row in each.recompressed)
+    if code:
+        sums["device code"] = max(sums.get("device code", 0) - code, 0)
+        sums["other"] = sums.get("other", 0) + code - sum(each.bytes_before - each.bytes_after for each in kept)
+    parts = (Remaining(name=name, bytes=count) for name, count in sums.items() if count > 0)
     return tuple(sorted(parts, key=lambda each: -each.bytes))
 
 

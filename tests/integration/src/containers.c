@@ -1,5 +1,5 @@
 /* A library or program with fat binaries, wrappers and a runtime of its own that says what it was given.
-   The test writes the containers, and says PROGRAM and NO_TABLE. */
+   The test writes the containers, and says PROGRAM, NO_TABLE and SPREAD. */
 #include <stdint.h>
 #include <stdio.h>
 
@@ -26,6 +26,16 @@ struct container {
 PLACE(".nv_fatbin", first, "0.fatbin")
 PLACE(".nv_fatbin", own, "1.fatbin") /* no wrapper: found by the code below */
 PLACE(".nv_fatbin", second, "2.fatbin")
+#ifdef SPREAD /* further ones without a wrapper, far from one another */
+PLACE(".nv_fatbin", third, "2.fatbin")
+PLACE(".nv_fatbin", own_2, "1.fatbin")
+PLACE(".nv_fatbin", fourth, "0.fatbin")
+PLACE(".nv_fatbin", own_3, "1.fatbin")
+PLACE(".nv_fatbin", fifth, "2.fatbin")
+WRAP(3, 1, third)
+WRAP(4, 1, fourth)
+WRAP(5, 1, fifth)
+#endif
 PLACE("__nv_relfatbin", object, "3.fatbin")
 WRAP(0, 1, first)
 WRAP(1, 1, second)
@@ -64,7 +74,14 @@ __attribute__((visibility("default"))) const char *report(void) {
     at += tell(out + at, own);
     at += tell(out + at, TABLE(0));
     at += tell(out + at, TABLE(1));
-    sprintf(out + at, "%s %s %d %d\n", words[0], words[1], local, zeros[4999]);
+    at += sprintf(out + at, "%s %s %d %d\n", words[0], words[1], local, zeros[4999]);
+#ifdef SPREAD
+    at += tell(out + at, own_2);
+    at += tell(out + at, own_3);
+    const volatile struct wrapper *more[] = {&wrapper_3, &wrapper_4, &wrapper_5};
+    for (int i = 0; i < 3; i++)
+        at += tell(out + at, more[i]->container);
+#endif
     return out;
 }
 

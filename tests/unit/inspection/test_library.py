@@ -188,3 +188,10 @@ def test_platform_of_arm_servers() -> None:
 def test_what_is_none_of_it(data: bytes) -> None:
     with pytest.raises(MalformedError):
         read(data)
+
+
+def test_empty_room_among_device_code_is_not_device_code() -> None:
+    found = read(build.library(ONE + bytes(100_000), ONE).build())
+    code = sum(part.bytes for part in found.parts if part.name == "device code")
+    assert code == 2 * len(ONE)
+    assert sum(part.bytes for part in found.parts if part.name == "other") > 100_000

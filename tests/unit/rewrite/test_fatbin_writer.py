@@ -33,15 +33,25 @@ def packed(*rows: tuple[int, tuple[int, ...], tuple[int, ...], bool], end: int) 
 
 def test_packed_together() -> None:
     found = packed((0, (200, 100), (1,), False), (320, (200,), (), False), (536, (104, 80), (0, 1), False), end=736)
-    assert found == Packed(0, 336, {0: 0, 320: 120, 536: 136})
+    assert found == Packed(((0, 336),), {0: 0, 320: 120, 536: 136})
 
 
 def test_what_may_not_move_stays_and_the_others_gather_round_it() -> None:
-    """Behind it where that leaves the section shorter; a section has no holes."""
+    """Behind it where that leaves the section shorter."""
     found = packed((0, (1000,), (), False), (1016, (200,), (), True), (1232, (1000, 72), (1,), False), end=2320)
-    assert found == Packed(1016, 1336, {1016: 1016, 0: 1232, 1232: 1248})
+    assert found == Packed(((1016, 1336),), {1016: 1016, 0: 1232, 1232: 1248})
     first = packed((0, (200,), (), True), (216, (1000, 72), (1,), False), end=1304)
-    assert first == Packed(0, 304, {0: 0, 216: 216})
+    assert first == Packed(((0, 304),), {0: 0, 216: 216})
+
+
+def test_a_large_hole_before_what_may_not_move_makes_two_parts() -> None:
+    found = packed((0, (500_000, 72), (1,), False), (500_088, (200,), (), True), end=500_304)
+    assert found.islands == ((0, 88), (500_088, 500_304))
+    spread = [(0, (300_000, 72), (1,), False), (300_088, (72,), (), True), (300_176, (300_000,), (), False)]
+    found = packed(*spread, (600_192, (72,), (), True), end=600_280)
+    assert [high - low for low, high in found.islands] == [192, 88]
+    assert found.places[300_088] == 300_088
+    assert found.places[600_192] == 600_192
 
 
 def test_two_that_stay() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import log, process
 from cuwheel.errors import ToolError, UnavailableError, UsageError
+from cuwheel.network import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,6 +122,9 @@ def install(  # noqa: PLR0913 - all by keyword
     options += [] if index else ["--no-index"]
     options += [] if dependencies else ["--no-deps"]
     command = _installer(interpreter, offline=offline)
+    if uv():
+        env, inherited = settings.for_uv(env)  # it does not read pip's configuration by itself
+        options += [each for each in inherited if each not in options]
     with log.progress(f"installing {', '.join(str(each) for each in requirements)}"):
         done = process.run([*command, *options, *map(str, requirements)], timeout=timeout, env=env)
     return done.stdout + done.stderr

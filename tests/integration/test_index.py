@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import resolver, venvs
 from cuwheel.errors import UnknownNameError
 from cuwheel.inspection import index
 
@@ -76,14 +76,14 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     """One of the two alone."""
     name: str = request.param
     if name == "uv":
-        if not shutil.which("uv"):
+        if venvs.uv() is None:
             pytest.skip("uv is not installed here")
-        monkeypatch.setattr(index, "_pip", lambda: None)
+        monkeypatch.setattr(resolver, "pip", lambda: None)
         return name
     folder = tmp_path / "with-pip"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
-    monkeypatch.setattr(index, "_pip", lambda: [str(folder / "bin" / "pip")])
-    monkeypatch.setattr(index, "_ask_uv", lambda *_: None)
+    monkeypatch.setattr(resolver, "pip", lambda: [str(folder / "bin" / "pip")])
+    monkeypatch.setattr(venvs, "uv", lambda: None)
     return name
 
 

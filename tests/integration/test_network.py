@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from cuwheel import network
 from cuwheel.errors import NetworkError, UnreadableError
+from cuwheel.network import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,18 +61,18 @@ def server() -> Iterator[str]:
 
 def test_a_download_appears_whole(server: str, tmp_path: Path) -> None:
     target = tmp_path / "deep" / "file"
-    network.download(f"{server}/file", target, sha256=SHA256)
+    transfer.download(f"{server}/file", target, sha256=SHA256)
     assert target.read_bytes() == BODY
     assert [each.name for each in target.parent.iterdir()] == ["file"]
-    assert network.size_of(f"{server}/file") == len(BODY)
+    assert transfer.size_of(f"{server}/file") == len(BODY)
 
 
 def test_a_broken_download_leaves_nothing_and_resumes(server: str, tmp_path: Path) -> None:
     target = tmp_path / "file"
     with pytest.raises(NetworkError):
-        network.download(f"{server}/cut", target, sha256=SHA256)
+        transfer.download(f"{server}/cut", target, sha256=SHA256)
     assert not target.exists()
-    network.download(f"{server}/file", target, sha256=SHA256)
+    transfer.download(f"{server}/file", target, sha256=SHA256)
     assert target.read_bytes() == BODY
     assert Handler.asked[-1].startswith("bytes=")
     assert Handler.asked[-1] != "bytes=0-"
@@ -81,34 +81,34 @@ def test_a_broken_download_leaves_nothing_and_resumes(server: str, tmp_path: Pat
 def test_a_server_without_ranges_starts_over(server: str, tmp_path: Path) -> None:
     target = tmp_path / "file"
     (tmp_path / "file.part").write_bytes(BODY[:1000])
-    network.download(f"{server}/plain", target, sha256=SHA256)
+    transfer.download(f"{server}/plain", target, sha256=SHA256)
     assert target.read_bytes() == BODY
 
 
 def test_a_finished_part_is_taken(server: str, tmp_path: Path) -> None:
     target = tmp_path / "file"
     (tmp_path / "file.part").write_bytes(BODY)
-    network.download(f"{server}/file", target, sha256=SHA256)
+    transfer.download(f"{server}/file", target, sha256=SHA256)
     assert target.read_bytes() == BODY
 
 
 def test_a_wrong_hash_is_an_error_and_not_resumed_from(server: str, tmp_path: Path) -> None:
     target = tmp_path / "file"
     with pytest.raises(NetworkError, match="sha256"):
-        network.download(f"{server}/file", target, sha256="0" * 64)
+        transfer.download(f"{server}/file", target, sha256="0" * 64)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_failures_are_ours(server: str, tmp_path: Path) -> None:
     with pytest.raises(NetworkError, match="404"):
-        network.fetch(f"{server}/missing", limit=10)
+        transfer.fetch(f"{server}/missing", limit=10)
     with pytest.raises(NetworkError, match="larger than"):
-        network.fetch(f"{server}/file", limit=1000)
+        transfer.fetch(f"{server}/file", limit=1000)
     with pytest.raises(NetworkError):
-        network.fetch("http://127.0.0.1:9/", limit=10)
+        transfer.fetch("http://127.0.0.1:9/", limit=10)
     with pytest.raises(NetworkError):
-        network.fetch("no-url", limit=10)
+        transfer.fetch("no-url", limit=10)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UnreadableError):
-        network.download(f"{server}/file", tmp_path / "file" / "below")
-    assert network.fetch(f"{server}/file", limit=len(BODY)) == BODY
+        transfer.download(f"{server}/file", tmp_path / "file" / "below")
+    assert transfer.fetch(f"{server}/file", limit=len(BODY)) == BODY

@@ -11,7 +11,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import UnavailableError
-from cuwheel.toolchain import resolver, settings
+from cuwheel.toolchain import archives, settings
 from tests.fixtures import cache
 from tests.integration import toolchain_site as site
 
@@ -103,7 +103,7 @@ def test_cmake_finds_it(tmp_path: Path) -> None:
 def test_the_second_time_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     made = installed("13.0")
     monkeypatch.setenv("PATH", "/usr/bin")  # no uv; and pip, if any, would have to be started
-    monkeypatch.setattr(resolver, "resolve", None)
+    monkeypatch.setattr(archives, "resolve", None)
     assert installed("13.0", offline=True).toolkits == made.toolkits
 
 

@@ -90,11 +90,8 @@ def test_a_folder_is_as_good_as_a_server(mirror: Path) -> None:
 
 def test_a_broken_download_is_continued(server: str, behaviour: site.Behaviour, cache: Path) -> None:
     behaviour.cut = CUT
-    with pytest.raises(NetworkError):
-        install(server)
-    assert complete(cache) == []
-    assert strangers(cache) == []
     assert install(server).is_dir()
+    assert strangers(cache) == []
     ranges = [wanted for path, wanted in behaviour.asked if "cuda_nvcc" in path]
     assert ranges == ["", f"bytes={CUT}-"]
 

@@ -7,11 +7,13 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin
 
-from cuwheel import log, network
+from cuwheel import log
 from cuwheel.errors import MalformedError, NetworkError, UnreadableError
-from cuwheel.toolchain.store import Store
+from cuwheel.network import transfer
+from cuwheel.network.addresses import local_path
+from cuwheel.toolchain.store import DOWNLOADS, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,9 +35,10 @@ class Supply:
 
 def obtain(archives: Sequence[Archive], supply: Supply) -> Iterator[Path]:
     """Each as a file with the right hash, in their order."""
-    for number, archive in enumerate(archives, 1):
-        log.debug("archive %d of %d: %s", number, len(archives), archive.file)
-        yield _obtain(archive, supply)
+    with supply.store.locked(DOWNLOADS, shared=True):  # until the last is used: nobody removes them meanwhile
+        for number, archive in enumerate(archives, 1):
+            log.debug("archive %d of %d: %s", number, len(archives), archive.file)
+            yield _obtain(archive, supply)
 
 
 def _obtain(archive: Archive, supply: Supply) -> Path:
@@ -55,7 +58,7 @@ def _obtain(archive: Archive, supply: Supply) -> Path:
                 hint="run this once with a network, or take it along: cuwheel toolchain fetch VERSION --to FOLDER",
             )
         log.info("downloading %s%s", archive.file, f" ({archive.size / 1e6:.1f} MB)" if archive.size else "")
-        network.download(url, kept, sha256=archive.sha256, label=archive.file)
+        transfer.download(url, kept, sha256=archive.sha256, size=archive.size, label=archive.file)
     return kept
 
 
@@ -86,7 +89,7 @@ def text_of(base: str, name: str, *, offline: bool = False) -> bytes:
             raise UnreadableError.from_os(error, local) from error
     if offline:
         raise NetworkError(url, "is on a server, and --offline forbids to ask one")
-    return network.fetch(url, limit=_MAX_MANIFEST)
+    return transfer.fetch(url, limit=_MAX_MANIFEST)
 
 
 def join(base: str, name: str) -> str:
@@ -94,12 +97,6 @@ def join(base: str, name: str) -> str:
     if "://" in base:
         return urljoin(base.rstrip("/") + "/", name)
     return str(Path(base, name))
-
-
-def local_path(url: str) -> Path | None:
-    if url.startswith("file:"):
-        return Path(unquote(urlsplit(url).path))
-    return Path(url) if url and "://" not in url else None
 
 
 def digest(path: Path) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +14,8 @@ import msgspec
 
 from cuwheel import decode
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
+from cuwheel.facts import versions
+from cuwheel.network import addresses
 from cuwheel.toolchain import downloads
 from cuwheel.toolchain.values import Archive, ProviderName, Recipe
 
@@ -78,16 +82,31 @@ def locked(chosen: Recipe | Installed) -> Locked:
 
 def update(path: Path, entry: Locked) -> None:
     """Add a toolkit to the file, in place of the one of the same version and platform."""
-    before = read(path).toolchain if path.exists() else ()
-    kept = [each for each in before if (each.cuda, each.platform) != (entry.cuda, entry.platform)]
-    rows = sorted([*kept, entry], key=lambda each: ([int(part) for part in each.cuda.split(".")], each.platform))
-    beside = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text(rows))
-        beside.replace(path)
+        with _alone(path.parent):
+            before = read(path).toolchain if path.exists() else ()
+            kept = [each for each in before if (each.cuda, each.platform) != (entry.cuda, entry.platform)]
+            rows = sorted([*kept, entry], key=lambda each: (versions.key(each.cuda), each.platform))
+            beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+            beside.write_text(text(rows))
+            beside.replace(path)
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time changes a lock. The folder itself is held: nothing is left behind in somebody's project."""
+    import fcntl  # noqa: PLC0415 - not on Windows, where no toolkit can be installed
+
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems cannot: then the last one wins
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def read(path: Path) -> Lock:
@@ -123,7 +142,7 @@ def parse(data: bytes, name: str) -> Lock:
 def _is_plain(archive: Archive) -> bool:
     """Names and hashes become paths in the cache: they must not lead out of it."""
     hashed = _SHA256.fullmatch(archive.sha256) is not None or archive.kind == "conda"
-    return hashed and archive.file == Path(archive.file).name and archive.file not in ("", ".", "..")
+    return hashed and addresses.is_file_name(archive.file)
 
 
 def recipe_for(request: Request, source: str | None, path: Path | None) -> Recipe:

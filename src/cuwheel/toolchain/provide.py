@@ -12,7 +12,8 @@ from cuwheel.errors import UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolchains, toolkits, versions
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
-from cuwheel.toolchain import host_compiler, lock, providers, resolver, settings
+from cuwheel.network import addresses
+from cuwheel.toolchain import archives, host_compiler, lock, providers, settings
 from cuwheel.toolchain.downloads import Supply
 from cuwheel.toolchain.making import Making
 from cuwheel.toolchain.store import open_store
@@ -107,6 +108,7 @@ def _complete(toolkit: Installed, compiler: HostCompiler | None, trail: tuple[At
 
 
 def decide(wish: Wish) -> Decision:
+    wish = replace(wish, source=wish.source and addresses.plain(wish.source))
     store = open_store(wish.cache)
     around = Surroundings.here(store)
     request = request_of(wish, around)
@@ -129,7 +131,7 @@ def decide(wish: Wish) -> Decision:
 
 def _as_locked(wish: Wish, request: Request, recipe: Recipe, around: Surroundings, supply: Supply) -> Decision:
     if not wish.source:
-        recipe = replace(recipe, archives=resolver.with_addresses(recipe.archives, offline=wish.offline))
+        recipe = replace(recipe, archives=archives.with_addresses(recipe.archives, offline=wish.offline))
     chosen = around.store.find(recipe.identity) or recipe
     return Decision(request=request, chosen=chosen, around=around, supply=supply, trail=())
 
@@ -174,7 +176,7 @@ def request_of(wish: Wish, around: Surroundings) -> Request:
         providers=providers.chosen(wish.providers),
         cpu=_cpu(around),
         offline=wish.offline,
-        redist_url=wish.redist_url,
+        redist_url=wish.redist_url and addresses.plain(wish.redist_url),
         apt_sources=wish.apt_sources,
         image=wish.image,
     )

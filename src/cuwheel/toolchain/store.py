@@ -24,6 +24,7 @@ VARIABLE = "CUWHEEL_CACHE"
 _MARKER = "cuwheel-toolchain.json"
 _SCRATCH = ".making-"
 _LOCKS = ".locks"
+DOWNLOADS = "downloads"
 _NO_SPACE = "free some space, or put the cache elsewhere: --cache FOLDER (or CUWHEEL_CACHE)"
 
 
@@ -103,13 +104,17 @@ class Store:
 
     def remove_downloads(self) -> int:
         """Bytes freed."""
-        freed = size_of(self.downloads)
-        shutil.rmtree(self.downloads, ignore_errors=True)
+        with self.locked(DOWNLOADS):  # an install that is under way uses them
+            freed = size_of(self.downloads)
+            shutil.rmtree(self.downloads, ignore_errors=True)
         return freed
 
     @contextlib.contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """Held while the process lives: the system releases it at any death, so there are no stale locks."""
+    def locked(self, name: str, *, shared: bool = False) -> Iterator[None]:
+        """Held while the process lives: the system releases it at any death, so there are no stale locks.
+
+        `shared`: beside others who share it, and while nobody has it alone.
+        """
         import fcntl  # noqa: PLC0415 - not on Windows, where no toolkit can be installed
 
         path = self.folder / _LOCKS / name
@@ -119,11 +124,12 @@ class Store:
         except OSError as error:
             raise UnreadableError.from_os(error, path, hint=_NO_SPACE) from error
         try:
+            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
             except BlockingIOError:
-                log.info("another cuwheel is at it: waiting for it to end")
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                log.info("waiting for another cuwheel process")
+                fcntl.flock(handle, kind)
             yield
         finally:
             os.close(handle)

@@ -11,6 +11,7 @@ import msgspec
 from cuwheel.facts.rows.toolchains import Component
 from cuwheel.facts.rows.toolkits import Toolkit
 from cuwheel.machine.profile import Attempt
+from cuwheel.network import addresses
 
 ArchiveKind: TypeAlias = Literal["wheel", "tar", "deb", "conda"]
 ProviderName: TypeAlias = Literal["system", "index", "redist", "debian", "conda", "container"]
@@ -28,6 +29,10 @@ class Archive:
     sha256: str
     url: str = ""
     size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Archives go into locks, markers and reports: an address is kept without its login, wherever it came from."""
+        object.__setattr__(self, "url", addresses.plain(self.url))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,9 +43,9 @@ def test_addresses_on_this_machine_are_left_out(tmp_path: Path) -> None:
 
 
 def test_strings_survive(tmp_path: Path) -> None:
-    odd = replace(WHOLE, archives=tuple(replace(each, file='a"\\ü\n.whl') for each in WHOLE.archives))
+    odd = replace(WHOLE, archives=tuple(replace(each, name='a"\\ü\n') for each in WHOLE.archives))
     lock.update(tmp_path / "l", lock.locked(odd))
-    assert lock.read(tmp_path / "l").toolchain[0].archive[0].file == 'a"\\ü\n.whl'
+    assert lock.read(tmp_path / "l").toolchain[0].archive[0].name == 'a"\\ü\n'
 
 
 def test_a_system_toolkit_is_locked_by_its_version(tmp_path: Path) -> None:

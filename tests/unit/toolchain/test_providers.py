@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import process
+from cuwheel import process, resolver, venvs
 from cuwheel.errors import MalformedError, ToolError, UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.machine.world import World
 from cuwheel.process import Completed
-from cuwheel.toolchain import provide, providers, resolver
+from cuwheel.toolchain import archives, provide, providers
 from cuwheel.toolchain.providers import index, redist, system
 from cuwheel.toolchain.store import Store
 from cuwheel.toolchain.values import Archive, Request
@@ -118,7 +118,7 @@ class TestRedist:
             asked.extend(requirements)
             return (Archive(kind="wheel", name="nvidia-nccl-cu12", version="2", file="n.whl", sha256="b" * 64),)
 
-        monkeypatch.setattr(resolver, "resolve", resolve)
+        monkeypatch.setattr(archives, "resolve", resolve)
         place = mirror(tmp_path / "m", "12.4.1", **whole())
         request = replace(REQUEST, redist_url=place, components=toolchains.with_base(["nccl"]))
         assert redist.decide(request, around).archives[-1].name == "nvidia-nccl-cu12"
@@ -140,7 +140,7 @@ class TestIndex:
                 Archive(kind="wheel", name=name, version=version, file="f", sha256="") for name, version in names
             )
 
-        monkeypatch.setattr(resolver, "resolve", resolve)
+        monkeypatch.setattr(archives, "resolve", resolve)
         request = replace(NEW, components=toolchains.with_base(["cudnn"]))
         found = index.decide(request, around)
         assert asked == ["cuda-toolkit[nvcc,cudart,cccl,nvvm,crt,cublas]==13.0.*", "nvidia-cudnn-cu13"]
@@ -188,34 +188,34 @@ wheels = [
             return completed(self.UV)
 
         monkeypatch.setattr(process, "run", run)
-        monkeypatch.setattr(resolver, "_pip", lambda: ["pip"])
-        monkeypatch.setattr("shutil.which", lambda name: name)
+        monkeypatch.setattr(resolver, "pip", lambda: ["pip"])
+        monkeypatch.setattr(venvs, "uv", lambda: "uv")
         fails = False
-        (by_pip,) = resolver.resolve(["nvidia-nvvm"], offline=True)
+        (by_pip,) = archives.resolve(["nvidia-nvvm"], offline=True)
         assert "--no-index" in calls[0]
         fails = True
-        (by_uv,) = resolver.resolve(["nvidia-nvvm"], dependencies=False)
+        (by_uv,) = archives.resolve(["nvidia-nvvm"], dependencies=False)
         assert "--no-deps" in calls[-1]
         assert replace(by_uv, size=None) == replace(by_pip, url=by_uv.url)
         assert by_pip.sha256 == "a" * 64
         assert "#" not in by_pip.url
 
     def test_neither(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(resolver, "_pip", lambda: None)
-        monkeypatch.setattr("shutil.which", lambda _name: None)
+        monkeypatch.setattr(resolver, "pip", lambda: None)
+        monkeypatch.setattr(venvs, "uv", lambda: None)
         with pytest.raises(UnavailableError, match="neither pip nor uv was found"):
-            resolver.resolve(["x"])
+            archives.resolve(["x"])
 
     def test_addresses_of_what_a_lock_only_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
         named = Archive(kind="wheel", name="a", version="1", file="a.whl", sha256="a" * 64)
         changed = replace(named, name="b", sha256="b" * 64)
         monkeypatch.setattr(
-            resolver,
+            archives,
             "resolve",
             lambda *_, **__: (replace(named, url="https://x/a"), replace(changed, sha256="c" * 64, url="https://x/b")),
         )
-        assert [each.url for each in resolver.with_addresses([named, changed])] == ["https://x/a", ""]
-        assert resolver.with_addresses([named], offline=True) == (named,)
+        assert [each.url for each in archives.with_addresses([named, changed])] == ["https://x/a", ""]
+        assert archives.with_addresses([named], offline=True) == (named,)
 
 
 class TestSystem:

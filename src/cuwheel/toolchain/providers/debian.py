@@ -9,13 +9,13 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from cuwheel import process
 from cuwheel.errors import UnavailableError, UnreadableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
-from cuwheel.toolchain import making, resolver
+from cuwheel.network import addresses
+from cuwheel.toolchain import archives, making
 from cuwheel.toolchain.providers import index
 from cuwheel.toolchain.values import Archive, Recipe
 
@@ -74,7 +74,7 @@ def decide(request: Request, around: Surroundings) -> Recipe:
         release=release,
         platform=f"linux-{request.cpu}",
         components=tuple(each.name for each in request.components),
-        archives=resolver.sorted_archives([*found, *index.libraries(request, apart)]),
+        archives=archives.in_order([*found, *index.libraries(request, apart)]),
         found_via=f"nvidia-cuda-toolkit {release} of Debian {row.suite}",
     )
 
@@ -119,8 +119,9 @@ def _mirror() -> str:
 
 
 def _archive(url: str, file: str, size: str, sha256: str) -> Archive:
-    name, version, _ = unquote(file).split("_", 2)
-    return Archive(kind="deb", name=name, version=version, file=unquote(file), url=url, sha256=sha256, size=int(size))
+    file = addresses.file_name(file)
+    name, version, _ = file.split("_", 2)
+    return Archive(kind="deb", name=name, version=version, file=file, url=url, sha256=sha256, size=int(size))
 
 
 def _release(found: list[Archive], row: DebianSuite) -> str:

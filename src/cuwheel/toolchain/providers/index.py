@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
-from cuwheel.toolchain import making, resolver
+from cuwheel.toolchain import archives, making
 from cuwheel.toolchain.values import Recipe
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def decide(request: Request, around: Surroundings) -> Recipe:  # noqa: ARG001 - 
         since = tables().toolchains.index.since
         raise UnavailableError(f"the index has no nvcc before {since}: only ptxas, libnvvm and headers")
     requirements = tuple(_requirements(request, request.components))
-    found = resolver.resolve(requirements, offline=request.offline)
+    found = archives.resolve(requirements, offline=request.offline)
     meta = tables().toolchains.index.package
     release = next((each.version for each in found if each.name == meta), request.asked)
     return Recipe(
@@ -32,7 +32,7 @@ def decide(request: Request, around: Surroundings) -> Recipe:  # noqa: ARG001 - 
         release=release,
         platform=f"linux-{request.cpu}",
         components=tuple(row.name for row in request.components),
-        archives=resolver.sorted_archives(each for each in found if each.name != meta),
+        archives=archives.in_order(each for each in found if each.name != meta),
         found_via=f"the index has {meta} {release}",
     )
 
@@ -41,7 +41,7 @@ def libraries(request: Request, components: Iterable[Component]) -> tuple[Archiv
     """Wheels of single components for toolkits of other providers."""
     requirements = tuple(_requirements(request, components))
     meta = tables().toolchains.index.package
-    found = resolver.resolve(requirements, offline=request.offline) if requirements else ()
+    found = archives.resolve(requirements, offline=request.offline) if requirements else ()
     return tuple(each for each in found if each.name != meta)
 
 

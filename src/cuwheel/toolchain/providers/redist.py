@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import msgspec
 
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolchains, versions
 from cuwheel.facts.tables import tables
-from cuwheel.toolchain import downloads, making, resolver
+from cuwheel.network import addresses
+from cuwheel.toolchain import archives, downloads, making
 from cuwheel.toolchain.providers import index
 from cuwheel.toolchain.values import Archive, Recipe
 
@@ -43,7 +45,7 @@ def decide(request: Request, around: Surroundings) -> Recipe:
         release=release,
         platform=f"linux-{request.cpu}",
         components=tuple(row.name for row in request.components),
-        archives=resolver.sorted_archives([*found.values(), *index.libraries(request, apart)]),
+        archives=archives.in_order([*found.values(), *index.libraries(request, apart)]),
         found_via=f"{name} of {base}",
     )
 
@@ -61,7 +63,7 @@ def _release(base: str, request: Request) -> str:
 
 def _listed(base: str, *, offline: bool) -> list[str]:
     """A server may show no list: then there is none."""
-    if local := downloads.local_path(base):
+    if local := addresses.local_path(base):
         return [match[1] for path in local.glob("redistrib_*.json") if (match := _LISTED.fullmatch(path.name))]
     try:
         page = downloads.text_of(base, "", offline=offline).decode(errors="replace")
@@ -102,13 +104,14 @@ def _archives(row: Component, manifest: dict[str, Any], platform: str, base: str
 def _archive(key: str, version: str, told: dict[str, Any], base: str) -> Archive:
     """Sizes are strings there. A path that leads out of the place is no path of a manifest."""
     path, sha256, size = str(told.get("relative_path", "")), str(told.get("sha256", "")).lower(), str(told.get("size"))
-    if not path or path.startswith("/") or "://" in path or ".." in path.split("/") or not _SHA256.fullmatch(sha256):
+    inside = path and not path.startswith("/") and "://" not in path and ".." not in unquote(path).split("/")
+    if not inside or not _SHA256.fullmatch(sha256):
         raise MalformedError(base, f"its manifest says nothing useful of {key}: {path!r} {sha256!r}")
     return Archive(
         kind="tar",
         name=key,
         version=version,
-        file=path.rsplit("/", maxsplit=1)[-1],
+        file=addresses.file_name(path),
         url=downloads.join(base, path),
         sha256=sha256,
         size=int(size) if size.isdigit() else None,

@@ -1,0 +1,203 @@
+"""One request: through the right proxy, with the right certificates and login, redirects followed with care."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urljoin
+
+from cuwheel import log
+from cuwheel.errors import NetworkError
+from cuwheel.network import addresses, logins, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import httpx
+
+    from cuwheel.network.settings import Settings
+
+CONNECT_S = 5.0
+IDLE_S = 30.0  # without a single byte
+_REDIRECTS = 10
+_ATTEMPTS = 2
+_PAUSE_S = 0.5
+_BUSY = (429, 502, 503, 504)
+_REFUSED = (401, 403)
+
+
+class NotReachableError(NetworkError):
+    """No connection came about: nobody can say whether the server has what was asked for."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.reason = reason
+        hint = "see that the network is up and the address is right; behind a proxy set HTTPS_PROXY, or pip's `proxy`"
+        super().__init__(url, f"is not reachable: {reason}", hint)
+
+
+class CertificateError(NetworkError):
+    def __init__(self, url: str, reason: str) -> None:
+        hint = "name the file of the authority that signed it: PIP_CERT=ca.pem, `cert` in pip.conf, or SSL_CERT_FILE"
+        super().__init__(url, f"its certificate is not trusted: {reason}", hint)
+
+
+class LoginError(NetworkError):
+    def __init__(self, url: str, status: int, *, sent: bool) -> None:
+        did = "the login that was sent is not accepted" if sent else "asks for a login, and none is configured"
+        hint = (
+            "put it where pip and uv look: the index's address, ~/.netrc, the keyring, UV_INDEX_NAME_USERNAME and "
+            "_PASSWORD"
+        )
+        super().__init__(url, f"{did} (status {status})", hint)
+
+
+@contextlib.contextmanager
+def request(
+    method: str, url: str, headers: Mapping[str, str] | None = None, *, patience: float = IDLE_S
+) -> Iterator[httpx.Response]:
+    """An answer that says yes, its body not read yet. `patience`: seconds without a single byte."""
+    import httpx  # noqa: PLC0415 - a tenth of a second that most verbs never need
+
+    url = addresses.plain(url)
+    try:
+        with contextlib.ExitStack() as stack:
+            yield _followed(stack, method, url, _Asking(dict(headers or {}), patience, settings.read()))
+    except httpx.TimeoutException as error:
+        raise NetworkError(url, f"sent nothing for {patience:g} s") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise NetworkError(url, reason, hint="check the network, or the address") from error
+
+
+class _Asking(NamedTuple):
+    headers: dict[str, str]
+    patience: float
+    found: Settings
+
+
+def _followed(stack: contextlib.ExitStack, method: str, url: str, asking: _Asking) -> httpx.Response:
+    for _ in range(_REDIRECTS + 1):
+        response = _answered(stack, method, url, asking)
+        if response.next_request is None:
+            return response
+        target = urljoin(url, response.headers["Location"])
+        if not target.startswith(("https://", "http://")) or (url.startswith("https:") and target.startswith("http:")):
+            raise NetworkError(url, f"sends us on to {addresses.parted(target)[0]}, where it is not safe to go")
+        url = addresses.plain(target)
+    raise NetworkError(url, f"redirects more than {_REDIRECTS} times")
+
+
+def _answered(stack: contextlib.ExitStack, method: str, url: str, asking: _Asking) -> httpx.Response:
+    import httpx  # noqa: PLC0415
+
+    found = asking.found
+    client = stack.enter_context(_client(url, found, asking.patience))
+    login = logins.at_once(url, found)
+    waiting = logins.on_refusal(url, found, login)
+    while True:
+        auth = (login.username, login.password or "") if login else None
+        response = _sent(client, client.build_request(method, url, headers=asking.headers), auth, url)
+        stack.callback(response.close)
+        if response.status_code in _REFUSED and (other := next(waiting, None)):
+            response.close()
+            login = other
+            continue
+        if response.status_code in _REFUSED:
+            raise LoginError(url, response.status_code, sent=login is not None)
+        if response.is_error and response.status_code != httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise NetworkError(url, f"answers {response.status_code} {response.reason_phrase}".rstrip())
+        return response
+
+
+def _sent(client: httpx.Client, request: httpx.Request, auth: tuple[str, str] | None, url: str) -> httpx.Response:
+    """A refused or broken connection is tried again once, as is a server that is busy; silence is not."""
+    import httpx  # noqa: PLC0415
+
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            response = client.send(request, stream=True, auth=auth, follow_redirects=False)
+        except (httpx.ConnectTimeout, httpx.PoolTimeout):
+            raise NotReachableError(url, f"no answer within {CONNECT_S:g} s") from None
+        except (httpx.ConnectError, httpx.ProxyError, httpx.RemoteProtocolError) as error:
+            reason = str(error) or type(error).__name__
+            if "CERTIFICATE_VERIFY_FAILED" in reason or isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                raise CertificateError(url, reason) from error
+            if attempt == _ATTEMPTS:
+                raise NotReachableError(url, reason) from error
+        else:
+            if response.status_code not in _BUSY or attempt == _ATTEMPTS:
+                return response
+            response.close()
+        log.debug("%s: trying again", url)
+        time.sleep(_PAUSE_S)
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _client(url: str, found: Settings, patience: float) -> httpx.Client:
+    import httpx  # noqa: PLC0415
+
+    proxy = found.proxy(url)
+    _look_up(proxy or url, url)
+    secure = _trust(proxy, found) if proxy and proxy.startswith("https:") else None
+    try:
+        return httpx.Client(
+            timeout=httpx.Timeout(patience, connect=CONNECT_S),
+            verify=_trust(url, found) if url.startswith("https:") else False,
+            proxy=httpx.Proxy(proxy, ssl_context=secure) if proxy else None,
+            trust_env=False,  # all of it is in the settings
+            headers={"Accept-Encoding": "identity"},
+        )
+    except (ImportError, ValueError) as error:  # SOCKS needs a library of its own
+        raise NetworkError(addresses.parted(proxy or url)[0], f"this proxy cannot be used: {error}") from error
+
+
+def _trust(url: str, found: Settings) -> ssl.SSLContext:
+    """The authorities that pip or uv trusts; the system's and certifi's too where one has no list of its own."""
+    named = (*found.pip.certificates, *found.uv.certificates)
+    usual = not (found.pip.certificates and found.uv.certificates)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if found.is_trusted(url):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        if usual:
+            import certifi  # noqa: PLC0415 - for TLS alone; httpx brings it
+
+            context.load_default_certs()
+            context.load_verify_locations(certifi.where())
+        for place in named:
+            folder = Path(place).is_dir()
+            context.load_verify_locations(capath=place) if folder else context.load_verify_locations(place)
+        for place in filter(None, (found.pip.client_certificate, found.uv.client_certificate)):
+            context.load_cert_chain(place)
+    except (OSError, ssl.SSLError) as error:
+        hint = "see PIP_CERT, PIP_CLIENT_CERT, REQUESTS_CA_BUNDLE, SSL_CERT_FILE and SSL_CLIENT_CERT, and pip.conf"
+        reason = getattr(error, "strerror", None) or str(error)
+        raise NetworkError(place if named else url, f"this certificate cannot be read: {reason}", hint) from error
+    return context
+
+
+def _look_up(url: str, asked: str) -> None:
+    """A resolver that does not answer makes programs wait for half a minute, and cannot be given a time limit."""
+    _, host, port = addresses.origin(url)
+    failures: list[OSError] = []
+
+    def resolve() -> None:
+        try:
+            socket.getaddrinfo(host, port or None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            failures.append(error)
+        except UnicodeError:
+            failures.append(OSError("it is not the name of a host"))
+
+    thread = threading.Thread(target=resolve, daemon=True)
+    thread.start()
+    thread.join(CONNECT_S)
+    if thread.is_alive():
+        raise NotReachableError(asked, f"its name was not found within {CONNECT_S:g} s")
+    if failures:
+        raise NotReachableError(asked, failures[0].strerror or str(failures[0]))

@@ -1,0 +1,196 @@
+"""Documents and downloads from servers. Downloads resume, are checked, and appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+import zlib
+from typing import IO, TYPE_CHECKING
+
+from cuwheel import log
+from cuwheel.errors import NetworkError, UnreadableError
+from cuwheel.network import addresses, client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+CHUNK = 1 << 20
+LARGEST = 32 * 10**9  # bytes of a download whose size nobody announced
+_DOCUMENT_S = 120.0
+_START_S = 300.0
+_SLOWEST = 16_000  # bytes a second over the whole download: a server that trickles does not hold us for ever
+_RESUMED = 3  # times that a download which breaks off is continued, within one call
+_PARTIAL, _COMPLETE = 206, 416  # statuses: a range of it; the range asked for lies behind its end
+
+
+def fetch(url: str, *, limit: int) -> bytes:
+    """A small document: a manifest, an index page. More than `limit` bytes is an error, not memory."""
+    deadline = time.monotonic() + _DOCUMENT_S
+    body = bytearray()
+    with client.request("GET", url) as response:
+        for chunk in _decoded(response, limit):
+            body += chunk
+            if len(body) > limit:
+                raise NetworkError(addresses.plain(url), f"the answer is larger than the {limit:,} bytes allowed")
+            if time.monotonic() > deadline:
+                raise NetworkError(addresses.plain(url), f"the answer did not end within {_DOCUMENT_S:g} s")
+    return bytes(body)
+
+
+def _decoded(response: httpx.Response, limit: int) -> Iterator[bytes]:
+    """A server that compresses though nobody asked: unpacked in pieces, so that a bomb has no room to go off."""
+    kind = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if kind in ("identity", ""):
+        yield from response.iter_raw(CHUNK)
+        return
+    if kind not in ("gzip", "x-gzip", "deflate"):
+        raise NetworkError(str(response.url), f"the answer is compressed in a way that was not asked for: {kind}")
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        for chunk in response.iter_raw(CHUNK):
+            yield inflate.decompress(chunk, limit + 1)
+            if inflate.unconsumed_tail:
+                raise NetworkError(str(response.url), f"the answer is larger than the {limit:,} bytes allowed")
+    except zlib.error as error:
+        raise NetworkError(str(response.url), f"the answer is damaged: {error}") from error
+
+
+def size_of(url: str) -> int | None:
+    """The bytes a download would take, where the server tells."""
+    with client.request("HEAD", url) as response:
+        return _length(response)
+
+
+def _length(response: httpx.Response) -> int | None:
+    told = response.headers.get("Content-Length", "")
+    return int(told[:19]) if told.isascii() and told.isdigit() else None
+
+
+def download(url: str, to: Path, *, sha256: str | None = None, size: int | None = None, label: str = "") -> None:
+    """Fetch `url` into `to`, continuing an earlier attempt and checking size and hash before it gets its name.
+
+    Another process that is at the same file is waited for, and what it fetched is taken.
+    """
+    url = addresses.plain(url)
+    part = to.with_name(to.name + ".part")
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with _held(part) as file:
+            if file is None:
+                _verify(url, to, sha256)
+                return
+            _complete(url, file, size, label or to.name)
+            _verify(url, part, sha256)
+            part.replace(to)
+    except OSError as error:
+        raise UnreadableError.from_os(error, to) from error
+
+
+@contextlib.contextmanager
+def _held(part: Path) -> Iterator[IO[bytes] | None]:
+    """The unfinished file, ours alone; None where another process has just finished it."""
+    with part.open("ab") as file:
+        _lock(file, part)
+        ours = part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat())
+        if ours or part.with_suffix("").exists():
+            yield file if ours else None
+            return
+    with _held(part) as again:  # the other one gave up and removed it
+        yield again
+
+
+def _lock(file: IO[bytes], part: Path) -> None:
+    """The system releases it at any death, so there are no stale locks."""
+    try:
+        import fcntl  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        log.info("waiting for another cuwheel process that downloads %s", part.name.removesuffix(".part"))
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def _complete(url: str, file: IO[bytes], size: int | None, label: str) -> None:
+    for remaining in reversed(range(_RESUMED)):
+        before = file.seek(0, os.SEEK_END)
+        try:
+            _stream(url, file, size, label)
+        except client.NotReachableError:
+            raise
+        except NetworkError as error:
+            if not remaining or file.seek(0, os.SEEK_END) <= before or isinstance(error, _LimitError):
+                raise
+            log.debug("%s: continuing", error.message)
+        else:
+            return
+
+
+class _LimitError(NetworkError):
+    """What comes is not what was announced, or does not end: not to be tried again."""
+
+
+def _stream(url: str, file: IO[bytes], size: int | None, label: str) -> None:
+    have = file.seek(0, os.SEEK_END)
+    if size is not None and have > size:
+        file.truncate(have := 0)
+    with client.request("GET", url, {"Range": f"bytes={have}-"} if have else {}) as response:
+        if response.status_code == _COMPLETE:
+            return
+        if response.status_code != _PARTIAL:  # a plain answer starts over
+            file.truncate(have := 0)
+        length = _length(response)
+        total = None if length is None else length + have
+        most = _most(url, file, size, total)
+        deadline = time.monotonic() + _START_S + (size or total or LARGEST) / _SLOWEST
+        with log.progress(label, total) as progress:
+            progress.advance(have)
+            for chunk in response.iter_raw():  # as they come: what has come survives a break
+                have += len(chunk)
+                if have > most:
+                    file.truncate(0)
+                    raise _LimitError(url, f"it sends more than the {most:,} bytes that were announced")
+                file.write(chunk)
+                progress.advance(len(chunk))
+                if time.monotonic() > deadline:
+                    raise _LimitError(url, f"it is too slow: {have:,} bytes in {_START_S:g} s and more")
+            file.flush()
+            os.fsync(file.fileno())
+    if size is not None and have != size:
+        raise NetworkError(url, f"it ended after {have:,} of {size:,} bytes")
+
+
+def _most(url: str, file: IO[bytes], size: int | None, total: int | None) -> int:
+    """How many bytes may come: known before the first is written."""
+    if size is not None and total is not None and size != total:
+        raise _LimitError(url, f"it has {total:,} bytes, and {size:,} were announced: it is another file")
+    most = next((each for each in (size, total) if each is not None), LARGEST)
+    if most > LARGEST:
+        raise _LimitError(url, f"it has {most:,} bytes, more than the {LARGEST:,} allowed")
+    room = shutil.disk_usage(os.path.dirname(file.name)).free + file.seek(0, os.SEEK_END)  # noqa: PTH120
+    if (size or total) and most > room:
+        raise _LimitError(url, f"it has {most:,} bytes, and there is room for {room:,}", hint="free some space")
+    return most
+
+
+def _verify(url: str, path: Path, sha256: str | None) -> None:
+    if sha256 is None:
+        return
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != sha256.lower():
+        path.unlink()  # or the next attempt would resume from bytes that are wrong
+        raise NetworkError(
+            url,
+            f"sha256 is {digest.hexdigest()}, expected {sha256}",
+            hint="it came damaged, or is another file under that name: try again, or another mirror",
+        )

@@ -1,0 +1,236 @@
+"""Requirements into files of the user's indexes, chosen by their own pip or uv and all of its configuration.
+
+What either of them is configured with counts: uv is handed pip's indexes where it has none of its own. Where uv alone
+is configured pip is not asked: it would look for private names on the public index.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cuwheel import log, process, venvs
+from cuwheel.errors import CuwheelError, NetworkError, UnavailableError
+from cuwheel.network import addresses, pip_settings, reach, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from cuwheel.network.settings import Settings
+    from cuwheel.network.tool_settings import ToolSettings
+
+_RESOLVE_S = 300.0
+_PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+# Of a tool's answer that is not what it should be.
+_STRANGE = (msgspec.DecodeError, KeyError, IndexError, TypeError, AttributeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """A file of an index. `url` has no login in it; `file` is safe to be the name of one."""
+
+    name: str
+    version: str
+    url: str
+    file: str
+    sha256: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """`platform`: a wheel tag's, where it is not this machine's. `source`: source archives instead of wheels."""
+
+    requirements: tuple[str, ...]
+    dependencies: bool = True
+    offline: bool = False
+    platform: str | None = None
+    source: bool = False
+
+
+class NotFoundError(UnavailableError):
+    """The indexes were asked, and do not have it. `answers`: what the tools said."""
+
+    def __init__(self, answers: Sequence[str]) -> None:
+        self.answers = tuple(answers)
+        super().__init__("; ".join(answers) or "neither pip nor uv was found")
+
+
+def resolve(wanted: Wanted) -> tuple[Release, ...]:
+    """By the first tool that answers. pip first: its configuration is the older custom."""
+    found = settings.read()
+    failures = {} if wanted.offline else _failures(found, wanted)
+    answers = []
+    for ask, its in _tools(found, wanted):
+        if blocked := _blocked(its, failures):
+            if blocked not in answers:
+                answers.append(blocked)
+            continue
+        try:
+            if releases := ask(wanted):
+                return releases
+        except (CuwheelError, *_STRANGE) as error:
+            if line := reach.words_of_no_connection(str(error)):
+                raise NetworkError("your index", f"is not reachable: {line}", hint=_hint(failures)) from error
+            answers.append(_telling(error))
+    if failures and all(_blocked(its, failures) for _, its in _tools(found, wanted)):
+        raise next(iter(failures.values()))
+    raise NotFoundError(answers)
+
+
+def _failures(found: Settings, wanted: Wanted) -> dict[str, NetworkError]:
+    match = _PROJECT.match(wanted.requirements[0])
+    project = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
+    urls = {each.url: each for _, its in _tools(found, wanted) for each in its.indexes}
+    failures = reach.failures(urls.values(), project)
+    if len(failures) < len(urls):
+        for error in failures.values():
+            log.warning("%s: asking the other indexes", error.message)
+    return failures
+
+
+def _tools(found: Settings, wanted: Wanted) -> Iterator[tuple[Callable[[Wanted], tuple[Release, ...]], ToolSettings]]:
+    """In their order, each with the settings that it will have. pip would run a source's own code to learn its name."""
+    pip_is_meant = found.pip.chooses or not found.uv.chooses
+    if pip_is_meant and not wanted.source:
+        yield _by_pip, found.pip
+    yield _by_uv, found.uv if found.uv.chooses or not found.pip.chooses else found.pip
+
+
+def _blocked(its: ToolSettings, failures: dict[str, NetworkError]) -> str:
+    """Why a tool need not be asked: all that it knows cannot be reached."""
+    alone = its.indexes and not its.public and not its.find_links
+    if alone and all(each.url in failures for each in its.indexes):
+        return failures[its.indexes[0].url].message
+    return ""
+
+
+def _hint(failures: dict[str, NetworkError]) -> str:
+    return next((each.hint for each in failures.values()), "see that the network is up; `--offline` takes what is here")
+
+
+def _telling(error: Exception) -> str:
+    """The line of a tool's output that says most: pip and uv begin it with ERROR or a cross."""
+    lines = [line.strip(" |") for line in str(error).splitlines()]
+    telling = [line for line in lines[1:] if "ERROR" in line or line.startswith(("×", "error"))]
+    return " ".join([lines[0], *telling[-1:]]) if lines else repr(error)
+
+
+def pip() -> list[str] | None:
+    """cuwheel's own interpreter may have none: any will do for wheels that hold no Python."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    found = shutil.which("pip") or shutil.which("pip3")
+    return [found] if found else None
+
+
+def pip_environment() -> dict[str, str]:
+    """As the user's, but without patience for servers that are not there."""
+    asked = {"retries", "default-timeout", "timeout"} & pip_settings.options(os.environ).keys()
+    quick = {} if asked else {"PIP_RETRIES": "1"}
+    return {**os.environ, **quick, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def _by_pip(wanted: Wanted) -> tuple[Release, ...]:
+    program = pip()
+    if program is None:
+        return ()
+    options = ["--dry-run", "--quiet", "--ignore-installed", "--only-binary=:all:"]
+    options += [] if wanted.dependencies else ["--no-deps"]
+    options += ["--no-index"] if wanted.offline else []
+    with tempfile.TemporaryDirectory() as unused:
+        options += ["--platform", wanted.platform, "--target", unused] if wanted.platform else []
+        command = [*program, "install", *options, "--report", "-", *wanted.requirements]
+        done = process.run(command, timeout=_RESOLVE_S, env=pip_environment())
+    return tuple(_from_report(each) for each in msgspec.json.decode(done.stdout)["install"])
+
+
+def _from_report(told: dict[str, Any]) -> Release:
+    hashes = told["download_info"].get("archive_info", {}).get("hashes", {})
+    metadata = told["metadata"]
+    return _release(metadata["name"], metadata["version"], {"url": told["download_info"]["url"], "hashes": hashes})
+
+
+def _by_uv(wanted: Wanted) -> tuple[Release, ...]:
+    program = venvs.uv()
+    if program is None:
+        return ()
+    environ, options = settings.for_uv()
+    if not {"UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT"} & environ.keys():
+        environ["UV_HTTP_RETRIES"] = "1"
+    options += ["--format", "pylock.toml"]
+    options += [] if wanted.source else ["--only-binary=:all:"]
+    options += [] if wanted.dependencies else ["--no-deps"]
+    options += ["--offline"] if wanted.offline else []
+    options += ["--python-platform", _uv_platform(wanted.platform)] if wanted.platform else []
+    with tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder, "requirements.in")
+        listed.write_text("".join(f"{each}\n" for each in wanted.requirements))
+        command = [program, "--quiet", "pip", "compile", str(listed), *options]
+        done = process.run(command, timeout=_RESOLVE_S, env=environ)
+    return tuple(_from_lock(each, wanted) for each in msgspec.toml.decode(done.stdout)["packages"])
+
+
+def _from_lock(package: dict[str, Any], wanted: Wanted) -> Release:
+    """uv lists every wheel that fits; the one that an installer would take comes first."""
+    if wanted.source:
+        if "sdist" not in package:
+            raise NotFoundError(["there are only wheels of it"])
+        return _release(package["name"], package["version"], package["sdist"])
+    wheels = [each for each in package.get("wheels", ()) if _name_in(each)]
+    if not wheels:
+        raise NotFoundError(["there are no wheels of it"])
+    told = min(wheels, key=lambda each: _rank(_name_in(each), wanted.platform))
+    return _release(package["name"], package["version"], told)
+
+
+def _name_in(told: dict[str, Any]) -> str:
+    """uv writes `path` for a file of a local index."""
+    return addresses.file_name(str(told.get("url") or told["path"]))
+
+
+def _rank(name: str, platform: str | None) -> int:
+    from packaging.tags import sys_tags  # noqa: PLC0415 - uv alone needs it
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415
+
+    try:
+        tags = parse_wheel_filename(name)[3]
+    except InvalidWheelFilename:
+        return sys.maxsize
+    if platform:
+        return 0 if any(tag.platform == platform for tag in tags) else 1
+    return next((rank for rank, tag in enumerate(sys_tags()) if tag in tags), sys.maxsize)
+
+
+def _uv_platform(tag: str) -> str:
+    """uv names platforms otherwise than wheels do."""
+    if tag.startswith("win"):
+        return "windows"
+    if tag.startswith("macosx"):
+        return "aarch64-apple-darwin" if tag.endswith("arm64") else "x86_64-apple-darwin"
+    cpu = "aarch64" if tag.endswith("aarch64") else "x86_64"
+    version = re.match(r"manylinux_(\d+)_(\d+)_", tag)
+    return f"{cpu}-manylinux_{version[1]}_{version[2]}" if version else f"{cpu}-unknown-linux-gnu"
+
+
+def _release(name: str, version: str, told: dict[str, Any]) -> Release:
+    url = addresses.plain(str(told.get("url") or told["path"]).partition("#")[0])
+    sha256 = told.get("hashes", {}).get("sha256")
+    size = told.get("size")
+    return Release(
+        name=name,
+        version=version,
+        url=url,
+        file=addresses.file_name(url),
+        sha256=sha256.lower() if isinstance(sha256, str) else None,
+        size=size if isinstance(size, int) and size > 0 else None,
+    )

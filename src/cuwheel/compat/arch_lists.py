@@ -60,9 +60,9 @@ def read_cmake(text: str) -> ArchList:
     return _list(_cmake_word(word) for word in _words(text))
 
 
-def read_torch(text: str) -> ArchList:
-    """`8.0 8.6;9.0+PTX`, and names of generations: TORCH_CUDA_ARCH_LIST."""
-    return _list(_torch_word(word) for word in _words(text))
+def read_torch(text: str, release: str | None = None) -> ArchList:
+    """`8.0 8.6;9.0+PTX`, and names of generations: TORCH_CUDA_ARCH_LIST. `release`: of the PyTorch that reads it."""
+    return _list(_torch_word(word, release) for word in _words(text))
 
 
 def read_compute_cap(text: str) -> ArchList:
@@ -105,8 +105,8 @@ def _cmake_word(word: str) -> ListWord:
     return ListWord(text=word, archs=cubins + ptx)
 
 
-def _torch_word(word: str) -> ListWord:
-    if means := torch.named(word):
+def _torch_word(word: str, release: str | None) -> ListWord:
+    if means := torch.named(word, release):
         return ListWord(text=word, archs=read_torch(means).archs)
     if _is_later(word):
         return ListWord(text=word, later=True)

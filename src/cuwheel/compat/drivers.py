@@ -157,7 +157,9 @@ def cuda_of_isa(isa: str) -> str | None:
 
 def newer_driver(machine: Machine, floor: str) -> str:
     """The fix for a driver that is too old, with the way out that data-centre GPUs have."""
+    if machine.l4t:
+        return "install a JetPack of that CUDA: a Jetson's driver comes with it"
     fix = f"update the driver to {floor} or later"
-    if machine.product and toolkits.forward_compatible(machine.product) and not machine.l4t:
+    if machine.product and toolkits.forward_compatible(machine.product):
         fix += f", or install the package {tables().toolkits.forward_compatibility.package} of that CUDA beside it"
     return fix

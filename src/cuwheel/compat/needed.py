@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Place: TypeAlias = Literal[
     "wheel", "loaded", "system", "driver", "environment", "required", "framework", "toolkit", "unknown", "nowhere"
 ]
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_REQUIRED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\s*(?:\[[^\]]*\])?\s*\(?={2,3}\s*(\d[\w.+]*))?")
 _WHOLE_TOOLKIT = "cuda-toolkit"
 
 
@@ -53,7 +53,7 @@ def _resolve(
     soname: str,
     library: Library,
     inside: Mapping[str, str],
-    required: frozenset[str],
+    required: Mapping[str, str | None],
     machine: Machine,
     follows: str | None,
 ) -> Needed:
@@ -75,7 +75,7 @@ def _resolve(
     return _of_cuda(needed, cuda, required, machine, follows)
 
 
-def _of_framework(soname: str, framework: str, required: frozenset[str], machine: Machine) -> Needed:
+def _of_framework(soname: str, framework: str, required: Mapping[str, str | None], machine: Machine) -> Needed:
     """An environment that was looked at and has no torch has none; of another one that is not known."""
     if machine.torch is not None:
         place: Place = "framework"
@@ -87,15 +87,15 @@ def _of_framework(soname: str, framework: str, required: frozenset[str], machine
 
 
 def _of_cuda(
-    needed: Needed, cuda: CudaLibrary, required: frozenset[str], machine: Machine, follows: str | None
+    needed: Needed, cuda: CudaLibrary, required: Mapping[str, str | None], machine: Machine, follows: str | None
 ) -> Needed:
     """In the order of certainty: what is seen there, what an installer brings, what ought to come with something."""
     bringing = {package.name for package in cuda.packages}
     there = machine.libraries
     if there is not None and _same_soname(needed.soname, there):
         place: Place = "environment"
-    elif required & {*bringing, _WHOLE_TOOLKIT} or any(
-        packages.brings(each, cuda.component, bare=True) for each in required
+    elif required.keys() & {*bringing, _WHOLE_TOOLKIT} or any(
+        packages.brings(name, cuda.component, release=pinned, bare=True) for name, pinned in required.items()
     ):
         place = "required"
     elif there is None and _comes_with_framework(cuda, machine, follows):
@@ -109,18 +109,19 @@ def _of_cuda(
 
 def _package(cuda: CudaLibrary, library: Library) -> str:
     """The package that brings it: of the library's own CUDA major, where one soname serves several."""
-    major = drivers.cuda_major(library)
-    names = [package.name for package in cuda.packages if package.cuda == major]
-    return (names or [package.name for package in cuda.packages if package.cuda] or [""])[-1]
+    package = cuda.package_for(drivers.cuda_major(library))
+    return package.name if package else ""
 
 
 def _comes_with_framework(cuda: CudaLibrary, machine: Machine, follows: str | None) -> bool:
-    if follows and packages.brings(follows, cuda.component):
+    releases = {"torch": machine.torch, "jax": None}
+    if follows and packages.brings(follows, cuda.component, release=releases.get(follows)):
         return True
     built_for = {"torch": machine.torch_cuda, "jax": machine.jax_cuda}
+    majors = {name: versions.major(version) for name, version in built_for.items() if version}
     return any(
-        version and versions.major(version) in cuda.majors and packages.brings(name, cuda.component)
-        for name, version in built_for.items()
+        major in cuda.majors and packages.brings(name, cuda.component, release=releases[name], cuda=major)
+        for name, major in majors.items()
     )
 
 
@@ -144,12 +145,14 @@ def _search_path(library: Library) -> Iterator[str]:
                 yield posixpath.normpath(here + entry[len(origin) :])
 
 
-def _required(survey: Survey, machine: Machine) -> frozenset[str]:
-    """What an installer brings with the distribution, without being asked for an extra.
+def _required(survey: Survey, machine: Machine) -> dict[str, str | None]:
+    """What an installer brings with the distribution, without being asked for an extra, and the pinned release.
 
     What is installed already brings nothing more; nor does a torch that is there bring another major's libraries.
     """
     requires = survey.distribution.requires if survey.distribution and survey.kind == "wheel" else ()
-    found = (_NAME.match(each.strip()) for each in requires if "extra ==" not in each)
-    names = {re.sub(r"[-_.]+", "-", match[0]).lower() for match in found if match}
-    return frozenset(names - ({"torch"} if machine.torch or machine.torch_cuda else set()))
+    found = (_REQUIRED.match(each.strip()) for each in requires if "extra ==" not in each)
+    names = {re.sub(r"[-_.]+", "-", match[1]).lower(): match[2] for match in found if match}
+    return {
+        name: pinned for name, pinned in names.items() if name != "torch" or not (machine.torch or machine.torch_cuda)
+    }

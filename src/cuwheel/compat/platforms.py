@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat import drivers
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, versions
+from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.tables import tables
 
@@ -32,14 +32,26 @@ def one_distribution(library: Library) -> bool:
 
 
 def unconfirmed(library: Library, machine: Machine) -> bool:
-    """A server build of the one distribution, on a Tegra where nobody has seen it run."""
-    return (
-        library.platform is not None
-        and library.platform.name == "sbsa"
-        and machine.l4t is not None
-        and one_distribution(library)
-        and machine.capability not in tables().toolkits.arm64.confirmed_on
-    )
+    """A server build of the one distribution, on a Tegra that is not known to be served by it."""
+    if library.platform is None or library.platform.name != "sbsa" or machine.l4t is None:
+        return False
+    if not one_distribution(library):
+        return False
+    row = toolkits.joined_arm64(machine.capability or "")
+    if row is None:
+        return True
+    # Thor never ran anything older: what its L4T is does not matter.
+    first = versions.at_least(tables().toolkits.arm64.one_distribution_since, row.cuda)
+    return not first and not versions.at_least(machine.l4t, row.l4t)
+
+
+def joins(machine: Machine) -> str:
+    """What must be installed on a Jetson for the one distribution to serve it; empty where nobody has said."""
+    row = toolkits.joined_arm64(machine.capability or "")
+    if row is None:
+        return ""
+    package = f", or the package {row.compat.format(major=versions.major(row.cuda), minor='x')}" if row.compat else ""
+    return f"JetPack {row.jetpack} (L4T {row.l4t}) or later{package}"
 
 
 def is_tegra(machine: Machine) -> bool:
@@ -63,4 +75,9 @@ def across_tegra(arch: str, machine: Machine) -> bool:
 def conditions(library: Library, machine: Machine) -> Iterator[str]:
     if unconfirmed(library, machine):
         since = tables().toolkits.arm64.one_distribution_since
-        yield f"CUDA {since} or later for servers runs on this Jetson, which nobody has confirmed"
+        wanted = joins(machine)
+        yield (
+            f"{wanted}, which CUDA for servers serves"
+            if wanted
+            else f"CUDA {since} or later for servers runs on this Jetson, which nobody has confirmed"
+        )

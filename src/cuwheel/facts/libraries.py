@@ -44,6 +44,11 @@ class Library:
         """The CUDA majors it belongs to; the number in the soname does not tell."""
         return tuple(sorted({package.cuda for package in self.packages if package.cuda is not None}))
 
+    def package_for(self, major: int | None) -> Package | None:
+        """The package that brings it for a CUDA major, else for the newest; the table has the usual one first."""
+        wanted = major if major in self.majors else max(self.majors, default=None)
+        return next((each for each in self.packages if each.cuda is not None and each.cuda == wanted), None)
+
 
 @cache
 def rows() -> tuple[Package, ...]:
@@ -77,9 +82,11 @@ def _more(path: Path) -> tuple[Package, ...]:
 @cache
 def all_libraries() -> tuple[Library, ...]:
     packages: dict[str, list[Package]] = {}
+    everyones = tables().libraries.everyones
     for package in rows():
         for name in (*package.sonames, *package.dlls):
-            packages.setdefault(name, []).append(package)
+            if name not in everyones:
+                packages.setdefault(name, []).append(package)
     return tuple(_library(name, tuple(rows)) for name, rows in packages.items())
 
 

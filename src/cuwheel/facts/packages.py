@@ -12,7 +12,7 @@ from cuwheel.facts.tables import tables
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.facts.rows.packages import PackageProfile
+    from cuwheel.facts.rows.packages import PackageProfile, SomeBring
 
 
 def find_profile(name: str) -> PackageProfile | None:
@@ -51,10 +51,24 @@ def framework_of(soname: str) -> str | None:
     return None
 
 
-def brings(framework: str, component: str, *, bare: bool = False) -> bool:
+def brings(
+    framework: str, component: str, *, release: str | None = None, cuda: int | None = None, bare: bool = False
+) -> bool:
     """Whether a CUDA build of a framework comes with a component of CUDA: `cublas` with torch.
 
-    `bare`: and an installer that is told its name alone brings such a build.
+    `release`, `cuda`: of the framework; where one is not known, what comes with any build of it counts. `bare`: and an
+    installer that is told its name alone brings such a build.
     """
-    rows = (row for row in tables().packages.framework if row.name == framework and not (bare and row.only_with_extra))
-    return any(fnmatchcase(component, pattern) for row in rows for pattern in row.brings)
+    for row in tables().packages.framework:
+        if row.name == framework and not (bare and row.only_with_extra):
+            some = (pattern for each in row.some if _is_of(each, release, cuda) for pattern in each.brings)
+            return any(fnmatchcase(component, pattern) for pattern in (*row.brings, *some))
+    return False
+
+
+def _is_of(some: SomeBring, release: str | None, cuda: int | None) -> bool:
+    if release and some.since and not versions.at_least(release, some.since):
+        return False
+    if release and some.below and versions.at_least(release, some.below):
+        return False
+    return cuda is None or some.cuda in (None, cuda)

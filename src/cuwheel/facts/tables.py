@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.cmake import CMake
     from cuwheel.facts.rows.common import Source
     from cuwheel.facts.rows.gpus import Gpus
-    from cuwheel.facts.rows.libraries import Libraries
+    from cuwheel.facts.rows.libraries import Libraries, Package
     from cuwheel.facts.rows.manylinux import Manylinux
     from cuwheel.facts.rows.packages import Packages
     from cuwheel.facts.rows.toolchains import Toolchains
@@ -225,9 +225,25 @@ def _library_problems(file: Libraries) -> Iterator[str]:
     yield from _source_problems(file.sources, file.package)
     yield from _repeated("package", [f"{row.name} {row.measured_release or ''}" for row in file.package])
     for row in file.package:
-        yield from _repeated(f"{row.name}:", [*row.sonames, *row.dlls])
+        names = [*row.sonames, *row.dlls]
+        yield from _repeated(f"{row.name}:", names)
         if row.cuda is not None and not row.folder:
             yield f"{row.name} has no folder"
+        if row.measured_release and not row.covers(row.measured_release):
+            yield f"{row.name}: {row.measured_release} is not a release of the row"
+        yield from (
+            f"{row.name}: 'only' names {each!r}, which it does not have" for each in row.only if each not in names
+        )
+    for older, newer in _same_package(file):
+        if older.below is None or newer.since is None or versions.key(older.below) > versions.key(newer.since):
+            yield f"{older.name}: the releases of its rows overlap"
+
+
+def _same_package(file: Libraries) -> Iterator[tuple[Package, Package]]:
+    """Rows of one package, each with that of the next later releases."""
+    for name in dict.fromkeys(row.name for row in file.package):
+        rows = [row for row in file.package if row.name == name]
+        yield from pairwise(sorted(rows, key=lambda row: versions.key(row.since or "0")))
 
 
 def _manylinux_problems(file: Manylinux) -> Iterator[str]:
@@ -273,6 +289,16 @@ def _toolkit_problems(file: Toolkits, known: dict[str, Architecture] | None) -> 
     floors = {row.major for row in file.minor_compatibility}
     for major in sorted({row.major for row in rows} - floors):
         yield f"no minor-compatibility floor for CUDA {major}"
+    yield from _source_problems(file.sources, file.arm64.joined, file.jetson)
+    for row_before, row_after in pairwise(file.jetson):
+        if versions.key(row_before.l4t) >= versions.key(row_after.l4t):
+            yield f"L4T {row_after.l4t} stands after {row_before.l4t}"
+        if versions.key(row_before.cuda) > versions.key(row_after.cuda):
+            yield f"L4T {row_after.l4t}: CUDA {row_after.cuda} is older than that of {row_before.l4t}"
+    releases = {row.l4t: row.jetpack for row in file.jetson}
+    for joined in file.arm64.joined:
+        if releases.get(joined.l4t) != joined.jetpack:
+            yield f"{joined.capability} joins with L4T {joined.l4t}, which is not JetPack {joined.jetpack}"
     listed = {row.version for row in rows}
     for clash in file.glibc_clash:
         if clash.last_broken not in listed:
@@ -289,7 +315,13 @@ def _toolchain_problems(file: Toolchains) -> Iterator[str]:
     for group in file.group:
         yield from (f"{group.name}: unknown component {each!r}" for each in group.components if each not in names)
     yield from _repeated("Debian's CUDA", [row.cuda for row in file.debian])
+    latest = {versions.minor(each): each for each in file.releases.latest}
     yield from _repeated("a release of CUDA", [versions.minor(each) for each in file.releases.latest])
+    for provider, releases in file.releases.earlier.items():
+        yield from _repeated(f"a release of CUDA of {provider}", [versions.minor(each) for each in releases])
+        for each in releases:
+            if not versions.key(each) < versions.key(latest.get(versions.minor(each), "0")):
+                yield f"{provider}: {each} is not before the last release of {versions.minor(each)}"
     for row in file.component:
         yield from (f"{row.name}: unknown component {each!r}" for each in row.beside if each not in names)
         if bool(row.index) == bool(row.package):
@@ -297,18 +329,26 @@ def _toolchain_problems(file: Toolchains) -> Iterator[str]:
 
 
 def _torch_problems(file: Torch, known: dict[str, Architecture] | None) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.name)
-    yield from _repeated("name", [row.name.lower() for row in file.name])
+    yield from _source_problems(file.sources, file.change, file.name)
+    yield from _repeated("name", [f"{row.name.lower()} {row.since or ''}" for row in file.name])
     numbers = []
-    for text in file.architectures:
+    for text in (each for row in file.change for each in row.adds):
         if _parses_as_torch(text):
             numbers.append(Arch.parse(text).number)
         else:
             yield f"{text!r} is no architecture"
     yield from _architecture_list_problems(tuple(numbers), known)
-    for row in file.name:
-        strangers = [each for each in row.means.removesuffix("+PTX").split(";") if each not in file.architectures]
-        yield from (f"{row.name} means {each!r}, which is not in the list" for each in strangers)
+    taken: set[str] = set()
+    for older, newer in pairwise(file.change):
+        if versions.key(older.since) >= versions.key(newer.since):
+            yield f"{newer.since} stands after {older.since}"
+    for change in file.change:
+        yield from (f"{change.since} drops {each!r}, which is not in the list" for each in {*change.drops} - taken)
+        taken = taken - {*change.drops} | {*change.adds}
+        for row in file.name:
+            if (row.since or file.change[0].since) == change.since:
+                strangers = [each for each in row.means.removesuffix("+PTX").split(";") if each not in taken]
+                yield from (f"{row.name} means {each!r}, which is not in the list" for each in strangers)
 
 
 def _parses_as_torch(text: str) -> bool:

@@ -45,9 +45,17 @@ def with_base(names: Iterable[str]) -> tuple[Component, ...]:
     return tuple(row for row in all_components() if row.base or row.name in wanted)
 
 
-def release_of(cuda: str) -> str | None:
-    """The last patch release of a minor (`12.2` → `12.2.2`)."""
-    return next((each for each in tables().toolchains.releases.latest if versions.minor(each) == cuda), None)
+def release_of(cuda: str, provider: str = "") -> str | None:
+    """The last patch release of a minor (`12.2` → `12.2.2`), or the last that a provider has."""
+    rows = tables().toolchains.releases
+    known = (*rows.earlier.get(provider, ()), *rows.latest)
+    return next((each for each in known if versions.minor(each) == cuda), None)
+
+
+def image_of(release: str) -> str:
+    """The container image of a patch release."""
+    row = tables().toolchains.container
+    return (row.image if versions.at_least(release, row.since) else row.before).format(release=release)
 
 
 def debian_suite(cuda: str) -> DebianSuite | None:

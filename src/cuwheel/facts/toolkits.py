@@ -14,7 +14,7 @@ from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.common import OperatingSystem
-    from cuwheel.facts.rows.toolkits import GlibcClash, Toolkit
+    from cuwheel.facts.rows.toolkits import GlibcClash, JetsonRelease, Joined, Toolkit
 
 # `cu128` as package indexes write it, `CUDA 12.8`, `v12.8.1`, `12.8`, `13`.
 _TAG = re.compile(r"cu(\d{2})(\d*)", re.ASCII)
@@ -99,6 +99,20 @@ def forward_compatible(product: str) -> bool:
 def one_arm64(toolkit: Toolkit) -> bool:
     """Whether servers and Jetson share one distribution of this toolkit."""
     return versions.at_least(toolkit.version, tables().toolkits.arm64.one_distribution_since)
+
+
+def joined_arm64(capability: str) -> Joined | None:
+    """From when on a Tegra is served by the one distribution; None: nobody has said so."""
+    return next((row for row in tables().toolkits.arm64.joined if row.capability == capability), None)
+
+
+def jetson_release(l4t: str) -> JetsonRelease | None:
+    """The JetPack and the CUDA of a release of L4T; None where it is not known."""
+    same = [
+        row for row in tables().toolkits.jetson if l4t[:1].isdigit() and versions.major(row.l4t) == versions.major(l4t)
+    ]
+    reached = [row for row in same if versions.at_least(l4t, row.l4t)]
+    return reached[-1] if reached else None
 
 
 def glibc_clash(toolkit: Toolkit, glibc: str) -> GlibcClash | None:

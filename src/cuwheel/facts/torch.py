@@ -1,18 +1,39 @@
-"""What PyTorch's build helpers take as TORCH_CUDA_ARCH_LIST."""
+"""What PyTorch's build helpers take as TORCH_CUDA_ARCH_LIST. `release`: of PyTorch, else the newest."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
     from cuwheel.facts.arch import Arch
 
 
-def takes(arch: Arch) -> bool:
+@cache
+def architectures(release: str | None = None) -> tuple[str, ...]:
+    """As it writes them, `9.0a`. A release older than the table is taken for its first."""
+    found: list[str] = []
+    for row in tables().torch.change:
+        if found and release and not versions.at_least(release, row.since):
+            break
+        found = [each for each in found if each not in row.drops] + list(row.adds)
+    return tuple(found)
+
+
+def takes(arch: Arch, release: str | None = None) -> bool:
     """Whether an architecture is in its list; it refuses all others."""
-    return spelled(arch) in tables().torch.architectures
+    return spelled(arch) in architectures(release)
+
+
+def taken_by(arch: Arch) -> str:
+    """The releases that take it, in words; empty where none does."""
+    text = spelled(arch)
+    since = next((row.since for row in tables().torch.change if text in row.adds), "")
+    below = next((row.since for row in tables().torch.change if text in row.drops), "")
+    return f"{since} or later, before {below}" if below else f"{since} or later" if since else ""
 
 
 def spelled(arch: Arch) -> str:
@@ -20,6 +41,13 @@ def spelled(arch: Arch) -> str:
     return f"{arch.capability}{arch.suffix}"
 
 
-def named(name: str) -> str | None:
+def named(name: str, release: str | None = None) -> str | None:
     """`Ampere` as the list that it stands for; None for a name that it does not know."""
-    return next((row.means for row in tables().torch.name if row.name.lower() == name.lower()), None)
+    for row in reversed(tables().torch.name):  # the newest meaning last
+        fits = release is None or (
+            (row.since is None or versions.at_least(release, row.since))
+            and (row.below is None or not versions.at_least(release, row.below))
+        )
+        if fits and row.name.lower() == name.lower():
+            return row.means
+    return None

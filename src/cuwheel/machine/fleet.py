@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, gpus
+from cuwheel.facts import architectures, gpus, toolkits
 from cuwheel.facts.arch import Capability, looks_like_arch
 
 if TYPE_CHECKING:
@@ -87,7 +87,13 @@ class Refinement:
             said["driver_cuda"] = None  # of the other driver
         if cpu := said.get("cpu"):
             said["cpu"] = _CPUS.get(cpu.lower(), cpu.lower())
-        return replace(machine, **said)
+        return with_l4t(replace(machine, **said))
+
+
+def with_l4t(machine: Machine) -> Machine:
+    """The CUDA of a Jetson's driver by its L4T, where nothing else says it."""
+    row = toolkits.jetson_release(machine.l4t) if machine.l4t and not machine.driver_cuda else None
+    return replace(machine, driver_cuda=row.cuda) if row else machine
 
 
 def from_gpu(text: str, name: str | None = None) -> Machine:
@@ -127,7 +133,7 @@ def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, .
 def _of_profile(profile: MachineProfile, name: str) -> Machine:
     system, torch, jax = profile.system, profile.framework("torch"), profile.framework("jax")
     provided = (soname for folder in profile.library_folders for soname in folder.libraries)
-    return Machine(
+    machine = Machine(
         name=name,
         capability=None,
         driver=profile.driver.version,
@@ -146,6 +152,7 @@ def _of_profile(profile: MachineProfile, name: str) -> Machine:
         toolkits=tuple(dict.fromkeys(each.version for each in profile.toolkits)),
         loads=tuple(f"{each.name}={each.value}" for each in profile.variables if each.name == "BNB_CUDA_VERSION"),
     )
+    return with_l4t(machine)
 
 
 def _jit(profile: MachineProfile) -> Jit:

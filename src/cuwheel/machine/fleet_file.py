@@ -100,7 +100,7 @@ def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | No
     l4t = fleet.L4T_NOT_KNOWN if row.l4t is True else row.l4t or None
     same = [field.name for field in fields(FleetMachine) if field.name not in ("name", "gpu", "capability", "l4t")]
     said = {name: value for name in same if (value := getattr(row, name)) is not None}
-    machine = replace(base, **said, l4t=l4t or (None if row.l4t is False else base.l4t))
+    machine = fleet.with_l4t(replace(base, **said, l4t=l4t or (None if row.l4t is False else base.l4t)))
     return fleet.Refinement(cpu=machine.cpu).apply(machine)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.machine.profile import Fact, System
 
 if TYPE_CHECKING:
@@ -86,9 +86,13 @@ def _l4t(world: World) -> Fact | None:
 
 
 def _jetpack(world: World) -> Fact | None:
+    """As installed; the board's own system has no such package, and its L4T tells."""
     where = "/var/lib/dpkg/status"
-    match = _JETPACK.search(world.text(where) or "")
-    return Fact(value=match[1], found_via=where) if match else None
+    if match := _JETPACK.search(world.text(where) or ""):
+        return Fact(value=match[1], found_via=where)
+    l4t = _l4t(world)
+    row = toolkits.jetson_release(l4t.value) if l4t else None
+    return Fact(value=row.jetpack, found_via=f"L4T {row.l4t}") if row else None
 
 
 def _wsl(world: World) -> Fact | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from cuwheel.compat import coverage
 from cuwheel.compat.platforms import tegra
 from cuwheel.compat.targets import can_target, serves
-from cuwheel.facts import architectures, gpus, toolkits
+from cuwheel.facts import architectures, gpus, toolkits, versions
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.plan import cover, reasons, serving, spellings
 from cuwheel.plan.serving import Kind, Reach
@@ -42,8 +42,18 @@ class _Group:
 _Members: TypeAlias = "Sequence[tuple[Machine, _Group | None]]"
 
 
-def make(machines: Sequence[Machine], given: Sequence[Toolkit], wishes: Wishes, *, cmake: str | None = None) -> Plan:
-    """A job for each given toolkit; without any, for the fewest that serve every machine that can be served."""
+def make(
+    machines: Sequence[Machine],
+    given: Sequence[Toolkit],
+    wishes: Wishes,
+    *,
+    cmake: str | None = None,
+) -> Plan:
+    """A job for each given toolkit; without any, for the fewest that serve every machine that can be served.
+
+    `cmake`: the version that has to understand the list, where it is known. So has the machines' torch: extensions
+    are built with the one that loads them.
+    """
     members = _grouped(machines, wishes)
     counts: dict[_Group, int] = {}
     for machine, group in members:
@@ -51,11 +61,17 @@ def make(machines: Sequence[Machine], given: Sequence[Toolkit], wishes: Wishes, 
             counts[group] = counts.get(group, 0) + machine.count
     rows = tuple(given) or _fewest(counts)
     chosen = serving.mask(rows)
+    torch = torch_release(machines)
     missing = [(machine, group) for machine, group in members if not (group and group.reach.any & chosen)]
     return Plan(
-        jobs=tuple(_job(row, members, counts, wishes, cmake) for row in rows),
+        jobs=tuple(_job(row, members, counts, wishes, cmake=cmake, torch=torch) for row in rows),
         unserved=tuple(_not_served(missing, given or toolkits.all_toolkits(), wishes)),
     )
+
+
+def torch_release(machines: Iterable[Machine]) -> str | None:
+    """The oldest that a machine has; None where no machine says."""
+    return min((each.torch for each in machines if each.torch), key=versions.key, default=None)
 
 
 def every_gpu(given: Sequence[Toolkit]) -> tuple[Machine, ...]:
@@ -88,7 +104,15 @@ def _fewest(counts: Mapping[_Group, int]) -> tuple[Toolkit, ...]:
     return cover.fewest_toolkits(reaches)
 
 
-def _job(toolkit: Toolkit, members: _Members, counts: Mapping[_Group, int], wishes: Wishes, cmake: str | None) -> Job:
+def _job(
+    toolkit: Toolkit,
+    members: _Members,
+    counts: Mapping[_Group, int],
+    wishes: Wishes,
+    *,
+    cmake: str | None,
+    torch: str | None,
+) -> Job:
     bit = serving.mask([toolkit])
     by_cubin: dict[Capability, int] = {}
     by_ptx: set[Capability] = set()
@@ -102,7 +126,7 @@ def _job(toolkit: Toolkit, members: _Members, counts: Mapping[_Group, int], wish
     ptx = _ptx(toolkit, archs, by_ptx, future=wishes.future)
     here = [(machine, group) for machine, group in members if group and group.reach.any & bit]
     absent = [(machine, group) for machine, group in members if not (group and group.reach.any & bit)]
-    said = spellings.spell(archs, ptx, cmake=cmake)
+    said = spellings.spell(archs, ptx, cmake=cmake, torch=torch)
     return Job(
         cuda=toolkit.version,
         archs=tuple(map(str, archs)),

@@ -11,9 +11,10 @@ from cuwheel.compat.choose import Code, Device, choose
 from cuwheel.compat.targets import serves
 from cuwheel.errors import UsageError
 from cuwheel.facts import architectures, toolkits, torch
+from cuwheel.facts.arch import Arch
 from cuwheel.facts.tables import tables
 from cuwheel.plan import reasons, serving
-from cuwheel.plan.planner import reach_in_words
+from cuwheel.plan.planner import reach_in_words, torch_release
 from cuwheel.plan.values import OnMachine, Reading, Word
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.arch_lists import ArchList, ListWord
     from cuwheel.compat.choose import Choice
-    from cuwheel.facts.arch import Arch
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
     from cuwheel.plan.serving import Kind
@@ -57,14 +57,19 @@ _LOOKS = (
 
 
 def explain(
-    text: str, machines: Sequence[Machine] = (), *, spelling: str | None = None, toolkit: Toolkit | None = None
+    text: str,
+    machines: Sequence[Machine] = (),
+    *,
+    spelling: str | None = None,
+    toolkit: Toolkit | None = None,
 ) -> Reading:
     """What a list means and covers; for each machine, how it serves it. `toolkit`: the one that builds it."""
     if not text.strip(" ;,"):
         raise UsageError("the list to read is empty", hint='cuwheel plan --read "8.0;9.0+PTX"')
     name = spelling or guess(text)
     rules = SPELLINGS[name]
-    found = rules.read(text)
+    release = torch_release(machines)
+    found = arch_lists.read_torch(text, release) if name == "torch" else rules.read(text)
     cubins = [arch for arch in found.archs if arch.kind != "compute"]
     ptx = [arch for arch in found.archs if arch.kind == "compute"]
     return Reading(
@@ -80,7 +85,7 @@ def explain(
         missed=_missed(found.archs),
         machines=tuple(_on(machine, found.archs, toolkit) for machine in machines),
         toolkits=_toolkits(found.archs),
-        notes=tuple(_notes(text, name, found, toolkit)) if found.archs or found.open else (),
+        notes=tuple(_notes(text, name, found, toolkit, release)) if found.archs or found.open else (),
     )
 
 
@@ -118,7 +123,18 @@ def _toolkits(archs: Sequence[Arch]) -> str:
     return reasons.span(able) if able and archs else ""
 
 
-def _notes(text: str, name: str, found: ArchList, toolkit: Toolkit | None) -> Iterator[str]:
+def _torch_notes(found: ArchList, release: str | None) -> Iterator[str]:
+    """What that PyTorch refuses, or the newest where it is not known; and what not every release takes."""
+    for arch in dict.fromkeys(Arch(each.capability, each.suffix) for each in found.archs):
+        taken = torch.taken_by(arch)
+        only = f"; torch {taken} takes it" if taken else ""
+        if not torch.takes(arch, release):
+            yield f"PyTorch{f' {release}' if release else ''} refuses {torch.spelled(arch)}{only}"
+        elif release is None and not torch.takes(arch, tables().torch.change[0].since):
+            yield f"{torch.spelled(arch)} needs torch {taken}"
+
+
+def _notes(text: str, name: str, found: ArchList, toolkit: Toolkit | None, release: str | None) -> Iterator[str]:
     if toolkit and (beyond := [arch.number for arch in found.archs if not toolkit.supports(arch)]):
         yield f"CUDA {toolkit.version} cannot compile {', '.join(dict.fromkeys(beyond))}: nvcc stops there"
     if found.open:
@@ -128,8 +144,8 @@ def _notes(text: str, name: str, found: ArchList, toolkit: Toolkit | None) -> It
         yield f"no toolkit of the tables compiles {', '.join(strange)}"
     elif not toolkit and not _toolkits(found.archs) and found.archs:
         yield "no single toolkit compiles all of it: what is oldest in it was dropped before what is newest came"
-    if name == "torch" and (refused := [torch.spelled(arch) for arch in found.archs if not torch.takes(arch)]):
-        yield f"PyTorch refuses {', '.join(dict.fromkeys(refused))}"
+    if name == "torch":
+        yield from _torch_notes(found, release)
     if name == "cargo":
         yield "whether it becomes machine code, PTX or both is the build script's choice"
     if name == "bitsandbytes":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat.drivers import isa_condition, newer_driver
 from cuwheel.compat.platforms import tegra
-from cuwheel.facts import architectures, toolkits
+from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.tables import tables
 from cuwheel.plan import serving
@@ -77,10 +77,20 @@ def arm64(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
             f"servers: below CUDA {fact.one_distribution_since} the two differ, and on L4T an SBSA build ends in "
             "'named symbol not found'"
         )
-    elif str(kind.capability) not in fact.confirmed_on:
+        return
+    joined = toolkits.joined_arm64(str(kind.capability))
+    if joined is None:
         yield (
             f"the one arm64 toolkit that CUDA has since {fact.one_distribution_since} serves {kind.capability}: "
             "nobody has confirmed it there"
+        )
+    elif not versions.at_least(fact.one_distribution_since, joined.cuda):
+        early = (
+            "" if versions.at_least(toolkit.version, joined.cuda) else f"; CUDA {toolkit.version} is from before that"
+        )
+        yield (
+            f"it runs JetPack {joined.jetpack} (L4T {joined.l4t}) or later, with which it joined the one arm64 "
+            f"toolkit{early}"
         )
 
 

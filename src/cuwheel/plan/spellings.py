@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import architectures, cmake, torch, versions
 from cuwheel.facts.arch import Arch
+from cuwheel.facts.tables import tables
 from cuwheel.plan.values import Flags, Spelling, Spellings
 
 if TYPE_CHECKING:
@@ -15,12 +16,14 @@ if TYPE_CHECKING:
 _NOTHING = "there is nothing to build"
 
 
-def spell(archs: Sequence[Arch], ptx: Sequence[Arch], *, cmake: str | None = None) -> Spellings:
-    """`archs` is machine code, `ptx` is PTX; `cmake`: the version that has to take it, where that is known."""
+def spell(
+    archs: Sequence[Arch], ptx: Sequence[Arch], *, cmake: str | None = None, torch: str | None = None
+) -> Spellings:
+    """`archs` is machine code, `ptx` is PTX; `cmake`, `torch`: the versions that have to take it, where known."""
     return Spellings(
         cmake=_cmake("CMAKE_CUDA_ARCHITECTURES", archs, ptx, cmake),
         cudaarchs=_cmake("CUDAARCHS", archs, ptx, cmake),
-        torch=_torch(archs, ptx),
+        torch=_torch(archs, ptx, torch),
         nvcc=_nvcc(archs, ptx),
         bitsandbytes=_bitsandbytes(archs, ptx, cmake),
         cargo=_cargo(archs, ptx),
@@ -65,20 +68,20 @@ def _plain(word: str) -> str:
     return f"{number.rstrip('af')}-{kind}"
 
 
-def _torch(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Spelling:
+def _torch(archs: Sequence[Arch], ptx: Sequence[Arch], release: str | None) -> Spelling:
     """`+PTX` adds PTX to the machine code of the same entry; neither stands alone."""
     variable = "TORCH_CUDA_ARCH_LIST"
     if not (archs or ptx):
         return Spelling(variable=variable, value=None, reason=_NOTHING)
     alone = [arch for arch in ptx if _sm(arch) not in archs]
-    refused = [arch for arch in archs if not torch.takes(arch)]
+    refused = [arch for arch in archs if not torch.takes(arch, release)]
     said = sorted({*archs, *map(_sm, alone)})
     words = [torch.spelled(arch) + ("+PTX" if _compute(arch) in ptx else "") for arch in said]
     if not alone and not refused:
-        return Spelling(variable=variable, value=";".join(words))
-    told = [f"torch does not take {', '.join(map(torch.spelled, refused))}"] if refused else []
+        return Spelling(variable=variable, value=";".join(words), needs=_torch_needed(said, release))
+    told = [_torch_refuses(refused, release)] if refused else []
     told += [f"+PTX also adds machine code: {', '.join(str(_sm(arch)) for arch in alone)}"] if alone else []
-    near = [arch if torch.takes(arch) else _torch_nearest(arch) for arch in said]
+    near = [arch if torch.takes(arch, release) else _torch_nearest(arch, release) for arch in said]
     nearest = {arch: _compute(old) in ptx for old, arch in zip(said, near, strict=True) if arch}
     return Spelling(
         variable=variable,
@@ -89,12 +92,27 @@ def _torch(archs: Sequence[Arch], ptx: Sequence[Arch]) -> Spelling:
     )
 
 
-def _torch_nearest(arch: Arch) -> Arch | None:
+def _torch_needed(archs: Sequence[Arch], release: str | None) -> str:
+    """The oldest torch that takes all of these, where it is not known which one has to and not every one does."""
+    if release is not None or all(torch.takes(arch, tables().torch.change[0].since) for arch in archs):
+        return ""
+    first = next(row.since for row in tables().torch.change if all(torch.takes(arch, row.since) for arch in archs))
+    return f"torch {first} or later"
+
+
+def _torch_refuses(refused: Sequence[Arch], release: str | None) -> str:
+    names = ", ".join(map(torch.spelled, refused))
+    needed = dict.fromkeys(torch.taken_by(arch) for arch in refused)
+    wanted = "".join(f": it needs torch {each}" for each in needed if each and len(needed) == 1)
+    return f"torch {release} does not take {names}{wanted}" if release else f"torch does not take {names}{wanted}"
+
+
+def _torch_nearest(arch: Arch, release: str | None) -> Arch | None:
     """The newest plain architecture that torch takes and whose code runs there."""
     older = [
         Arch(each)
         for each in architectures.current_capabilities()
-        if each.major == arch.capability.major and each <= arch.capability and torch.takes(Arch(each))
+        if each.major == arch.capability.major and each <= arch.capability and torch.takes(Arch(each), release)
     ]
     return older[-1] if older else None
 

@@ -178,4 +178,5 @@ def _brings(soname: str) -> str:
         found = libraries.find_library(soname)
     except UnknownNameError:
         return ""
-    return next((each.name for each in reversed(found.packages) if each.cuda is not None), "")
+    package = found.package_for(None)
+    return package.name if package else ""

@@ -206,6 +206,10 @@ def test_what_a_required_framework_brings() -> None:
     assert place("libcublas.so.12", kind="distribution") == "nowhere"
     assert place("libcublas.so.12", torch="2.11", torch_cuda="13.0") == "nowhere"
     assert place("libcublas.so.12", requires="jax==0.10.1") == "nowhere"
+    # By its release, where it is pinned: 2.15 brings no cuRAND any more.
+    assert place("libcurand.so.10", requires="torch (==2.14.0)") == "required"
+    assert place("libcurand.so.10", requires="torch==2.15.0") == "nowhere"
+    assert place("libcurand.so.10", requires="torch>=2") == "required"
 
 
 def test_what_comes_with_a_framework() -> None:

@@ -138,3 +138,36 @@ def test_rows_that_are_not_there(tmp_path: Path, fresh: pytest.MonkeyPatch) -> N
     fresh.setenv(libraries.VARIABLE, str(tmp_path / "none.toml"))
     with pytest.raises(UnreadableError, match=r"none\.toml"):
         libraries.all_libraries()
+
+
+def test_a_library_that_moved_has_a_row_for_each_place() -> None:
+    rows = [each for each in libraries.find_library("libcusparseLt.so.0").packages if each.cuda == 13]
+    folders = {release: [each.folder for each in rows if each.covers(release)] for release in ("0.8.1.post1", "0.9.0")}
+    assert folders == {"0.8.1.post1": ["nvidia/cusparselt/lib"], "0.9.0": ["nvidia/cu13/lib"]}
+
+
+def test_every_release_of_a_package_has_one_row() -> None:
+    for row in libraries.rows():
+        same = [each for each in libraries.rows() if each.name == row.name and row.measured_release]
+        assert not same or [each for each in same if each.covers(row.measured_release or "")] == [row]
+
+
+@pytest.mark.parametrize(
+    ("soname", "major", "package"),
+    [
+        ("libcufftw.so.12", 13, "nvidia-cufft"),  # cuFFTMp's package has it too
+        ("libcusolver.so.11", 11, "nvidia-cusolver-cu11"),
+        ("libcusolver.so.11", None, "nvidia-cusolver-cu12"),
+        ("libcusolver.so.11", 13, "nvidia-cusolver-cu12"),  # no package of that CUDA has it
+        ("libnvcomp.so.5", 12, "nvidia-libnvcomp-cu12"),
+    ],
+)
+def test_the_usual_package_of_a_library(soname: str, major: int | None, package: str) -> None:
+    found = libraries.find_library(soname).package_for(major)
+    assert found
+    assert found.name == package
+
+
+def test_what_others_bring_too_is_not_cudas() -> None:
+    assert any("libOpenCL.so.1" in row.sonames for row in libraries.rows())
+    assert not libraries.is_cuda_library("libOpenCL.so.1")

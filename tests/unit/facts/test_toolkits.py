@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, cmake, toolkits, versions
+from cuwheel.facts import architectures, cmake, tables, toolchains, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 
 pytestmark = pytest.mark.unit
@@ -155,3 +155,36 @@ def test_cmake_takes(version: str, spelling: str, takes: bool) -> None:  # noqa:
 def test_cmake_takes_no_unknown_spelling() -> None:
     with pytest.raises(UnknownNameError):
         cmake.takes("4.4.4", "everything")
+
+
+@pytest.mark.parametrize(
+    ("l4t", "jetpack", "cuda"),
+    [("36.4", "6.1", "12.6"), ("36.4.3", "6.2", "12.6"), ("36.4.7", "6.2.1", "12.6"), ("35.4.1", "5.1.2", "11.4"),
+     ("39.2.0", "7.2", "13.2"), ("38.2.1", "7.0", "13.0")],
+)  # fmt: skip
+def test_a_release_of_l4t_tells_jetpack_and_cuda(l4t: str, jetpack: str, cuda: str) -> None:
+    row = toolkits.jetson_release(l4t)
+    assert row
+    assert (row.jetpack, row.cuda) == (jetpack, cuda)
+
+
+@pytest.mark.parametrize("l4t", ["not known", "", "37.1", "28.2", "99"])
+def test_a_release_of_l4t_that_nobody_knows(l4t: str) -> None:
+    assert toolkits.jetson_release(l4t) is None
+
+
+def test_every_tegra_of_the_one_distribution_joined_with_a_release_that_compiles_for_it() -> None:
+    for row in tables.tables().toolkits.arm64.joined:
+        assert toolkits.find_toolkit(row.cuda).supports(Arch.parse(row.capability)), row.capability
+        release = toolkits.jetson_release(row.l4t)
+        assert release
+        assert release.cuda == row.cuda
+
+
+def test_each_provider_has_its_own_last_release() -> None:
+    assert toolchains.release_of("12.8") == "12.8.2"
+    assert toolchains.release_of("12.8", "conda") == "12.8.1"
+    assert toolchains.release_of("12.9", "conda") == toolchains.release_of("12.9")
+    assert toolchains.release_of("99.9", "conda") is None
+    assert "ubuntu20.04" in toolchains.image_of("11.6.2")
+    assert "ubuntu22.04" in toolchains.image_of("11.7.1")

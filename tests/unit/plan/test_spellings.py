@@ -11,10 +11,11 @@ from cuwheel.plan.values import Spelling, Spellings
 NAMES = ("cmake", "cudaarchs", "torch", "nvcc", "bitsandbytes", "cargo")
 
 
-def flags(text: str, *, cmake: str | None = None) -> Spellings:
+def flags(text: str, *, cmake: str | None = None, torch: str | None = None) -> Spellings:
     archs = [Arch.parse(word) for word in text.split()]
     cubins = [arch for arch in archs if arch.kind == "sm"]
-    return spellings.spell(cubins, [arch for arch in archs if arch.kind == "compute"], cmake=cmake)
+    ptx = [arch for arch in archs if arch.kind == "compute"]
+    return spellings.spell(cubins, ptx, cmake=cmake, torch=torch)
 
 
 def test_a_list_with_ptx_of_its_highest_can_be_said_by_nearly_all() -> None:
@@ -60,8 +61,9 @@ def test_ptx_on_any_entry_but_never_alone() -> None:
     [
         (None, "90a-real;100f-real", None),
         ("4.1", "90a-real;100f-real", None),
-        ("3.31.10", "90a-real;100f-real", None),
-        ("3.31.6", None, "90a-real;100-real"),
+        ("3.31.8", "90a-real;100f-real", None),
+        ("4.0.1", None, "90a-real;100-real"),
+        ("3.31.7", None, "90a-real;100-real"),
         ("3.24", None, "90-real;100-real"),
         ("3.22", "90a-real;100f-real", None),
     ],
@@ -71,7 +73,7 @@ def test_a_cmake_too_old(cmake: str | None, value: str | None, nearest: str | No
     assert (said.value, said.nearest) == (value, nearest)
     if value is None:
         assert f"CMake {cmake} does not take" in said.reason
-        assert "CMake 4.0.2 or later (in 3.31 from 3.31.10 on)" in said.reason
+        assert "CMake 4.0.2 or later (in 3.31 from 3.31.8 on)" in said.reason
 
 
 def test_a_cmake_without_the_variable() -> None:
@@ -90,9 +92,29 @@ def test_what_torch_refuses() -> None:
     assert (said.value, said.nearest) == (None, "9.0a;10.0")
     assert said.reason == "torch does not take 10.0f"
     said = flags("sm_88 sm_107 compute_107").torch
-    assert said.nearest == "8.7;10.3+PTX"
+    assert said.nearest == "8.7;10.7+PTX"
     said = flags("sm_101").torch
     assert (said.value, said.nearest) == (None, "10.0")
+    assert said.reason == "torch does not take 10.1: it needs torch 2.7 or later, before 2.9"
+
+
+@pytest.mark.parametrize(
+    ("release", "value", "nearest"),
+    [
+        (None, "8.0;8.7;10.7", None),
+        ("2.14.0", "8.0;8.7;10.7", None),
+        ("2.13.0+cu130", None, "8.0;8.7;10.3"),
+        ("2.6.0", None, "8.0;8.7;10.0"),
+        ("2.0.1", None, "8.0;8.6"),
+    ],
+)
+def test_torch_takes_what_its_release_knows(release: str | None, value: str | None, nearest: str | None) -> None:
+    said = flags("sm_80 sm_87 sm_107", torch=release).torch
+    assert (said.value, said.nearest) == (value, nearest)
+    if release is None:
+        assert said.needs == "torch 2.14 or later"
+    elif value is None:
+        assert f"torch {release} does not take" in said.reason
 
 
 def test_cargo_reads_a_number() -> None:

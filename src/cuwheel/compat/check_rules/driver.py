@@ -90,19 +90,20 @@ def sbsa_on_l4t(case: Case) -> Iterator[Found]:
 @rule(
     "arm64-build-unconfirmed",
     severity="warning",
-    why="""From CUDA 13 on servers and Jetson share one distribution. It was made for Thor; that it serves an Orin
-    nobody has confirmed.""",
-    source="CUDA Toolkit 13.0 release notes, arm64",
-    fix="try it on the device, or build it there",
+    why="""From CUDA 13 on servers and Jetson share one distribution. It was made for Thor; Orin joined it with JetPack
+    7.2 (CUDA 13.2). On an older L4T, or a Tegra that never joined, nobody has confirmed that it runs.""",
+    source="CUDA Toolkit 13.0 release notes, arm64; JetPack 7.2",
+    fix="update JetPack, try it on the device, or build it there",
 )
 def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
     platform = case.library.platform
     if platform and platforms.unconfirmed(case.library, case.machine) and case.prediction.stop is None:
-        confirmed = ", ".join(tables().toolkits.arm64.confirmed_on)
+        wanted = platforms.joins(case.machine)
         yield Found(
             message=f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and whether that runs on "
-            f"the {case.gpu} nobody has confirmed",
-            evidence=(platform.evidence, f"one distribution for servers and Jetson is confirmed on {confirmed} only"),
+            f"the {case.gpu} nobody has confirmed" + (f": it takes {wanted}" if wanted else ""),
+            evidence=(platform.evidence,),
+            fix=f"install {wanted}, or build it on the device" if wanted else "",
         )
 
 

@@ -25,4 +25,5 @@ class CMake:
     """cmake.toml."""
 
     sources: dict[str, Source]
+    checked: str
     spelling: tuple[CMakeSpelling, ...]

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cuwheel.facts import versions
 from cuwheel.facts.rows.common import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Only:
+    """The releases, and the processor, on which a package has one of its files. `but`: releases without it."""
+
+    since: str | None = None
+    below: str | None = None
+    but: tuple[str, ...] = ()
+    cpu: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """An index package (or the driver), and the libraries it puts into `folder` of site-packages.
 
-    `since`, `below`: the releases that have these libraries, where others of the same CUDA have not. `glibc`: for each
-    machine, what the measured release asks for.
+    `since`, `below`: the releases that have these libraries, where others of the same CUDA have not; `only`: of single
+    files. `glibc`: for each machine, what the measured release asks for.
     """
 
     name: str
@@ -22,17 +33,31 @@ class Package:
     folder: str = ""
     dlls: tuple[str, ...] = ()
     dll_folder: str = ""
+    dll_folder_arm64: str = ""
     since: str | None = None
     below: str | None = None
     measured_release: str | None = None
     glibc: dict[str, str] = field(default_factory=dict)
+    only: dict[str, Only] = field(default_factory=dict)
     note: str = ""
+
+    def covers(self, release: str) -> bool:
+        """Whether the row is of this release of the package."""
+        above = self.since is None or versions.at_least(release, self.since)
+        return above and not (self.below and versions.at_least(release, self.below))
+
+    def bounds(self, name: str) -> tuple[str | None, str | None]:
+        """From which release on it has a file of the row, and from which on no longer."""
+        only = self.only.get(name, Only())
+        return only.since or self.since, only.below or self.below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Libraries:
-    """libraries.toml. `chooses_kernels_itself`: patterns of the components that do."""
+    """libraries.toml. `chooses_kernels_itself`: patterns of the components that do. `everyones`: not CUDA's alone."""
 
     sources: dict[str, Source]
+    checked: str
+    everyones: tuple[str, ...]
     chooses_kernels_itself: tuple[str, ...]
     package: tuple[Package, ...]

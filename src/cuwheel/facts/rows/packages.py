@@ -31,6 +31,16 @@ class SystemLibraries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SomeBring:
+    """What comes with some builds of a framework: of these releases, for this CUDA major."""
+
+    brings: tuple[str, ...]
+    since: str | None = None
+    below: str | None = None
+    cuda: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkLibraries:
     """Patterns of the libraries that only a framework's own package brings, and of CUDA's that come with it."""
 
@@ -39,6 +49,7 @@ class FrameworkLibraries:
     libraries: tuple[str, ...] = ()
     brings: tuple[str, ...] = ()
     only_with_extra: bool = False
+    some: tuple[SomeBring, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cuwheel.facts.rows.common import Source
 
@@ -58,7 +58,11 @@ class CondaChannel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerImage:
+    """`before`: the image of releases before `since`."""
+
     image: str
+    since: str
+    before: str
     root: str
     source: tuple[str, ...]
 
@@ -83,8 +87,12 @@ class CompilerVariable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
+    """The last patch release of each minor; `earlier`: of providers that do not have that one."""
+
     latest: tuple[str, ...]
+    checked: str
     source: tuple[str, ...]
+    earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

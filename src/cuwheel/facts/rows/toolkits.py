@@ -62,6 +62,7 @@ class MinorCompatibility(Drivers):
     """The driver from which on every minor release of a major runs."""
 
     major: int
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +74,36 @@ class ForwardCompatibility:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """From when on a Tegra is served by the distribution for servers. `compat`: a package for older L4T."""
+
+    capability: str
+    cuda: str
+    l4t: str
+    jetpack: str
+    source: tuple[str, ...]
+    compat: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arm64:
-    """From when on servers and Jetson share one distribution, and the Tegra capabilities where that is confirmed."""
+    """From when on servers and Jetson share one distribution, and since when each Tegra is part of it."""
 
     one_distribution_since: str
-    confirmed_on: tuple[str, ...]
+    joined: tuple[Joined, ...]
     source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JetsonRelease:
+    """A release of L4T, the JetPack that it is part of, and the CUDA that its driver came for."""
+
+    l4t: str
+    jetpack: str
+    cuda: str
+    source: tuple[str, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +122,11 @@ class Toolkits:
     """toolkits.toml."""
 
     sources: dict[str, Source]
+    checked: str
     toolkit: tuple[Toolkit, ...]
     minor_compatibility: tuple[MinorCompatibility, ...]
     zstd_fat_binaries: Drivers
     forward_compatibility: ForwardCompatibility
     arm64: Arm64
+    jetson: tuple[JetsonRelease, ...]
     glibc_clash: tuple[GlibcClash, ...]

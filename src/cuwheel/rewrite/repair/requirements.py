@@ -13,7 +13,7 @@ from cuwheel.rewrite.repair import paths
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.facts.rows.libraries import Package
+    from cuwheel.facts.libraries import Library
     from cuwheel.rewrite.repair.contents import Binary
     from cuwheel.rewrite.repair.values import Fact
 
@@ -25,7 +25,7 @@ def wanted(
 ) -> tuple[tuple[str, ...], list[Finding]]:
     """The lines to add, and what stands against them. `required`: what the wheel requires already."""
     kept = {each.soname: each for each in facts if each.fate == "kept-out" and not each.indirect}
-    rows: dict[tuple[str, str], tuple[Package, Fact]] = {}
+    lines: set[str] = set()
     majors: set[int] = set()
     findings: list[Finding] = []
     unclear: list[str] = []
@@ -35,31 +35,38 @@ def wanted(
             row = paths.known(fact.soname)
             if row is None or row.from_driver:
                 continue
-            fitting = [each for each in row.packages if each.cuda == major]
             if major is None:
                 unclear.append(fact.soname)
             elif wished in (None, major):
                 majors.add(major)
-                for each in fitting:
-                    rows[each.name, each.measured_release or ""] = (each, fact)
+                lines |= {requirement(row, major, fact.version)} if major in row.majors else set()
     if len(majors) > 1 or unclear:
         findings.append(_ambiguous(majors, unclear))
-    lines = sorted({requirement(package, fact.version) for package, fact in rows.values()})
     # What only an extra brings does not count: nobody need ask for it.
     always = [each for each in required if "extra" not in each.partition(";")[2]]
     have = {normalised(match[0]) for each in always if (match := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", each))}
-    return tuple(each for each in lines if normalised(re.split(r"[<>=!~]", each)[0]) not in have), findings
+    return tuple(each for each in sorted(lines) if normalised(re.split(r"[<>=!~]", each)[0]) not in have), findings
 
 
-def requirement(package: Package, found: str | None) -> str:
-    """From the minor version that was linked with to the end of its major: so long NVIDIA keeps its ABI."""
-    measured = package.measured_release or ""
-    if not measured:
+def requirement(library: Library, major: int, found: str | None) -> str:
+    """From the minor version that was linked with to the end of its major: so long NVIDIA keeps its ABI.
+
+    Within a major only releases that have the library; its folder may be another, which the search path allows for.
+    """
+    package = library.package_for(major)
+    assert package is not None  # noqa: S101 - of the library's own majors
+    rows = [each for each in library.packages if each.name == package.name and each.measured_release]
+    if not rows:
         return package.name
-    same = found if found and versions.major(found) == versions.major(measured) else None
-    lower = versions.minor(same) if same else package.since or str(versions.major(measured))
-    upper = package.below or str(versions.major(measured) + 1)
-    return f"{package.name}>={lower},<{upper}"
+    bounds = [each.bounds(library.pattern) for each in rows]
+    newest = max(versions.major(each.measured_release or "") for each in rows)
+    since = [lower for lower, _ in bounds]
+    below = [upper for _, upper in bounds]
+    first = None if None in since else min(filter(None, since), key=versions.key)
+    last = None if None in below else max(filter(None, below), key=versions.key)
+    same = found and versions.major(found) == newest and not (last and versions.at_least(found, last))
+    lower = versions.minor(found) if found and same else first or str(newest)
+    return f"{package.name}>={lower},<{last or newest + 1}"
 
 
 def _ambiguous(majors: set[int], unclear: Sequence[str]) -> Finding:

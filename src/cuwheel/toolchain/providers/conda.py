@@ -34,7 +34,7 @@ def decide(request: Request, around: Surroundings) -> Recipe:
     tool = next((path for name in _TOOLS for path in around.machine.which_all(name)), None)
     if tool is None:
         raise _no_tool()
-    release = request.exact or toolchains.release_of(request.cuda)
+    release = request.exact or toolchains.release_of(request.cuda, "conda")
     if release is None:
         raise UnavailableError(f"no patch release of {request.cuda} is known: name one in full")
     facts = tables().toolchains.conda

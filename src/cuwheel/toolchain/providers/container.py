@@ -28,8 +28,8 @@ _PULL_S = 3600.0
 
 def decide(request: Request, around: Surroundings) -> Recipe:
     engine = _engine(around)
-    release = request.exact or toolchains.release_of(request.cuda)
-    image = request.image or tables().toolchains.container.image.format(release=release)
+    release = request.exact or toolchains.release_of(request.cuda, "container")
+    image = request.image or toolchains.image_of(release or request.cuda)
     base = Recipe(
         provider="container",
         cuda=request.cuda,

@@ -1,0 +1,44 @@
+"""What comes with a framework, by its release and its CUDA."""
+
+from __future__ import annotations
+
+import pytest
+
+from cuwheel.facts import packages
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("framework", "component", "release", "cuda", "comes"),
+    [
+        ("torch", "cublas", None, None, True),
+        ("torch", "curand", "2.14.1", 13, True),
+        ("torch", "curand", "2.15.0", 13, False),
+        ("torch", "curand", None, None, True),  # with most of them
+        ("torch", "nvToolsExt", "2.10.0+cu128", 12, True),
+        ("torch", "nvToolsExt", "2.11.0", 13, False),
+        ("torch", "nvtx3interop", "2.11.0", 13, True),
+        ("torch", "nvtx3interop", "2.10.0", 12, False),
+        ("torch", "cusparseLt", "2.5.1", 12, False),
+        ("torch", "nvshmem_host", "2.9.0", None, True),
+        ("torch", "npps", None, None, False),
+        ("jax", "nvvm", None, 13, True),
+        ("jax", "nvvm", None, 12, False),
+        ("jax", "nvrtc", "0.6.1", 12, False),
+        ("mxnet", "cublas", None, None, False),
+    ],
+)
+def test_what_comes_with_a_framework(
+    framework: str,
+    component: str,
+    release: str | None,
+    cuda: int | None,
+    comes: bool,  # noqa: FBT001
+) -> None:
+    assert packages.brings(framework, component, release=release, cuda=cuda) is comes
+
+
+def test_jax_alone_brings_no_cuda() -> None:
+    assert packages.brings("jax", "cublas")
+    assert not packages.brings("jax", "cublas", bare=True)

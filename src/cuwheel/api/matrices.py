@@ -107,14 +107,9 @@ def _begun(folder: Path, *, resume: bool) -> dict[str, Cell]:
 
 
 def _save(folder: Path, answer: Matrix) -> None:
-    from cuwheel.errors import UnreadableError
+    from cuwheel import files
     from cuwheel.report.answer import to_json
     from cuwheel.report.matrix import markdown
 
-    try:
-        for name, text in ((_STATE, to_json(answer)), (_TABLE, markdown(answer))):
-            beside = folder / f".{name}.new"
-            beside.write_text(text, encoding="utf-8")
-            beside.replace(folder / name)
-    except OSError as error:
-        raise UnreadableError.from_os(error, folder) from error
+    for name, text in ((_STATE, to_json(answer)), (_TABLE, markdown(answer))):
+        files.write(folder / name, text)

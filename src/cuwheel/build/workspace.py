@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import log
+from cuwheel import files, log
 from cuwheel.build import environment, trees
 from cuwheel.build.values import Built
 from cuwheel.errors import UnreadableError
@@ -85,15 +85,7 @@ def new_log(folder: Path) -> Path:
 
 def note(folder: Path, built: Built) -> None:
     """Written last: a build that was killed is none that can be resumed."""
-    part = folder / f"{_DONE}.part"
-    try:
-        with part.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(built), indent=1))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(folder / _DONE)
-    except OSError as error:
-        raise UnreadableError.from_os(error, part, hint=trees.NO_SPACE) from error
+    files.write(folder / _DONE, msgspec.json.format(msgspec.json.encode(built), indent=1), durable=True)
 
 
 def forget(folder: Path) -> None:

@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"cuwheel {__version__}")  # noqa: T201
         return 0
     from cuwheel.cli import frame
-    from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED, CuwheelError
+    from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED, CuwheelError, UnreadableError
 
     try:
         return frame.run(words)
@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
+    except OSError as error:  # a full disk, too many open files: the system refused, wherever it was
+        _complain(UnreadableError.from_os(error))
+        return UnreadableError.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must still end in a sentence
         _confess(error, verbose=frame.VERBOSE_FLAGS.intersection(words) != set())
         return EXIT_BUG

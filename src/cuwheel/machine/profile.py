@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from cuwheel import files
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 
 if TYPE_CHECKING:
@@ -171,12 +172,7 @@ class MachineProfile:
 
 def save(profile: MachineProfile, path: Path) -> None:
     text = msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n"
-    beside = path.with_name(path.name + ".part")
-    try:
-        beside.write_bytes(text)
-        beside.replace(path)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
+    files.write(path, text)
 
 
 def load(path: Path) -> MachineProfile:

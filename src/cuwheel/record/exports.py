@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel import files
+from cuwheel.errors import UsageError
 from cuwheel.record import failures, reader, summary, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from cuwheel.record.values import Call, Record
 
@@ -120,15 +119,5 @@ def see_that_they_can_be_written(*paths: Path) -> None:
 
 
 def _save(path: Path, value: object) -> None:
-    """Beside, then renamed. Bytes that are no text stay as escapes."""
-    beside = ""
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False, encoding="ascii") as file:
-            beside = file.name
-            json.dump(value, file, indent=1)
-        os.chmod(beside, 0o644)  # noqa: PTH101 - as any file of a build
-        Path(beside).replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            Path(beside).unlink()
-        raise UnreadableError.from_os(error, path) from error
+    """Bytes that are not text stay as escapes."""
+    files.write(path, json.dumps(value, indent=1))

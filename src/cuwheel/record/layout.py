@@ -14,6 +14,8 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from cuwheel import files
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -27,13 +29,7 @@ FOLDERS = ("output", "phases", "cache")
 
 def write(folder: Path, name: str, value: object) -> None:
     """On the disk before it has its name. Text of any bytes: what is no UTF-8 is escaped, and comes back the same."""
-    beside = folder / f".{name}.new"
-    with beside.open("w", encoding="ascii") as file:
-        json.dump(value, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(folder / name)
+    files.write(folder / name, json.dumps(value, indent=1) + "\n", durable=True)
 
 
 def append(folder: Path, event: dict[str, object]) -> None:

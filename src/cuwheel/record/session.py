@@ -162,10 +162,12 @@ def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd
         raise UnreadableError.from_os(error, folder, hint="name a folder that can be written with --output") from error
     try:
         _lay_out(folder, command, environ, cwd, wish)
-    except OSError as error:
+    except (OSError, UnreadableError) as error:
         for path in (folder,) if made else tuple(folder.iterdir()):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        raise UnreadableError.from_os(error, folder, hint="name a folder that can be written with --output") from error
+        hint = "name a folder that can be written with --output"
+        reason = error.__cause__ if isinstance(error, UnreadableError) else error
+        raise UnreadableError(folder, getattr(reason, "strerror", None) or str(error), hint=hint) from error
 
 
 def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cuwheel import files
 from cuwheel.errors import UnreadableError
 from cuwheel.report import html
 from cuwheel.report.answer import to_json
@@ -30,9 +31,9 @@ def write(answer: Build, folder: Path) -> Build:
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
     if sums:
-        _replace(folder / SUMS, sums)
+        files.write(folder / SUMS, sums)
     html.save(told, folder / PAGE)
-    _replace(folder / ANSWER, to_json(told))
+    files.write(folder / ANSWER, to_json(told))
     return told
 
 
@@ -55,13 +56,3 @@ def _earlier(folder: Path) -> dict[str, str]:
         return {}
     matches = filter(None, map(_LINE.fullmatch, lines))
     return {match[2]: match[1] for match in matches if (folder / match[2]).is_file()}
-
-
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(path.name + ".part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise UnreadableError.from_os(error, path) from error

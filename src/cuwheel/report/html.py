@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import jinja2
 from markupsafe import Markup
 
-from cuwheel import __version__
-from cuwheel.errors import UnreadableError
+from cuwheel import __version__, files
 from cuwheel.report import documents
 from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table, Timeline, Verbatim
 
@@ -28,12 +27,7 @@ _TEMPLATES = jinja2.Environment(
 
 
 def save(answer: Answer, path: Path) -> None:
-    beside = path.with_name(path.name + ".part")
-    try:
-        beside.write_text(page(documents.of(answer, verbose=True)), encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
+    files.write(path, page(documents.of(answer, verbose=True)))
 
 
 def page(document: Document) -> str:

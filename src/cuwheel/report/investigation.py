@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel import __version__
-from cuwheel.errors import UnreadableError
+from cuwheel import __version__, files
 from cuwheel.machine import privacy
 from cuwheel.machine.variables import NAMES
 from cuwheel.record import quoting
@@ -24,12 +23,7 @@ _FENCE = "~~~"
 
 
 def save(answer: Explain, path: Path) -> None:
-    beside = path.with_name(path.name + ".part")
-    try:
-        beside.write_text(markdown(answer), encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
+    files.write(path, markdown(answer))
 
 
 def markdown(answer: Explain) -> str:

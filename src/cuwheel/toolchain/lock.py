@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from cuwheel import decode
+from cuwheel import decode, files
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
@@ -88,9 +88,7 @@ def update(path: Path, entry: Locked) -> None:
             before = read(path).toolchain if path.exists() else ()
             kept = [each for each in before if (each.cuda, each.platform) != (entry.cuda, entry.platform)]
             rows = sorted([*kept, entry], key=lambda each: (versions.key(each.cuda), each.platform))
-            beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-            beside.write_text(text(rows))
-            beside.replace(path)
+            files.write(path, text(rows))
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
 

@@ -1,0 +1,133 @@
+/* Fails, or kills the process at, the n-th call that changes the disk. Preloaded into the sweep of tests/campaign.
+ *
+ * Only the process that called `arm` counts, and of its calls those that concern files with names: what goes to a
+ * terminal or a pipe changes nothing that could be left half done. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum mode { OFF, KILL, TORN, ONCE, FULL };
+
+static volatile int mode = OFF;
+static long target;
+static volatile long counted;
+static pid_t owner;
+
+void arm(int how, long at) {
+    target = at;
+    counted = 0;
+    owner = getpid();
+    mode = how;
+}
+
+long disarm(void) {
+    mode = OFF;
+    return counted;
+}
+
+static void die(void) {
+    kill(getpid(), SIGKILL);
+    for (;;) pause();
+}
+
+/* Whether this call is to fail. `grows`: it needs room on the disk, which a full one has not. */
+static int due(int grows) {
+    if (mode == OFF || owner != getpid()) return 0;
+    if ((mode == ONCE || mode == FULL) && !grows) return 0;
+    long number = __sync_add_and_fetch(&counted, 1);
+    if (number < target) return 0;
+    if (mode == KILL) die();
+    if (mode == TORN) return number == target;
+    return mode == FULL || number == target;
+}
+
+static int full(void) {
+    errno = ENOSPC;
+    return -1;
+}
+
+static int regular(int fd) {
+    struct stat found;
+    return fd > 2 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode);
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+/* A write that is torn leaves its first half; so does the one that meets the end of the room. */
+#define DEFINE_WRITE(name, parameters, fd, size, whole, half)                                     \
+    ssize_t name parameters {                                                                     \
+        if (mode == OFF || !regular(fd) || !due(1)) return REAL(name) whole;                      \
+        if (mode == ONCE || (size) < 2 || counted > target) return full();                       \
+        ssize_t done = REAL(name) half;                                                           \
+        if (mode == TORN) die();                                                                  \
+        return done;                                                                              \
+    }
+
+DEFINE_WRITE(write, (int fd, const void *data, size_t size), fd, size, (fd, data, size), (fd, data, size / 2))
+DEFINE_WRITE(pwrite, (int fd, const void *data, size_t size, off_t at), fd, size, (fd, data, size, at), (fd, data, size / 2, at))
+DEFINE_WRITE(pwrite64, (int fd, const void *data, size_t size, off64_t at), fd, size, (fd, data, size, at), (fd, data, size / 2, at))
+DEFINE_WRITE(sendfile, (int out, int in, off_t *at, size_t size), out, size, (out, in, at, size), (out, in, at, size / 2))
+DEFINE_WRITE(sendfile64, (int out, int in, off64_t *at, size_t size), out, size, (out, in, at, size), (out, in, at, size / 2))
+DEFINE_WRITE(copy_file_range, (int in, off64_t *from, int out, off64_t *to, size_t size, unsigned flags), out, size,
+             (in, from, out, to, size, flags), (in, from, out, to, size / 2, flags))
+
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    if (mode == OFF || !regular(fd) || !due(1)) return REAL(writev)(fd, parts, count);
+    if (mode == TORN) die();
+    return full();
+}
+
+#define DEFINE_CALL(name, parameters, grows, arguments)                                           \
+    int name parameters {                                                                         \
+        if (!due(grows)) return REAL(name) arguments;                                             \
+        if (mode == TORN) die();                                                                  \
+        return full();                                                                            \
+    }
+
+DEFINE_CALL(mkdir, (const char *path, mode_t how), 1, (path, how))
+DEFINE_CALL(mkdirat, (int at, const char *path, mode_t how), 1, (at, path, how))
+DEFINE_CALL(link, (const char *from, const char *to), 1, (from, to))
+DEFINE_CALL(linkat, (int a, const char *from, int b, const char *to, int flags), 1, (a, from, b, to, flags))
+DEFINE_CALL(symlink, (const char *from, const char *to), 1, (from, to))
+DEFINE_CALL(symlinkat, (const char *from, int at, const char *to), 1, (from, at, to))
+DEFINE_CALL(rename, (const char *from, const char *to), 0, (from, to))
+DEFINE_CALL(renameat, (int a, const char *from, int b, const char *to), 0, (a, from, b, to))
+DEFINE_CALL(unlink, (const char *path), 0, (path))
+DEFINE_CALL(unlinkat, (int at, const char *path, int flags), 0, (at, path, flags))
+DEFINE_CALL(rmdir, (const char *path), 0, (path))
+DEFINE_CALL(ftruncate, (int fd, off_t size), 0, (fd, size))
+DEFINE_CALL(ftruncate64, (int fd, off64_t size), 0, (fd, size))
+DEFINE_CALL(fsync, (int fd), 0, (fd))
+DEFINE_CALL(fdatasync, (int fd), 0, (fd))
+DEFINE_CALL(chmod, (const char *path, mode_t how), 0, (path, how))
+DEFINE_CALL(fchmod, (int fd, mode_t how), 0, (fd, how))
+DEFINE_CALL(fchmodat, (int at, const char *path, mode_t how, int flags), 0, (at, path, how, flags))
+DEFINE_CALL(utimensat, (int at, const char *path, const struct timespec times[2], int flags), 0, (at, path, times, flags))
+
+#define DEFINE_OPEN(name, parameters, arguments)                                                  \
+    int name parameters {                                                                         \
+        mode_t how = 0;                                                                           \
+        if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) {                              \
+            va_list rest;                                                                         \
+            va_start(rest, flags);                                                                \
+            how = va_arg(rest, mode_t);                                                           \
+            va_end(rest);                                                                         \
+            if (due(1)) {                                                                         \
+                if (mode == TORN) die();                                                          \
+                return full();                                                                    \
+            }                                                                                     \
+        }                                                                                         \
+        return REAL(name) arguments;                                                              \
+    }
+
+DEFINE_OPEN(open, (const char *path, int flags, ...), (path, flags, how))
+DEFINE_OPEN(open64, (const char *path, int flags, ...), (path, flags, how))
+DEFINE_OPEN(openat, (int at, const char *path, int flags, ...), (at, path, flags, how))
+DEFINE_OPEN(openat64, (int at, const char *path, int flags, ...), (at, path, flags, how))

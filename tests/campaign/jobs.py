@@ -1,0 +1,164 @@
+"""What the campaigns interrupt, starve and race: one entry for each verb that writes.
+
+A job is run on a copy of what `prepare` made. After a clean run everything in the folder is as `finished`; after an
+interrupted one every file is as before or as after, and `recover` brings it to the finished state.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fixtures import manifest, small_wheel
+from tests.unit.rewrite.packages import FOO, make_environment, make_wheel
+
+Command = Callable[[Path], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    name: str
+    prepare: Callable[[Path], object]
+    command: Command
+    recover: Command | None = None  # None: the same command again
+    recover_if: Callable[[Path], bool] = lambda _folder: True
+    varies: tuple[str, ...] = ()  # ends of names of files whose bytes differ from run to run (times, paths)
+    private: tuple[str, ...] = (".cuwheel",)  # beginnings of names that belong to a run under way
+    safe_together: bool = False  # several at once on the same folder all succeed
+
+
+def _slimmed_environment(folder: Path) -> None:
+    from cuwheel import api
+
+    make_environment(folder / "env")
+    api.slim(machines=["h100"], env=folder / "env", cuda="12.8")
+
+
+def _folder_of_libraries(folder: Path) -> None:
+    for name in ("all-124.so", "names-130.so", "rdc-130.so"):
+        (folder / "lib").mkdir(exist_ok=True)
+        shutil.copy(manifest.HERE / "bin" / name, folder / "lib" / f"lib{name}")
+
+
+def _journal_left(folder: Path) -> bool:
+    from cuwheel.rewrite import changes
+
+    return changes.folder_of(folder / "env").is_dir()
+
+
+def _plain_wheel(folder: Path) -> Path:
+    library = (manifest.HERE / "bin" / "plain-130.so").read_bytes()
+    made = small_wheel.Wheel(
+        name="plain",
+        tag="py3-none-linux_x86_64",
+        files={"plain/__init__.py": "", "plain/libplain.so": library},
+    )
+    return made.write(folder)
+
+
+def _script(folder: Path) -> None:
+    (folder / "build.sh").write_text("cp build.sh built.txt\n")
+
+
+SLIM_ENVIRONMENT = ("--for", "h100", "--cuda", "12.8", "--quiet", "--json")
+
+JOBS = (
+    Job(
+        name="slim-wheel",
+        prepare=lambda folder: make_wheel(folder / "in", FOO),
+        command=lambda folder: (
+            *("slim", str(next((folder / "in").glob("*.whl"))), "--for", "h100"),
+            *("-o", str(folder / "out"), "--quiet", "--json"),
+        ),
+        safe_together=True,
+    ),
+    Job(
+        name="slim-environment",
+        prepare=lambda folder: make_environment(folder / "env"),
+        command=lambda folder: ("slim", "--env", str(folder / "env"), *SLIM_ENVIRONMENT),
+        safe_together=True,
+    ),
+    Job(
+        name="slim-folder",
+        prepare=_folder_of_libraries,
+        command=lambda folder: ("slim", str(folder / "lib"), "--for", "h100", "--quiet", "--json"),
+        safe_together=True,
+    ),
+    Job(
+        name="slim-undo",
+        prepare=_slimmed_environment,
+        command=lambda folder: ("slim", "--env", str(folder / "env"), "--undo", "--quiet", "--json"),
+        recover_if=_journal_left,
+    ),
+    Job(
+        name="slim-commit",
+        prepare=_slimmed_environment,
+        command=lambda folder: ("slim", "--env", str(folder / "env"), "--commit", "--quiet", "--json"),
+        recover_if=_journal_left,
+    ),
+    Job(
+        name="repair",
+        prepare=_plain_wheel,
+        command=lambda folder: (
+            *("repair", str(next(folder.glob("*.whl")))),
+            *("-o", str(folder / "wheelhouse"), "--quiet", "--json"),
+        ),
+        safe_together=True,
+    ),
+    Job(
+        name="kit",
+        prepare=_plain_wheel,
+        command=lambda folder: (
+            *("verify", str(next(folder.glob("*.whl"))), "--no-known"),
+            *("--pack", str(folder / "kit.pyz"), "--quiet", "--json"),
+        ),
+        safe_together=True,
+    ),
+    Job(
+        name="profile",
+        prepare=lambda _folder: None,
+        command=lambda folder: ("doctor", "--save", str(folder / "machine.json"), "--quiet", "--json"),
+        varies=("machine.json",),
+        safe_together=True,
+    ),
+    Job(
+        name="page",
+        prepare=_plain_wheel,
+        command=lambda folder: (
+            *("inspect", str(next(folder.glob("*.whl")))),
+            *("--html", str(folder / "report.html"), "--quiet", "--json"),
+        ),
+        safe_together=True,
+    ),
+    Job(
+        name="record",
+        prepare=_script,
+        command=lambda folder: ("record", "-o", str(folder / "rec"), "--quiet", "--", "sh", "build.sh"),
+        # A record that was begun is not taken for another one's place: its next try is beside it.
+        recover=lambda folder: ("record", "-o", str(folder / "another"), "--quiet", "--", "sh", "build.sh"),
+        varies=(*("report.json", "record.json", ".jsonl", ".log"), "rec", "another"),
+    ),
+)
+
+
+def by_name(names: Sequence[str]) -> tuple[Job, ...]:
+    unknown = set(names) - {job.name for job in JOBS}
+    if unknown:
+        sys.exit(f"there is no job {', '.join(sorted(unknown))}; there are {', '.join(job.name for job in JOBS)}")
+    return tuple(job for job in JOBS if not names or job.name in names)
+
+
+def enter(folder: Path) -> None:
+    """A job's own folder is where it works, and its HOME, cache and temporary files are inside."""
+    os.chdir(folder)
+    private = folder.parent / f"{folder.name}-private"
+    for variable, name in (("HOME", "home"), ("CUWHEEL_CACHE", "cache"), ("TMPDIR", "tmp"), ("XDG_CACHE_HOME", "xdg")):
+        place = private / name
+        place.mkdir(parents=True, exist_ok=True)
+        os.environ[variable] = str(place)
+    tempfile.tempdir = None  # it is asked for anew

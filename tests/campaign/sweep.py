@@ -1,0 +1,174 @@
+"""One job, interrupted at every call that changes the disk, in turn, until a run gets through. Prints one JSON object.
+
+    LD_PRELOAD=faults.so python -m tests.campaign.sweep MODE JOB SECONDS
+
+A process of its own because it forks: each round is a child without the price of a new interpreter. Modes: `kill`
+before the call, `torn` after half of what it would have written, `once` a call that finds no room, `full` no room from
+there on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fnmatch
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from cuwheel import cli
+from tests.campaign import jobs
+
+MODES = {"kill": 1, "torn": 2, "once": 3, "full": 4}
+KILLED = ("kill", "torn")
+_BUG = 70
+
+
+class Sweep:
+    def __init__(self, job: jobs.Job, mode: str, scratch: Path) -> None:
+        self.job, self.mode, self.scratch = job, mode, scratch
+        self.faults = ctypes.CDLL(None)
+        self.pristine = scratch / "pristine"
+        self.pristine.mkdir()
+        job.prepare(self.pristine)
+        self.problems: list[str] = []
+        # Paths stand in some files: every round is in the folder of the same name.
+        self.folder = scratch / "round"
+        self._renew()
+        self._import_everything()
+        self._renew()
+        if self._run(job.command, at=0) != 0:
+            raise SystemExit(f"{job.name} fails when left alone:\n{self._messages()}")
+        self.before, self.finished = self._state(self.pristine), self._state(self.folder)
+
+    def _import_everything(self) -> None:
+        """By a first run in this process: the children inherit what it imported."""
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            jobs.enter(self.folder)
+            cli.main(list(self.job.command(self.folder)))
+            os.chdir(self.scratch)
+
+    def rounds(self, seconds: float) -> tuple[int, bool]:
+        """How many calls were struck, and whether that was all of them."""
+        end = time.monotonic() + seconds
+        number = 0
+        while time.monotonic() < end:
+            number += 1
+            if not self._round(number):
+                return number - 1, True
+        return number, False
+
+    def _round(self, number: int) -> bool:
+        self._renew()
+        status = self._run(self.job.command, at=number)
+        struck = (self.scratch / "struck").exists() if self.mode not in KILLED else status == -9
+        where = f"{self.job.name}, {self.mode} at call {number}"
+        messages = self._messages()
+        if self.mode in KILLED and status not in (0, -9):
+            self.problems.append(f"{where}: ended with {status} by itself: {messages}")
+        if self.mode not in KILLED:
+            self._judge_status(status, where, messages, struck=struck)
+        self._judge_files(where)
+        self._judge_recovery(where)
+        return struck
+
+    def _judge_status(self, status: int, where: str, messages: str, *, struck: bool) -> None:
+        if status < 0 or status == _BUG or "Traceback" in messages:
+            self.problems.append(f"{where}: ended with {status}: {messages}")
+        if status == 0 and struck and self._state(self.folder) != self.finished:
+            self.problems.append(f"{where}: said done, and it is not")
+
+    def _judge_files(self, where: str) -> None:
+        """Every file is the one before or the one after; what is missing is missing before or after."""
+        now = self._state(self.folder)
+        for path in sorted(self.before.keys() | self.finished.keys() | now.keys()):
+            if now.get(path) not in (self.before.get(path), self.finished.get(path)):
+                self.problems.append(f"{where}: {path} is neither as before nor as after")
+
+    def _judge_recovery(self, where: str) -> None:
+        command = self.job.recover or self.job.command
+        if self.job.recover_if(self.folder):
+            status = self._run(command, at=0)
+            if status != 0:
+                self.problems.append(f"{where}: the next run fails with {status}: {self._messages()}")
+                return
+        if self.job.recover is not None:
+            return
+        state = self._state(self.folder)
+        if state != self.finished:
+            differing = sorted(
+                path for path in state.keys() | self.finished.keys() if state.get(path) != self.finished.get(path)
+            )
+            self.problems.append(f"{where}: not finished by the next run: {', '.join(differing[:5])}")
+
+    def _renew(self) -> None:
+        for each in (self.folder, self.scratch / "round-private"):
+            shutil.rmtree(each, ignore_errors=True)
+        shutil.copytree(self.pristine, self.folder, symlinks=True)
+        (self.scratch / "struck").unlink(missing_ok=True)
+
+    def _run(self, command: jobs.Command, *, at: int) -> int:
+        """The exit status of a child; minus the signal that ended it."""
+        child = os.fork()
+        if child == 0:
+            self._in_child(command, at)
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    def _in_child(self, command: jobs.Command, at: int) -> None:
+        status = _BUG
+        try:
+            out = os.open(self.scratch / "messages", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            os.close(out)
+            jobs.enter(self.folder)
+            words = list(command(self.folder))
+            if at:
+                self.faults.arm(MODES[self.mode], ctypes.c_long(at))
+            status = cli.main(words)
+            self.faults.disarm.restype = ctypes.c_long
+            if at and self.faults.disarm() >= at:
+                (self.scratch / "struck").touch()
+            sys.stdout.flush()
+        finally:
+            os._exit(status)
+
+    def _messages(self) -> str:
+        text = (self.scratch / "messages").read_text(errors="replace") if (self.scratch / "messages").exists() else ""
+        return " / ".join(line for line in text.splitlines()[-4:] if not line.startswith("{"))[-600:]
+
+    def _state(self, folder: Path) -> dict[str, str]:
+        """What each file holds, without what belongs to a run under way."""
+        found = {}
+        for path in sorted(folder.rglob("*")):
+            parts = path.relative_to(folder).parts
+            if any(part.startswith(self.job.private) for part in parts) or path.is_dir():
+                continue
+            if self.mode in KILLED and path.name.startswith(".") and path.suffix == ".part":
+                continue  # what was being written when the process died, under a name that nobody reads
+            name = "/".join(parts)
+            if any(fnmatch.fnmatch(name, f"*{end}") or parts[0] == end for end in self.job.varies):
+                continue
+            found[name] = str(path.readlink()) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
+        return found
+
+
+def main() -> None:
+    mode, name, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    (job,) = jobs.by_name([name])
+    with tempfile.TemporaryDirectory() as folder:
+        sweep = Sweep(job, mode, Path(folder))
+        struck, through = sweep.rounds(seconds)
+    answer = {"job": name, "mode": mode, "struck": struck, "through": through, "problems": sweep.problems}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -45,7 +45,11 @@ def build(  # noqa: PLR0913 - the options of the verb, all by keyword
     `settings`: any part of the configuration, as `build.tables.Table` has it, over what the source or `config` says.
     `jobs`: compilers at once, of all wheels together; `at_once`: wheels.
     """
+    from dataclasses import replace
+
+    from cuwheel.api import merging
     from cuwheel.api.building_steps import Options, Steps
+    from cuwheel.report import build_files
 
     began, now = time.monotonic(), datetime.now(timezone.utc)
     said: dict[str, object] = dict(settings or {})
@@ -74,24 +78,26 @@ def build(  # noqa: PLR0913 - the options of the verb, all by keyword
     )
     steps.decide(dict(os.environ), dry_run=dry_run)
     made = steps.foreseen() if dry_run else steps.carry_out()
-    return _answer(steps, made, began=f"{now:%Y-%m-%dT%H:%M:%SZ}", seconds=time.monotonic() - began, dry_run=dry_run)
+    answer = _answer(steps, made, dry_run=dry_run)
+    if not dry_run and steps.table.merge:
+        answer = replace(answer, merged=merging.merged(steps, made))
+    answer = replace(answer, began=f"{now:%Y-%m-%dT%H:%M:%SZ}", seconds=time.monotonic() - began)
+    return answer if dry_run else build_files.write(answer, steps.options.output)
 
 
-def _answer(steps: Steps, made: Sequence[Job], *, began: str, seconds: float, dry_run: bool) -> Build:
+def _answer(steps: Steps, made: Sequence[Job], *, dry_run: bool) -> Build:
     from cuwheel import __version__
-    from cuwheel.report import build_files, build_made
+    from cuwheel.report import build_made
     from cuwheel.report.build import Build
 
-    answer = Build(
+    return Build(
         cuwheel=__version__,
         source=build_made.source_of(steps.tree, steps.project),
         configuration=(str(steps.configuration),) if steps.configuration else (),
-        began=began,
-        seconds=seconds,
+        recipe=build_made.recipe_of(steps.recipe, steps.table),
         dry_run=dry_run,
         output=str(steps.options.output),
         jobs=tuple(made),
         unserved=steps.unserved,
         findings=steps.findings,
     )
-    return answer if dry_run else build_files.write(answer, steps.options.output)

@@ -42,7 +42,8 @@ class Steps:
     """`decide` looks, and provides toolchains; what it found is what `carry_out` does."""
 
     def __init__(self, asked: str, said: Mapping[str, object], options: Options) -> None:
-        from cuwheel.build import config, jobs, pyproject, source
+        from cuwheel import log
+        from cuwheel.build import config, jobs, pyproject, recipes, source
         from cuwheel.errors import MalformedError
         from cuwheel.toolchain.store import open_store
 
@@ -52,6 +53,12 @@ class Steps:
         found = config.find(self.tree.folder, options.config, said)
         self.table, self.configuration = found.table, found.path
         self.project = pyproject.read(*jobs.below(self.tree, self.table.subdirectory), self.table.backend)
+        self.recipe = recipes.find(self.project.name, self.project.version) if self.table.recipe else None
+        if self.recipe:
+            self.table = config.over(self.recipe.settings, found)
+            self.project = pyproject.read(*jobs.below(self.tree, self.table.subdirectory), self.table.backend)
+            used = "; ".join(recipes.in_effect(self.recipe, self.table)) or "nothing of it that is not said already"
+            log.info("using the recipe for %s: %s", self.recipe.name, used)
         if not pyproject.has_cuda(self.tree.folder, self.tree.files):
             raise MalformedError(
                 asked,
@@ -134,6 +141,8 @@ class Steps:
         from cuwheel.errors import UsageError
 
         table = self.table
+        if table.merge and len(set(cudas)) == 1:
+            raise UsageError("--merge joins the wheels of several CUDA versions, and this is one", hint="--cuda A,B")
         chosen = naming.choose(table, cudas)
         if table.naming is None and chosen == "local":
             self.findings = (*self.findings, naming.finding(cudas))

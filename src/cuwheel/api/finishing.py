@@ -46,7 +46,8 @@ class Finishing:
             wheel = self._timed("stamp", lambda: self._stamped(Path(self.built.wheel), scratch / "stamp"))
             wheel = self._timed("repair", lambda: self._repaired(wheel, scratch / "repair"))
             found, result = self._timed("gate", lambda: self._gate(wheel))
-            place = self._placed(wheel, output if result.succeeded else self.job.folder / "refused")
+            good_place = self.job.folder / "part" if self.steps.table.merge else output
+            place = self._placed(wheel, good_place if result.succeeded else self.job.folder / "refused")
         except OSError as error:
             raise UnreadableError.from_os(error, output, hint="free some space, or --output elsewhere") from error
         finally:

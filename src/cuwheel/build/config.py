@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cuwheel import decode, log
 from cuwheel.build import rules
@@ -19,7 +21,7 @@ from cuwheel.build.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
@@ -31,11 +33,15 @@ _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Where a configuration came from: `path` None where there is none. `keys`: what it says, by field names."""
+    """Where a configuration came from: `path` None where there is none.
+
+    `keys`: what it says, by field names; `told`: what was said beside it.
+    """
 
     path: Path | None
     table: Table
     keys: dict[str, Any]
+    told: dict[str, Any]
 
 
 def load(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Table:
@@ -56,7 +62,35 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
     table = msgspec.convert(_merged(named, told), Table)
     if wrong := list(rules.problems(table)):  # the file is right: it is what was said beside it
         raise UsageError("; ".join(wrong), hint="cuwheel build --help")
-    return Found(path=path, table=table, keys=named)
+    return Found(path=path, table=table, keys=named, told=told)
+
+
+def over(below: dict[str, Any], found: Found) -> Table:
+    """A configuration laid over the settings of a recipe, key by key. What both need for the build adds up."""
+    above = _merged(found.keys, found.told)
+    merged = _merged(below, above)
+    for name, joined in (("requires", _requirements), ("components", _joined)):
+        if both := joined(below.get(name, ()), above.get(name, ())):
+            merged[name] = both
+    return msgspec.convert(merged, Table)
+
+
+def _joined(below: Sequence[str], above: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys((*above, *below)))
+
+
+def _requirements(below: Sequence[str], above: Sequence[str]) -> list[str]:
+    """One that names the same package takes the recipe's place."""
+    named = {canonicalize_name(Requirement(each).name) for each in above}
+    return [*above, *(each for each in below if canonicalize_name(Requirement(each).name) not in named)]
+
+
+def settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    """What a recipe says, by field names and checked as every configuration is."""
+    named = _by_field(data, Table, where, problems)
+    decode.convert(named, Table, where, problems)
+    problems += [f"{where}.{each}" for each in rules.problems(msgspec.convert(_readable(named), Table))]
+    return named
 
 
 def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # noqa: ANN401
@@ -147,10 +181,10 @@ def _by_field(data: dict[str, Any], type_: Any, where: str, problems: list[str])
     """Keys as the fields are called, in tables of tables too; a single text where a list of texts is meant."""
     hints = typing.get_type_hints(type_)
     result: dict[str, Any] = {}
-    for key, value in data.items():
-        name = _field(str(key), hints)
+    for written, value in data.items():
+        name = _field(str(written), hints)
         if name in result:
-            problems.append(f"{where}: {_key(name)!r} is there twice, with a hyphen and an underscore")
+            problems.append(f"{where}: {key(name)!r} is there twice, with a hyphen and an underscore")
         below = f"{where}.{name}" if where else name
         result[name] = _value(value, hints.get(name), name, below, problems)
     return result
@@ -186,7 +220,7 @@ def _field(key: str, fields: Mapping[str, object]) -> str:
     return found if found in fields else key  # an unknown one is told as it was written
 
 
-def _key(field: str) -> str:
+def key(field: str) -> str:
     return field.removesuffix("_").replace("_", "-")
 
 
@@ -202,9 +236,9 @@ def _tables() -> Iterator[Any]:
 
 def _as_written(problem: str) -> str:
     """A problem with the keys as a person writes them, not as the fields are called."""
-    names = {name for table in _tables() for name in typing.get_type_hints(table) if _key(name) != name}
+    names = {name for table in _tables() for name in typing.get_type_hints(table) if key(name) != name}
     for name in names:
-        problem = re.sub(rf"(?<![\w{{]){name}(?![\w}}])", _key(name), problem)
+        problem = re.sub(rf"(?<![\w{{]){name}(?![\w}}])", key(name), problem)
     return problem.removeprefix(": ")
 
 
@@ -212,7 +246,7 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of a cuwheel.toml, for editors; of pyproject.toml it is `tool.cuwheel`."""
     made = msgspec.json.schema(Table)
     for table in made["$defs"].values():
-        table["properties"] = {_key(name): _lenient(each) for name, each in table["properties"].items()}
+        table["properties"] = {key(name): _lenient(each) for name, each in table["properties"].items()}
         table["additionalProperties"] = False
         table.pop("required", None)
         if guard := table["properties"].get("guard"):

@@ -101,6 +101,7 @@ def _base(given: Given) -> dict[str, str]:
         "TMPDIR": str(folder / "tmp"),
         "VIRTUAL_ENV": str(folder / "venv"),
         "CUDA_ROOT": toolchain.root,
+        "CUDA_TOOLKIT_ROOT_DIR": toolchain.root,  # as FindCUDA and scripts of its time call it
         "MAX_JOBS": str(given.share.jobs),
         "NVCC_THREADS": str(given.share.threads),
         "CMAKE_BUILD_PARALLEL_LEVEL": str(given.share.jobs),

@@ -13,14 +13,19 @@ if TYPE_CHECKING:
 
 
 def choose(table: Table, cudas: Sequence[str]) -> Naming:
-    """As it was said; else local versions where wheels of several CUDA versions would have one name."""
-    if table.naming is not None:
-        return table.naming
-    return "local" if len(set(cudas)) > 1 and not _labels_itself(table) else "none"
+    """As it was said; else local versions where there are wheels for several CUDA versions.
+
+    A project that writes such a label itself is given the same one.
+    """
+    if table.merge:
+        return table.naming or "none"
+    return table.naming or ("local" if len(set(cudas)) > 1 else "none")
 
 
 def collide(table: Table, cudas: Sequence[str]) -> bool:
-    """Whether two of these CUDA versions would give wheels of the same name."""
+    """Whether two of these CUDA versions would give wheels of the same name, and that matters."""
+    if table.merge:
+        return False
     labels = {"suffix": [each.split(".")[0] for each in cudas], "local": list(cudas)}
     return len(set(labels.get(table.naming or "none", [""]))) < len(set(cudas)) and not _labels_itself(table)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cuwheel.build.values import Project
 from cuwheel.errors import MalformedError
+from cuwheel.inspection import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from cuwheel.inspection.values import Distribution
 
 _MAX_BYTES = 4 * 1024 * 1024
 _CODE = (".cu", ".cuh", ".ptx", ".cubin", ".fatbin")
@@ -21,7 +26,6 @@ _MENTIONS = re.compile(r"\bcuda|nvcc|CUDA\w*Extension|find_package\(\s*CUDA", re
 _BUILD_FILES = ("CMakeLists.txt", "setup.py", "setup.cfg", "pyproject.toml", "build.rs", "Cargo.toml", "meson.build")
 _BUILD_SUFFIXES = (".cmake", ".mk", "Makefile", ".bazel", ".py", ".rs")
 _TORCH = re.compile(r"CUDAExtension|torch\.utils\.cpp_extension")
-_NAME = re.compile(r"\s*name\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
 _LEGACY = "setuptools.build_meta:__legacy__"
 
 
@@ -37,10 +41,11 @@ def read(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
             hint="name the folder that has them: cuwheel build FOLDER",
         )
     build_backend = str(system.get("build-backend") or _LEGACY)
+    packed = _packed(folder)
     backend, evidence = _backend(folder, top, files, build_backend) if asked == "auto" else (asked, "configuration")
     return Project(
-        name=_text(project, "name") or _legacy_name(folder) or re.sub(r"-\d.*", "", folder.resolve().name),
-        version=_text(project, "version"),
+        name=_text(project, "name") or packed.name or _legacy_name(folder) or _from_folder(folder),
+        version=_text(project, "version") or packed.version,
         requires_python=_text(project, "requires-python"),
         backend=backend,
         build_backend=build_backend,
@@ -77,6 +82,15 @@ def _read(path: Path) -> str:
         return ""
 
 
+def _packed(folder: Path) -> Distribution:
+    """What the PKG-INFO of a source release says."""
+    return metadata.from_texts(_read(folder / "PKG-INFO"), "")
+
+
+def _from_folder(folder: Path) -> str:
+    return re.sub(r"-\d.*", "", folder.resolve().name)
+
+
 def _legacy_name(folder: Path) -> str:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
@@ -85,8 +99,25 @@ def _legacy_name(folder: Path) -> str:
         return ""
     if name := parser.get("metadata", "name", fallback=""):
         return name.strip()
-    found = _NAME.search(_read(folder / "setup.py"))
-    return found[1] if found else ""
+    return _name_in_setup(_read(folder / "setup.py"))
+
+
+def _name_in_setup(text: str) -> str:
+    """`setup(name="foo")`, and `NAME = "foo"; setup(name=NAME)`: a text, or a variable at the top that is one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    assigned = [each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)]
+    known = {target.id: each.value for each in assigned for target in each.targets if isinstance(target, ast.Name)}
+    calls = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and ast.unparse(each.func).endswith("setup")]
+    for word in (each for call in calls for each in call.keywords if each.arg == "name"):
+        value = known.get(word.value.id) if isinstance(word.value, ast.Name) else word.value
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            return value.value
+    return ""
 
 
 def _backend(folder: Path, top: set[str], files: Sequence[str], build_backend: str) -> tuple[str, str]:

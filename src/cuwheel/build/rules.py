@@ -48,6 +48,8 @@ def problems(table: Table) -> Iterator[str]:
         yield f"python-tag: {table.python_tag!r} is none such as py3-none"
     if table.subdirectory.startswith("/") or ".." in PurePosixPath(table.subdirectory).parts:
         yield f"subdirectory: {table.subdirectory!r} leads out of the source"
+    if table.merge and table.naming not in (None, "none"):
+        yield f"merge: one wheel for several CUDA versions is named after none of them (naming is {table.naming})"
     yield from _texts(table)
     yield from _gate_and_repair(table)
     yield from _requirements("verify.requires", table.verify.requires)

@@ -110,6 +110,7 @@ class Table:
     `{nvcc}`, `{host_compiler}`, `{python}`, `{source}` and `{jobs}`; `{{` is a brace.
     """
 
+    recipe: bool = True  # of a package that cuwheel knows: below what is said here
     for_: tuple[str, ...] = ()
     cuda: tuple[str, ...] = ()
     python: tuple[str, ...] = ()
@@ -124,6 +125,7 @@ class Table:
     force_archs: bool = False
     naming: Naming | None = None  # None: local where there are wheels for several CUDA versions, else none
     python_tag: str | None = None  # py3-none, where libraries are loaded with ctypes and serve every Python
+    merge: bool = False  # the wheels of all CUDA versions as one, where they differ in added libraries alone
     cache: bool = False
     timeout: float = 7200.0  # seconds, of one job
     plan: PlanTable = field(default_factory=PlanTable)

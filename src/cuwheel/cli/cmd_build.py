@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", metavar="VERSIONS", action="append", default=[], help="a wheel for each")
     parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, default=Path("dist"), help="instead of dist/")
     parser.add_argument("--config", metavar="FILE", type=Path, help="instead of the source's own: a cuwheel.toml")
+    parser.add_argument("--no-recipe", action="store_true", help="without what is known of how this package is built")
     parser.add_argument("--subdirectory", metavar="DIR", help="of SOURCE, where its pyproject.toml is")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and every setting, and do nothing")
     _add_how(parser)
@@ -61,6 +62,12 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--require", metavar="NAME", action="append", default=[], help="for the build, beside what it asks for: torch"
     )
+    how.add_argument(
+        "--variable", metavar="NAME=VALUE", action="append", default=[], help="that the build sees: USE_CUDA=1"
+    )
+    how.add_argument(
+        "--config-setting", metavar="KEY=VALUE", action="append", default=[], help="for its backend, as pip's -C"
+    )
     how.add_argument("--cache", action="store_true", help="a compiler cache (sccache), kept between builds")
     how.add_argument("--jobs", metavar="N", type=numbers.count, help="compilers at once; otherwise by cores and memory")
     how.add_argument("--at-once", metavar="N", type=numbers.count, default=1, help="wheels at once (1)")
@@ -77,6 +84,7 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
         choices=("none", "local", "suffix"),
         help="none, local (1.0+cu130) or suffix (name-cu13)",
     )
+    wheels.add_argument("--merge", action="store_true", help="one wheel for all CUDA versions")
     wheels.add_argument("--future", action="store_true", help="also PTX, for GPUs later than these")
     wheels.add_argument("--native", action="store_true", help="for every GPU machine code of its own architecture")
     wheels.add_argument("--specific", action="store_true", help="'a' architectures (90a) where there are any")
@@ -151,8 +159,11 @@ def run(args: argparse.Namespace) -> Build:
 def _settings(args: argparse.Namespace) -> dict[str, object]:
     """What was said, and nothing that was not: the rest is the configuration's."""
     said: dict[str, object] = {name: getattr(args, name) for name in _TABLE if getattr(args, name) is not None}
-    said |= {name: True for name in ("force_archs", "cache") if getattr(args, name)}
+    said |= {name: True for name in ("force_archs", "cache", "merge") if getattr(args, name)}
+    said |= {"recipe": False} if args.no_recipe else {}
     said |= {"requires": args.require} if args.require else {}
+    said |= {"environment": _pairs("--variable", args.variable)} if args.variable else {}
+    said |= {"config_settings": _pairs("--config-setting", args.config_setting)} if args.config_setting else {}
     said |= {"components": _split(args.components)} if args.components else {}
     plan = {name: True for name in ("future", "native", "specific", "family") if getattr(args, name)}
     plan |= {"ptx": False} if args.no_ptx else {}
@@ -163,6 +174,12 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
     said |= {"guard": args.guard} if args.guard else {}
     said |= {"repair": {"enabled": False}} if args.no_repair else {}
     return said
+
+
+def _pairs(option: str, values: list[str]) -> dict[str, str]:
+    if wrong := [each for each in values if not each.partition("=")[0] or "=" not in each]:
+        raise UsageError(f"{option} {wrong[0]!r} is no NAME=VALUE", hint=f"such as {option} USE_CUDA=1")
+    return {name: value for name, _, value in (each.partition("=") for each in values)}
 
 
 def _split(values: list[str]) -> tuple[str, ...]:

@@ -67,8 +67,21 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What was built for one CUDA version, of a wheel that several were merged into."""
+
+    cuda: str
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    toolchain: Tools | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """`sources`: the SHA-256 of the source tree as it was built. `requires`: what the build was given beside it."""
+    """`sources`: the SHA-256 of the source tree as it was built. `requires`: what the build was given beside it.
+
+    `merged`: the wheels that it was made of; `cuda` then names all their versions, and each has its own tools.
+    """
 
     schema: Literal["cuwheel.wheel/1"] = SCHEMA
     cuwheel: str = __version__
@@ -81,15 +94,24 @@ class Description:
     sources: str = ""
     python: str | None = None
     requires: tuple[str, ...] = ()
+    merged: tuple[Part, ...] = ()
 
 
 def encoded(described: Description) -> bytes:
     """As it stands in the wheel. A file is named without the folder that it lay in."""
-    tools = described.toolchain
-    if tools:
-        plain = tuple(replace(each, file=each.file.replace("\\", "/").rpartition("/")[2]) for each in tools.archives)
-        described = replace(described, toolchain=replace(tools, archives=plain))
+    described = replace(
+        described,
+        toolchain=_plain(described.toolchain),
+        merged=tuple(replace(each, toolchain=_plain(each.toolchain)) for each in described.merged),
+    )
     return msgspec.json.format(msgspec.json.encode(described), indent=1) + b"\n"
+
+
+def _plain(tools: Tools | None) -> Tools | None:
+    if tools is None:
+        return None
+    plain = tuple(replace(each, file=each.file.replace("\\", "/").rpartition("/")[2]) for each in tools.archives)
+    return replace(tools, archives=plain)
 
 
 def read(target: str | Path, *, env: Path | None = None) -> Description | None:
@@ -122,6 +144,9 @@ def words(described: Description) -> Iterator[str]:
     """A line or two for people."""
     listed = ", ".join((*described.archs, *described.ptx))
     yield f"built by cuwheel {described.cuwheel} with CUDA {described.cuda} for {listed or 'no architecture'}"
+    for part in described.merged:
+        listed = ", ".join((*part.archs, *part.ptx))
+        yield f"merged: CUDA {part.cuda} for {listed}" + (f", nvcc {part.toolchain.nvcc}" if part.toolchain else "")
     if tools := described.toolchain:
         compiler = f", {tools.host_compiler}" if tools.host_compiler else ""
         sources = f"; sources sha256 {described.sources[:16]}…" if described.sources else ""

@@ -159,16 +159,38 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """One wheel of those that `jobs` made; where there is none, `reason` says why."""
+
+    jobs: tuple[str, ...]
+    wheel: Wheel | None = None
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What is known of how this package is built. `settings`: those that were used, as a configuration has them."""
+
+    name: str
+    why: str
+    settings: tuple[str, ...]
+    tried: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
     schema: Literal["cuwheel.build/1"] = "cuwheel.build/1"
     cuwheel: str
     source: Source
     configuration: tuple[str, ...] = ()  # the files that it was read from
+    recipe: Recipe | None = None
     began: str = ""  # ISO 8601, UTC
     seconds: float = 0.0
     dry_run: bool = False
     output: str = ""
     jobs: tuple[Job, ...]
+    merged: tuple[Merged, ...] = ()  # with --merge: instead of the jobs' own, which stay with their jobs
     unserved: tuple[NotServed, ...] = ()
     findings: tuple[Finding, ...] = ()
     written: tuple[str, ...] = ()  # beside the wheels
@@ -177,7 +199,8 @@ class Build:
     def succeeded(self) -> bool:
         """False where a job did not give its wheel, or a machine is served by none."""
         made = all(job.outcome in GOOD or (job.outcome == "skipped" and job.wheel) for job in self.jobs)
-        return bool(self.jobs) and made and not self.unserved
+        whole = all(each.wheel for each in self.merged)
+        return bool(self.jobs) and made and whole and not self.unserved
 
 
 def document(answer: Build, *, verbose: bool) -> Document:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cuwheel.finding import Finding
     from cuwheel.plan.values import Served
-    from cuwheel.report.build import Build, Job, Outcome, Tools
+    from cuwheel.report.build import Build, Job, Merged, Outcome, Tools
     from cuwheel.report.document import Block, Look
 
 _LOOKS: dict[Outcome, Look] = {
@@ -39,6 +39,7 @@ _LOOKS: dict[Outcome, Look] = {
     "refused": "poor",
     "failed": "bad",
 }
+_ALWAYS_TOLD = ("guard-injected", "naming-chosen")  # notes on what the build decided or changed by itself
 _OUTPUT_LINES = 12
 _NAMED = 4
 
@@ -49,6 +50,8 @@ def document(answer: Build, *, verbose: bool) -> Document:
         blocks += [Heading("Findings"), Findings(findings)]
     for job in answer.jobs:
         blocks += _job(answer, job, verbose=verbose)
+    for each in answer.merged:
+        blocks += _merged(answer, each)
     for machine in answer.unserved:
         blocks.append(Paragraph(f"not served: {machine.machine}: {'; '.join(machine.why)}"))
     return Document(f"cuwheel build {_name(answer)}", tuple(blocks))
@@ -125,6 +128,9 @@ def _facts(answer: Build) -> Iterator[Block]:
     rows = [Row("source", ", ".join(filter(None, told)))]
     if answer.configuration:
         rows.append(Row("configuration", "\n".join(answer.configuration)))
+    if answer.recipe:
+        used = "\n".join(answer.recipe.settings)
+        rows.append(Row("recipe", f"using the recipe for {answer.recipe.name}: {answer.recipe.why}\n{used}".strip()))
     if answer.output:
         label = "would go to" if answer.dry_run else "written to"
         rows.append(Row(label, answer.output, origin=" ".join(file_name(each) for each in answer.written)))
@@ -138,7 +144,7 @@ def _findings(answer: Build, *, verbose: bool) -> tuple[Finding, ...]:
         *(("", each) for each in answer.findings),
         *((job.id, each) for job in answer.jobs for each in job.findings),
     ):
-        if verbose or finding.severity != "note":
+        if verbose or finding.severity != "note" or finding.rule in _ALWAYS_TOLD:
             alike.setdefault((finding.rule, finding.message), []).append((job_id, finding))
     return tuple(_where(found, len(answer.jobs)) for found in alike.values())
 
@@ -166,6 +172,18 @@ def _job(answer: Build, job: Job, *, verbose: bool) -> Iterator[Block]:
         yield from build_details.settings(job)
     if verbose and job.tools and job.tools.archives:
         yield build_details.archives(job.tools)
+
+
+def _merged(answer: Build, merged: Merged) -> Iterator[Block]:
+    """The one wheel that was wanted."""
+    yield Heading(f"{' + '.join(merged.jobs)}: {'merged' if merged.wheel else 'not merged'}")
+    if merged.wheel:
+        name = merged.wheel.path.removeprefix(f"{answer.output}/")
+        yield Facts((Row("wheel", name, origin=f"{size(merged.wheel.size)}, sha256 {merged.wheel.sha256}"),))
+    else:
+        yield Verbatim(tuple(f"  {line}" for line in merged.reason.splitlines()))
+    if merged.findings:
+        yield Findings(merged.findings)
 
 
 def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:

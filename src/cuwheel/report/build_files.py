@@ -43,9 +43,10 @@ def _sums(answer: Build, folder: Path) -> str:
     What an earlier build wrote of wheels that are still there stays: a folder may be filled by several.
     """
     wheels = _earlier(folder)
-    for job in answer.jobs:
-        if job.wheel and job.wheel.sha256 and job.outcome != "refused":
-            wheels[os.path.relpath(job.wheel.path, folder)] = job.wheel.sha256
+    single = [job.wheel for job in answer.jobs if job.outcome != "refused"] if not answer.merged else []
+    for wheel in (*single, *(each.wheel for each in answer.merged)):
+        if wheel and wheel.sha256:
+            wheels[os.path.relpath(wheel.path, folder)] = wheel.sha256
     return "".join(f"{wheels[name]}  {name}\n" for name in sorted(wheels))
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from cuwheel.build import recipes
 from cuwheel.report import build_timeline
-from cuwheel.report.build import ArchBytes, Failure, LibraryBytes, Source, Tools, Wheel
+from cuwheel.report.build import ArchBytes, Failure, LibraryBytes, Recipe, Source, Tools, Wheel
 from cuwheel.report.inspect_document import arch_order
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from cuwheel.build.tables import Table
     from cuwheel.build.values import Project, Tree, Trouble
     from cuwheel.diagnose.values import Cause
     from cuwheel.inspection.values import Library, Survey
@@ -32,6 +34,15 @@ def source_of(tree: Tree, project: Project) -> Source:
         files=len(tree.files),
         commit=tree.commit,
     )
+
+
+def recipe_of(recipe: recipes.Recipe | None, table: Table) -> Recipe | None:
+    if recipe is None:
+        return None
+    tried = (
+        f"{each.version} for {' '.join(each.archs)} with CUDA {each.cuda}: {each.outcome}" for each in recipe.tried
+    )
+    return Recipe(name=recipe.name, why=recipe.why, settings=recipes.in_effect(recipe, table), tried=tuple(tried))
 
 
 def tools_of(toolchain: Toolchain, others: Mapping[str, str] | None = None) -> Tools:

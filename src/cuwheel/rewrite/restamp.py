@@ -38,14 +38,15 @@ def restamp(made: Path, name: str) -> Path:
         ptx=tuple(each for each in told.ptx if each in left),
         coverage=described.reach(found),
     )
-    wish = stamp.Wish(description=told, guard=_guard(wheel, found))
+    wish = stamp.Wish(description=told, guard=guard_of(wheel, found))
     try:
         return stamp.stamp(wheel, made.parent / "stamped", wish)
     except MalformedError:  # somebody has changed it since: its RECORD was wrong before
         return wheel
 
 
-def _guard(wheel: Path, found: Survey) -> guard.Wish | None:
+def guard_of(wheel: Path, found: Survey) -> guard.Wish | None:
+    """The guard that a wheel has, for what is in it now."""
     reader = ZipReader(wheel)
     try:
         name = next((each for each in reader.members if each.endswith(f"/{guard.FILE}")), None)

@@ -66,7 +66,7 @@ def stamp(wheel: Path, to: Path, wish: Wish) -> Path:
     """The new wheel, in the folder `to`."""
     old = ZipReader(wheel)
     try:
-        _must_be_sound(wheel, old)
+        must_be_sound(wheel, old)
         if wish.python_tag:
             retag.must_fit(old.members, wish.python_tag)
         renaming = _renaming(wheel, old, wish)
@@ -101,7 +101,7 @@ class _Renaming:
         return self.new_info.removesuffix(f"{_INFO}/") + _DATA + "/" + rest if slash and top.endswith(_DATA) else member
 
 
-def _must_be_sound(wheel: Path, reader: ZipReader) -> None:
+def must_be_sound(wheel: Path, reader: ZipReader) -> None:
     """What is stamped is going to be published."""
     if problems := list(_problems(wheel, reader)):
         raise MalformedError(wheel, f"not stamped: {'; '.join(problems)}", hint="build the wheel again")
@@ -111,7 +111,7 @@ def _problems(wheel: Path, reader: ZipReader) -> Iterator[str]:
     if len(wheel.name.removesuffix(".whl").split("-")) not in (_PARTS, _PARTS_WITH_BUILD):
         yield "its file name is not that of a wheel"
     yield from (each.message for each in reader.findings[:3])
-    infos = _infos(reader)
+    infos = dist_infos(reader)
     if len(infos) != 1:
         yield f"it has {len(infos) or 'no'} dist-info {'folder' if len(infos) == 1 else 'folders'}"
         return
@@ -129,7 +129,7 @@ def _problems(wheel: Path, reader: ZipReader) -> Iterator[str]:
         yield "its METADATA has no name or no version"
 
 
-def _infos(reader: ZipReader) -> list[str]:
+def dist_infos(reader: ZipReader) -> list[str]:
     tops = dict.fromkeys(each.partition("/")[0] for each in reader.members if "/" in each)
     return [each for each in tops if each.endswith(_INFO)]
 
@@ -140,7 +140,7 @@ def _unlisted(reader: ZipReader, info: str) -> set[str]:
 
 
 def _renaming(wheel: Path, old: ZipReader, wish: Wish) -> _Renaming:
-    info = _infos(old)[0]
+    info = dist_infos(old)[0]
     said = metadata.from_texts(old.text(f"{info}/METADATA") or "", "")
     first, second, *rest = wheel.name.removesuffix(".whl").split("-")
     written = info.removesuffix(_INFO)

@@ -34,7 +34,7 @@ def of(table: VerifyTable, survey: Survey, *, known: bool = True, timeout: float
         imports = modules.top_level(wheel_contents.read(Path(survey.target)))
     found = [_import(name) for name in imports]
     if known and survey.distribution:
-        found += [_known(row) for row in _rows(survey.distribution.name)]
+        found += [_known(row, survey) for row in _rows(survey.distribution.name)]
     found += [_configured(check, number) for number, check in enumerate(table.check, start=1)]
     return tuple(_timed(each, timeout) for each in found)
 
@@ -59,7 +59,9 @@ def _rows(name: str) -> list[KnownCheck]:
     return [row for row in tables().checks.check if any(fnmatchcase(wanted, each) for each in row.packages)]
 
 
-def _known(row: KnownCheck) -> Check:
+def _known(row: KnownCheck, survey: Survey) -> Check:
+    """A wheel for CUDA alone has nothing that could be tried on the processor."""
+    alone = bool(row.cpu_library) and not any(fnmatchcase(each.path, row.cpu_library) for each in survey.libraries)
     return Check(
         name=row.name,
         kind="command" if row.command is not None else "python",
@@ -69,7 +71,7 @@ def _known(row: KnownCheck) -> Check:
         forbid=row.forbid,
         number=row.number,
         tolerance=row.tolerance,
-        gpu=row.gpu,
+        gpu=row.gpu or alone,
         program=row.program,
         timeout=row.timeout or TIMEOUT_S,
         memory=MEMORY,

@@ -188,8 +188,16 @@ def test_names_come_from_wherever_they_are_written(tmp_path: Path) -> None:
     assert pyproject.read(folder, ["setup.py"]).name == "legacy"
     (folder / "setup.py").write_text("setup()")
     assert pyproject.read(folder, ["setup.py"]).name == "thing"
+    other = "NAME = 'by_variable'\nname = 'nvcc.exe'\nsetuptools.setup(name=NAME)"
+    (folder / "setup.py").write_text(other)
+    assert pyproject.read(folder, ["setup.py"]).name == "by_variable"
+    (folder / "setup.py").write_text("setup(name=[1]); print 'of Python 2'")
+    assert pyproject.read(folder, ["setup.py"]).name == "thing"
     fill(folder, "setup.cfg", text="[metadata]\nname = configured\n")
     assert pyproject.read(folder, ["setup.py"]).name == "configured"
+    fill(folder, "PKG-INFO", text="Metadata-Version: 2.1\nName: released\nVersion: 1.2\n\nName: prose\n")
+    packed = pyproject.read(folder, ["setup.py"])
+    assert (packed.name, packed.version) == ("released", "1.2")
     fill(folder, "pyproject.toml", text='[project]\nname = "modern"\nversion = "3"\nrequires-python = ">=3.9"')
     found = pyproject.read(folder, ["setup.py", "pyproject.toml"])
     assert (found.name, found.version, found.requires_python) == ("modern", "3", ">=3.9")

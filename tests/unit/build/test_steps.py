@@ -131,9 +131,26 @@ def test_several_cuda_versions_get_local_versions_by_themselves(
 
 
 def test_a_project_that_labels_its_own_wheels_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}})
+    made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}, "naming": "none"})
     assert len(carried_out(made, monkeypatch, "py3-none")[1]) == 2
-    assert made.table.naming == "none"
+
+
+def test_a_known_package_is_built_by_its_recipe(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = tmp_path / "source"
+    place.mkdir()
+    (place / "pyproject.toml").write_text('[project]\nname = "BitsAndBytes"\nversion = "0.50.2"\n')
+    (place / "kernel.cu").touch()
+    caplog.set_level("INFO", logger="cuwheel")
+    made = steps(tmp_path)
+    assert made.recipe
+    assert made.table.python_tag == "py3-none"
+    assert "-DCOMPUTE_BACKEND=cuda" in made.table.environment["CMAKE_ARGS"]
+    assert "using the recipe for bitsandbytes: " in caplog.text
+    (place / "cuwheel.toml").write_text('python-tag = "cp310-abi3"\n')
+    assert steps(tmp_path).table.python_tag == "cp310-abi3"
+    without = steps(tmp_path, {"recipe": False})
+    assert without.recipe is None
+    assert "CMAKE_ARGS" not in without.table.environment
 
 
 def test_a_source_without_cuda_is_said_so(tmp_path: Path) -> None:

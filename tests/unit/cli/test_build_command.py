@@ -42,6 +42,7 @@ def test_what_is_said_becomes_the_configurations(called: dict[str, Any]) -> None
         *("src", "--for", "h100,l40", "--for", "9.0", "--cuda", "13.0,13.4", "--python", "3.10", "--force-archs"),
         *("--naming", "local", "--timeout", "60", "--require", "torch<3,>=2", "--with", "cublas,cudnn", "--future"),
         *("--no-ptx", "--allow", "sm_75", "--no-repair", "--backend", "torch", "--subdirectory", "python"),
+        *("--host-only", "--guard", "inject", "--no-recipe", "--variable", "A=b=c", "--config-setting", "d.e="),
     )
     assert called["machines"] == ("h100", "l40", "9.0")
     assert called["cuda"] == ("13.0", "13.4")
@@ -52,11 +53,22 @@ def test_what_is_said_becomes_the_configurations(called: dict[str, Any]) -> None
         "requires": ["torch<3,>=2"],
         "components": ("cublas", "cudnn"),
         "plan": {"future": True, "ptx": False},
-        "gate": {"allow": ("sm_75",)},
+        "gate": {"allow": ("sm_75",), "device_code": False},
+        "guard": "inject",
+        "recipe": False,
+        "environment": {"A": "b=c"},
+        "config_settings": {"d.e": ""},
         "repair": {"enabled": False},
         "backend": "torch",
         "subdirectory": "python",
     }
+
+
+@pytest.mark.parametrize("words", [("--variable", "A"), ("--variable", "=1"), ("--config-setting", "k")])
+def test_pairs_that_are_none(called: dict[str, Any], words: tuple[str, str]) -> None:
+    with pytest.raises(UsageError, match="is no NAME=VALUE"):
+        run(*words)
+    assert called == {}
 
 
 def test_options_that_exclude_each_other(called: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ class KnownCheck:
     number: float | None = None
     tolerance: float = 0.0
     gpu: bool = False
+    cpu_library: str = ""
     program: str = ""
     timeout: float | None = None
 

@@ -59,7 +59,7 @@ class Steps:
             self.project = pyproject.read(*jobs.below(self.tree, self.table.subdirectory), self.table.backend)
             used = "; ".join(recipes.in_effect(self.recipe, self.table)) or "nothing of it that is not said already"
             log.info("using the recipe for %s: %s", self.recipe.name, used)
-        if not pyproject.has_cuda(self.tree.folder, self.tree.files):
+        if self.table.gate.device_code and not pyproject.has_cuda(self.tree.folder, self.tree.files):
             raise MalformedError(
                 asked,
                 "has no CUDA code: no .cu file, and no build file that speaks of CUDA",

@@ -54,7 +54,7 @@ def _installed(machine: MachineProfile, env: Path | None, said: Sequence[Finding
 def gpus(*names: str) -> Gpus:
     """The GPUs that names, parts of names or capabilities mean; all of them without one."""
     from cuwheel.compat.targets import toolkits_for
-    from cuwheel.facts import architectures
+    from cuwheel.facts import architectures, gpu_drivers
     from cuwheel.facts import gpus as table
     from cuwheel.facts.arch import Arch
     from cuwheel.facts.tables import tables
@@ -64,6 +64,7 @@ def gpus(*names: str) -> Gpus:
 
     def row(gpu: table.Gpu) -> GpuRow:
         fitting = toolkits_for(gpu.capability)
+        drivers = None if gpu.tegra else gpu_drivers.support(gpu.capability)
         return GpuRow(
             name=gpu.name,
             capability=str(gpu.capability),
@@ -73,6 +74,8 @@ def gpus(*names: str) -> Gpus:
             tegra=gpu.tegra is not None,
             cuda_first=fitting[0].version if fitting else None,
             cuda_last=fitting[-1].version if fitting else None,
+            driver_first=drivers.first if drivers else None,
+            driver_last=drivers.last if drivers else None,
             sources=tuple(titles[each] for each in gpu.source),
             note=gpu.note,
         )
@@ -83,6 +86,7 @@ def gpus(*names: str) -> Gpus:
 
 def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
     """What the tables know of CUDA versions: those asked for, or all; only those that compile for a target."""
+    from cuwheel.compat.targets import toolkits_for
     from cuwheel.facts import gpus as gpu_table
     from cuwheel.facts import toolkits as table
     from cuwheel.facts.arch import Arch, looks_like_arch
@@ -111,8 +115,9 @@ def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
         )
 
     found = [table.find_toolkit(version) for version in wanted] if wanted else table.all_toolkits()
-    if compiles:
-        exact = looks_like_arch(compiles)
-        arch = Arch.parse(compiles) if exact else Arch(gpu_table.capability_of(compiles))
-        found = [each for each in found if each.supports(arch)]
+    if compiles and looks_like_arch(compiles):
+        found = [each for each in found if each.supports(Arch.parse(compiles))]
+    elif compiles:
+        able = toolkits_for(gpu_table.capability_of(compiles))
+        found = [each for each in found if each in able]
     return Toolkits(toolkits=tuple(row(toolkit) for toolkit in dict.fromkeys(found)))

@@ -32,6 +32,7 @@ UNSUPPORTED_PTX = CudaError(code=222, name="cudaErrorUnsupportedPtxVersion")
 JIT_DISABLED = CudaError(code=223, name="cudaErrorJitCompilationDisabled")
 SYMBOL_NOT_FOUND = CudaError(code=500, name="cudaErrorSymbolNotFound")
 INVALID_SOURCE = CudaError(code=300, name="cudaErrorInvalidSource")
+NO_DEVICE = CudaError(code=100, name="cudaErrorNoDevice")
 INSUFFICIENT_DRIVER = CudaError(code=35, name="cudaErrorInsufficientDriver")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cuwheel.compat import gpu_support
 from cuwheel.compat.choose import Device
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Capability
-from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.common import OperatingSystem
@@ -99,11 +100,13 @@ def floor_of(library: Library, machine: Machine) -> str | None:
 
 
 def below_floor(library: Library, machine: Machine) -> bool:
-    """Whether the driver is known to be too old for the library's CUDA major: error 35."""
+    """Whether the driver is known to be too old for the library's CUDA major, or every one for its GPU is: error 35."""
     major = cuda_major(library)
     if library.cudart is None or major is None:
         return False
     floor = floor_of(library, machine)
+    if floor and not gpu_support.reachable(machine, floor):
+        return True
     if machine.driver and floor:
         return not versions.at_least(machine.driver, floor)
     return bool(machine.driver_cuda) and versions.major(machine.driver_cuda or "0") < major
@@ -155,11 +158,22 @@ def cuda_of_isa(isa: str) -> str | None:
     return row.version if row else None
 
 
-def newer_driver(machine: Machine, floor: str) -> str:
-    """The fix for a driver that is too old, with the way out that data-centre GPUs have."""
-    if machine.l4t:
-        return "install a JetPack of that CUDA: a Jetson's driver comes with it"
-    fix = f"update the driver to {floor} or later"
-    if machine.product and toolkits.forward_compatible(machine.product):
-        fix += f", or install the package {tables().toolkits.forward_compatibility.package} of that CUDA beside it"
-    return fix
+def once_updated(library: Library, machine: Machine) -> Machine:
+    """The machine with a driver that runs the library's CUDA and knows its GPU: what would stand in the way then."""
+    on = system(library, machine)
+    known = gpu_support.state(machine, on)
+    if known in ("known", "open") and not below_floor(library, machine):
+        return machine
+    floor = floor_of(library, machine)
+    # The floor may be a branch, whose every release came with the major's first toolkit or later.
+    came_with = driver_for(str(cuda_major(library)), on) if floor else None
+    newest = max((each for each in (floor, came_with) if each), key=versions.key, default=None)
+    wanted = gpu_support.at_least_known(machine, newest)
+    possible = known != "too-new" and wanted and gpu_support.reachable(machine, wanted)
+    return replace(machine, driver=wanted if possible else None, driver_cuda=None)
+
+
+def driver_for(cuda: str, on: OperatingSystem) -> str | None:
+    """The driver that came with a toolkit, or with the first that is as new; None: not known."""
+    row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.version, cuda)), None)
+    return row.driver.on(on) if row else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import coverage, rule
@@ -34,7 +35,7 @@ def uncompressed_device_code(library: Library) -> Iterator[Found]:
         yield Found(
             message=f"{size(stored)} of device code is stored uncompressed; ZSTD would save about {size(saving)}",
             evidence=(f"{sum(row.count for row in raw)} entries, the saving estimated from a sample of them",),
-            fix="build with CUDA 13 or later, which compresses device-linked code too (nvcc --compress-mode=size)",
+            fix=f"cuwheel slim {PurePosixPath(library.path).name} --for all --recompress",
         )
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import check_rules, drivers, reach, tags
+from cuwheel.compat import check_rules, reach, tags
 from cuwheel.compat.check_rules.case import Case, Whole
-from cuwheel.compat.choose import INSUFFICIENT_DRIVER
 from cuwheel.compat.loading import Loading, loading
 from cuwheel.compat.needed import resolve
-from cuwheel.compat.predict import Outcome, Prediction
+from cuwheel.compat.predict import Outcome, Prediction, stopped
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.inspection.values import Library
@@ -117,10 +116,8 @@ def _judge(found: Reach, survey: Survey, machine: Machine, load: Loading) -> _Ju
 
 
 def _without_code(library: Library, machine: Machine) -> Prediction:
-    """A library that only calls the CUDA runtime can still meet a driver that is too old for it."""
-    if drivers.below_floor(library, machine):
-        return replace(_NOTHING, outcome="fails", predicted_error=INSUFFICIENT_DRIVER, stop="driver")
-    return _NOTHING
+    """A library that only calls the CUDA runtime can still meet a driver that does not run it, or not this GPU."""
+    return stopped(_NOTHING, library, machine) if library.cudart else _NOTHING
 
 
 def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
@@ -136,15 +133,19 @@ def _of_library(finding: Finding, library: Library, *, optional: bool) -> Findin
 
 
 def _told(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:
-    """What the libraries give rise to. Of those that are loaded only if things are otherwise, as warnings."""
-    yield from _merged(finding for group in chosen for each in group.judged for finding in each.findings)
-    others = [group for group in groups if group not in chosen]
-    for finding in _merged(finding for group in others for each in group.judged for finding in each.findings):
-        if finding.severity == "error":
-            when = ", ".join(group.cuda for group in others)
-            yield replace(
-                finding, severity="warning", message=f"with {load.follows} for CUDA {when}: {finding.message}"
-            )
+    """What the libraries give rise to. Of those that are loaded only if things are otherwise, errors as warnings."""
+    where: dict[tuple[str, str, str, str], list[_Group]] = {}
+    for group in groups:
+        for key in dict.fromkeys(_key(finding) for each in group.judged for finding in each.findings):
+            where.setdefault(key, []).append(group)
+    for finding in _merged(finding for group in groups for each in group.judged for finding in each.findings):
+        found_in = where[_key(finding)]
+        loaded = any(group in chosen for group in found_in)
+        if not loaded and finding.severity != "error":
+            continue
+        severity = finding.severity if loaded else "warning"
+        only = f"with {load.follows} for CUDA {_versions(found_in)}: " if len(found_in) < len(groups) else ""
+        yield replace(finding, severity=severity, message=only + finding.message)
 
 
 def _news(about: Sequence[Finding], told: Iterable[Finding]) -> Iterator[Finding]:
@@ -157,10 +158,14 @@ def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
     """What several libraries have in common is said once, with the evidence of all of them."""
     alike: dict[tuple[str, str, str, str], list[Finding]] = {}
     for each in findings:
-        alike.setdefault((each.rule, each.severity, each.message, each.fix), []).append(each)
+        alike.setdefault(_key(each), []).append(each)
     for found in alike.values():
         evidence = dict.fromkeys(item for each in found for item in each.evidence)
         yield replace(found[0], evidence=tuple(evidence))
+
+
+def _key(finding: Finding) -> tuple[str, str, str, str]:
+    return finding.rule, finding.severity, finding.message, finding.fix
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -11,9 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cuwheel.compat import drivers, platforms, relink
+from cuwheel.compat import drivers, gpu_support, platforms, relink
 from cuwheel.compat.choose import (
     INSUFFICIENT_DRIVER,
+    NO_DEVICE,
     SYMBOL_NOT_FOUND,
     Choice,
     Code,
@@ -34,9 +35,15 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["native", "compatible", "jit", "partial", "fails", "unknown"]
 # What a verdict rests on: every container, those that fit, the objects linked at load, or nothing that was read.
 Basis: TypeAlias = Literal["every", "fitting", "relocatable", "nothing"]
-# What stops a library whose code would fit.
-Stop: TypeAlias = Literal["driver", "zstd", "platform", "link"]
+# What stops a library whatever code it has, in the order in which a program meets it.
+Stop: TypeAlias = Literal["driver", "gpu", "platform", "zstd"]
 
+_ERRORS: dict[Stop, CudaError | None] = {
+    "driver": INSUFFICIENT_DRIVER,
+    "gpu": NO_DEVICE,
+    "platform": SYMBOL_NOT_FOUND,
+    "zstd": None,  # which error it gives is not known
+}
 _GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
 
 
@@ -67,7 +74,9 @@ class Prediction:
     """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess.
 
     `mixed_objects`: of its relocatable objects only some fit. `alternatives`: errors that it may give instead; then
-    kernels of the objects that fit may run, too.
+    kernels of the objects that fit may run, too. `link_too_new`: its objects are of a newer toolkit than the driver's.
+    `stops`: all that stands in the way before its code is looked at. `code`: what its code alone comes to, once
+    those are out of the way.
     """
 
     outcome: Outcome
@@ -77,7 +86,9 @@ class Prediction:
     missing: tuple[str, ...] = ()
     basis: Basis = "every"
     heuristic: bool = False
-    stop: Stop | None = None
+    stops: tuple[Stop, ...] = ()
+    code: Prediction | None = None
+    link_too_new: bool = False
     mixed_objects: bool = False
     alternatives: tuple[CudaError, ...] = ()
     conditions: tuple[str, ...] = ()
@@ -97,14 +108,15 @@ def predict(library: Library, machine: Machine) -> Prediction:
 
 def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, machine: Machine) -> Prediction:
     """The same for a library whose modules are known already: they are the same for every machine."""
-    device = drivers.device_of(library, machine)
+    updated = drivers.once_updated(library, machine)
+    device = drivers.device_of(library, updated)
     if device is None or not any(module.codes or module.empty for module in found) or library.type == "relocatable":
         return Prediction(outcome="unknown", basis="nothing")
-    newer = drivers.newer_toolkits(library, machine)
+    newer = drivers.newer_toolkits(library, updated)
     # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
-    known = drivers.cuda(machine, drivers.system(library, machine)) is not None
+    known = drivers.cuda(updated, drivers.system(library, machine)) is not None
     too_new = known and bool(newer) and len(newer) == len(library.toolkits)
-    return _stopped(by_code(found, chooses, device, too_new=too_new), library, machine)
+    return stopped(by_code(found, chooses, device, too_new=too_new), library, machine)
 
 
 def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
@@ -130,7 +142,7 @@ def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_n
         _summed(chooses, [*plain, *failed]),
         mixed_objects=mixed,
         alternatives=made.alternatives,
-        stop="link" if made.too_new else None,
+        link_too_new=made.too_new,
     )
 
 
@@ -184,20 +196,28 @@ def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
     )
 
 
-def _stopped(result: Prediction, library: Library, machine: Machine) -> Prediction:
-    """What stops the library although its code fits; otherwise the conditions that are left."""
-    if drivers.below_floor(library, machine):
-        return replace(result, outcome="fails", predicted_error=INSUFFICIENT_DRIVER, stop="driver")
-    if platforms.wrong_distribution(library, machine):
-        return replace(result, outcome="fails", predicted_error=SYMBOL_NOT_FOUND, stop="platform")
-    if result.outcome == "fails":
-        return result
+def stopped(result: Prediction, library: Library, machine: Machine) -> Prediction:
+    """What its code comes to on this machine: everything that stops it, else the conditions that are left."""
     compressed = uses_zstd(library, result)
-    if compressed and drivers.below_zstd_floor(library, machine):
-        return replace(result, outcome="fails", predicted_error=None, stop="zstd")
+    if stops := tuple(_stops(library, machine, compressed=compressed)):
+        return replace(result, outcome="fails", predicted_error=_ERRORS[stops[0]], stops=stops, code=result)
+    if result.outcome == "fails" or result.basis == "nothing":
+        return result
     if platforms.unconfirmed(library, machine):
         result = replace(result, outcome="unknown")
     return replace(result, conditions=tuple(_conditions(library, machine, result, compressed=compressed)))
+
+
+def _stops(library: Library, machine: Machine, *, compressed: bool) -> Iterable[Stop]:
+    on = drivers.system(library, machine)
+    if drivers.below_floor(library, machine):
+        yield "driver"
+    if gpu_support.state(machine, on) in ("too-old", "too-new"):
+        yield "gpu"
+    if library.device_code and platforms.wrong_distribution(library, machine):
+        yield "platform"
+    if compressed and drivers.below_zstd_floor(library, drivers.once_updated(library, machine)):
+        yield "zstd"
 
 
 def uses_zstd(library: Library, result: Prediction) -> bool:
@@ -226,4 +246,9 @@ def _conditions(library: Library, machine: Machine, result: Prediction, *, compr
     floor = drivers.zstd_floor(library, machine)
     if compressed and floor and not (machine.driver or machine.driver_cuda):
         yield f"driver {floor} or later, to read ZSTD-compressed device code"
+    named = [drivers.floor_of(library, machine), floor if compressed else None]
+    named += [drivers.driver_for(each, on) for each in newer[-1:]]
+    named += [drivers.driver_for(drivers.cuda_of_isa(each) or "0", on) for each in needed if compiles]
+    highest = max((each for each in named if each), key=versions.key, default=None)
+    yield from gpu_support.conditions(machine, above=highest)
     yield from platforms.conditions(library, machine)

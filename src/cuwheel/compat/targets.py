@@ -37,5 +37,12 @@ def can_target(toolkit: Toolkit, device: Capability) -> bool:
 
 
 def toolkits_for(device: Capability) -> tuple[Toolkit, ...]:
-    """Those that can, oldest first."""
-    return tuple(row for row in toolkits.all_toolkits() if can_target(row, device))
+    """Those that compile for its very capability, whatever they call it, oldest first."""
+    wanted = architectures.current(device)
+    return tuple(row for row in toolkits.all_toolkits() if wanted in _capabilities(row))
+
+
+def _capabilities(toolkit: Toolkit) -> set[Capability]:
+    """That it compiles plain machine code for."""
+    archs = map(Arch.parse, toolkit.architectures)
+    return {architectures.current(arch.capability) for arch in archs if not arch.suffix}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.checks import Checks
     from cuwheel.facts.rows.cmake import CMake
     from cuwheel.facts.rows.common import Source
+    from cuwheel.facts.rows.gpu_drivers import GpuDrivers
     from cuwheel.facts.rows.gpus import Gpus
     from cuwheel.facts.rows.libraries import Libraries, Package
     from cuwheel.facts.rows.manylinux import Manylinux
@@ -61,6 +62,12 @@ class Tables:
         from cuwheel.facts.rows.cmake import CMake
 
         return self._read("cmake.toml", CMake, lambda file: _source_problems(file.sources, file.spelling))
+
+    @cached_property
+    def gpu_drivers(self) -> GpuDrivers:
+        from cuwheel.facts.rows.gpu_drivers import GpuDrivers
+
+        return self._read("gpu_drivers.toml", GpuDrivers, _gpu_driver_problems)
 
     @cached_property
     def gpus(self) -> Gpus:
@@ -169,7 +176,7 @@ def _source_problems(sources: dict[str, Source], *kinds: Iterable[object]) -> It
 
 
 def _labels(row: object) -> Iterator[str]:
-    for name in ("version", "name", "names", "capability", "spelling", "glibc", "major", "package"):
+    for name in ("version", "name", "names", "capability", "spelling", "glibc", "major", "package", "capabilities"):
         if hasattr(row, name):
             yield f"{name} {getattr(row, name)!r}"
     yield type(row).__name__
@@ -219,6 +226,23 @@ def _gpu_problems(file: Gpus, known: dict[str, Architecture] | None) -> Iterator
             yield f"{group.names[:1]}: no architecture {group.capability!r}"
         elif known is not None and bool(group.tegra) != known[group.capability].tegra:
             yield f"{group.names[:1]}: a tegra chip and a Tegra capability go together"
+
+
+def _gpu_driver_problems(file: GpuDrivers) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.support, file.listed, file.host)
+    yield from _repeated("capability", [each for row in file.support for each in row.capabilities])
+    yield from _repeated("PCI ids that begin with", [each for row in file.support for each in row.pci])
+    yield from _repeated("listed GPU", [each for row in file.listed for each in row.names])
+    yield from _repeated("host of", [each for row in file.host for each in row.names])
+    for row in file.support:
+        if (row.last is None) != (row.dropped is None):
+            yield f"{row.capabilities}: the last branch and the one after it go together"
+        bounds = [each for each in (row.first, row.last, row.dropped) if each]
+        if bounds != sorted(set(bounds), key=versions.key):
+            yield f"{row.capabilities}: {', '.join(bounds)} is no order of branches"
+    for listed in file.listed:
+        if list(listed.since) != sorted(listed.since, key=versions.key):
+            yield f"{listed.names[:1]}: {', '.join(listed.since)} is no order of releases"
 
 
 def _library_problems(file: Libraries) -> Iterator[str]:

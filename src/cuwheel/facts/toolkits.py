@@ -13,6 +13,8 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import GlibcClash, JetsonRelease, Joined, Toolkit
 
@@ -55,6 +57,19 @@ def find_toolkit(text: str) -> Toolkit:
     spelled = f"{match[1]}.{match[2] or 0}" if match else cleaned
     near = difflib.get_close_matches(spelled, known, n=3) or [known[-1]]
     raise UnknownNameError("CUDA toolkit", text, near)
+
+
+def span(rows: Iterable[Toolkit]) -> str:
+    """`CUDA 11.8 to 12.9, 13.4`: a run has no known toolkit missing in between."""
+    known = all_toolkits()
+    runs: list[list[Toolkit]] = []
+    for row in rows:
+        if runs and known.index(row) == known.index(runs[-1][-1]) + 1:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    named = (run[0].version if len(run) == 1 else f"{run[0].version} to {run[-1].version}" for run in runs)
+    return "CUDA " + ", ".join(named)
 
 
 def toolkits_supporting(arch: Arch) -> tuple[Toolkit, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, gpus, toolkits
+from cuwheel.facts import architectures, gpu_drivers, gpus, toolkits
 from cuwheel.facts.arch import Capability, looks_like_arch
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Machine:
 
     `libraries`: the CUDA sonames that its environment provides. `python`: the interpreter's version.
     `torch_cxx11_abi`: how its torch was compiled. `toolkits`: the versions that are installed in the system.
-    `loads`: what BNB_CUDA_VERSION and its like say, as NAME=VALUE.
+    `loads`: what BNB_CUDA_VERSION and its like say, as NAME=VALUE. `gpu_seen`: the driver itself shows the GPU.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Machine:
     libraries: tuple[str, ...] | None = None
     toolkits: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()
+    gpu_seen: bool = False
     count: int = 1
 
     def loads_by(self, variable: str) -> str | None:
@@ -85,6 +86,8 @@ class Refinement:
             return machine
         if "driver" in said and "driver_cuda" not in said:
             said["driver_cuda"] = None  # of the other driver
+        if "driver" in said or "driver_cuda" in said:
+            said["gpu_seen"] = False
         if cpu := said.get("cpu"):
             said["cpu"] = _CPUS.get(cpu.lower(), cpu.lower())
         return with_l4t(replace(machine, **said))
@@ -97,15 +100,17 @@ def with_l4t(machine: Machine) -> Machine:
 
 
 def from_gpu(text: str, name: str | None = None) -> Machine:
-    """A GPU by its name, or a capability. A Tegra says more: its processor, and that it runs L4T."""
+    """A GPU by its name, or a capability. Some say more: their processor, and of a Tegra that it runs L4T."""
     if looks_like_arch(text):
         capability = architectures.current(Capability.parse(text))
         tegra = capability in architectures.current_capabilities() and architectures.find_architecture(capability).tegra
         machine = Machine(name=name or text, capability=str(capability), product=_JETSON if tegra else None)
     else:
         gpu = gpus.find_gpu(text)
-        tegra = gpu.tegra is not None
+        tegra, host = gpu.tegra is not None, gpu_drivers.host_of(gpu.name)
         machine = Machine(name=name or text, capability=str(gpu.capability), gpu=gpu.name, product=gpu.product)
+        if host:
+            machine = replace(machine, cpu=host.cpu, os=host.os)
     return replace(machine, os="linux", cpu="aarch64", l4t=L4T_NOT_KNOWN) if tegra else machine
 
 
@@ -150,6 +155,7 @@ def _of_profile(profile: MachineProfile, name: str) -> Machine:
         jit=_jit(profile),
         libraries=tuple(dict.fromkeys(provided)),
         toolkits=tuple(dict.fromkeys(each.version for each in profile.toolkits)),
+        gpu_seen=profile.driver.nvml == "ok",
         loads=tuple(f"{each.name}={each.value}" for each in profile.variables if each.name == "BNB_CUDA_VERSION"),
     )
     return with_l4t(machine)

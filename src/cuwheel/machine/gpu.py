@@ -23,6 +23,7 @@ _DISPLAY_CLASSES = (
     "0x0302",
 )  # VGA and 3D controllers; the same vendor makes audio and USB functions
 _KERNEL_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)")
+_LIBCUDA_NAME = re.compile(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)", re.ASCII)
 _MODEL = re.compile(r"^Model:\s*(.+)$", re.MULTILINE)
 _LIBCUDA_FOLDERS = (
     "/usr/lib/wsl/lib",
@@ -35,14 +36,16 @@ _LIBCUDA_FOLDERS = (
 def probe_gpus(world: World) -> tuple[tuple[Gpu, ...], Driver]:
     answer = _ask_nvml(world)
     kernel = _KERNEL_VERSION.search(world.text("/proc/driver/nvidia/version") or "")
-    version = answer.get("driver") or (kernel[1] if kernel else None)
+    libcuda = _libcuda(world)
+    # Where the driver does not know the only GPU, its module is not loaded, and its library alone tells its version.
+    version = answer.get("driver") or (kernel[1] if kernel else None) or _version_of(libcuda, world)
     driver = Driver(
         nvml=answer["state"],
         found_via="NVML" if answer["state"] == "ok" else "/proc and /sys",
         version=version,
         kernel_version=kernel[1] if kernel else None,
         cuda=answer.get("cuda") or _cuda_by_table(version, world),
-        libcuda=_libcuda(world),
+        libcuda=libcuda,
         device_nodes=tuple(world.shown(node) for node in world.glob("/dev", "nvidia[0-9]*")),
         pci_devices=_pci_devices(world),
     )
@@ -111,6 +114,16 @@ def _libcuda(world: World) -> str | None:
             return world.shown(path)
     world.note("libcuda", "LD_LIBRARY_PATH and the system's folders", "libcuda.so.1 not found")
     return None
+
+
+def _version_of(libcuda: str | None, world: World) -> str | None:
+    """`libcuda.so.1` is a link to `libcuda.so.535.104.05`."""
+    try:
+        name = world.path(libcuda).resolve().name if libcuda else ""
+    except (OSError, RuntimeError):
+        return None
+    match = _LIBCUDA_NAME.fullmatch(name)
+    return match[1] if match else None
 
 
 def _pci_devices(world: World) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def _missed(archs: Sequence[Arch]) -> str:
 
 def _toolkits(archs: Sequence[Arch]) -> str:
     able = [row for row in toolkits.all_toolkits() if all(row.supports(arch) for arch in archs)]
-    return reasons.span(able) if able and archs else ""
+    return toolkits.span(able) if able and archs else ""
 
 
 def _torch_notes(found: ArchList, release: str | None) -> Iterator[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat.drivers import isa_condition, newer_driver
+from cuwheel.compat.drivers import isa_condition
 from cuwheel.compat.platforms import tegra
-from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.compat.remedies import newer_driver
+from cuwheel.facts import architectures, gpu_drivers, toolkits, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.tables import tables
 from cuwheel.plan import serving
@@ -21,18 +22,6 @@ if TYPE_CHECKING:
     from cuwheel.plan.serving import Kind
 
 NO_GPU = "its GPU is not known"
-
-
-def span(rows: Sequence[Toolkit]) -> str:
-    """`CUDA 11.8 to 12.9, 13.4`: a run has no known toolkit missing in between."""
-    runs: list[list[Toolkit]] = []
-    for row in rows:
-        if runs and serving.position(row) == serving.position(runs[-1][-1]) + 1:
-            runs[-1].append(row)
-        else:
-            runs.append([row])
-    named = (run[0].version if len(run) == 1 else f"{run[0].version} to {run[-1].version}" for run in runs)
-    return "CUDA " + ", ".join(named)
 
 
 def conditions(kind: Kind, toolkit: Toolkit, arch: Arch) -> Iterator[str]:
@@ -107,12 +96,9 @@ def doubts(kind: Kind) -> Iterator[str]:
     """What does not go together in the machine itself."""
     if kind.capability not in architectures.current_capabilities():
         yield f"no GPU of capability {kind.capability} is in the tables: it is judged by the rule alone"
-    first = serving.rows_of(serving.compilers_for(kind.capability, Wishes(native=True)))[:1]
-    if first and kind.driver.behind & serving.mask(first):
-        yield (
-            f"its driver (CUDA {kind.driver.cuda}) is older than CUDA {first[0].version}, the first to know "
-            f"{kind.capability}: it may not know this GPU at all"
-        )
+    if (row := gpu_drivers.support(kind.capability)) and kind.knows_gpu in ("too-old", "too-new"):
+        end = f"branch {row.first} was the first" if kind.knows_gpu == "too-old" else f"branch {row.last} was the last"
+        yield f"its driver does not know this GPU, for which {end}: nothing runs before it has another"
 
 
 def why_not(kind: Kind, rows: Sequence[Toolkit], wishes: Wishes) -> tuple[str, ...]:
@@ -121,7 +107,7 @@ def why_not(kind: Kind, rows: Sequence[Toolkit], wishes: Wishes) -> tuple[str, .
     for row in rows:
         for reason in _reasons(kind, row, wishes):
             concerned.setdefault(reason, []).append(row)
-    return tuple(reason.replace("{cuda}", span(found)) for reason, found in concerned.items())
+    return tuple(reason.replace("{cuda}", toolkits.span(found)) for reason, found in concerned.items())
 
 
 def _reasons(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
@@ -142,7 +128,7 @@ def _reasons(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
 def _no_cubin(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> str:
     plain = Wishes(native=wishes.native)
     able = serving.rows_of(serving.compilers_for(kind.capability, plain))
-    others = f"{span(able)} can" if able else "no toolkit of the tables can"
+    others = f"{toolkits.span(able)} can" if able else "no toolkit of the tables can"
     if wishes.native and serving.cubins(toolkit.version, kind.capability, Wishes()):
         own = Arch(kind.capability)
         return f"{{cuda}} cannot compile {own}, which --native asks for ({others}); without --native it would do"
@@ -175,7 +161,7 @@ def fix(machine: Machine, kind: Kind, wishes: Wishes) -> str:
     if not able:
         return ""
     floor = toolkits.minor_compat_floor(able[0].major, kind.system)
-    return newer_driver(machine, floor or f"that of CUDA {able[0].major}")
+    return newer_driver(machine, floor, str(able[0].major))
 
 
 def _driver(kind: Kind) -> str:

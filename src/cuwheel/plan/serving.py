@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import platforms
+from cuwheel.compat import gpu_support, platforms
 from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
@@ -53,6 +53,7 @@ class Kind:
     driver: Driver
     system: OperatingSystem
     system_known: bool
+    knows_gpu: gpu_support.State
     tegra: bool
     torch_cuda: str | None
     jit: Jit
@@ -84,6 +85,7 @@ def kind_of(machine: Machine) -> Kind | None:
         driver=driver_of(None if tegra else machine.driver, machine.driver_cuda, system),
         system=system,
         system_known=machine.os is not None,
+        knows_gpu=gpu_support.state(machine, system),
         tegra=tegra,
         torch_cuda=machine.torch_cuda,
         jit=machine.jit,

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cuwheel.report.document import Column, Document, Facts, Row, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """`cuda_first` and `cuda_last`: the toolkits that compile machine code for it; null where none does."""
+    """`cuda_first` and `cuda_last`: the toolkits that compile machine code for it; null where none does.
+
+    `driver_first` and `driver_last`: the branches of the driver that know it; null where that is not known, as for a
+    Tegra, and where support goes on.
+    """
 
     name: str
     capability: str
@@ -20,6 +27,8 @@ class GpuRow:
     tegra: bool
     cuda_first: str | None
     cuda_last: str | None
+    driver_first: str | None
+    driver_last: str | None
     sources: tuple[str, ...]
     note: str = ""
 
@@ -49,9 +58,16 @@ def _details(row: GpuRow) -> tuple[Row, ...]:
         Row("capability", f"{row.capability}, compiled for as {row.arch}"),
         Row("generation", f"{row.generation}{tegra}"),
         Row("toolkits", f"CUDA {_span(row)}"),
+        *_drivers(row),
         Row("source", "\n".join(row.sources)),
     ]
     return (*rows, Row("note", row.note)) if row.note else tuple(rows)
+
+
+def _drivers(row: GpuRow) -> Iterator[Row]:
+    if row.driver_first:
+        last = f"to {row.driver_last}, the last branch for it" if row.driver_last else "on"
+        yield Row("drivers", f"from {row.driver_first} {last}")
 
 
 def _span(row: GpuRow) -> str:

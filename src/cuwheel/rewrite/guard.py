@@ -133,7 +133,8 @@ def _oldest_driver(found: Survey, capability: Capability) -> int | None:
     """By judging the wheel with the driver of one toolkit after the other: drivers only ever learn."""
 
     def fails(cuda: str | None) -> bool:
-        machine = Machine(name=str(capability), capability=str(capability), driver_cuda=cuda)
+        # The guard asks the driver for the GPU: it only gets as far with one that knows it.
+        machine = Machine(name=str(capability), capability=str(capability), driver_cuda=cuda, gpu_seen=True)
         return matrix.judge(found, machine).outcome == "fails"
 
     if fails(None):

@@ -131,7 +131,7 @@ def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:
 
 
 def _rows(found: Survey, capability: Capability, cudas: Sequence[str], follows: str | None) -> Iterator[Row]:
-    machine = Machine(name=str(capability), capability=str(capability))
+    machine = Machine(name=str(capability), capability=str(capability), gpu_seen=True)  # by the driver there
     for group, cuda in enumerate(cudas) if cudas else ((None, None),):
         with_cuda = _with(machine, follows, cuda)
         steps = tuple(_steps(_loaded(found, with_cuda) if cuda else found, with_cuda))

@@ -264,6 +264,22 @@ MACHINES = (
     ),
     Machine(name="a GPU on the bus and no driver", pci=("10de:2330",), expected={"no-driver"}),
     Machine(
+        name="an RTX 5090 that its driver does not know",
+        pci=("10de:2b85",),
+        nvml="driver-not-loaded",
+        driver="535.183.01",
+        libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        expected={"driver-does-not-know-gpu", "driver-not-answering"},
+    ),
+    Machine(
+        name="a GTX 1080 beside an RTX 4090, with a driver that has dropped it",
+        gpus=(("NVIDIA GeForce RTX 4090", "8.9"),),
+        pci=("10de:1b80", "10de:2684"),
+        driver="590.48.01",
+        driver_cuda="13.1",
+        expected={"driver-does-not-know-gpu"},
+    ),
+    Machine(
         name="driver installed, module not built for the new kernel",
         pci=("10de:2684",),
         nvml="driver-not-loaded",

@@ -62,6 +62,14 @@ CASES: dict[str, tuple[Verdict, Verdict]] = {
         _judge(library("sm_90", cuda=13), on={"driver": "570.26"}),
         _judge(library("sm_90", cuda=12), on={"driver": "570.26"}),
     ),
+    "gpu-unknown-to-driver": (
+        _judge(library("sm_90", cuda=11), on={"driver": "470.256.02"}),
+        _judge(library("sm_90", cuda=11), on={"driver": "520.61.05"}),
+    ),
+    "gpu-not-in-driver-list": (
+        _judge(library("sm_120"), on={"driver": "570.86.16", "gpu": "GeForce RTX 5060"}, capability="12.0"),
+        _judge(library("sm_120"), on={"driver": "570.158.01", "gpu": "GeForce RTX 5060"}, capability="12.0"),
+    ),
     "sbsa-on-l4t": (
         _judge(library("sm_80", platform="sbsa", machine="aarch64"), on=ORIN, capability="8.7"),
         _judge(library("sm_80", platform="l4t", machine="aarch64"), on=ORIN, capability="8.7"),

@@ -37,3 +37,9 @@ def test_a_library_gives_exactly_its_findings(subject: Library, expected: set[st
 def test_the_saving_is_told() -> None:
     (finding,) = library_rules.examine(library([RAW, code("compute_90")]))
     assert finding.message == "20.0 MB of device code is stored uncompressed; ZSTD would save about 17.0 MB"
+
+
+def test_no_cuda_is_advised_that_may_have_built_it() -> None:
+    (finding,) = library_rules.examine(library([RAW, code("compute_90")]))
+    assert finding.fix.startswith("cuwheel slim ")
+    assert "CUDA" not in finding.fix

@@ -239,3 +239,11 @@ def test_a_wheel_with_libraries_nobody_can_read_says_so() -> None:
         machine(driver="580.65.06"),
     )
     assert broken in verdict.findings
+
+
+def test_a_finding_of_some_candidates_names_these_alone() -> None:
+    verdict = judge(_bitsandbytes("11.8", "12.6", "13.0", "13.2", code="sm_90"), machine("9.0", driver="575.51.03"))
+    assert verdict.outcome == "native"
+    (floor,) = [each for each in verdict.findings if each.rule == "driver-below-cuda-floor"]
+    assert floor.severity == "warning"
+    assert floor.message.startswith("with torch for CUDA 13.0, 13.2: driver 575.51.03 is too old for CUDA 13")

@@ -62,7 +62,8 @@ def test_inspect_and_check_agree_gpu_by_gpu(file: str) -> None:
         library("sm_90", *["sm_80"] * 20, *["sm_100"] * 5),
         library("compute_75", "sm_90", linked=("sm_100",)),
         library(path="pkg/libnccl.so.2", *("sm_80", "sm_90")),  # noqa: B026 - the name is what counts
-        replace(library("sm_90"), registration=replace(library("sm_90").registration, wrappers=())),
+        # With a runtime of CUDA 12 it would fail on Kepler, whatever is in it.
+        replace(library("sm_90", runtime=False), registration=replace(library("sm_90").registration, wrappers=())),
     ],
 )
 def test_they_agree_on_what_no_fixture_is_like(subject: Library) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from cuwheel import api
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures, cmake, tables, toolchains, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
@@ -188,3 +189,9 @@ def test_each_provider_has_its_own_last_release() -> None:
     assert toolchains.release_of("99.9", "conda") is None
     assert "ubuntu20.04" in toolchains.image_of("11.6.2")
     assert "ubuntu22.04" in toolchains.image_of("11.7.1")
+
+
+def test_gpus_and_toolkits_tell_the_same() -> None:
+    for gpu in api.gpus().gpus:
+        able = [row.version for row in api.toolkits(compiles=gpu.name).toolkits]
+        assert (gpu.cuda_first, gpu.cuda_last) == ((able[0], able[-1]) if able else (None, None)), gpu.name

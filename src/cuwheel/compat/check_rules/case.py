@@ -27,6 +27,11 @@ class Case:
     needed: tuple[Needed, ...] = ()
 
     @property
+    def code(self) -> Prediction:
+        """What its code alone comes to, whatever else stops it."""
+        return self.prediction.code or self.prediction
+
+    @property
     def gpu(self) -> str:
         return named(self.machine)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import drivers, platforms
+from cuwheel.compat import drivers, platforms, remedies
 from cuwheel.compat.check_rules.case import Case, error_words, some
 from cuwheel.compat.choose import INVALID_SOURCE, JIT_DISABLED, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import versions
-from cuwheel.facts.arch import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,22 +17,19 @@ if TYPE_CHECKING:
 
 
 def _failed_by(case: Case, error: CudaError) -> bool:
-    told = case.prediction
-    return told.outcome in ("fails", "partial") and told.stop is None and told.predicted_error == error
+    told = case.code
+    return told.outcome in ("fails", "partial") and not told.link_too_new and told.predicted_error == error
 
 
 def _holds(case: Case) -> tuple[str, ...]:
-    return tuple(f"a container holds {each}" for each in case.prediction.missing[:3])
+    return tuple(f"a container holds {each}" for each in case.code.missing[:3])
 
 
 def _more_architectures(case: Case) -> str:
-    if case.machine.capability is None:
-        return ""
-    number = Capability.parse(case.machine.capability).number
-    return (
-        f"build it for this GPU too: CMAKE_CUDA_ARCHITECTURES='…;{number}', TORCH_CUDA_ARCH_LIST='… "
-        f"{case.machine.capability}', or take a release that has it"
-    )
+    fix = remedies.rebuild(case.library, case.machine)
+    if fix and not remedies.its_cuda_can_build(case.library, case.machine):
+        return f"CUDA {drivers.cuda_major(case.library)}, which built it, does not compile for this GPU: {fix}"
+    return fix
 
 
 @rule(
@@ -46,7 +42,7 @@ def _more_architectures(case: Case) -> str:
     fix="build it for this GPU too, add PTX that it can compile, or take a release that has code for it",
 )
 def no_code_for_gpu(case: Case) -> Iterator[Found]:
-    told = case.prediction
+    told = case.code
     if told.outcome == "fails" and _failed_by(case, NO_KERNEL_IMAGE) and case.machine.jit != "forced":
         yield Found(
             message=f"it has no code for the {case.gpu}: {error_words(NO_KERNEL_IMAGE)}",
@@ -64,8 +60,8 @@ def no_code_for_gpu(case: Case) -> Iterator[Found]:
     fix="build all of it with one list of architectures that has this GPU",
 )
 def code_for_gpu_in_part(case: Case) -> Iterator[Found]:
-    told = case.prediction
-    if told.outcome == "partial" and told.stop is None and told.predicted_error:
+    told = case.code
+    if told.outcome == "partial" and not told.link_too_new and told.predicted_error:
         count, total = told.containers.none, sum(_counts(case))
         yield Found(
             message=f"{count} of {total} containers have nothing for the {case.gpu}: their kernels fail with "
@@ -91,7 +87,7 @@ def _counts(case: Case) -> tuple[int, int, int, int]:
     fix="build and link it for this GPU too, or take a release that has code for it",
 )
 def device_link_without_code(case: Case) -> Iterator[Found]:
-    told = case.prediction
+    told = case.code
     if told.outcome != "fails" or not (_failed_by(case, SYMBOL_NOT_FOUND) or _failed_by(case, INVALID_SOURCE)):
         return
     if told.alternatives:
@@ -110,6 +106,11 @@ def device_link_without_code(case: Case) -> Iterator[Found]:
     )
 
 
+def _driver_or_code(case: Case, cuda: str) -> str:
+    floor = drivers.driver_for(cuda, drivers.system(case.library, case.machine))
+    return f"{remedies.newer_driver(case.machine, floor, cuda)}, or: {_more_architectures(case)}"
+
+
 @rule(
     "objects-newer-than-driver",
     severity="error",
@@ -120,15 +121,16 @@ def device_link_without_code(case: Case) -> Iterator[Found]:
     fix="update the driver, or link the device code for this GPU when building",
 )
 def objects_newer_than_driver(case: Case) -> Iterator[Found]:
-    if case.prediction.stop != "link":
+    if not case.code.link_too_new:
         return
     newest = max(case.library.toolkits, key=versions.key)
-    known = drivers.cuda(case.machine, drivers.system(case.library, case.machine))
+    on = drivers.system(case.library, case.machine)
+    known = drivers.cuda(drivers.once_updated(case.library, case.machine), on)
     yield Found(
         message=f"no linked code fits the {case.gpu}, and the driver (CUDA {known}) cannot link objects that CUDA "
         f"{newest} wrote: {error_words(NO_KERNEL_IMAGE)}",
         evidence=(f"its machine code was written by CUDA {', '.join(case.library.toolkits)}", *_holds(case)),
-        fix=f"{drivers.newer_driver(case.machine, f'that of CUDA {newest}')}, or: {_more_architectures(case)}",
+        fix=_driver_or_code(case, newest),
     )
 
 
@@ -145,18 +147,19 @@ def ptx_newer_than_driver(case: Case) -> Iterator[Found]:
     if not _failed_by(case, UNSUPPORTED_PTX):
         return
     on = drivers.system(case.library, case.machine)
-    known = drivers.ptx_isa(case.machine, on)
+    driver = drivers.once_updated(case.library, case.machine)
+    known = drivers.ptx_isa(driver, on)
     newest = max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
     cuda = drivers.cuda_of_isa(newest) or "a later"
     yield Found(
         message=f"it has no machine code for the {case.gpu}, and its PTX (ISA {newest}) is newer than the driver "
         f"(ISA {known}): {error_words(UNSUPPORTED_PTX)}",
         evidence=(
-            f"the driver is {case.machine.driver or f'of CUDA {case.machine.driver_cuda}'}",
+            f"the driver is {driver.driver or f'of CUDA {driver.driver_cuda}'}",
             f"PTX ISA {newest} was written by CUDA {cuda}",
             *_holds(case),
         ),
-        fix=f"{drivers.newer_driver(case.machine, f'that of CUDA {cuda}')}, or: {_more_architectures(case)}",
+        fix=_driver_or_code(case, cuda),
     )
 
 
@@ -194,7 +197,7 @@ def jit_switched_off(case: Case) -> Iterator[Found]:
     fix="none needed; machine code for this GPU would start at once",
 )
 def compiled_by_driver(case: Case) -> Iterator[Found]:
-    told = case.prediction
+    told = case.code
     taken = [each for each in told.taken if each.how == "jit"]
     if told.outcome == "jit" and told.basis != "relocatable":
         yield Found(
@@ -215,7 +218,7 @@ def compiled_by_driver(case: Case) -> Iterator[Found]:
     fix="none needed; linked code for this GPU would start at once",
 )
 def linked_at_load(case: Case) -> Iterator[Found]:
-    told = case.prediction
+    told = case.code
     if told.basis == "relocatable" and told.outcome == "jit":
         archs = sorted({each.arch for each in told.taken if not each.linked})
         yield Found(
@@ -234,7 +237,7 @@ def linked_at_load(case: Case) -> Iterator[Found]:
     fix="none needed",
 )
 def chooses_kernels_itself(case: Case) -> Iterator[Found]:
-    told = case.prediction
+    told = case.code
     if told.basis == "fitting":
         how = "by its containers it seems to choose" if told.heuristic else "it chooses"
         yield Found(
@@ -254,7 +257,7 @@ def chooses_kernels_itself(case: Case) -> Iterator[Found]:
     fix="none needed where it runs; machine code for the Tegra itself leaves no doubt",
 )
 def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
-    taken = [each for each in case.prediction.taken if each.how == "compatible"]
+    taken = [each for each in case.code.taken if each.how == "compatible"]
     archs = sorted({each.arch for each in taken if platforms.across_tegra(each.arch, case.machine)})
     if archs:
         yield Found(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import drivers, platforms
+from cuwheel.compat import drivers, gpu_support, platforms, remedies
 from cuwheel.compat.check_rules.case import Case, error_words
-from cuwheel.compat.choose import INSUFFICIENT_DRIVER, SYMBOL_NOT_FOUND
+from cuwheel.compat.choose import INSUFFICIENT_DRIVER, NO_DEVICE, SYMBOL_NOT_FOUND
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts.tables import tables
 
@@ -24,19 +24,82 @@ if TYPE_CHECKING:
     fix="update the driver, install cuda-compat where the GPU allows it, or take a build for an older CUDA",
 )
 def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
-    if case.prediction.stop != "driver" and not (
-        not case.library.device_code and drivers.below_floor(case.library, case.machine)
-    ):
+    if "driver" not in case.prediction.stops:
         return
     floor = drivers.floor_of(case.library, case.machine)
     major = drivers.cuda_major(case.library)
-    has = f"driver {case.machine.driver}" if case.machine.driver else f"a driver of CUDA {case.machine.driver_cuda}"
     runtime = case.library.cudart.evidence if case.library.cudart else ""
+    row = gpu_support.support_of(case.machine)
+    if floor and row and not gpu_support.reachable(case.machine, floor):
+        message = f"CUDA {major} needs driver {floor}, and branch {row.last} is the last that knows the {case.gpu}"
+    else:
+        message = f"{_driver(case)} is too old for CUDA {major}"
     yield Found(
-        message=f"{has} is too old for CUDA {major}: {error_words(INSUFFICIENT_DRIVER)}",
+        message=f"{message}: {error_words(INSUFFICIENT_DRIVER)}",
         evidence=(f"CUDA {major} needs driver {floor or f'of CUDA {major}'} or later", runtime),
-        fix=f"{drivers.newer_driver(case.machine, floor or f'one of CUDA {major}')}, or take a build for an older CUDA",
+        fix=_driver_or_older_build(case, floor, str(major)),
     )
+
+
+def _driver(case: Case) -> str:
+    return f"driver {case.machine.driver}" if case.machine.driver else f"a driver of CUDA {case.machine.driver_cuda}"
+
+
+def _driver_or_older_build(case: Case, floor: str | None, cuda: str) -> str:
+    older = remedies.older_build(case.library, case.machine)
+    if case.code.outcome == "fails" and not remedies.its_cuda_can_build(case.library, case.machine):
+        return f"a newer driver alone does not help, because CUDA {cuda} does not compile for this GPU" + (
+            f": {older}" if older else ""
+        )
+    return " or ".join(filter(None, [f"{remedies.newer_driver(case.machine, floor, cuda)},", older])).rstrip(",")
+
+
+@rule(
+    "gpu-unknown-to-driver",
+    severity="error",
+    why="""A driver knows the GPUs that there were when its branch was made, and drops old ones in time: 470 is the last
+    branch for Kepler, 580 for Maxwell, Pascal and Volta. One that does not know a GPU leaves it alone: the kernel's log
+    says that it is not supported by this driver release, nvidia-smi finds no devices, and neither does CUDA: error 100,
+    no CUDA-capable device is detected. Another build of a package does not help.""",
+    source="NVIDIA open kernel modules: rm_is_supported_device, and the GPUs that each release lists",
+    fix="install a driver that knows the GPU",
+)
+def gpu_unknown_to_driver(case: Case) -> Iterator[Found]:
+    row = gpu_support.support_of(case.machine)
+    if "gpu" not in case.prediction.stops or row is None:
+        return
+    floor = drivers.floor_of(case.library, case.machine)
+    if gpu_support.state(case.machine, drivers.system(case.library, case.machine)) == "too-old":
+        message = f"{_driver(case)} does not know the {case.gpu}: branch {row.first} was the first that did"
+        fix = remedies.newer_driver(case.machine, floor, str(drivers.cuda_major(case.library)))
+    else:
+        message = f"{_driver(case)} does not know the {case.gpu} any more: branch {row.last} was the last that did"
+        fix = f"install a driver of branch {row.last}"
+    titles = tables().gpu_drivers.sources
+    yield Found(
+        message=f"{message}: {error_words(NO_DEVICE)}",
+        evidence=tuple(f"known from: {titles[each].title}" for each in row.source if each != "pci-ids"),
+        fix=fix,
+    )
+
+
+@rule(
+    "gpu-not-in-driver-list",
+    severity="warning",
+    why="""Every release of the driver has a list of the GPUs that it names. One that came out later, with a chip that
+    the driver knows, may run under a name such as "NVIDIA Graphics Device"; nobody has promised it.""",
+    source="NVIDIA open kernel modules, g_nv_name_released.h of each release; the driver's changelog",
+    fix="update the driver to a release that lists the GPU",
+)
+def gpu_not_in_driver_list(case: Case) -> Iterator[Found]:
+    on = drivers.system(case.library, case.machine)
+    uses_gpu = case.library.device_code or case.library.cudart
+    if uses_gpu and (first := gpu_support.unlisted_before(case.machine, on)):
+        yield Found(
+            message=f"driver {case.machine.driver} does not list the {case.gpu}: {first} is the first that does",
+            evidence=("its chip is known to this branch of the driver: it may run all the same",),
+            fix=f"update the driver to {first} or later",
+        )
 
 
 @rule(
@@ -50,7 +113,7 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
 )
 def zstd_needs_newer_driver(case: Case) -> Iterator[Found]:
     floor = drivers.zstd_floor(case.library, case.machine)
-    if case.prediction.stop == "zstd" and floor:
+    if "zstd" in case.prediction.stops and floor:
         yield Found(
             message=f"its device code is compressed with ZSTD, which the driver cannot read before {floor}",
             evidence=tuple(
@@ -58,7 +121,7 @@ def zstd_needs_newer_driver(case: Case) -> Iterator[Found]:
                     {f"{row.arch} in {row.section}" for row in case.library.device_code if row.compression == "zstd"}
                 )
             )[:3],
-            fix=f"{drivers.newer_driver(case.machine, floor)}, or build with nvcc --compress-mode=speed",
+            fix=f"{remedies.newer_driver(case.machine, floor, '')}, or build with nvcc --compress-mode=speed",
         )
 
 
@@ -74,9 +137,9 @@ def zstd_needs_newer_driver(case: Case) -> Iterator[Found]:
 )
 def sbsa_on_l4t(case: Case) -> Iterator[Found]:
     platform = case.library.platform
-    if case.prediction.stop != "platform" or platform is None:
+    if "platform" not in case.prediction.stops or platform is None:
         return
-    fitting = ", ".join(sorted({each.arch for each in case.prediction.taken}))
+    fitting = ", ".join(sorted({each.arch for each in case.code.taken}))
     although = f", although {fitting} fits the {case.gpu}: the architecture list is not the fault" if fitting else ""
     since = tables().toolkits.arm64.one_distribution_since
     built, runs = ("servers (SBSA)", "L4T") if platform.name == "sbsa" else ("Jetson (L4T)", "a server's Linux")
@@ -97,7 +160,7 @@ def sbsa_on_l4t(case: Case) -> Iterator[Found]:
 )
 def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
     platform = case.library.platform
-    if platform and platforms.unconfirmed(case.library, case.machine) and case.prediction.stop is None:
+    if platform and platforms.unconfirmed(case.library, case.machine) and not case.prediction.stops:
         wanted = platforms.joins(case.machine)
         yield Found(
             message=f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and whether that runs on "
@@ -107,4 +170,11 @@ def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
         )
 
 
-RULES = (driver_below_cuda_floor, sbsa_on_l4t, zstd_needs_newer_driver, arm64_build_unconfirmed)
+RULES = (
+    driver_below_cuda_floor,
+    gpu_unknown_to_driver,
+    gpu_not_in_driver_list,
+    sbsa_on_l4t,
+    zstd_needs_newer_driver,
+    arm64_build_unconfirmed,
+)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat.machine_rules import view
 from cuwheel.compat.rule import Found, rule
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import gpu_drivers, toolkits, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,6 +140,36 @@ def no_gpu(machine: MachineProfile) -> Iterator[Found]:
     )
 
 
+@rule(
+    "driver-does-not-know-gpu",
+    severity="error",
+    why="""A driver knows the GPUs that there were when its branch was made, and drops old ones in time: 470 is the last
+    branch for Kepler, 580 for Maxwell, Pascal and Volta. A GPU that it does not know is left alone: the kernel's log
+    says that it is not supported by this driver release, and nvidia-smi and CUDA find no device.""",
+    source="NVIDIA open kernel modules: rm_is_supported_device, and the GPUs that each release lists",
+)
+def driver_does_not_know_gpu(machine: MachineProfile) -> Iterator[Found]:
+    driver = machine.driver
+    if driver.version is None or view.is_jetson(machine) or len(machine.gpus) >= len(driver.pci_devices):
+        return  # what NVML shows, the driver knows
+    for device in dict.fromkeys(driver.pci_devices):
+        row = gpu_drivers.support_by_pci(device)
+        if row is None:
+            continue
+        capabilities = " or ".join(row.capabilities)
+        if not versions.at_least(driver.version, row.first):
+            when, fix = f"branch {row.first} was the first that did", f"update the driver to {row.first} or later"
+        elif row.dropped and versions.at_least(driver.version, row.dropped):
+            when, fix = f"branch {row.last} was the last that did", f"install a driver of branch {row.last}"
+        else:
+            continue
+        yield Found(
+            message=f"driver {driver.version} does not know the GPU {device}, of capability {capabilities}: {when}",
+            evidence=(f"on the PCI bus: {', '.join(driver.pci_devices)}", f"the driver shows {len(machine.gpus)} GPUs"),
+            fix=f"{fix}, then restart",
+        )
+
+
 def _missed_floor(machine: MachineProfile, framework: Framework) -> str | None:
     """The driver that the framework's CUDA major needs, if this machine's is older."""
     version = machine.driver.version
@@ -199,6 +229,7 @@ RULES = (
     wsl_libcuda_missing,
     driver_not_answering,
     no_driver,
+    driver_does_not_know_gpu,
     no_gpu,
     driver_too_old,
     driver_older_than_framework,

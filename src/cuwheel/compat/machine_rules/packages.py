@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import targets
 from cuwheel.compat.machine_rules import view
 from cuwheel.compat.rule import Found, rule
-from cuwheel.facts import versions
+from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Arch
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ def framework_misses_gpu(machine: MachineProfile) -> Iterator[Found]:
             dropped = capability.number < min(Arch.parse(each).capability.number for each in known.architectures)
             reason = "no longer compiles" if dropped else "cannot compile yet"
             fitting = targets.toolkits_for(capability)
-            span = f"CUDA {fitting[0].version} to {fitting[-1].version}" if fitting else "another CUDA"
+            span = toolkits.span(fitting) if fitting else "another CUDA"
             yield Found(
                 message=f"{framework.name} {framework.version} has no code for the {view.named(gpu)}: "
                 f"CUDA {known.version} {reason} for it",
                 evidence=(
                     f"{framework.found_via} says CUDA {framework.cuda}",
-                    f"{span} can target {capability}",
+                    f"{span} compiles for {capability}",
                 ),
                 fix=f"install a build of {framework.name} for {span}",
             )

@@ -77,10 +77,10 @@ def toolkit_cannot_target_gpu(machine: MachineProfile) -> Iterator[Found]:
         if capability is None or targets.can_target(known, capability):
             continue
         fitting = targets.toolkits_for(capability)
-        span = f"CUDA {fitting[0].version} to {fitting[-1].version}" if fitting else "no toolkit in the tables"
+        span = toolkits.span(fitting) if fitting else "no toolkit in the tables"
         yield Found(
             message=f"the toolkit here, {toolkit.version}, does not compile for the {view.named(gpu)}",
-            evidence=(f"nvcc at {toolkit.root}", f"{span} can target {capability}"),
+            evidence=(f"nvcc at {toolkit.root}", f"{span} compiles for {capability}"),
             fix=f"install a toolkit of {span}",
         )
 

@@ -1,0 +1,99 @@
+"""Fixes that work: drivers that know the GPU, and toolkits that compile for it and that its driver runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.compat import drivers, gpu_support, targets
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import packages, toolkits, versions
+from cuwheel.facts.arch import Capability
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from cuwheel.facts.rows.common import OperatingSystem
+    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.inspection.values import Library
+    from cuwheel.machine.fleet import Machine
+
+
+def newer_driver(machine: Machine, floor: str | None, cuda: str) -> str:
+    """With the way out that data-centre GPUs have. `floor`: None where the table has no number for this CUDA."""
+    if machine.l4t:
+        return "install a JetPack of that CUDA: a Jetson's driver comes with it"
+    row = gpu_support.support_of(machine)
+    if floor and row and not gpu_support.reachable(machine, floor):
+        return f"a newer driver is no way out: branch {row.last} is the last for this GPU"
+    fix = f"update the driver to {gpu_support.at_least_known(machine, floor) or f'that of CUDA {cuda}'} or later"
+    if row and row.last:
+        fix += f" (branch {row.last} is the last for this GPU)"
+    if machine.product and toolkits.forward_compatible(machine.product) and _knows_gpu(machine):
+        fix += f", or install the package {tables().toolkits.forward_compatibility.package} of that CUDA beside it"
+    return fix
+
+
+def _knows_gpu(machine: Machine) -> bool:
+    return gpu_support.state(machine, machine.os or "linux") not in ("too-old", "too-new")
+
+
+def compilers(machine: Machine, on: OperatingSystem) -> tuple[Toolkit, ...]:
+    """Toolkits that compile machine code for the machine's GPU and run on its driver, or on one that it can have."""
+    return tuple(row for row in _compiling(machine) if _runs(row, machine, on))
+
+
+def _compiling(machine: Machine) -> tuple[Toolkit, ...]:
+    try:
+        return targets.toolkits_for(Capability.parse(machine.capability or ""))
+    except UnknownNameError:
+        return ()
+
+
+def _runs(toolkit: Toolkit, machine: Machine, on: OperatingSystem) -> bool:
+    floor = toolkits.minor_compat_floor(toolkit.major, on)
+    if machine.l4t is None and floor and not gpu_support.reachable(machine, floor):
+        return False
+    if not _knows_gpu(machine):
+        return True  # another driver is needed anyway
+    if machine.driver and machine.l4t is None:
+        return floor is None or versions.at_least(machine.driver, floor)
+    return machine.driver_cuda is None or versions.major(machine.driver_cuda) >= toolkit.major
+
+
+def _beside_torch(library: Library, machine: Machine, rows: tuple[Toolkit, ...]) -> tuple[Toolkit, ...]:
+    """Of an extension of torch, those that build what loads beside the torch that is there."""
+    extends = any(packages.framework_of(soname) == "torch" for soname in library.needed)
+    if not (extends and machine.torch_cuda):
+        return rows
+    return tuple(row for row in rows if row.major == versions.major(machine.torch_cuda))
+
+
+def rebuild(library: Library, machine: Machine) -> str:
+    """How to get code for the machine's GPU; empty where its GPU is not known."""
+    if machine.capability is None:
+        return ""
+    able = _beside_torch(library, machine, compilers(machine, drivers.system(library, machine)))
+    if not able:
+        return "take a release that has code for this GPU: no toolkit of the tables builds it for this machine"
+    number = Capability.parse(machine.capability).number
+    return (
+        f"build it for this GPU too, with {toolkits.span(able)}: CMAKE_CUDA_ARCHITECTURES='…;{number}', "
+        f"TORCH_CUDA_ARCH_LIST='… {machine.capability}', or take a release that has it"
+    )
+
+
+def older_build(library: Library, machine: Machine) -> str:
+    """A build by an older CUDA major that the machine's driver runs; empty where there can be none."""
+    major = drivers.cuda_major(library)
+    able = _beside_torch(library, machine, compilers(machine, drivers.system(library, machine)))
+    older = [row for row in able if major is not None and row.major < major]
+    return f"take a build by {toolkits.span(older)}" if older and _knows_gpu(machine) else ""
+
+
+def its_cuda_can_build(library: Library, machine: Machine) -> bool:
+    """Whether the CUDA major that built a library also compiles for the machine's GPU, and its drivers run that."""
+    major, on = drivers.cuda_major(library), drivers.system(library, machine)
+    if major is None or machine.capability is None:
+        return True
+    floor = toolkits.minor_compat_floor(major, on)
+    built = any(row.major == major for row in _compiling(machine))
+    return built and (floor is None or gpu_support.reachable(machine, floor))

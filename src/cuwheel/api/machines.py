@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.finding import Finding
+    from cuwheel.inspection.presence import Installed
+    from cuwheel.machine.fleet import Machine
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.report.doctor import Doctor
     from cuwheel.report.gpus import Gpus
@@ -38,17 +40,27 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
 
 def _installed(machine: MachineProfile, env: Path | None, said: Sequence[Finding]) -> tuple[Finding, ...]:
     """What the rules of `check` find in the environment's CUDA packages; without a GPU there is nothing to ask."""
+    from functools import partial
+
+    from cuwheel import parallel
     from cuwheel.compat import environment as stage
     from cuwheel.inspection import presence
-    from cuwheel.inspection.survey import survey
     from cuwheel.machine import environment, named, world
 
     machines = [each for each in named.here(machine) if each.capability]
     if not machines:
         return ()
     _, folders = environment.locate(world.World.here(), env)
-    there = presence.distributions_with_device_code(folders)
-    return stage.examine([survey(name, env=folder, detail="containers") for name, folder in there], machines, said)
+    there = sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
+    judged = parallel.each(partial(_judged, machines=machines), there)
+    return stage.merged(sorted(judged), said)
+
+
+def _judged(installed: Installed, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+    from cuwheel.compat import environment as stage
+    from cuwheel.inspection.survey import survey
+
+    return stage.judged(survey(installed.name, env=installed.folder, detail="containers"), machines)
 
 
 def gpus(*names: str) -> Gpus:

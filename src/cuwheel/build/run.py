@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cuwheel import log
+from cuwheel import log, units
 from cuwheel.build import cache as cache_
 from cuwheel.build import frontend, recorder, trees, workspace
 from cuwheel.build.shell import Shell
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchain.store import Store
 
 _TELL_S = 0.3
+_SHOWN = 2  # of what is being compiled at the same time
 _STEP = re.compile(r"^\s*\[\s*(\d+)/(\d+)\]")  # ninja's
 _SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
 
@@ -169,7 +170,7 @@ class _Work:
 
         def tell(progress: log.Progress) -> None:
             while not ended.wait(_TELL_S):
-                progress.tell(f"{self.phase} {self.step or self._calls()}")
+                progress.tell(self._now())
 
         with log.progress(self.job.id) as progress:
             teller = threading.Thread(target=tell, args=[progress], daemon=True)
@@ -180,12 +181,18 @@ class _Work:
                 ended.set()
                 teller.join()
 
-    def _calls(self) -> str:
-        if self.session is None:
-            return ""
-        now = self.session.progress()
-        running = f", now {', '.join(now.running[:2])}" if now.running else ""
-        return f"{now.calls_ended} compiler calls{running}" if now.calls_ended or running else ""
+    def _now(self) -> str:
+        """How far it is, what is being compiled and for how long: the longest first, which is what it waits for."""
+        since = time.monotonic() - self.began
+        parts = [f"{self.phase} {self.step}".strip()]
+        if self.session:
+            now = self.session.progress()
+            if now.calls_ended and not self.step:
+                parts[0] += f" {now.calls_ended} compiler calls"
+            parts += [f"{label} for {units.lasted(seconds)}" for label, seconds in now.running[:_SHOWN]]
+            if len(now.running) > _SHOWN:
+                parts.append(f"and {len(now.running) - _SHOWN} more")
+        return f"{units.lasted(round(since))}: {', '.join(parts)}"
 
     def _trouble(self, error: CuwheelError) -> Trouble:
         if isinstance(error, ToolTimeoutError):

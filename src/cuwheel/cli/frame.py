@@ -46,6 +46,13 @@ cuwheel gets CUDA wheels to run: it builds them, reads them, says whether they
 will run on a machine and why not, proves it, and explains what failed.
 No GPU, no CUDA toolkit and no root needed."""
 
+# One for each kind of user: whoever sees this for the first time is one of them.
+_BEGIN = """\
+start here:
+  an import or a build just failed       cuwheel explain error.txt
+  you publish a package with CUDA code   cuwheel build . --for a100,h100
+  you run a fleet of GPU machines        cuwheel check torch --on fleet.toml"""
+
 _EPILOGUE = """\
 `cuwheel VERB --help` says what a verb takes. Shell completion:
   eval "$(cuwheel completion bash)"       (or zsh, tcsh)"""
@@ -98,10 +105,10 @@ def verb_module(verb: str) -> Verb:
 def _unknown_verb(word: str) -> UsageError:
     if word.startswith("-"):
         return UsageError(f"options come after the verb: {word}", hint="cuwheel --help")
-    import difflib
+    from cuwheel import spelling
 
-    near = difflib.get_close_matches(word, VERBS, n=1)
-    hint = f"did you mean 'cuwheel {near[0]}'?" if near else "cuwheel --help lists the verbs"
+    near = spelling.nearest(word, (*VERBS, "completion", "help"))
+    hint = f"did you mean 'cuwheel {near}'?" if near else "cuwheel --help lists the verbs"
     return UsageError(f"there is no verb {word!r}", hint=hint)
 
 
@@ -144,7 +151,7 @@ def terminal_width() -> int:
 def _overview() -> str:
     widest = max(map(len, VERBS))
     verbs = "\n".join(f"  {verb:<{widest}}  {line}" for verb, line in VERBS.items())
-    return f"usage: cuwheel VERB [options]\n\n{_INTRODUCTION}\n\nverbs:\n{verbs}\n\n{_EPILOGUE}\n"
+    return f"{_INTRODUCTION}\n\n{_BEGIN}\n\nusage: cuwheel VERB [options]\n\nverbs:\n{verbs}\n\n{_EPILOGUE}\n"
 
 
 def _completion(words: Sequence[str]) -> str:
@@ -166,12 +173,10 @@ def _listen(args: argparse.Namespace) -> None:
 
     level = "debug" if args.verbose else "error" if args.quiet else "info"
     show_progress = sys.stderr.isatty() and not args.quiet and os.environ.get("TERM") != "dumb"
-    on_progress = None
-    if show_progress:
-        from cuwheel.cli.progress import on_terminal
+    from cuwheel.cli import progress
 
-        on_progress = on_terminal
-    log.listen(level=level, on_progress=on_progress)
+    listener = progress.on_terminal if show_progress else None if args.quiet else progress.in_lines
+    log.listen(level=level, on_progress=listener)
 
 
 def _end_as_interrupted() -> None:

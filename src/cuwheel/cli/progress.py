@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cuwheel.log import Progress
 
 _PATIENCE_S = 0.5
+_LINE_S = 60.0  # between lines in a log: enough to see that it lives, too few to bury the rest
 _REFRESH_S = 0.1
 _WIDTH = 24
 
@@ -42,9 +43,11 @@ class _Bar:
         self.shown = True
         from cuwheel.cli.frame import terminal_width
 
-        line = " ".join(filter(None, (self._label, self._figure(), self._now)))
-        sys.stderr.write(f"\r\x1b[K{line[: terminal_width() - 1]}")
+        sys.stderr.write(f"\r\x1b[K{self._line()[: terminal_width() - 1]}")
         sys.stderr.flush()
+
+    def _line(self) -> str:
+        return " ".join(filter(None, (self._label, self._figure(), self._now)))
 
     def _figure(self) -> str:
         if not self._total:
@@ -52,6 +55,27 @@ class _Bar:
         share = min(self._done / self._total, 1.0)
         filled = round(share * _WIDTH)
         return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%}"
+
+
+class _Lines(_Bar):
+    """For logs, such as a CI's: the same in a line of its own, once a minute."""
+
+    def __init__(self, label: str, total: int | None) -> None:
+        super().__init__(label, total)
+        self._next = time.monotonic() + _LINE_S
+
+    def _draw(self) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _LINE_S
+        sys.stderr.write(self._line() + "\n")
+        sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def in_lines(label: str, total: int | None) -> Iterator[Progress]:
+    yield _Lines(label, total)
 
 
 @contextlib.contextmanager

@@ -26,16 +26,25 @@ _NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known"})
 
 def examine(surveys: Sequence[Survey], machines: Sequence[Machine], said: Iterable[Finding]) -> tuple[Finding, ...]:
     """Errors and warnings, each once, naming the packages it was found in; none that `said` holds already."""
+    return merged([judged(survey, machines) for survey in surveys], said)
+
+
+def judged(survey: Survey, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+    """One distribution: what it is called, and what the rules find in it."""
+    name = f"{survey.distribution.name} {survey.distribution.version}" if survey.distribution else survey.target
+    verdicts = matrix.judge_all(survey, machines)
+    return name, tuple(finding for verdict in verdicts for finding in verdict.findings)
+
+
+def merged(found: Iterable[tuple[str, Sequence[Finding]]], said: Iterable[Finding]) -> tuple[Finding, ...]:
     already = {finding.rule for finding in said}
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
-    for survey in surveys:
-        name = f"{survey.distribution.name} {survey.distribution.version}" if survey.distribution else survey.target
-        for verdict in matrix.judge_all(survey, machines):
-            for finding in verdict.findings:
-                if not _is_old(finding, already):
-                    alike.setdefault((finding.rule, finding.message), []).append((name, finding))
-    found = [_merged(each) for each in alike.values()]
-    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+    for name, findings in found:
+        for finding in findings:
+            if not _is_old(finding, already):
+                alike.setdefault((finding.rule, finding.message), []).append((name, finding))
+    once = [_merged(each) for each in alike.values()]
+    return tuple(sorted(once, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
 def _is_old(finding: Finding, already: set[str]) -> bool:

@@ -80,7 +80,9 @@ def modules(library: Library) -> tuple[Module, ...]:
         if index in left_behind or (not container.code and index in linked):
             continue  # of the latter nvcc registers one for every shared library; most have nothing in it
         code = [rows[each] for each in container.code]
-        codes = by_code.setdefault(container.code, tuple(_codes(code)))
+        codes = by_code.get(container.code)
+        if codes is None:
+            codes = by_code[container.code] = tuple(_codes(code))
         made_by_link = index in linked or (kept and not linked and all(row.linked for row in code))
         own = registers and container.section not in FATBIN_SECTIONS
         made = _module(code, codes, container.section, device_linked=made_by_link, own=own)

@@ -9,14 +9,22 @@ import difflib
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
+from cuwheel import spelling
 from cuwheel.errors import AmbiguousNameError, UnknownNameError
 from cuwheel.facts.arch import Capability, looks_like_arch
 from cuwheel.facts.tables import squashed, tables
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _KIND = "GPU"
 _PIECE = re.compile(r"[a-z]+|\d+")
 _SUGGESTIONS = 5
+_TELLING = 3  # letters and digits: fewer tell nothing
+_GOES_ON = 0.2
+_OTHER_BRAND = 0.25  # of a slip: a brand or line that a name has not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,10 @@ class _Reading:
     brands: frozenset[str]
     lines: frozenset[str]
     generations: frozenset[str]
+
+    @property
+    def words(self) -> frozenset[str]:
+        return self.brands | self.lines
 
 
 @cache
@@ -165,12 +177,36 @@ def _read(text: str) -> _Reading:
 
 
 def _nearest(text: str) -> list[str]:
-    """Names like it: those that contain it first, then those spelt alike."""
+    """Names that contain it; else those that are the fewest slips away, in the number above all."""
     names = {squashed(gpu.name): gpu.name for gpu in all_gpus()}
     wanted = squashed(text)
-    inside = [key for key in names if len(wanted) > 1 and wanted in key]
+    if inside := [names[key] for key in names if len(wanted) > 1 and wanted in key]:
+        return sorted(inside, key=len)[:_SUGGESTIONS]
+    reading = _read(text)
+    core = "".join(reading.core)
+    slips: dict[str, float] = {}
+    for gpu, other in _readings():
+        number = "".join(other.core)
+        found = _slips(core, number) + _OTHER_BRAND * len(reading.words - other.words)
+        if number and found <= max(min(len(core), len(number)) / 3, 1):
+            slips[gpu.name] = min(found, slips.get(gpu.name, found))
+    fewest = min(slips.values(), default=0)
+    alike = sorted((found, len(name), name) for name, found in slips.items() if found < fewest + _OTHER_BRAND)
+    return [name for _, _, name in alike][:_SUGGESTIONS] or _alike(core, wanted, names)
+
+
+def _slips(core: str, number: str) -> float:
+    """Between two cores; one may go on where the other ends, as `4090 Ti` does."""
+    length = min(len(core), len(number))
+    whole = spelling.distance(core, number)
+    if length < _TELLING or max(core, number, key=len)[length : length + 1].isdigit():
+        return whole
+    return min(whole, spelling.distance(core[:length], number[:length]) + _GOES_ON)
+
+
+def _alike(core: str, wanted: str, names: Mapping[str, str]) -> list[str]:
+    """Where nobody just mistyped a name: those that have most letters in common with it."""
     cores = {"".join(reading.core): squashed(gpu.name) for gpu, reading in reversed(_readings())}
-    core = "".join(_read(text).core)
-    alike = [cores[key] for key in difflib.get_close_matches(core, cores, n=_SUGGESTIONS)]
-    alike += difflib.get_close_matches(wanted, names, n=_SUGGESTIONS)
-    return [names[key] for key in dict.fromkeys([*inside, *alike])][:_SUGGESTIONS]
+    found = [cores[key] for key in difflib.get_close_matches(core, cores, n=_SUGGESTIONS)]
+    found += difflib.get_close_matches(wanted, names, n=_SUGGESTIONS)
+    return [names[key] for key in dict.fromkeys(found)][:_SUGGESTIONS]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection import elf, metadata, pe
@@ -16,14 +16,24 @@ if TYPE_CHECKING:
 _BINARIES = (".so", ".pyd", ".dll")
 
 
-def distributions_with_device_code(site_packages: Iterable[Path]) -> Iterator[tuple[str, Path]]:
-    """Name and folder of each; the first of a name hides later ones, as it does for an import."""
+class Installed(NamedTuple):
+    """`size`: bytes of its libraries."""
+
+    name: str
+    folder: Path
+    size: int
+
+
+def distributions_with_device_code(site_packages: Iterable[Path]) -> Iterator[Installed]:
+    """The first of a name hides later ones, as it does for an import."""
     seen: set[str] = set()
     for folder in site_packages:
         for info in sorted(folder.glob("*.dist-info")):
             name = metadata.normalised(info.name.removesuffix(".dist-info").rsplit("-", 1)[0])
-            if name not in seen and any(map(has_device_code, _binaries(info))):
-                yield name, folder
+            if name not in seen:
+                binaries = list(_binaries(info))
+                if any(map(has_device_code, binaries)):
+                    yield Installed(name, folder, sum(each.stat().st_size for each in binaries if each.is_file()))
             seen.add(name)
 
 

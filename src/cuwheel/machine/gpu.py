@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnknownNameError
 from cuwheel.facts import gpus, toolkits
+from cuwheel.machine import nvml
 from cuwheel.machine.profile import Driver, Gpu
 from cuwheel.machine.system import library_folders
 
@@ -54,7 +57,10 @@ def probe_gpus(world: World) -> tuple[tuple[Gpu, ...], Driver]:
 
 
 def _ask_nvml(world: World) -> dict[str, Any]:
-    command = [sys.executable, "-m", "cuwheel.machine.nvml"]
+    # A large environment's start-up hooks take longer than NVML does: the child starts without any.
+    library = importlib.util.find_spec("pynvml")
+    folder = Path(library.origin).parent if library and library.origin else ""
+    command = [sys.executable, "-I", "-S", nvml.__file__, str(folder)]
     try:
         completed = world.run(command, timeout=_NVML_TIMEOUT_S, check=True)
         answer: dict[str, Any] = msgspec.json.decode(completed.stdout)

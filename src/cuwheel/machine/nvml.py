@@ -1,6 +1,7 @@
 """The child process that asks NVML: a hung driver then hangs this, and not the tool.
 
-Prints one JSON object: {"state": …, "driver": …, "cuda": …, "gpus": [[name, capability, memory], …]}.
+Run as a file, with the folder of pynvml; prints one JSON object:
+ {"state": …, "driver": …, "cuda": …, "gpus": [[name, capability, memory], …]}.
 """
 
 from __future__ import annotations
@@ -46,4 +47,5 @@ def _gpu(pynvml: Any, index: int) -> list[Any]:  # noqa: ANN401 - the module has
 
 
 if __name__ == "__main__":
+    sys.path.append(sys.argv[1])  # where pynvml is
     json.dump(ask(), sys.stdout)

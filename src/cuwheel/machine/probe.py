@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import getpass
 import platform
+import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from cuwheel.machine import compilers, environment, gpu, privacy, system, toolkits, variables
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.machine.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 
 def probe(env: Path | None = None, world: World | None = None) -> MachineProfile:
     """This machine, seen from `env` (a Python environment's folder)."""
     world = world or World.here()
     python, site_packages = environment.locate(world, env)
-    gpus, driver = gpu.probe_gpus(world)
+    waiting = _Together(world)
+    asked = waiting.start(gpu.probe_gpus)
+    found = waiting.start(lambda its: toolkits.probe_toolkits(its, site_packages))
+    host = waiting.start(compilers.probe_compilers)
+    tools = waiting.start(compilers.probe_tools)
     frameworks, packages = environment.probe_frameworks(site_packages)
+    its_system = system.probe_system(world)
+    gpus, driver = asked()
     profile = MachineProfile(
-        system=system.probe_system(world),
+        system=its_system,
         driver=driver,
         gpus=gpus,
-        toolkits=toolkits.probe_toolkits(world, site_packages),
-        compilers=compilers.probe_compilers(world),
-        tools=compilers.probe_tools(world),
+        toolkits=found(),
+        compilers=host(),
+        tools=tools(),
         python=python,
         frameworks=frameworks,
         packages=packages,
@@ -32,6 +46,36 @@ def probe(env: Path | None = None, world: World | None = None) -> MachineProfile
         trail=tuple(world.trail),
     )
     return privacy.scrub(profile, home=str(Path.home()), names=_names(world))
+
+
+class _Together:
+    """Probes that wait for programs, at the same time; what they note comes in the order in which they are asked."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def start(self, probe: Callable[[World], T]) -> Callable[[], T]:
+        its = replace(self._world, trail=[])
+        done: list[T] = []
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                done.append(probe(its))
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                failed.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+
+        def result() -> T:
+            thread.join()
+            self._world.trail += its.trail
+            if failed:
+                raise failed[0]
+            return done[0]
+
+        return result
 
 
 def _names(world: World) -> tuple[str, ...]:

@@ -28,10 +28,10 @@ _LONGEST_LINE = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """`running`: what is being compiled now, shortly."""
+    """`running`: what is being compiled now and since how many seconds, the longest first."""
 
     calls_ended: int
-    running: tuple[str, ...]
+    running: tuple[tuple[str, float], ...]
 
 
 class Session:
@@ -44,7 +44,7 @@ class Session:
         self._cache_log = (told, cachelog.size(told))
         self._finished = False
         self._seen = 0
-        self._running: dict[str, str] = {}
+        self._running: dict[str, tuple[str, int]] = {}
         self._ended = 0
 
     def finish(self, status: int) -> None:
@@ -72,13 +72,17 @@ class Session:
                     break
                 self._seen += len(line)
                 self._heed(line)
-        return Progress(calls_ended=self._ended, running=tuple(self._running.values()))
+        now = time.monotonic_ns() - self._began
+        running = sorted(self._running.values(), key=lambda each: each[1])
+        return Progress(
+            calls_ended=self._ended, running=tuple((label, max(now - start, 0) / 1e9) for label, start in running)
+        )
 
     def _heed(self, line: bytes) -> None:
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             event = json.loads(line)
             if event["event"] == "start":
-                self._running[event["id"]] = words.label(event["name"], event["words"])
+                self._running[event["id"]] = words.label(event["name"], event["words"]), int(event["began"])
             elif event["event"] == "end":
                 self._running.pop(event["id"], None)
                 self._ended += 1

@@ -38,6 +38,16 @@ def test_help_lists_every_verb(words: list[str], capsys: pytest.CaptureFixture[s
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_help_starts_with_a_command_for_each_kind_of_user(capsys: pytest.CaptureFixture[str]) -> None:
+    """The three are verbs that there are, with options that they take."""
+    main(["--help"])
+    shown = capsys.readouterr().out.split("usage:")[0]
+    commands = [line.split("cuwheel ", 1)[1].split() for line in shown.splitlines() if line.startswith("  ")]
+    assert len(commands) == 3
+    for verb, *words in commands:
+        frame._verb_parser(verb, frame.verb_module(verb)).parse_args(words)
+
+
 @pytest.mark.parametrize("verb", frame.VERBS)
 def test_each_verb_explains_itself(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -56,6 +66,9 @@ def test_each_verb_explains_itself(
     ("words", "code", "message", "hint"),
     [
         (["doctro"], 2, "no verb 'doctro'", "did you mean 'cuwheel doctor'?"),
+        (["chekc"], 2, "no verb 'chekc'", "did you mean 'cuwheel check'?"),
+        (["banana"], 2, "no verb 'banana'", "cuwheel --help lists the verbs"),
+        (["gpus", "rtx 4900"], 3, "no GPU is known as 'rtx 4900'", "did you mean 'GeForce RTX 4090'"),
         (["--json", "doctor"], 2, "options come after the verb", "cuwheel --help"),
         (["doctor", "--nope"], 2, "unrecognized arguments: --nope", "cuwheel doctor --help"),
         (["completion", "fish-ish"], 2, "name of a shell", "cuwheel completion bash"),

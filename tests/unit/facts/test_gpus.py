@@ -96,6 +96,25 @@ def test_a_name_of_several_capabilities_lists_them(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("rtx 4900", "GeForce RTX 4090"),
+        ("RTX4009", "GeForce RTX 4090"),
+        ("geforce rtx 3800 ti", "GeForce RTX 3080 Ti"),
+        ("gtx 1800", "GeForce GTX 1080"),
+        ("rtx 5009", "GeForce RTX 5090"),
+        ("h1oo", "H100"),
+        ("l4o", "L40"),
+    ],
+)
+def test_a_slip_of_the_hand_is_seen_through(text: str, first: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        gpus.find_gpu(text)
+    assert caught.value.suggestions[0] == first
+    assert caught.value.hint.startswith(f"did you mean {first!r}")
+
+
+@pytest.mark.parametrize(
     ("text", "suggestion"),
     [("rtx 5061 ti", "GeForce RTX 5060 Ti"), ("h1000", "H100"), ("jetson orim", "Jetson Orin NX")],
 )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cuwheel.diagnose import text
+from cuwheel.diagnose import encoding, text
 from cuwheel.diagnose.causes import knowledge
 from cuwheel.diagnose.explain import explain
 
@@ -154,7 +154,7 @@ def test_words_in_any_order_do_no_harm(words: list[str]) -> None:
 @given(st.binary(max_size=3000))
 @settings(max_examples=150, deadline=None)
 def test_any_bytes_do_no_harm(data: bytes) -> None:
-    explain(text.parse(text.decode(data)))
+    explain(text.parse(encoding.decode(data)))
 
 
 @given(

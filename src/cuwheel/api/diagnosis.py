@@ -57,6 +57,7 @@ def explain(
         verdicts=verdicts,
         call=case.call,
         similar=() if found.causes else tuple(map(_known, nearest.nearest(case.logs[0]))),
+        prose=read.prose,
     )
 
 

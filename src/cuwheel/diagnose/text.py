@@ -10,13 +10,14 @@ from functools import cache, cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, BinaryIO
 
+from cuwheel.diagnose import encoding, register
 from cuwheel.diagnose.foreign import Translator
 from cuwheel.diagnose.pattern import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 _HALF = MAX_BYTES // 2
 _CHUNK = 1024 * 1024
 _SHOWN = 300  # of a line, as evidence
@@ -54,13 +55,15 @@ class Log:
     """Lines as they are shown, each with its number in the file; wrapped ones follow again, put together.
 
     Then those in other languages again, in English: `printed` has them as they were.
-    `truncated`: lines that were left out of the middle of a log too long to read.
+    `truncated`: lines that were left out of the middle of a log too long to read. `prose`: those that somebody wrote
+    and no program printed, which are left out too.
     """
 
     lines: tuple[str, ...]
     numbers: tuple[int, ...]
     total: int
     truncated: int = 0
+    prose: int = 0
     printed: dict[int, str] = field(default_factory=dict)
 
     @cached_property
@@ -129,30 +132,19 @@ def read(stream: BinaryIO) -> Log:
     if len(tail) > _HALF:
         skipped += tail.count(b"\n", 0, len(tail) - _HALF)
         del tail[: len(tail) - _HALF]
-    return parse(decode(bytes(head) + (b"\n" if skipped else b"") + bytes(tail)), gap_at=len(head), skipped=skipped)
-
-
-def decode(data: bytes) -> str:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return data.decode("utf-16", errors="replace")
-    sample = data[:4000]
-    if sample.count(0) > len(sample) // 4:  # PowerShell's `>` cut to pieces: UTF-16 without its mark
-        return data.decode("utf-16-le" if sample[1::2].count(0) > sample[::2].count(0) else "utf-16-be", "replace")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        # A multi-byte character cut in two is no reason to take the rest for another encoding.
-        text = data.decode("utf-8-sig", errors="replace")
-        return text if text.count("\ufffd") * 200 <= len(text) else data.decode("cp1252", errors="replace")
+    text = encoding.decode(bytes(head) + (b"\n" if skipped else b"") + bytes(tail))
+    return parse(text, gap_at=len(head), skipped=skipped) if text else parse("")
 
 
 def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
-    plain = _without_decoration(text)
+    plain = _without_decoration(encoding.bounded(text))
     numbered = list(_numbered(plain))
     if skipped and gap_at is not None:
         before = text.count("\n", 0, gap_at) + 1
         shift = skipped - 1  # one line's end was put in between
         numbered = [(number + shift if number > before else number, line) for number, line in numbered]
+    written = register.prose(numbered)
+    numbered = [each for index, each in enumerate(numbered) if index not in written] if written else numbered
     both = [
         *_split(numbered),
         *_split([*_unwrapped(numbered), *_broken(numbered), *islice(_continued(numbered), _MESSAGES)]),
@@ -164,6 +156,7 @@ def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
         printed={len(both) + index: line for index, (_, _, line) in enumerate(foreign)},
         total=plain.count("\n") + max(0, skipped - 1) + (not plain.endswith("\n") and bool(plain)),
         truncated=skipped,
+        prose=len(written),
     )
 
 

@@ -36,7 +36,7 @@ class Explain:
     `versions`: what the log says of versions, GPUs and libraries, with the line (0: from elsewhere). `situations`:
     where it happened, as far as it shows. `tried`: the commands that the log shows. `known`: with --list, all causes.
     `call`: of a record, the one that is explained, which is then the log. `similar`: where there are no causes, those
-    that speak in its words.
+    that speak in its words. `prose`: lines that somebody wrote and no program printed; they are not searched.
     """
 
     schema: Literal["cuwheel.explain/1"] = "cuwheel.explain/1"
@@ -51,6 +51,7 @@ class Explain:
     known: tuple[KnownCause, ...] = ()
     call: RecordedCall | None = None
     similar: tuple[KnownCause, ...] = ()
+    prose: int = 0
 
     @property
     def succeeded(self) -> bool:
@@ -113,7 +114,15 @@ def _unknown(answer: Explain) -> str:
         told = "\n".join(f"  | {line}" for line in answer.call.output[-_TOLD:])
         return f"  What call {answer.call.number} printed is no cause that cuwheel knows (--list names them):\n{told}"
     if not answer.lines:
-        return f"  There is nothing to explain in {answer.log}: a record without a call that failed, or an empty log."
+        return (
+            f"  There is nothing to explain in {answer.log}: it is empty or no text, or a record without a call that "
+            "failed."
+        )
+    if answer.prose:
+        return (
+            f"  {answer.log} reads as notes and not as what a program printed: {answer.prose} of its {answer.lines} "
+            "lines are prose.\n  Give the log itself, alone or in a code block (```)."
+        )
     return (
         f"  Nothing in the {answer.lines} lines of {answer.log} is a cause that cuwheel knows (--list names them).\n"
         "  The first error in a log is the one that counts: see that it is part of it."

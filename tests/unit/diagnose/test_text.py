@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
+import random
 import textwrap
+import time
 
 import pytest
 
-from cuwheel.diagnose import text
+from cuwheel.diagnose import encoding, text
 from cuwheel.diagnose.explain import explain
 
 ERROR = (
@@ -30,7 +33,7 @@ def test_encodings(encoding: str) -> None:
 
 def test_a_character_cut_in_two_is_no_other_encoding() -> None:
     data = ("é" * 3000).encode()[1:] + b"\n" + ERROR.encode()
-    assert "é" in text.decode(data)
+    assert "é" in encoding.decode(data)
 
 
 @pytest.mark.parametrize(
@@ -174,3 +177,38 @@ def test_lines_cut_inside_a_word_at_no_common_width() -> None:
         "grade it.\n"
     )
     assert cause_of(log.encode()) == ("cudnn-version-mismatch", 1)
+
+
+def printable(size: int) -> bytes:
+    return bytes(random.Random(1).choices(b"abcdefghijklmnop \\/:[]{}'", k=1 << 16)) * (size >> 16)  # noqa: S311 - no secret
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        random.Random(2).randbytes(3 << 20) * 32,  # noqa: S311 - no secret
+        b"x" * (100 << 20),
+        b"error: nvcc not found " * (5 << 20),
+        printable(100 << 20),
+        b"\x7fELF\x02\x01\x01" + bytes(3 << 20) + b"nvcc: command not found\x00" * 1000,
+    ],
+    ids=["random", "one letter", "one message", "one line of all kinds", "a program"],
+)
+def test_what_no_program_printed_is_answered_quickly_and_with_nothing(data: bytes) -> None:
+    began = time.process_time()
+    assert explain(text.read(io.BytesIO(data))).causes == ()
+    assert time.process_time() - began < 3  # a second where nothing else runs
+
+
+def test_a_log_with_binary_in_it_keeps_its_lines_and_their_numbers() -> None:
+    noise = random.Random(3).randbytes(1 << 16)  # noqa: S311 - no secret
+    before = b"make all\n" * 2000
+    data = before + noise + b"\n" + b"cc -c a.c\n" * 2000 + ERROR.encode() + b"\n" + b"make: *** [all] Error 1\n"
+    assert cause_of(data) == (CAUSE, 4002 + noise.count(b"\n"))
+
+
+def test_a_long_log_as_one_string_is_many_lines() -> None:
+    packed = json.dumps({"log": "compiling a.cu\n" * 5_000_000 + ERROR + "\nend\n"}).encode()
+    began = time.process_time()
+    assert cause_of(packed) == (CAUSE, 1)
+    assert time.process_time() - began < 5

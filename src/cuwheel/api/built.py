@@ -138,11 +138,12 @@ def _record(built: Built) -> Record | None:
 
 
 def _failure(job: Job, built: Built, record: Record | None) -> answers.Failure:
-    """The call that it failed of, if it was one, and what is known of what that said."""
+    """What made it stop: the call that it failed of, or the build system's own words; and what is known of that."""
     from dataclasses import replace
 
     from cuwheel import masking
     from cuwheel.build.values import Trouble
+    from cuwheel.diagnose import ending
     from cuwheel.record import reader
     from cuwheel.report.build_made import failure_of
 
@@ -153,15 +154,22 @@ def _failure(job: Job, built: Built, record: Record | None) -> answers.Failure:
     trouble = replace(trouble, what=told(trouble.what))
     call = _guilty(trouble, record) if record else None
     tail = told(_tail(Path(built.log)))
-    if record is None or call is None:
-        return failure_of(trouble, output=tail, causes=_causes(tail) if trouble.kind == "program" else ())
-    said = told("".join(reader.output(record, call)))
+    words = ending.of(tail) if trouble.kind == "program" else None
+    said = told("".join(reader.output(record, call))) if record and call else ""
+    if words and words.decides and not words.quotes(said):
+        call = None  # a trial, or what it went on after
+    if call is None:
+        causes = _causes("\n".join(words.lines) if words else "", tail) if trouble.kind == "program" else ()
+        failed = failure_of(trouble, output="\n".join(words.lines) if words else tail, causes=causes)
+        return replace(failed, what=words.what) if words else failed
     replay = shlex.join(["cuwheel", "replay", f"{built.record}:{call.number}"])
-    causes = () if trouble.kind == "time" else _causes(said) or _causes(tail)
+    causes = () if trouble.kind == "time" else _causes(said, tail)
     failed = failure_of(trouble, call, said, replay=replay, causes=causes)
     what = failed.what
     if trouble.kind == "time":
         what = f"{trouble.what}; call {call.number} was at it, {call.name} ({trouble.hint})"
+    elif words and not words.of_call:
+        what = f"{what}; then {words.what}"
     return replace(failed, what=what, command=told(failed.command))
 
 
@@ -174,12 +182,14 @@ def _guilty(trouble: Trouble, record: Record) -> Call | None:
     return failures.first(record) if trouble.kind == "program" else None
 
 
-def _causes(text: str) -> tuple[Cause, ...]:
+def _causes(*texts: str) -> tuple[Cause, ...]:
+    """Of the first that tells something."""
     import io
 
     from cuwheel.api.diagnosis import explain
 
-    return explain(io.BytesIO(text.encode())).causes if text.strip() else ()
+    found = (explain(io.BytesIO(text.encode())).causes for text in texts if text.strip())
+    return next((causes for causes in found if causes), ())
 
 
 def _tail(log: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.record import words
+from cuwheel.record import summary
 
 if TYPE_CHECKING:
     from cuwheel.record.values import Call, Record
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 _TRIAL = re.compile(
     r"(?:^|/)(?:CMakeTmp|CMakeScratch|CompilerId[A-Z]\w*|meson-private|_cmake_try\w*)(?:/|$)"
     r"|(?:^|/)(?:conftest\w*|cmTC_\w+|testCCompiler|testCXXCompiler|testCUDACompiler|CMake\w*CompilerId|flag_check"
-    r"|sanitycheck\w*|has_flag\w*)\.\w+$|^__cmake_determine_cuda$"
+    r"|sanitycheck\w*|has_flag\w*|_configtest|detect_cuda_\w+|tmp[a-z0-9_]{8})\.\w+$|^__cmake_determine_cuda$"
 )
-_ASKING = frozenset(
-    ("--version", "-V", "-v", "-dumpversion", "-dumpmachine", "-dumpfullversion", "--help", "-h", "-###")
-)
+# Of those, the ones without which nothing can be built: a compiler that does not work at all.
+_VITAL = re.compile(r"(?:^|/)(?:test(?:C|CXX|CUDA)Compiler|CMake\w*CompilerId|sanitycheck\w*)\.")
+_NO_FILE = frozenset(("-", "/dev/null", "NUL"))
 
 
 def first(record: Record) -> Call | None:
     """The first call that failed and mattered; None where none did.
 
-    A trial counts where nothing else failed and yet the build did: "the CUDA compiler is not able to compile a simple
-    test program" ends it at the last one.
+    A trial counts where nothing else failed and yet the build did, if without it nothing can be built: "the CUDA
+    compiler is not able to compile a simple test program". Any other answers a question, and whoever asked decides.
     """
     failed = sorted((call for call in record.calls if call.failed), key=_end)
     done = {_product(call) for call in record.calls if call.state == "succeeded"} - {None}
@@ -36,16 +36,25 @@ def first(record: Record) -> Call | None:
         last = failed[-1]
         # Whoever tries something else afterwards, and that works, did not end because of it.
         went_on = any(call.state == "succeeded" and call.began > _end(last) for call in record.calls)
-        return None if went_on else last
+        return last if not went_on and _is_vital(record, last) else None
     return None
 
 
 def is_trial(call: Call) -> bool:
     """Whether it was made to find something out, and its failure is an answer."""
-    parsed = words.parse(call.words)
-    if not parsed.inputs:
-        return bool(_ASKING.intersection(call.words)) or not call.words
+    parsed = summary.parse(call)
+    if not set(parsed.inputs) - _NO_FILE:
+        # Without a file to work on it asks for versions, folders, or whether an option is known.
+        return not (parsed.compiles or parsed.output) or not _NO_FILE.isdisjoint(call.words)
     return any(_TRIAL.search(place) for place in (call.cwd, parsed.output, *parsed.inputs))
+
+
+def _is_vital(record: Record, last: Call) -> bool:
+    """A test of the compiler itself; or nothing that was tried ever worked."""
+    if any(_VITAL.search(each) for each in summary.parse(last).inputs):
+        return True
+    tried = [call for call in record.calls if summary.parse(call).inputs]
+    return bool(tried) and not any(call.state == "succeeded" for call in tried)
 
 
 def _end(call: Call) -> float:
@@ -53,7 +62,7 @@ def _end(call: Call) -> float:
 
 
 def _product(call: Call) -> tuple[str, str] | None:
-    output = words.parse(call.words).output
+    output = summary.parse(call).output
     return (call.cwd, output) if output else None
 
 

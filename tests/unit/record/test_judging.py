@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.record import exports, failures, summary
-from cuwheel.record.values import Call, Phase, Record
+from cuwheel.record.values import Call, Phase, Record, ResponseFile
 from cuwheel.report import documents
 from cuwheel.report.record import Failure, Recorded
 
@@ -190,3 +190,32 @@ def test_the_report_shows_the_first_error() -> None:
     text = repr(documents.of(answer(Failure(**silent), 2), verbose=True))
     assert "It printed nothing" in text
     assert "was ended by SIGSEGV" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "cwd"),
+    [
+        (("--push-state", "--pop-state"), "/b"),
+        (("-print-prog-name=ld",), "/b"),
+        (("-E", "-dM", "-x", "c", "/dev/null"), "/b"),
+        (("-c", "/tmp/tmpab12_xyz.cpp", "-o", "/tmp/tmpab12_xyz.o"), "/b"),
+        (("-c", "_configtest.c"), "/b"),
+        (("-c", "x.cpp", "-o", "cmTC_1a2b3.dir/src.cxx.o"), "/b/CMakeFiles/CMakeScratch/TryCompile-x"),
+    ],
+)
+def test_an_answer_is_no_reason_to_stop(words: tuple[str, ...], cwd: str) -> None:
+    """Other trials worked: whoever asked this one decided what its failure means."""
+    worked = call(1, "-c", "ok.cpp", cwd=TRIALS[0][1])
+    assert failures.first(record(worked, call(2, *words, cwd=cwd, state="failed"))) is None
+
+
+def test_a_compiler_that_does_not_work_is_one() -> None:
+    worked = call(1, "-c", "CMakeCXXCompilerId.cpp", cwd=TRIALS[2][1])
+    broken = call(2, "-c", "/b/CMakeFiles/CMakeScratch/TryCompile-x/testCXXCompiler.cxx", state="failed")
+    assert failures.first(record(worked, broken)) == broken
+
+
+def test_what_a_response_file_names_is_compiled() -> None:
+    files = (ResponseFile(path="x.rsp", text="-shared a.o b.o -o x.so"),)
+    linked = call(1, "@x.rsp", state="failed", response_files=files)
+    assert failures.first(record(linked, call(2, "-c", "y.cu"))) == linked

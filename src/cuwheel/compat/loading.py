@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import packages, versions
+from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cuwheel.facts.rows.packages import PackageProfile
     from cuwheel.inspection.values import Library, Survey
     from cuwheel.machine.fleet import Machine
 
+# A part of a path that names one GPU: sm90/, _sm_100a.so.
+_FOR_ONE_GPU = re.compile(r"(?<![A-Za-z])sm_?\d{2,3}[af]?(?![A-Za-z0-9])")
 _ORDINARY_DIGITS = 2  # of a CUDA major in a variable such as BNB_CUDA_VERSION
 
 
@@ -30,27 +34,67 @@ class Candidate:
 class Loading:
     """`always`: loaded for certain. `candidates`: one of these, and it is not known which.
 
-    `optional`: opened only when something asks for them. `missing`: why there is none that could be loaded.
+    `optional`: opened only when something asks for them. `variants`: of each of these one is opened, for the GPU that
+    is there. `described`: a profile of the package says all this. `missing`: why there is none that could be loaded.
     """
 
     always: tuple[str, ...]
     candidates: tuple[Candidate, ...] = ()
-    optional: tuple[str, ...] = ()
+    optional: frozenset[str] = frozenset()
+    variants: tuple[tuple[str, ...], ...] = ()
+    described: bool = True
     follows: str | None = None
     missing: str = ""
 
+    @property
+    def certain(self) -> tuple[str, ...]:
+        return tuple(path for path in self.always if path not in self.optional)
+
 
 def loading(survey: Survey, machine: Machine) -> Loading:
-    """By the profile of the package; one that nobody described loads everything that it has."""
+    """By the profile of the package; of one that nobody described, by what its import and links pull in."""
     alone = survey.kind == "file"
     paths = tuple(each.path for each in survey.libraries if alone or is_loadable(each))
     profile = packages.find_profile(survey.distribution.name) if survey.distribution else None
     if profile is None:
-        return Loading(always=paths)
+        return _undescribed(survey, paths)
     if profile.loads == "every":
-        optional = tuple(path for path in paths if any(fnmatchcase(path, each) for each in profile.optional))
+        optional = frozenset(path for path in paths if any(fnmatchcase(path, each) for each in profile.optional))
         return Loading(always=paths, optional=optional)
     return _one(profile, paths, machine)
+
+
+def _undescribed(survey: Survey, paths: tuple[str, ...]) -> Loading:
+    """What is not loaded for certain is opened on demand, as far as anybody can tell."""
+    loadable = frozenset(paths)
+    if survey.kind == "file" or sum(bool(each.device_code) for each in survey.libraries if each.path in loadable) <= 1:
+        return Loading(always=paths)
+    certain = _with_needed(survey, survey.imported)
+    variants: dict[str, list[str]] = {}
+    for path in paths:
+        if _FOR_ONE_GPU.search(path):
+            variants.setdefault(_FOR_ONE_GPU.sub("*", path), []).append(path)
+    return Loading(
+        always=paths,
+        optional=loadable - certain,
+        variants=tuple(tuple(each) for each in variants.values() if len(each) > 1),
+        described=False,
+    )
+
+
+def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
+    """These libraries and those of the same target that they are linked with."""
+    inside = {file_name(each.path): each for each in survey.libraries}
+    inside |= {each.soname: each for each in survey.libraries if each.soname}
+    by_path = {each.path: each for each in survey.libraries}
+    found: set[str] = set()
+    waiting = [by_path[path] for path in paths if path in by_path]
+    while waiting:
+        library = waiting.pop()
+        if library.path not in found:
+            found.add(library.path)
+            waiting += [inside[soname] for soname in library.needed if soname in inside]
+    return frozenset(found)
 
 
 def is_loadable(library: Library) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from cuwheel.compat.check_rules.case import Case, Whole
 from cuwheel.compat.loading import Loading, loading
 from cuwheel.compat.needed import resolve
 from cuwheel.compat.predict import Outcome, Prediction, stopped
+from cuwheel.compat.reach import served_together
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.inspection.values import Library
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
 
+_ON_DEMAND = "it is opened only where something asks for it, and the rest works without it"
 _NOTHING = Prediction(outcome="unknown", basis="nothing")
 
 
@@ -51,20 +54,37 @@ class _Group:
 
 def judge(survey: Survey, machine: Machine) -> Verdict:
     """Needs the containers of the libraries."""
-    return judge_all(survey, (machine,))[0]
+    return Judge(survey).on(machine)
 
 
 def judge_all(survey: Survey, machines: Iterable[Machine]) -> tuple[Verdict, ...]:
-    """What does not depend on the machine is worked out once for all of them."""
-    reaches = reach.of_all(survey)
-    return tuple(_verdict(survey, machine, reaches) for machine in machines)
+    subject = Judge(survey)
+    return tuple(map(subject.on, machines))
 
 
-def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach]) -> Verdict:
-    load = loading(survey, machine)
-    whole = Whole(survey=survey, machine=machine, loading=load)
-    about = check_rules.examine_package(whole)
+class Judge:
+    """Judges one target on any number of machines: what does not depend on them is worked out once."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._survey = survey
+        self._reaches = reach.of_all(survey)
+        self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
+
+    def on(self, machine: Machine) -> Verdict:
+        load = loading(self._survey, machine)
+        certain = [path for path in load.certain if self._reaches[path].has_code]
+        if not load.described and not served_together([self._sweep(path) for path in certain]):
+            load = replace(load, optional=load.optional.union(certain))
+        return _verdict(self._survey, machine, self._reaches, load)
+
+
+def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], load: Loading) -> Verdict:
+    about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load))
     judged = {each.path: _judge(reaches[each.path], survey, machine, load) for each in survey.libraries}
+    if not load.described and _nothing_runs(judged[path] for path in load.always):
+        load = replace(load, optional=frozenset(), variants=())  # whatever is opened fails
+        judged = {each.path: _judge(reaches[each.path], survey, machine, load) for each in survey.libraries}
+    load = _without_worse_variants(load, judged)
     always = [judged[path] for path in load.always]
     groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
     groups = groups or [_group("", always)]
@@ -72,7 +92,7 @@ def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach]) -> 
     chosen = [group for group in groups if group.outcome == outcome]
     stopped = any(each.severity == "error" for each in about)
     loaded = [each.verdict for each in chosen[0].judged]
-    at_import = stopped or any(each.stopped for each in chosen[0].judged)
+    at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
     return Verdict(
         target=survey.target,
         machine=machine.name,
@@ -94,7 +114,7 @@ def _judge(found: Reach, survey: Survey, machine: Machine, load: Loading) -> _Ju
     elsewhere = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)
     findings = host if elsewhere else (*host, *check_rules.examine_code(case))
     optional = library.path in load.optional
-    undecided = any(library.path in each.paths for each in load.candidates)
+    undecided = any(library.path in each.paths for each in load.candidates) or (optional and not load.described)
     missing = _missing_condition([each.soname for each in needed if each.place == "unknown"])
     beyond = _toolkit_condition([each.soname for each in needed if each.place == "toolkit"])
     return _Judged(
@@ -126,10 +146,26 @@ def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
     return _Group(cuda=cuda, judged=tuple(judged), outcome=together(each.verdict for each in telling))
 
 
+def _nothing_runs(judged: Iterable[_Judged]) -> bool:
+    telling = [each for each in judged if sum(each.counts) or each.verdict.outcome == "fails"]
+    return bool(telling) and all(each.verdict.outcome == "fails" for each in telling)
+
+
+def _without_worse_variants(load: Loading, judged: Mapping[str, _Judged]) -> Loading:
+    """Of libraries that are for one GPU each, the one that serves best is the one that is opened."""
+    dropped: set[str] = set()
+    for paths in load.variants:
+        chosen = best(judged[path].verdict.outcome for path in paths)
+        dropped |= {path for path in paths if judged[path].verdict.outcome != chosen}
+    return replace(load, always=tuple(path for path in load.always if path not in dropped))
+
+
 def _of_library(finding: Finding, library: Library, *, optional: bool) -> Finding:
     severity = "warning" if optional and finding.severity == "error" else finding.severity
-    evidence = tuple(f"{library.path}: {each}" for each in finding.evidence)
-    return replace(finding, severity=severity, evidence=evidence or (library.path,))
+    evidence = tuple(f"{library.path}: {each}" for each in finding.evidence) or (library.path,)
+    if severity != finding.severity:
+        evidence = (*evidence, _ON_DEMAND)
+    return replace(finding, severity=severity, evidence=evidence)
 
 
 def _told(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.choose import Code
+from cuwheel.compat.targets import serves
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import libraries
+from cuwheel.facts import architectures, libraries
 from cuwheel.facts.arch import Arch
 from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.inspection.values import Symbols
@@ -30,7 +31,7 @@ _SHARE_APART = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One container, or a cubin that stands in none.
+    """A container, or a cubin that stands in none; those alike are one, `count` of them.
 
     `empty`: it holds nothing at all, as opposed to nothing that a driver could load. `own`: it is not registered with
     the runtime; the library's own code finds and loads it. `symbols`: of a relocatable object, where they are known.
@@ -43,6 +44,7 @@ class Module:
     empty: bool = False
     own: bool = False
     symbols: Symbols | None = None
+    count: int = 1
 
     @property
     def words(self) -> str:
@@ -51,16 +53,25 @@ class Module:
         return f"{held} (in {self.section})" if self.section else held
 
     @property
+    def for_chosen_gpus(self) -> bool:
+        """All of it is for one capability or family: a list that was given to this file on purpose."""
+        return bool(self.codes) and all(code.arch.suffix for code in self.codes)
+
+    @property
     def machine_code(self) -> frozenset[Arch]:
         return frozenset(code.arch for code in self.codes if code.arch.kind == "sm")
 
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """Whether a library picks kernels for the machine itself; and whether that is only a guess from its containers."""
+    """Whether a library picks kernels for the machine itself; and whether that is only a guess from its containers.
+
+    `many`: it has so many containers that their lists tell something.
+    """
 
     itself: bool = False
     guessed: bool = False
+    many: bool = False
 
 
 def modules(library: Library) -> tuple[Module, ...]:
@@ -99,7 +110,17 @@ def modules(library: Library) -> tuple[Module, ...]:
         for index, row in enumerate(rows)
         if index not in inside
     ]
-    return tuple(each for each in found if each.codes or each.empty)
+    return _counted(each for each in found if each.codes or each.empty)
+
+
+def _counted(found: Iterable[Module]) -> tuple[Module, ...]:
+    """Of thousands of containers most are alike. Those with the same entries share one tuple of them."""
+    alike: dict[tuple[object, ...], list[Module]] = {}
+    for each in found:
+        names = id(each.symbols) if each.symbols else None
+        key = (id(each.codes), each.section, each.relocatable, each.device_linked, each.empty, each.own, names)
+        alike.setdefault(key, []).append(each)
+    return tuple(replace(each[0], count=len(each)) for each in alike.values())
 
 
 def _left_behind(library: Library) -> frozenset[int]:
@@ -160,8 +181,8 @@ def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:
 
 
 def choosing(library: Library, found: Sequence[Module]) -> Choosing:
-    """The guess: it has many containers, and a tenth of them or more share no architecture with the list that most of
-    them were compiled for. No build from one list looks like that.
+    """The guess: it has many containers, and no GPU could use them all, or a tenth of them or more share no
+    architecture with the list that most of them were compiled for. No build from one list looks like that.
     """
     for name in (library.soname, file_name(library.path)):
         try:
@@ -169,10 +190,19 @@ def choosing(library: Library, found: Sequence[Module]) -> Choosing:
                 return Choosing(itself=True)
         except UnknownNameError:
             continue
-    lists = [frozenset(code.arch for code in each.codes) for each in found if not each.relocatable]
-    if len(lists) < _MANY_CONTAINERS:
+    lists: Counter[frozenset[Arch]] = Counter()
+    for each in found:
+        if not (each.relocatable or each.empty):
+            lists[frozenset(code.arch for code in each.codes)] += each.count
+    if lists.total() < _MANY_CONTAINERS:
         return Choosing()
-    commonest = Counter(lists).most_common(1)[0][0]
-    apart = sum(1 for each in lists if not each & commonest)
-    guessed = apart >= _SHARE_APART * len(lists)
-    return Choosing(itself=guessed, guessed=guessed)
+    commonest = lists.most_common(1)[0][0]
+    apart = sum(count for each, count in lists.items() if not each & commonest)
+    guessed = apart >= _SHARE_APART * lists.total() or not _serve_one_gpu(lists)
+    return Choosing(itself=guessed, guessed=guessed, many=True)
+
+
+def _serve_one_gpu(lists: Collection[frozenset[Arch]]) -> bool:
+    """Whether there is a GPU that every one of them has something for."""
+    known = architectures.current_capabilities()
+    return any(all(any(serves(arch, device) for arch in each) for each in lists) for device in known)

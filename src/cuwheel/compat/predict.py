@@ -44,6 +44,8 @@ _ERRORS: dict[Stop, CudaError | None] = {
     "platform": SYMBOL_NOT_FOUND,
     "zstd": None,  # which error it gives is not known
 }
+# A few containers for the GPU do not make a library run that chooses among many, nor do a few cubins of its own.
+_SHARE_RUNNING = 0.1
 _GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
 
 
@@ -73,6 +75,7 @@ class Taken:
 class Prediction:
     """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess.
 
+    `for_chosen_gpus`: some of `missing` is architecture-specific, so files were given lists of their own on purpose.
     `mixed_objects`: of its relocatable objects only some fit. `alternatives`: errors that it may give instead; then
     kernels of the objects that fit may run, too. `link_too_new`: its objects are of a newer toolkit than the driver's.
     `stops`: all that stands in the way before its code is looked at. `code`: what its code alone comes to, once
@@ -86,6 +89,7 @@ class Prediction:
     missing: tuple[str, ...] = ()
     basis: Basis = "every"
     heuristic: bool = False
+    for_chosen_gpus: bool = False
     stops: tuple[Stop, ...] = ()
     code: Prediction | None = None
     link_too_new: bool = False
@@ -121,9 +125,7 @@ def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, mac
 
 def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
     """By the code alone: whatever else of the machine may stop the library."""
-    choices = {id(each.codes): each.codes for each in found}  # of thousands of containers most are alike
-    chosen = {key: choose(codes, device) for key, codes in choices.items()}
-    everything = [_Judged(each, chosen[id(each.codes)]) for each in found]
+    everything = [_Judged(each, choose(each.codes, device)) for each in found]
     objects = [each for each in everything if each.module.relocatable]
     judged = [each for each in everything if not each.module.relocatable]
     linked = [each for each in judged if each.module.device_linked]
@@ -137,13 +139,17 @@ def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_n
     mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
     if made.error is None:
         return replace(_relinked(chooses, plain, made), mixed_objects=mixed)
-    failed = [_failed(each, made.error) for each in linked or objects[:1]]
+    failed = [_failed(each, made.error) for each in linked or _one(objects)]
     return replace(
         _summed(chooses, [*plain, *failed]),
         mixed_objects=mixed,
         alternatives=made.alternatives,
         link_too_new=made.too_new,
     )
+
+
+def _one(objects: Sequence[_Judged]) -> list[_Judged]:
+    return [replace(each, module=replace(each.module, count=1)) for each in objects[:1]]
 
 
 def _failed(judged: _Judged, error: CudaError) -> _Judged:
@@ -162,17 +168,26 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     """All registered containers must serve. Of what the library loads itself, what does not fit it leaves alone."""
     fitting = any(each.choice.how in _GOOD for each in every)
     judged = [each for each in every if not (fitting and each.module.own and each.choice.how == "none")]
-    hows = Counter(each.choice.how for each in judged)
+    hows: Counter[How] = Counter()
+    errors: Counter[CudaError | None] = Counter()
+    for each in judged:
+        hows[each.choice.how] += each.module.count
+        if each.choice.how == "none":
+            errors[each.choice.error] += each.module.count
     containers = Containers(native=hows["native"], compatible=hows["compatible"], jit=hows["jit"], none=hows["none"])
     missed = [each for each in judged if each.choice.how == "none"]
-    errors = Counter(each.choice.error for each in missed)
-    by_itself = chooses.itself and 0 < len(missed) < len(judged)
+    total, none = hows.total(), hows["none"]
+    specific = [each.module.for_chosen_gpus for each in missed]
+    guessed = chooses.guessed or (chooses.many and all(specific) and not chooses.itself)
+    few = total - none < _SHARE_RUNNING * total
+    next_to_nothing = few and (guessed or (_only_own(judged) and not chooses.itself))
+    by_itself = (chooses.itself or guessed) and not next_to_nothing and 0 < none < total
     if by_itself:
         outcome: Outcome = next(how for how in _GOOD if hows[how])
     elif not missed:
         outcome = next(how for how in reversed(_GOOD) if hows[how])
     else:
-        outcome = "fails" if len(missed) == len(judged) else "partial"
+        outcome = "fails" if none == total or next_to_nothing else "partial"
     return Prediction(
         outcome=outcome,
         predicted_error=errors.most_common(1)[0][0] if outcome in ("fails", "partial") else None,
@@ -180,8 +195,14 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
         taken=_taken(judged),
         missing=tuple(dict.fromkeys(each.module.words for each in missed)),
         basis="fitting" if by_itself else "every",
-        heuristic=by_itself and chooses.guessed,
+        heuristic=by_itself and guessed,
+        for_chosen_gpus=any(specific),
     )
+
+
+def _only_own(judged: Iterable[_Judged]) -> bool:
+    """Whether all that runs is what the library loads itself, beside its registered code."""
+    return all(each.module.own for each in judged if each.choice.how in _GOOD)
 
 
 def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
@@ -189,7 +210,7 @@ def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
     for each in judged:
         if each.choice.how != "none" and each.choice.entry is not None:
             code = each.module.codes[each.choice.entry]
-            counts[code, each.choice.how, not each.module.relocatable, each.module.section] += 1
+            counts[code, each.choice.how, not each.module.relocatable, each.module.section] += each.module.count
     return tuple(
         Taken(arch=str(code.arch), how=how, linked=linked, section=section, count=count, ptx_isa=code.ptx_isa)
         for (code, how, linked, section), count in counts.items()

@@ -13,6 +13,8 @@ from cuwheel.facts.arch import Capability
 from cuwheel.inspection.values import Library
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from cuwheel.compat.predict import Prediction
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
@@ -39,19 +41,12 @@ class Reach:
 
         Objects and archives are judged as what will be linked from them.
         """
-        # Thousands of containers are alike, and their number changes no outcome.
-        distinct = tuple({_key(each): each for each in self.modules}.values())
+        found = self.modules
         if self.library.type == "relocatable":
-            distinct = tuple(replace(each, relocatable=False, device_linked=False) for each in distinct)
+            found = tuple(replace(each, relocatable=False, device_linked=False) for each in found)
         known = architectures.current_capabilities()
         newer = Capability(known[-1].major + 1, 0)
-        return {each: by_code(distinct, self.chooses, Device(capability=each)).outcome for each in (*known, newer)}
-
-
-def _key(module: Module) -> tuple[object, ...]:
-    """Equal for modules that are alike. Those with the same entries share one tuple of them."""
-    kind = (module.section, module.relocatable, module.device_linked, module.empty, module.own)
-    return (id(module.codes), *kind, id(module.symbols) if module.symbols else None)
+        return {each: by_code(found, self.chooses, Device(capability=each)).outcome for each in (*known, newer)}
 
 
 def of(library: Library) -> Reach:
@@ -63,3 +58,8 @@ def of(library: Library) -> Reach:
 def of_all(survey: Survey) -> dict[str, Reach]:
     """By path."""
     return {library.path: of(library) for library in survey.libraries}
+
+
+def served_together(sweeps: Sequence[Mapping[Capability, Outcome]]) -> bool:
+    """Whether there is a GPU on which none of these fails. Otherwise they are not meant to run together."""
+    return not sweeps or any(all(each[device] != "fails" for each in sweeps) for device in sweeps[0])

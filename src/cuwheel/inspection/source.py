@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.values import Distribution
 
 HEAD = 4096
+_PYTHON_LIMIT = 1 << 20
 # Text by name: a wheel has thousands, and opening each to see that it is none of ours takes longer
 # than everything else.
 _TEXT = (
@@ -44,6 +45,16 @@ class Item(Protocol):
     def open(self, advance: Callable[[int], None]) -> Buffer: ...
 
 
+class Texts(NamedTuple):
+    """The Python of a target. `names`: of its files. `read`: None where one cannot be read."""
+
+    names: tuple[str, ...]
+    read: Callable[[str], str | None]
+
+
+NO_TEXTS = Texts(names=(), read=lambda _: None)
+
+
 class Source(NamedTuple):
     target: str
     kind: Literal["wheel", "folder", "file", "distribution"]
@@ -51,6 +62,7 @@ class Source(NamedTuple):
     items: tuple[Item, ...]  # those that may be binaries
     distribution: Distribution | None = None
     findings: tuple[Finding, ...] = ()
+    texts: Texts = NO_TEXTS
     close: Callable[[], None] = lambda: None
 
 
@@ -132,6 +144,7 @@ def _wheel(path: Path) -> Source:
         distribution=metadata.from_texts(*said, named),
         items=tuple(ZipItem(reader, each) for each in reader.members.values() if _may_be_binary(each.name)),
         findings=tuple(findings),
+        texts=Texts(names=tuple(reader.members), read=reader.text),
         close=reader.close,
     )
 
@@ -162,6 +175,7 @@ def _installed(info: Path) -> Source:
 
 def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
     items, findings, seen, total = [], [], set(), 0
+    python: dict[str, Path] = {}
     for file in files:
         try:
             status = file.stat()
@@ -174,7 +188,10 @@ def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
         total += status.st_size
         if _may_be_binary(file.name):
             items.append(FileItem(os.path.relpath(file, root), status.st_size, file))
-    return {"size": total, "items": tuple(items), "findings": tuple(findings)}
+        elif file.suffix == ".py" and status.st_size <= _PYTHON_LIMIT:
+            python[os.path.relpath(file, root).replace(os.sep, "/")] = file
+    texts = Texts(names=tuple(python), read=lambda name: _text(python[name]))
+    return {"size": total, "items": tuple(items), "findings": tuple(findings), "texts": texts}
 
 
 def _walk(root: Path) -> Iterator[Path]:

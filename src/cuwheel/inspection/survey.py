@@ -12,7 +12,7 @@ from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.values import Survey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from cuwheel.finding import Finding
@@ -47,7 +47,18 @@ def _survey(found: Source, detail: Detail, *, whole: bool) -> Survey:
         distribution=found.distribution,
         libraries=tuple(libraries),
         findings=(*found.findings, *findings),
+        imported=_imported(found, libraries) if detail != "rows" else (),
     )
+
+
+def _imported(found: Source, libraries: Sequence[Library]) -> tuple[str, ...]:
+    """Asked only where it can change an answer: one library with device code is judged by itself."""
+    if sum(bool(each.device_code) for each in libraries) <= 1:
+        return ()
+    from cuwheel.inspection import imports  # noqa: PLC0415 - ast costs some milliseconds
+
+    name = found.distribution.name if found.distribution else None
+    return imports.loaded_by_import(found.texts, name, [each.path for each in libraries])
 
 
 def _read_all(found: Source, detail: Detail, *, whole: bool) -> tuple[list[Library], list[Finding]]:

@@ -164,9 +164,12 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
+    """`imported`: libraries that the package's import loads for certain, where several hold device code."""
+
     target: str
     kind: Literal["wheel", "folder", "file", "distribution"]
     size: int
     distribution: Distribution | None
     libraries: tuple[Library, ...]
     findings: tuple[Finding, ...]
+    imported: tuple[str, ...] = ()

@@ -118,24 +118,25 @@ def _points(found: Survey) -> Iterator[tuple[int, int, int | None]]:
     Every known capability, and what may come between them: a later minor of the same major runs what is compiled for
     an earlier one, unless it is compiled for that alone.
     """
+    subject = matrix.Judge(found)
     known = sorted(each.number for each in architectures.current_capabilities())
     asked = sorted({*known, *(number + 1 for number in known if number % 10 < _LAST_MINOR)})
     for number in asked:
         later = [each for each in asked if each > number]
         end = number // 10 * 10 + _LAST_MINOR
         last = min(later[0] - 1, end) if later else end
-        yield number, last, _oldest_driver(found, Capability.from_number(number))
+        yield number, last, _oldest_driver(subject, Capability.from_number(number))
     beyond = (known[-1] // 10 + 1) * 10
-    yield beyond, _ANY, _oldest_driver(found, Capability.from_number(beyond))
+    yield beyond, _ANY, _oldest_driver(subject, Capability.from_number(beyond))
 
 
-def _oldest_driver(found: Survey, capability: Capability) -> int | None:
+def _oldest_driver(subject: matrix.Judge, capability: Capability) -> int | None:
     """By judging the wheel with the driver of one toolkit after the other: drivers only ever learn."""
 
     def fails(cuda: str | None) -> bool:
         # The guard asks the driver for the GPU: it only gets as far with one that knows it.
         machine = Machine(name=str(capability), capability=str(capability), driver_cuda=cuda, gpu_seen=True)
-        return matrix.judge(found, machine).outcome == "fails"
+        return subject.on(machine).outcome == "fails"
 
     if fails(None):
         return None

@@ -148,10 +148,11 @@ def _steps(found: Survey, machine: Machine) -> Iterator[Step]:
     """By halves: between two drivers that give the same there is no other."""
     drivers = [_OLDEST, *(row.version for row in toolkits.all_toolkits())]
     told: dict[int, Step] = {}
+    subject = matrix.Judge(found)
 
     def step(index: int) -> Step:
         if index not in told:
-            told[index] = _judged(found, machine, drivers[index])
+            told[index] = _judged(subject, machine, drivers[index])
         return told[index]
 
     def look(low: int, high: int) -> None:
@@ -174,8 +175,8 @@ def _same(one: Step, other: Step) -> bool:
     return replace(one, driver="") == replace(other, driver="")
 
 
-def _judged(found: Survey, machine: Machine, driver: str) -> Step:
-    verdict = matrix.judge(found, replace(machine, driver_cuda=driver))
+def _judged(subject: matrix.Judge, machine: Machine, driver: str) -> Step:
+    verdict = subject.on(replace(machine, driver_cuda=driver))
     return Step(
         driver=driver,
         outcome=verdict.outcome,

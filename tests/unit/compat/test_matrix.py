@@ -12,7 +12,7 @@ from cuwheel.compat.matrix import judge
 from cuwheel.compat.needed import resolve
 from cuwheel.compat.verdict import ORDER, best, worst
 from cuwheel.facts import packages
-from cuwheel.inspection.values import Survey
+from cuwheel.inspection.values import Library, Survey
 from cuwheel.machine import named
 from tests.unit.compat.subjects import library, machine, survey
 
@@ -136,9 +136,73 @@ def test_an_optional_library_leaves_the_rest_working() -> None:
     assert [each.severity for each in verdict.findings] == ["warning"]
 
 
-def test_every_library_of_a_package_that_nobody_described_must_serve() -> None:
-    wheel = survey(library("sm_90"), library("sm_80", path="pkg/libother.so"))
-    assert judge(wheel, machine(driver="580.65.06")).outcome == "fails"
+def _side_by_side(*libraries: Library, imported: tuple[str, ...] = ()) -> Survey:
+    return replace(survey(*libraries), imported=imported)
+
+
+def test_what_import_loads_together_must_serve_together() -> None:
+    first, second = library("sm_80 sm_90"), library("sm_80", path="pkg/libother.so")
+    both = _side_by_side(first, second, imported=(first.path, second.path))
+    verdict = judge(both, machine(driver="580.65.06"))
+    assert verdict.outcome == "fails"
+    assert [each.severity for each in verdict.findings] == ["error"]
+    assert [each.loaded for each in verdict.libraries] == [True, True]
+
+
+def test_what_is_linked_with_it_must_serve_too() -> None:
+    first = library("sm_80 sm_90", needed=("libother.so.1",))
+    second = library("sm_80", path="pkg/libother.so", soname="libother.so.1")
+    assert judge(_side_by_side(first, second, imported=(first.path,)), machine()).outcome == "fails"
+    assert (
+        judge(_side_by_side(first, replace(second, soname=None), imported=(first.path,)), machine()).outcome
+        == "partial"
+    )
+
+
+@pytest.mark.parametrize("imported", [(), ("pkg/libpkg.so",)])
+def test_what_may_be_opened_on_demand_leaves_the_rest_working(imported: tuple[str, ...]) -> None:
+    wheel = _side_by_side(library("sm_90"), library("sm_100f", path="pkg/_other.abi3.so"), imported=imported)
+    verdict = judge(wheel, machine(driver="580.65.06"))
+    assert verdict.outcome == "partial"
+    assert verdict.predicted_error
+    assert verdict.predicted_error.code == 209
+    (finding,) = verdict.findings
+    assert (finding.rule, finding.severity) == ("no-code-for-gpu", "warning")
+    assert finding.evidence[0].startswith("pkg/_other.abi3.so: ")
+    assert [(each.loaded, each.optional) for each in verdict.libraries][1] == (None, True)
+    # Where none of them has anything, it does not matter which is opened.
+    nowhere = judge(wheel, machine("8.0", driver="580.65.06"))
+    assert nowhere.outcome == "fails"
+    assert {each.severity for each in nowhere.findings} == {"error"}
+
+
+def test_libraries_that_no_gpu_runs_together_are_not_meant_to() -> None:
+    wheel = _side_by_side(
+        library("sm_90a"),
+        library("sm_100f", path="pkg/_C100.so"),
+        imported=("pkg/libpkg.so", "pkg/_C100.so"),
+    )
+    outcomes = [judge(wheel, machine(each)).outcome for each in ("8.0", "9.0", "10.0")]
+    assert outcomes == ["fails", "partial", "partial"]
+
+
+def test_of_libraries_for_one_gpu_each_the_right_one_is_opened() -> None:
+    wheel = survey(*(library(f"sm_{sm}", path=f"pkg/sm{sm}/ops.abi3.so") for sm in (80, 90, 100)))
+    assert [judge(wheel, machine(each)).outcome for each in ("7.5", "8.9", "9.0")] == ["fails", "compatible", "native"]
+    assert judge(wheel, machine("9.0")).findings == ()
+    others = survey(
+        *(library("sm_80", path=f"pkg/{name}.so") for name in ("plasma90", "libsm", "sm")), library("sm_90")
+    )
+    assert judge(others, machine("9.0")).outcome == "partial"
+
+
+def test_a_library_that_is_missing_something_stops_only_what_needs_it() -> None:
+    plain, provider = library("sm_90"), library("sm_90", path="pkg/libtensor.so", needed=("libcublas.so.12",))
+    here = machine(driver="580.65.06", libraries=(), os="linux")
+    assert judge(_side_by_side(plain, provider, imported=(plain.path,)), here).outcome == "partial"
+    assert judge(_side_by_side(plain, provider, imported=(plain.path, provider.path)), here).outcome == "fails"
+    both = _side_by_side(replace(plain, needed=("libcublas.so.12",)), provider)
+    assert judge(both, here).outcome == "fails"
 
 
 def test_static_archives_and_programs_in_a_wheel_are_not_loaded() -> None:

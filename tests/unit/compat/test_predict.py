@@ -323,3 +323,39 @@ def test_what_no_wrapper_names_is_not_loaded_unless_the_library_does_so_itself()
     assert predict(replace(stub, format="fatbin"), machine(**DRIVER)).outcome == "fails"
     unresolved = Registration(wrappers=(Wrapper(version=1, container=None),), module_ids=(), containers=1, unnamed=(0,))
     assert predict(library("sm_75", registration=unresolved), machine(**DRIVER)).outcome == "fails"
+
+
+@pytest.mark.parametrize(
+    ("containers", "capability", "expected"),
+    [
+        # Some files are for one GPU each: no GPU could use them all.
+        (("sm_80 sm_90a sm_100f",) * 16 + ("sm_90a", "sm_100f"), "9.0", "native"),
+        (("sm_80 sm_90a sm_100f",) * 16 + ("sm_90a", "sm_100f"), "8.0", "native"),
+        (("sm_70 sm_80 sm_90a",) * 16 + ("sm_70", "sm_80"), "9.0", "native"),
+        # What the GPU misses is architecture-specific.
+        (("sm_80 sm_90",) * 16 + ("sm_90a",), "8.0", "native"),
+        # One list, and a file that was forgotten.
+        (("sm_80 sm_90",) * 16 + ("sm_90",), "8.0", "partial"),
+        (("sm_80 sm_90", "sm_90a"), "8.0", "partial"),
+        # A few out of many do not make it run.
+        (("sm_80 sm_90a",) * 30 + ("sm_70", "sm_120a"), "7.0", "fails"),
+    ],
+)
+def test_what_lists_of_many_containers_tell(containers: tuple[str, ...], capability: str, expected: str) -> None:
+    told = predict(library(*containers), machine(capability, **DRIVER))
+    assert told.outcome == expected
+    assert told.heuristic == (expected == "native")
+    assert sum((told.containers.native, told.containers.none)) == len(containers)
+
+
+def test_a_cubin_or_two_beside_registered_code_do_not_make_it_run() -> None:
+    many = library(*["sm_80"] * 20)
+    own = replace(many.device_code[0], arch="sm_90", section=".rodata")
+    assert predict(replace(many, device_code=(*many.device_code, own)), machine("9.0", **DRIVER)).outcome == "fails"
+    few = library("sm_80")
+    assert predict(replace(few, device_code=(*few.device_code, own)), machine("9.0", **DRIVER)).outcome == "partial"
+
+
+def test_architecture_specific_files_make_a_gap_a_warning() -> None:
+    assert predict(library("sm_80", "sm_90a"), machine("8.0", **DRIVER)).for_chosen_gpus
+    assert not predict(library("sm_80", "sm_90"), machine("8.0", **DRIVER)).for_chosen_gpus

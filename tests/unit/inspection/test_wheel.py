@@ -209,3 +209,17 @@ def test_damaged_metadata_is_a_finding(tmp_path: Path) -> None:
     found = survey(patched(path, b"PK\x01\x02", 16, b"\0\0\0\0", nth=0))
     assert "zip-damaged" in [each.rule for each in found.findings]
     assert len(found.libraries) == 1
+
+
+def test_what_import_loads_is_read_from_the_python_of_a_wheel_and_of_a_folder(tmp_path: Path) -> None:
+    members = {
+        "pkg/__init__.py": b"from . import _C\ndef fast():\n    from . import _fast\n",
+        "pkg/_C.abi3.so": LIBRARY,
+        "pkg/_fast.abi3.so": LIBRARY,
+    }
+    packed = wheel(tmp_path, members | INFO)
+    assert survey(packed, detail="containers").imported == ("pkg/_C.abi3.so",)
+    assert survey(packed).imported == ()  # who lists rows judges nothing
+    with zipfile.ZipFile(packed) as archive:
+        archive.extractall(tmp_path / "env")
+    assert survey(tmp_path / "env", detail="containers").imported == ("pkg/_C.abi3.so",)

@@ -291,7 +291,8 @@ def test_inspect_survives_a_foreign_description(tmp_path: Path) -> None:
 
 
 def test_slimming_keeps_description_and_guard_true(tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path / "in", {**FOO, "foo/__init__.py": guard.CALL.encode()}, version="1.0")
+    opens = "\nimport ctypes\nctypes.CDLL('libfoo.so')\nctypes.CDLL('libbar.so.1')\n"
+    wheel = make_wheel(tmp_path / "in", {**FOO, "foo/__init__.py": (guard.CALL + opens).encode()}, version="1.0")
     told = replace(DESCRIBED, archs=("sm_75", "sm_90"), coverage=described.reach(survey(wheel, detail="containers")))
     assert told.coverage.native == ("7.5", "9.0")
     asked = replace(guarded(wheel), message='install "another"')

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import msgspec
 
 from cuwheel import log, process, venvs
 from cuwheel.errors import CuwheelError, NetworkError, UnavailableError
-from cuwheel.network import addresses, pip_settings, reach, settings
+from cuwheel.network import addresses, client, pip_settings, reach, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,19 +70,19 @@ def resolve(wanted: Wanted) -> tuple[Release, ...]:
     found = settings.read()
     failures = {} if wanted.offline else _failures(found, wanted)
     answers = []
-    for ask, its in _tools(found, wanted):
-        if blocked := _blocked(its, failures):
-            if blocked not in answers:
-                answers.append(blocked)
+    tools = tuple(_tools(found, wanted))
+    for ask, its in tools:
+        stuck = _is_stuck(its, failures)
+        if stuck and not its.find_links:
             continue
         try:
-            if releases := ask(wanted):
+            if releases := ask(replace(wanted, offline=True) if stuck else wanted):
                 return releases
         except (CuwheelError, *_STRANGE) as error:
-            if line := reach.words_of_no_connection(str(error)):
-                raise NetworkError("your index", f"is not reachable: {line}", hint=_hint(failures)) from error
+            if words := reach.words_of_no_connection(str(error)):
+                raise client.NotReachableError("your index", words) from error
             answers.append(_telling(error))
-    if failures and all(_blocked(its, failures) for _, its in _tools(found, wanted)):
+    if failures and all(_is_stuck(its, failures) for _, its in tools):
         raise next(iter(failures.values()))
     raise NotFoundError(answers)
 
@@ -106,16 +106,9 @@ def _tools(found: Settings, wanted: Wanted) -> Iterator[tuple[Callable[[Wanted],
     yield _by_uv, found.uv if found.uv.chooses or not found.pip.chooses else found.pip
 
 
-def _blocked(its: ToolSettings, failures: dict[str, NetworkError]) -> str:
-    """Why a tool need not be asked: all that it knows cannot be reached."""
-    alone = its.indexes and not its.public and not its.find_links
-    if alone and all(each.url in failures for each in its.indexes):
-        return failures[its.indexes[0].url].message
-    return ""
-
-
-def _hint(failures: dict[str, NetworkError]) -> str:
-    return next((each.hint for each in failures.values()), "see that the network is up; `--offline` takes what is here")
+def _is_stuck(its: ToolSettings, failures: dict[str, NetworkError]) -> bool:
+    """Whether a tool would wait for nothing: none of the indexes that it asks can be reached."""
+    return bool(its.indexes) and not its.public and all(each.url in failures for each in its.indexes)
 
 
 def _telling(error: Exception) -> str:

@@ -31,13 +31,15 @@ _BUSY = (429, 502, 503, 504)
 _REFUSED = (401, 403)
 
 
+NOT_REACHABLE = "see that the network is up and the address is right; behind a proxy set HTTPS_PROXY, or pip's `proxy`"
+
+
 class NotReachableError(NetworkError):
     """No connection came about: nobody can say whether the server has what was asked for."""
 
     def __init__(self, url: str, reason: str) -> None:
         self.reason = reason
-        hint = "see that the network is up and the address is right; behind a proxy set HTTPS_PROXY, or pip's `proxy`"
-        super().__init__(url, f"is not reachable: {reason}", hint)
+        super().__init__(url, f"is not reachable: {reason}", NOT_REACHABLE)
 
 
 class CertificateError(NetworkError):
@@ -58,12 +60,13 @@ class LoginError(NetworkError):
 
 @contextlib.contextmanager
 def request(
-    method: str, url: str, headers: Mapping[str, str] | None = None, *, patience: float = IDLE_S
+    method: str, url: str, headers: Mapping[str, str] | None = None, *, patience: float | None = None
 ) -> Iterator[httpx.Response]:
     """An answer that says yes, its body not read yet. `patience`: seconds without a single byte."""
     import httpx  # noqa: PLC0415 - a tenth of a second that most verbs never need
 
     url = addresses.plain(url)
+    patience = IDLE_S if patience is None else patience
     try:
         with contextlib.ExitStack() as stack:
             yield _followed(stack, method, url, _Asking(dict(headers or {}), patience, settings.read()))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 10.0
 _AT_ONCE = 8
+_SHOWN = 160  # letters of what a tool said
 _DECIDED = (client.NotReachableError, client.CertificateError, client.LoginError)
 # What pip and uv print where a connection does not come about.
 _NO_CONNECTION = re.compile(
@@ -48,5 +49,6 @@ def _failure(url: str, project: str) -> NetworkError | None:
 
 
 def words_of_no_connection(output: str) -> str | None:
-    """The line in which pip or uv says that it reached nobody."""
-    return next((line.strip(" |") for line in output.splitlines() if _NO_CONNECTION.search(line)), None)
+    """Those in which pip or uv says that it reached nobody."""
+    match = _NO_CONNECTION.search(output)
+    return re.split(r"['\")\n]", output[match.start() :], maxsplit=1)[0][:_SHOWN] if match else None

@@ -47,13 +47,13 @@ def _decoded(response: httpx.Response, limit: int) -> Iterator[bytes]:
     """A server that compresses though nobody asked: unpacked in pieces, so that a bomb has no room to go off."""
     kind = response.headers.get("Content-Encoding", "identity").strip().lower()
     if kind in ("identity", ""):
-        yield from response.iter_raw(CHUNK)
+        yield from response.iter_raw()
         return
     if kind not in ("gzip", "x-gzip", "deflate"):
         raise NetworkError(str(response.url), f"the answer is compressed in a way that was not asked for: {kind}")
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
-        for chunk in response.iter_raw(CHUNK):
+        for chunk in response.iter_raw():
             yield inflate.decompress(chunk, limit + 1)
             if inflate.unconsumed_tail:
                 raise NetworkError(str(response.url), f"the answer is larger than the {limit:,} bytes allowed")

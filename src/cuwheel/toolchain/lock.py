@@ -75,9 +75,15 @@ def locked(chosen: Recipe | Installed) -> Locked:
         platform=chosen.platform,
         identity="",
         components=chosen.components,
-        archive=tuple(replace(each, url=each.url if each.url.startswith(_SERVERS) else "") for each in chosen.archives),
+        archive=tuple(replace(each, url=_lasting(each)) for each in chosen.archives),
     )
     return replace(entry, identity=entry.recipe().identity)
+
+
+def _lasting(archive: Archive) -> str:
+    """The address, if it is one for others too: not on this disk, and without a query, which signs it for us alone."""
+    signed = archive.kind == "wheel" and "?" in archive.url  # the index is asked for it again
+    return archive.url if archive.url.startswith(_SERVERS) and not signed else ""
 
 
 def update(path: Path, entry: Locked) -> None:

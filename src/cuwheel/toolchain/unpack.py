@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import lzma
 import os
-import shutil
 import stat
 import tarfile
 import tempfile
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
 # Folders at the top of a toolkit. Packages put them below `nvidia/cu13`, `nvidia/cudnn`, `cutensor` and so on.
 _TOPS = ("bin", "include", "lib", "lib64", "nvvm", "cccl", "extras", "share", "compute-sanitizer", "targets")
 _UNPACK_S = 900.0
+_LEAST = 64 * 10**6
+_GROWTH = 50
+_MOST_FILES = 200_000
 # KeyError: a hard link to what is not in the archive.
 _BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, lzma.LZMAError, EOFError, UnicodeError, KeyError)
 
@@ -33,12 +35,31 @@ def unpack(archive: Archive, path: Path, root: Path) -> None:
     """Add the contents of an archive, whose hash was checked, to the toolkit at `root`."""
     log.debug("unpacking %s", path.name)
     try:
-        _UNPACKERS[archive.kind](path, root)
+        _UNPACKERS[archive.kind](path, root, _Room(path))
     except _BROKEN as error:
         raise MalformedError(path, f"cannot be unpacked: {error}") from error
 
 
-def _unpack_wheel(path: Path, root: Path) -> None:
+class _Room:
+    """What an archive may become: real ones grow to ten times their size at most, and bombs a thousandfold."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._bytes = _LEAST + _GROWTH * path.stat().st_size
+        self._files = _MOST_FILES
+
+    def take(self, size: int) -> None:
+        self._bytes -= size
+        if self._bytes < 0:
+            raise MalformedError(self._path, f"unpacks to more than {_GROWTH} times its size: it is not a toolkit's")
+
+    def take_file(self) -> None:
+        self._files -= 1
+        if self._files < 0:
+            raise MalformedError(self._path, f"has more than {_MOST_FILES:,} files: it is not a toolkit's")
+
+
+def _unpack_wheel(path: Path, root: Path, room: _Room) -> None:
     with (
         zipfile.ZipFile(path) as wheel,
         log.progress(path.name, sum(each.file_size for each in wheel.infolist())) as bar,
@@ -48,7 +69,7 @@ def _unpack_wheel(path: Path, root: Path) -> None:
             if place is None or info.is_dir():
                 continue
             with wheel.open(info) as source:
-                _write(source, _inside(root, place, path), mode=info.external_attr >> 16)
+                _write(source, _inside(root, place, path), room, mode=info.external_attr >> 16)
             bar.advance(info.file_size)
 
 
@@ -62,7 +83,7 @@ def _place_in_wheel(name: str) -> str | None:
     return None if top is None else "/".join(parts[top:])
 
 
-def _unpack_tar(path: Path, root: Path) -> None:
+def _unpack_tar(path: Path, root: Path, room: _Room) -> None:
     """NVIDIA's archives: one folder at the top, which is left out."""
     with tarfile.open(path, "r:*") as archive, log.progress(path.name, None) as bar:
         for member in archive:
@@ -70,12 +91,14 @@ def _unpack_tar(path: Path, root: Path) -> None:
             if ".." in parts or member.name.startswith("/"):
                 raise MalformedError(path, f"has {member.name!r}, which lies outside of it")
             if len(parts) > 1:
-                _unpack_member(archive, member, "/".join(parts[1:]), root, path)
+                room.take_file()
+                _unpack_member(archive, member, _inside(root, "/".join(parts[1:]), path), room)
             bar.advance(member.size)
 
 
-def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, name: str, root: Path, path: Path) -> None:
-    place = _inside(root, name, path)
+def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, room: _Room) -> None:
+    name = "/".join(PurePosixPath(member.name).parts[1:])
+    path = Path(str(archive.name))
     if member.isdir():
         place.mkdir(parents=True, exist_ok=True)
     elif member.issym():
@@ -89,12 +112,13 @@ def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, name: str,
         if source is None:
             raise MalformedError(path, f"has {member.name!r} without contents")
         with source:
-            _write(source, place, mode=member.mode)
+            _write(source, place, room, mode=member.mode)
     else:
         raise MalformedError(path, f"has {member.name!r}, which is no file, folder or link")
 
 
-def _unpack_deb(path: Path, root: Path) -> None:
+def _unpack_deb(path: Path, root: Path, _room: _Room) -> None:
+    """Which Debian signed."""
     with tempfile.TemporaryDirectory(prefix=".deb-", dir=root) as name:
         process.run(["dpkg-deb", "-x", path, name], timeout=_UNPACK_S)
         debian_layout.arrange(Path(name), root)
@@ -111,14 +135,16 @@ def _inside(root: Path, name: str, archive: Path) -> Path:
     return place
 
 
-def _write(source: IO[bytes], place: Path, *, mode: int) -> None:
+def _write(source: IO[bytes], place: Path, room: _Room, *, mode: int) -> None:
     place.unlink(missing_ok=True)  # never through a link that an archive before this one made
     with place.open("xb") as target:
-        shutil.copyfileobj(source, target, 1 << 20)
+        while chunk := source.read(1 << 20):
+            room.take(len(chunk))
+            target.write(chunk)
     place.chmod(0o755 if mode & stat.S_IXUSR else 0o644)
 
 
-_UNPACKERS: dict[ArchiveKind, Callable[[Path, Path], None]] = {
+_UNPACKERS: dict[ArchiveKind, Callable[[Path, Path, _Room], None]] = {
     "wheel": _unpack_wheel,
     "tar": _unpack_tar,
     "deb": _unpack_deb,

@@ -97,3 +97,22 @@ def test_what_it_has_not(tmp_path: Path) -> None:
         lock.recipe_for(replace(REQUEST, components=toolchains.with_base(["cublas"])), None, path)
     with pytest.raises(UsageError, match=r"has no CUDA 13\.0\.1"):
         lock.recipe_for(replace(REQUEST, exact="13.0.1"), None, path)
+
+
+def test_nothing_that_lets_somebody_in_is_written(tmp_path: Path) -> None:
+    """Neither a login nor the query that signs an address: the file is made to be committed."""
+    (first, *_) = WHOLE.archives
+    wheel = replace(first, kind="wheel", url="https://anna:p4ss@x.example/a.whl?token=s3cret")
+    tar = replace(first, kind="tar", name="b", url="https://anna:p4ss@x.example/b.tar.xz")
+    lock.update(tmp_path / "l", lock.locked(replace(WHOLE, archives=(wheel, tar))))
+    text = (tmp_path / "l").read_text()
+    assert not [word for word in ("anna", "p4ss", "s3cret") if word in text]
+    assert [each.url for each in lock.read(tmp_path / "l").toolchain[0].archive] == ["", "https://x.example/b.tar.xz"]
+
+
+def test_a_login_in_somebody_elses_lock_goes_no_further(tmp_path: Path) -> None:
+    lock.update(tmp_path / "l", lock.locked(WHOLE))
+    text = (tmp_path / "l").read_text()
+    assert "https://" in text
+    (tmp_path / "l").write_text(text.replace("https://", "https://anna:p4ss@"))
+    assert "p4ss" not in repr(lock.read(tmp_path / "l"))

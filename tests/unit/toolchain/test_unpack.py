@@ -119,3 +119,25 @@ def test_a_wheel_cannot_leave_the_toolkit(tmp_path: Path) -> None:
     with pytest.raises(MalformedError, match="outside"):
         unpacked("wheel", path, tmp_path / "root")
     assert not list(tmp_path.glob("**/evil"))
+
+
+def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack, "_LEAST", 1000)
+    bomb = bytes(20_000_000)
+    with tarfile.open(tmp_path / "a.tar.xz", "w:xz") as archive:
+        info = tarfile.TarInfo("top/lib/bomb")
+        info.size = len(bomb)
+        archive.addfile(info, io.BytesIO(bomb))
+    with zipfile.ZipFile(tmp_path / "a.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("nvidia/cu13/lib/bomb", bomb)
+    for kind, name in (("tar", "a.tar.xz"), ("wheel", "a.whl")):
+        with pytest.raises(MalformedError, match="more than 50 times its size"):
+            unpacked(kind, tmp_path / name, tmp_path / "root")  # type: ignore[arg-type]
+    assert sum(each.stat().st_size for each in (tmp_path / "root").rglob("*")) < len(bomb) / 2
+
+
+def test_more_files_than_a_toolkit_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack, "_MOST_FILES", 2)
+    path = tar(tmp_path / "a.tar.xz", *((f"top/{number}", FILE, "") for number in range(3)))
+    with pytest.raises(MalformedError, match="more than 2 files"):
+        unpacked("tar", path, tmp_path / "root")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _KIND = "GPU"
 _PIECE = re.compile(r"[a-z]+|\d+")
+_LETTERED = "data centre"  # the product whose boards have letters for their form and memory
 _SUGGESTIONS = 5
 _TELLING = 3  # letters and digits: fewer tell nothing
 _GOES_ON = 0.2
@@ -73,8 +74,38 @@ def all_gpus() -> tuple[Gpu, ...]:
 @lru_cache(maxsize=1024)
 def find_gpu(text: str) -> Gpu:
     """The GPU that `text` names; an error if none does, or several of different capabilities do."""
-    if found := _by_full_name().get(squashed(text)):
+    if found := _by_full_name().get(squashed(text)) or _of_virtual(text):
         return found
+    return _find(text)
+
+
+def _of_virtual(text: str) -> Gpu | None:
+    """The GPU below a virtual one, `A100DX-4-40C`; None where `text` does not name one."""
+    rules = tables().gpus.vgpu
+    name = text.strip().lower()
+    profile = re.search(rules.profile, name, re.ASCII)
+    if profile is None:
+        return None
+    board = re.sub(r"^(?:(?:nvidia|grid)\b[ -]*)+", "", name[: profile.start()])
+    if profile[1] and (meant := _boards().get(squashed(board))):
+        return meant
+    whole = _known(board)
+    if whole or not (letters := re.fullmatch(rf"(.*\d)[{rules.letters}]{{1,2}}", board)):
+        return whole
+    shorter = _known(letters[1])
+    return shorter if shorter and shorter.product == _LETTERED else None
+
+
+def _known(text: str) -> Gpu | None:
+    try:
+        return _by_full_name().get(squashed(text)) or _find(text)
+    except AmbiguousNameError:
+        raise
+    except UnknownNameError:
+        return None
+
+
+def _find(text: str) -> Gpu:
     wanted = _read(text)
     for row in tables().gpus.ambiguous:
         shared = _read(row.name)
@@ -125,6 +156,11 @@ def gpus_of_tegra(chip: str) -> tuple[Gpu, ...]:
 
 
 @cache
+def _boards() -> dict[str, Gpu]:
+    return {squashed(name): _by_full_name()[squashed(gpu)] for name, gpu in tables().gpus.vgpu.boards.items()}
+
+
+@cache
 def _by_full_name() -> dict[str, Gpu]:
     rows = {gpu.name: gpu for gpu in all_gpus()}
     aliases = tables().gpus.aliases.items()
@@ -166,6 +202,8 @@ def _read(text: str) -> _Reading:
     rules = tables().gpus.normalisation
     for pattern in rules.ignore:
         rest = re.sub(pattern, " ", rest)
+    for pattern in rules.glued:
+        rest = re.sub(pattern, r"\1 \2", rest)
     pieces = _PIECE.findall(rest)
     optional = {*rules.brands, *rules.lines, *_generations().values()}
     return _Reading(

@@ -212,13 +212,16 @@ def _architecture_problems(file: Architectures) -> Iterator[str]:
 
 
 def _gpu_problems(file: Gpus, known: dict[str, Architecture] | None) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.group, file.ambiguous)
+    yield from _source_problems(file.sources, file.group, file.ambiguous, file.borrowed)
     names = [name for group in file.group for name in group.names]
     others = [*file.aliases, *(each.name for each in file.ambiguous)]
     yield from _repeated("GPU", [squashed(name) for name in [*names, *others]])
-    yield from (f"alias of unknown GPU {target!r}" for target in file.aliases.values() if target not in names)
-    for pattern in file.normalisation.ignore:
+    meant = [*file.aliases.values(), *file.vgpu.boards.values(), *(each for row in file.borrowed for each in row.names)]
+    yield from (f"alias of unknown GPU {target!r}" for target in meant if target not in names)
+    for pattern in (*file.normalisation.ignore, *file.normalisation.glued, file.vgpu.profile):
         yield from _pattern_problems(pattern)
+    strange = {*file.chips.values()} - {*(known or file.chips.values())}
+    yield from (f"chips of unknown capability {each!r}" for each in sorted(strange))
     for group in file.group:
         if not _parses(Capability.parse, group.capability):
             yield f"{group.names[:1]}: {group.capability!r} is no capability"

@@ -52,6 +52,41 @@ pytestmark = pytest.mark.unit
         ("H100 Hopper", "H100"),
         ("titan x maxwell", "GeForce GTX TITAN X"),
         ("RTX 3080 LHR", "GeForce RTX 3080"),
+        # virtual GPUs: MIG slices, sizes without a letter, letters glued to the board
+        ("GRID A100DX-4-40C", "A100"),
+        ("NVIDIA H100XM-1-10CME", "H100"),
+        ("NVIDIA H800L-94C", "H800"),
+        ("NVIDIA GH200L-1-18C", "GH200"),
+        ("GRID V100DX-32Q", "Tesla V100"),
+        ("GRID V100S-32C", "Tesla V100S"),
+        ("GRID T4-2B4", "Tesla T4"),
+        ("GeForce RTX T10x-8", "Tesla T10"),
+        ("NVIDIA L40S-48", "L40S"),
+        ("NVIDIA RTXA6000-48Q", "RTX A6000"),
+        ("NVIDIA RTX6000-Ada-48Q", "RTX 6000 Ada Generation"),
+        ("GRID RTX6000-24Q", "Quadro RTX 6000"),
+        ("RTX8000P-48Q", "Quadro RTX 8000"),
+        ("NVIDIA RTX 6000D-1-42", "RTX 6000D"),
+        # what Kubernetes and device trees make of it
+        ("Tesla-T4-SHARED", "Tesla T4"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", "A100"),
+        ("A100-10C-SHARED", "A100"),
+        ("NVIDIA Jetson Orin NX Engineering Reference Developer Kit Super", "Jetson Orin NX"),
+        ("NVIDIA Jetson AGX Orin Industrial", "Jetson AGX Orin"),
+        ("NVIDIA Jetson Nano 2GB Developer Kit", "Jetson Nano"),
+        ("NVIDIA Jetson TX2i", "Jetson TX2"),
+        ("NVIDIA IGX Orin Developer Kit", "Jetson AGX Orin"),
+        ("Jetson Orin Nano Super", "Jetson Orin Nano"),
+        # editions and boards
+        ("Tesla V100-SXM2-32GB-LS", "Tesla V100"),
+        ("NVIDIA H100 CNX", "H100"),
+        ("NVIDIA TITAN Xp COLLECTORS EDITION", "TITAN Xp"),
+        ("TITAN V CEO Edition", "TITAN V"),
+        ("RTX 2060 SUPER", "GeForce RTX 2060 SUPER"),
+        # a dash is not always a profile's
+        ("gtx-970", "GeForce GTX 970"),
+        ("h-100", "H100"),
+        ("K80", "Tesla K80"),
     ],
 )
 def test_the_ways_people_write_a_name(text: str, name: str) -> None:
@@ -72,6 +107,11 @@ def test_the_ways_people_write_a_name(text: str, name: str) -> None:
         ("rtx pro 6000", "12.0"),
         ("RTX 3050 A Laptop GPU", "8.9"),
         ("RTX 3050 Laptop GPU", "8.6"),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-48Q", "12.0"),
+        ("NVIDIA PG506-230", "8.0"),
+        ("DRIVE-PG199-PROD", "8.0"),
+        ("GTX TITAN", "3.5"),
+        ("Vera Rubin", "10.7"),
         ("jetson thor", "11.0"),
         ("gtx 970", "5.2"),
         ("970", "5.2"),
@@ -86,7 +126,20 @@ def test_capabilities_that_are_easy_to_get_wrong(text: str, capability: str) -> 
     assert gpus.capability_of(text) == Capability.parse(capability)
 
 
-@pytest.mark.parametrize("text", ["rtx 6000", "RTX 4000", "titan x", "titan", "GTX 860M", "NVIDIA GeForce GTX 860M"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rtx 6000",
+        "RTX 4000",
+        "titan x",
+        "titan",
+        "GTX 860M",
+        "NVIDIA GeForce GTX 860M",
+        "GT 730",
+        "Quadro 6000",
+        "RTX6000-48",
+    ],
+)
 def test_a_name_of_several_capabilities_lists_them(text: str) -> None:
     with pytest.raises(AmbiguousNameError) as caught:
         gpus.find_gpu(text)
@@ -126,7 +179,23 @@ def test_an_unknown_name_suggests_near_ones(text: str, suggestion: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "nvidia", "geforce rtx", "80GB", "Radeon RX 7900", "K80", "8.9+PTX", "rtx pro 4090", "TITAN Ada"],
+    [
+        "",
+        "nvidia",
+        "geforce rtx",
+        "80GB",
+        "Radeon RX 7900",
+        "8.9+PTX",
+        "rtx pro 4090",
+        "TITAN Ada",
+        "GRID K120Q",
+        "GTX 680",
+        "A999-4-40C",
+        "Z100DX-4-40C",
+        "A100DXL-1-5C",
+        "RTX 4090X-24",
+        "-4-40C",
+    ],
 )
 def test_what_is_no_gpu_is_unknown(text: str) -> None:
     with pytest.raises(UnknownNameError):
@@ -168,3 +237,24 @@ def test_a_full_name_in_any_case_and_spacing_finds_its_row(gpu: gpus.Gpu, data: 
 @given(gpu=st.sampled_from(gpus.all_gpus()), memory=st.sampled_from(["16GB", "80 GB", "24G", "80GB HBM3"]))
 def test_memory_never_changes_the_capability(gpu: gpus.Gpu, memory: str) -> None:
     assert gpus.find_gpu(f"{gpu.name} {memory}").capability == gpu.capability
+
+
+@pytest.mark.property
+@given(
+    gpu=st.sampled_from([gpu for gpu in gpus.all_gpus() if gpu.product == "data centre"]),
+    profile=st.from_regex(r"(-[1-7])?-[1-9][0-9]{0,2}([ABCQ]|CME)", fullmatch=True),
+)
+def test_a_virtual_gpu_has_the_capability_of_its_board(gpu: gpus.Gpu, profile: str) -> None:
+    assert gpus.find_gpu(f"NVIDIA {gpu.name}{profile}").capability == gpu.capability
+
+
+def test_letters_are_left_out_for_boards_of_data_centres_alone() -> None:
+    """A letter may be another chip: an RTX 6000D is not an RTX 6000."""
+    others = [gpu for gpu in gpus.all_gpus() if gpu.product != "data centre" and gpu.name[-1].isdigit()]
+    for gpu in others:
+        for letter in tables().gpus.vgpu.letters:
+            try:
+                found = gpus.find_gpu(f"{gpu.name}{letter}-8")
+            except UnknownNameError:
+                continue
+            assert found.name.lower().endswith(letter) or found.product == "data centre", (gpu.name, letter)

@@ -53,12 +53,11 @@ def test_every_product_of_forward_compatibility_is_one() -> None:
     assert products.issuperset(tables.tables().toolkits.forward_compatibility.products)
 
 
-def test_every_toolkit_architecture_from_maxwell_on_has_a_gpu_or_a_reason() -> None:
+def test_every_architecture_has_a_gpu_or_a_reason() -> None:
     everything = tables.tables()
     with_gpu = {group.capability for group in everything.gpus.group}
     for row in everything.architectures.architecture:
-        kepler = row.generation == "Kepler"
-        assert row.capability in with_gpu or row.note or row.renamed_to or kepler, row.capability
+        assert row.capability in with_gpu or row.note or row.renamed_to, row.capability
 
 
 @pytest.fixture

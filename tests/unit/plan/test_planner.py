@@ -239,7 +239,8 @@ def test_all_is_every_gpu_that_the_toolkit_targets(cuda: str) -> None:
     assert not plan.unserved
     (job,) = planner.make(machines, [row], Wishes(native=True)).jobs
     assert {row.how for row in job.coverage} == {"native"}
-    assert len(job.archs) == len(machines)
+    # A GPU that is newer than the toolkit (Rubin to CUDA 13.0) is served by older code of its family alone.
+    assert len(job.archs) == len(machines) - len(job.left_out)
     majors = {Capability.parse(each.capability or "").major for each in machines}
     assert len(plan.jobs[0].archs) == len(majors)
 

@@ -27,12 +27,31 @@ class AmbiguousName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BorrowedName:
+    """Names of real GPUs that virtual ones of other chips go by."""
+
+    names: tuple[str, ...]
+    chips: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Normalisation:
     """How a name is read: see above `[normalisation]` in gpus.toml."""
 
     ignore: tuple[str, ...]
     brands: tuple[str, ...]
     lines: tuple[str, ...]
+    glued: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualGpus:
+    """How virtual GPUs are called: see above `[vgpu]` in gpus.toml."""
+
+    profile: str
+    letters: str
+    boards: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +59,11 @@ class Gpus:
     """gpus.toml."""
 
     sources: dict[str, Source]
+    checked: str
     normalisation: Normalisation
+    vgpu: VirtualGpus
+    chips: dict[str, str]
     group: tuple[GpuGroup, ...]
     aliases: dict[str, str] = field(default_factory=dict)
     ambiguous: tuple[AmbiguousName, ...] = ()
+    borrowed: tuple[BorrowedName, ...] = ()

@@ -180,7 +180,8 @@ def test_names_and_capabilities_of_the_table_are_those_of_the_others() -> None:
     assert all(gpus.find_gpu(name).name == name for name in names)
     with_row = {each for row in table.support for each in row.capabilities}
     for gpu in gpus.all_gpus():
-        assert gpu.tegra or str(gpu.capability) in with_row, gpu.name
+        # Of a GPU that is known by its chip alone no driver is known either; its row says so.
+        assert gpu.tegra or gpu.note or str(gpu.capability) in with_row, gpu.name
 
 
 def test_a_listed_release_belongs_to_a_branch_that_knows_the_capability() -> None:

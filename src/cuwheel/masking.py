@@ -59,7 +59,7 @@ def words(values: Sequence[str], hide: Callable[[str], str] = text) -> list[str]
     """A command's: what stands behind an option for a secret is one."""
     return [
         MASK if (option := _OPTION.fullmatch(before)) and _is_secret_option(option["name"]) else hide(value)
-        for before, value in zip(("", *values), values, strict=False)
+        for before, value in zip(("", *values), values)  # noqa: B905 - the last has none behind it; Python 3.9 has no strict
     ]
 
 

@@ -111,16 +111,21 @@ def install(  # noqa: PLR0913 - all by keyword
     index: bool = True,
     dependencies: bool = True,
     offline: bool = False,
+    sources: bool = True,
     env: Mapping[str, str] | None = None,
     timeout: float = _INSTALL_S,
 ) -> str:
-    """Install into an environment; what the installer printed. `index`: False for nothing but `find_links`."""
+    """Install into an environment; what the installer printed. `index`: False for nothing but `find_links`.
+
+    `sources`: False for wheels alone, so that no code of a package runs.
+    """
     if not requirements:
         return ""
     options = [word for path in constraints for word in ("--constraint", str(path))]
     options += [word for path in find_links for word in ("--find-links", str(path))]
     options += [] if index else ["--no-index"]
     options += [] if dependencies else ["--no-deps"]
+    options += [] if sources else ["--only-binary", ":all:"]
     command = _installer(interpreter, offline=offline)
     if uv():
         env, inherited = settings.for_uv(env)  # it does not read pip's configuration by itself
@@ -141,12 +146,12 @@ def _installer(interpreter: Path, *, offline: bool) -> list[str]:
     return [*pip, "install", *(["--no-index"] if offline else [])]
 
 
-def conflicts(interpreter: Path) -> tuple[str, ...]:
+def conflicts(interpreter: Path, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """What `pip check` complains of in an environment; nothing where all requirements are met."""
     if tool := uv():
-        done = process.run([tool, "pip", "check", "--python", str(interpreter)], timeout=_MAKE_S, check=False)
+        done = process.run([tool, "pip", "check", "--python", str(interpreter)], timeout=_MAKE_S, check=False, env=env)
         lines = [line for line in done.stderr.splitlines() if line.startswith(("The package", "    "))]
     else:
-        done = process.run([interpreter, "-m", "pip", "check"], timeout=_MAKE_S, check=False)
+        done = process.run([interpreter, "-m", "pip", "check"], timeout=_MAKE_S, check=False, env=env)
         lines = done.stdout.splitlines()
     return tuple(line.strip() for line in lines) if done.status else ()

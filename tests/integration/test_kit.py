@@ -46,7 +46,8 @@ def run(
     place = made.parent / "elsewhere"
     place.mkdir(exist_ok=True)
     bare = {"PATH": "", "FAKE": "none"} if environ is None else environ
-    words = [sys.executable, *python, str(made), *options]
+    fake = ",".join(name for name in bare if name.startswith("FAKE"))  # what the pretended driver goes by
+    words = [sys.executable, *python, str(made), *options, *(["--pass-env", fake] if fake else [])]
     done = subprocess.run(words, env=bare, cwd=place, capture_output=True, text=True, check=False, timeout=120)
     assert "Traceback" not in done.stderr, done.stderr
     path = place / "proof.json"

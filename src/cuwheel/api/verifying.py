@@ -39,6 +39,9 @@ class _Work:
     cuda: str | None
     static: bool
     dry_run: bool
+    pass_env: tuple[str, ...]
+    network: bool
+    sources: bool
 
 
 def verify(  # noqa: PLR0913 - one keyword for each wish
@@ -58,8 +61,15 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
     static: bool = False,
     dry_run: bool = False,
     platform: str | None = None,
+    pass_env: Sequence[str] = (),
+    network: bool = False,
+    sources: bool = False,
 ) -> Verify:
     """Install each wheel into fresh environments and try it there; `name==version` is downloaded.
+
+    This runs the code of the wheel and of what it requires. `pass_env`: variables that it sees beside those of GPUs,
+    language and processors. `network`: let it use the network. `sources`: build requirements that come as source, which
+    runs their code with all variables.
 
     `config`: the file, or the folder of the project, that names checks. `requires`: installed beside the wheel.
     `cuda`: that the wheel is to serve. `static`: look at the files alone.
@@ -86,6 +96,9 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
         cuda=serving.version(cuda),
         static=static,
         dry_run=dry_run,
+        pass_env=tuple(pass_env),
+        network=network,
+        sources=sources,
     )
     paths = [_wheel(target, platform) for target in wheels]
     here = named.here(probe.probe())[0]
@@ -267,6 +280,7 @@ def _installations(
         requirements=work.requirements,
         find_links=work.find_links,
         offline=work.offline,
+        sources=work.sources,
     )
     wish = Wish(
         checks=checks,
@@ -275,6 +289,8 @@ def _installations(
         keep=work.keep,
         cuda=work.cuda,
         timeout=work.timeout,
+        pass_env=work.pass_env,
+        network=work.network,
     )
     found = []
     for choice in stage.choose(surveyed, work.pythons or table.python, here):

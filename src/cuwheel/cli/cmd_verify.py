@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,17 @@ EXAMPLES = """\
   cuwheel verify foo.whl --pack kit.pyz     to carry to a GPU machine
   cuwheel verify --read proof.json          and what it brought back
 
+Verifying runs the code of the wheel and of what it requires, with variables and a
+home of its own and, where the system can, without a network. --static runs none.
+
 exit status: 0 all passed (what was skipped is told), 1 something failed"""
 
 
 _OF_PACK = ("pack_requirements", "system_site_packages")
-_NOT_PACKING = ("static", "dry_run", "requirements", "stub", "cuda", "keep")
+_NOT_PACKING = (
+    *("static", "dry_run", "requirements", "stub", "cuda", "keep"),
+    *("pass_env", "network", "sources"),
+)
 _NOT_READING = (*_NOT_PACKING, *_OF_PACK, "check", "python", "find_links", "offline", "timeout", "config")
 
 
@@ -37,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--static", action="store_true", help="look at the file alone; install nothing")
     parser.add_argument("--dry-run", action="store_true", help="say what would be installed and run")
     _add_environment(parser)
+    _add_let_in(parser)
     kit = parser.add_argument_group("a machine without a network")
     kit.add_argument("--pack", metavar="KIT", type=Path, help="write one file to carry there: wheels and checks")
     kit.add_argument("--pack-requirements", action="store_true", help="with all that the wheels require in it")
@@ -59,6 +67,28 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--timeout", metavar="SECONDS", type=numbers.seconds, help="of each check, in place of its own")
     group.add_argument("--keep", action="store_true", help="keep the environments and say where they are")
     group.add_argument("--platform", metavar="TAG", help="of name==version, the wheel for this platform")
+
+
+def _add_let_in(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what the code of the packages may use")
+    group.add_argument(
+        "--pass-env",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="let the checks see this variable; without it they see those of GPUs, language and processors",
+    )
+    group.add_argument("--network", action="store_true", help="let the checks use the network")
+    group.add_argument(
+        "--sources", action="store_true", help="build requirements that come as source: runs their code unconfined"
+    )
+
+
+def _variables(words: list[str]) -> list[str]:
+    names = _split(words)
+    if wrong := [each for each in names if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each, re.ASCII)]:
+        raise UsageError(f"{wrong[0]!r} is not the name of a variable", hint="--pass-env MODEL_FOLDER")
+    return names
 
 
 def run(args: argparse.Namespace) -> Answer:
@@ -106,6 +136,9 @@ def _verify(args: argparse.Namespace) -> Answer:
         static=args.static,
         dry_run=args.dry_run,
         platform=args.platform,
+        pass_env=_variables(args.pass_env),
+        network=args.network,
+        sources=args.sources,
     )
 
 

@@ -33,7 +33,9 @@ def document(answer: Proof, *, verbose: bool) -> Document:
         blocks += [Paragraph(f"{each.file}: {each.why}") for each in against]
     if answer.findings:
         blocks += [Heading("Of the proof itself"), Findings(answer.findings)]
-    blocks += [Heading("The machine"), Facts(tuple(_machine(answer.machine)))]
+    network = {"cut": "checks had none", "open": "checks could use it", "": "not known whether checks had one"}
+    facts = (*_machine(answer.machine), Row("network", network[answer.network]))
+    blocks += [Heading("The machine"), Facts(facts)]
     for wheel in sorted(answer.wheels, key=lambda each: list(_SAID).index(each.agreement)):
         blocks += _wheel(wheel, verbose=verbose)
     blocks.append(Paragraph(_sum(answer)))

@@ -128,6 +128,7 @@ def _environment(tried: Installation) -> str:
         return f"Python {tried.python}: not installed"
     words = [f"Python {tried.python}: installed in {tried.seconds:.1f} s with {len(tried.packages) - 1} other packages"]
     words.append(f"GPUs of {', '.join(tried.gpus)}" if tried.gpus else "no GPU")
+    words.append("checks without a network" if tried.network == "cut" else "checks with the network")
     if tried.stub:
         words.append("libcuda is a stub that answers 'no device'")
     return "; ".join(words)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import venvs
+from cuwheel import masking, venvs
 from cuwheel.finding import Finding
 from cuwheel.inspection import metadata
 from cuwheel.verify import stub
 from cuwheel.verify.runner import variables as led
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.venvs import Python
 
@@ -27,17 +27,22 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is installed, and from where. `requires`: beside the wheel, and `requirements`: files that list such."""
+    """What is installed, and from where. `requires`: beside the wheel, and `requirements`: files that list such.
+
+    `sources`: also what comes as source, though building it runs its code with all that the caller has.
+    """
 
     wheel: Path
     requires: tuple[str, ...] = ()
     requirements: tuple[Path, ...] = ()
     find_links: tuple[Path, ...] = ()
     offline: bool = False
+    sources: bool = False
 
     @property
     def listed(self) -> tuple[str, ...]:
-        return (str(self.wheel), *self.requires, *(f"-r {path}" for path in self.requirements))
+        """As it is kept: a requirement may be an address with a password in it."""
+        return (str(self.wheel), *map(masking.text, self.requires), *(f"-r {path}" for path in self.requirements))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +57,28 @@ class Made:
         return tuple(sorted(self.folder.glob("lib*/python3*/site-packages")))
 
 
-def make(folder: Path, python: Python, wanted: Wanted) -> Made:
-    """Raises what the installer says where it cannot."""
+def make(folder: Path, python: Python, wanted: Wanted, environ: Mapping[str, str]) -> Made:
+    """Raises what the installer says where it cannot. It may see all variables: indexes have logins."""
     interpreter = venvs.make(folder, python)
     lines: list[str | Path] = [wanted.wheel, *wanted.requires]
     for path in wanted.requirements:
         lines += ["--requirement", path]
     # With an index of one's own at hand (`find_links`), being offline means that one alone.
-    venvs.install(interpreter, lines, find_links=wanted.find_links, offline=wanted.offline, env=led.plain(os.environ))
+    venvs.install(
+        interpreter,
+        lines,
+        find_links=wanted.find_links,
+        offline=wanted.offline,
+        sources=wanted.sources,
+        env=led.plain(environ),
+    )
     return Made(folder=folder, interpreter=interpreter)
 
 
-def variables(made: Made, environ: Mapping[str, str], stub_folder: Path | None) -> dict[str, str]:
-    told = led.inside(environ, made.folder)
+def variables(
+    made: Made, environ: Mapping[str, str], scratch: Path, *, stub_folder: Path | None, passed: Sequence[str]
+) -> dict[str, str]:
+    told = led.clean(environ, made.folder, scratch, passed=passed, is_secret=masking.is_secret)
     if stub_folder is not None:
         told[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), environ.get(_PATHS, "")]))
     return told
@@ -95,9 +109,9 @@ def _libraries(site: Path) -> Iterator[Path]:
                 yield Path(folder, name)
 
 
-def conflicts(made: Made) -> Iterator[Finding]:
-    """What `pip check` says."""
-    if found := venvs.conflicts(made.interpreter):
+def conflicts(made: Made, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What `pip check` says. It runs the environment's interpreter, and what packages have put into its start."""
+    if found := venvs.conflicts(made.interpreter, env=environ):
         yield Finding(
             rule="requirements-broken",
             severity="error",

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log
+from cuwheel import log, masking, scratch
 from cuwheel.compat import matrix
-from cuwheel.errors import CuwheelError
+from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.machine import named, probe
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.verify import checks as choice
 from cuwheel.verify import contradictions, environment, libraries
 from cuwheel.verify.runner import checks as runner
-from cuwheel.verify.runner import gpus
+from cuwheel.verify.runner import gpus, launch, processes
 from cuwheel.verify.values import Check, Installation, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator
 
     from cuwheel.compat.verdict import Verdict
     from cuwheel.finding import Finding
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from cuwheel.verify.environment import Made, Wanted
 
 _OUTPUT_LINES = 20
+_PREFIX, _KEPT = "cuwheel-verify-", "cuwheel-kept-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Wish:
     """`patterns`: names of the checks that are run, all without one. `stub`: a libcuda where there is no driver.
 
     `cuda`: the one that the wheel is to serve, whatever the framework that is installed was built for.
+    `pass_env`: variables that checks see beside those that all of them see. `network`: let them use it.
     """
 
     checks: tuple[Check, ...]
@@ -46,28 +49,40 @@ class Wish:
     keep: bool = False
     cuda: str | None = None
     timeout: float | None = None
+    pass_env: tuple[str, ...] = ()
+    network: bool = False
 
 
 def attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish) -> Installation:
     """Whatever the wheel does, this ends with a value; what it leaves is taken away unless it is to be kept."""
-    folder = Path(tempfile.mkdtemp(prefix="cuwheel-verify-"))
-    try:
+    with _folder(keep=wish.keep) as folder:
         found = _attempt(survey, python, wanted, wish, folder)
-    finally:
-        if not wish.keep:
-            shutil.rmtree(folder, ignore_errors=True)
     return replace(found, folder=str(folder / "env") if wish.keep else "")
+
+
+@contextlib.contextmanager
+def _folder(*, keep: bool) -> Iterator[Path]:
+    """What a run that was killed left is cleared away first: its folders, and its processes by their mark."""
+    with contextlib.ExitStack() as stack:
+        try:
+            beside = Path(tempfile.gettempdir())
+            made = stack.enter_context(scratch.folder(beside, _PREFIX, processes.end_marked))
+            if keep:
+                made = Path(tempfile.mkdtemp(prefix=_KEPT, dir=beside))
+        except OSError as error:
+            raise UnreadableError.from_os(error, hint="TMPDIR says where the environments are made") from error
+        yield made
 
 
 def _attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish, folder: Path) -> Installation:
     began = time.monotonic()
     try:
-        made = environment.make(folder / "env", python, wanted)
+        made = environment.make(folder / "env", python, wanted, processes.marked(os.environ, folder.name))
     except CuwheelError as error:
         return Installation(
             python=python.version,
             outcome="failed",
-            problem=_shortened(error.message),
+            problem=_shortened(masking.known(error.message, os.environ)),
             seconds=round(time.monotonic() - began, 3),
             requirements=wanted.listed,
         )
@@ -83,12 +98,19 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
     machines = named.here(profile, Refinement(torch_cuda=wish.cuda, jax_cuda=wish.cuda))
     driver = profile.driver.version is not None
     stubbed = wish.stub and not driver
-    environ = environment.variables(made, os.environ, environment.put_stub(made, folder / "stub") if stubbed else None)
-    there = gpus.seen(str(made.interpreter), environ)
+    environ = environment.variables(
+        made,
+        processes.marked(os.environ, folder.name),
+        folder,
+        stub_folder=environment.put_stub(made, folder / "stub") if stubbed else None,
+        passed=wish.pass_env,
+    )
+    cut = not wish.network and launch.can_cut()
+    there = gpus.seen(str(made.interpreter), environ, cut=cut)
     verdicts = matrix.judge_all(survey, machines)
     foreseen = contradictions.foreseen(survey, machines[0])
     checks, skipped = _with_libraries(survey, machines[0], wish)
-    raw = _run(checks, made, environ, folder, there)
+    raw = _run(checks, made, _Place(environ=environ, folder=folder, gpus=there, cut=cut))
     loader = [each for each in raw if each.name == libraries.NAME]
     told = [each for result in loader for each in libraries.loaded(result)]
     scene = libraries.Scene(foreseen=foreseen, driver=driver or stubbed, gpu=bool(there))
@@ -97,6 +119,7 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
         python="",
         outcome="passed",
         stub=stubbed,
+        network="cut" if cut else "open",
         gpus=there,
         checks=(*results, *skipped),
         verdicts=verdicts,
@@ -106,7 +129,7 @@ def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
             *contradictions.of_libraries(foreseen, told),
         ),
         findings=(
-            *environment.conflicts(made),
+            *environment.conflicts(made, environ),
             *_foreseen_failures(verdicts, machines),
             *environment.shared_files(made, survey.distribution.name if survey.distribution else ""),
             *(finding for result in loader for finding in libraries.findings(result, scene)),
@@ -137,15 +160,29 @@ def _with_libraries(survey: Survey, machine: Machine, wish: Wish) -> tuple[tuple
     return every, (left_out,) if why else ()
 
 
-def _run(
-    checks: Sequence[Check], made: Made, environ: Mapping[str, str], folder: Path, there: Sequence[str]
-) -> list[Result]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where and how checks run."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    gpus: Sequence[str]
+    cut: bool
+
+
+def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
     results = []
     with log.progress("checking", len(checks)) as progress:
         for number, check in enumerate(checks):
             progress.tell(check.name)
             told = runner.run(
-                check.as_dict(), str(made.interpreter), environ, folder / f"run-{number}", capabilities=there
+                check.as_dict(),
+                str(made.interpreter),
+                place.environ,
+                place.folder / f"run-{number}",
+                capabilities=place.gpus,
+                cut=place.cut,
+                hide=lambda text: masking.known(text, os.environ),
             )
             results.append(as_result(told, check))
             progress.advance(1)

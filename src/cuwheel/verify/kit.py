@@ -29,6 +29,7 @@ SCHEMA: Final = "cuwheel.kit/1"
 MANIFEST = "kit.json"
 _PACKAGE = "kit"
 _PARTS = ("onsite", "runner")
+_MODULES = ("masking.py", "scratch.py")
 _HERE = Path(__file__).parent
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"""\
@@ -47,9 +48,10 @@ try:  # Python imports from a zip without looking at its sums
                 archive.read(name)
 except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
     sys.exit("error: the kit was damaged on its way: " + str(error) + "\\nhint: carry it again")
+from kit import masking, scratch
 from kit.onsite.main import main
 
-sys.exit(main())
+sys.exit(main(masking, scratch))
 """
 _FIRST_DAY = 0x21  # 1980-01-01, the earliest that a zip can say
 _FILE_MODE, _UNIX = 0o100644 << 16, 3
@@ -224,7 +226,8 @@ def _signs() -> dict[str, tuple[str, ...]]:
 
 def _sources() -> dict[str, bytes]:
     """The part of this package that works with nothing but Python."""
-    return {
+    modules = {f"{_PACKAGE}/{name}": (_HERE.parent / name).read_bytes() for name in _MODULES}
+    return modules | {
         f"{_PACKAGE}/{part}/{path.relative_to(_HERE / part).as_posix()}": path.read_bytes()
         for part in _PARTS
         for path in (_HERE / part).rglob("*.py")

@@ -134,7 +134,7 @@ class ProofWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """`findings`: what is to be said of the proof itself."""
+    """`findings`: what is to be said of the proof itself. `network`: whether the checks had one, if it is known."""
 
     schema: Literal["cuwheel.proof/1"] = SCHEMA
     tool: str
@@ -142,6 +142,7 @@ class Proof:
     seconds: float
     machine: ProofMachine
     wheels: tuple[ProofWheel, ...]
+    network: Literal["cut", "open", ""] = ""
     findings: tuple[Finding, ...] = field(default=())
 
     @property

@@ -88,8 +88,9 @@ class Installation:
     """A wheel in one fresh environment, and all that was tried there.
 
     `outcome`: of the installation itself; `problem`: why it failed or was left out. `packages`: all that is installed,
-    as name==version. `stub`: the libcuda of the checks was a stub. `verdicts`: what `check` says of the wheel for this
-    machine. `contradictions`: where that and what happened differ. `folder`: where it was kept, if it was.
+    as name==version. `stub`: the libcuda of the checks was a stub. `network`: whether checks had one (`cut`: they had
+    none). `verdicts`: what `check` says of the wheel for this machine. `contradictions`: where that and what happened
+    differ. `folder`: where it was kept, if it was.
     """
 
     python: str
@@ -99,6 +100,7 @@ class Installation:
     requirements: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     stub: bool = False
+    network: Literal["cut", "open", ""] = ""
     gpus: tuple[str, ...] = ()
     checks: tuple[Result, ...] = ()
     planned: tuple[Check, ...] = ()

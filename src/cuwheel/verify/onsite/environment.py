@@ -6,7 +6,7 @@ import site
 import sys
 import sysconfig
 import venv
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +22,18 @@ class Environment(NamedTuple):
     environ: dict[str, str]
 
 
-def make(folder: Path, environ: Mapping[str, str], *, system: bool) -> Environment:
-    """`system`: see what is installed beside the Python that runs this, its own environment's packages included."""
+def make(
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    system: bool,
+    passed: Iterable[str] = (),
+    is_secret: Callable[[str], bool] = lambda _: False,
+) -> Environment:
+    """`system`: see what is installed beside the Python that runs this, its own environment's packages included.
+
+    `passed`: variables that the checks see beside those that all of them see.
+    """
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     python = str(folder / "bin" / "python")
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -36,7 +46,9 @@ def make(folder: Path, environ: Mapping[str, str], *, system: bool) -> Environme
         lines = [f"import site; site.addsitedir({str(each)!r})\n" for each in beside()]
         (packages / "_beside.pth").write_text("".join(lines))
     place = Place(packages, folder / "bin", folder, folder / "include" / "site" / version, python)
-    return Environment(python, place, variables.inside(environ, folder))
+    return Environment(
+        python, place, variables.clean(environ, folder, folder.parent, passed=passed, is_secret=is_secret)
+    )
 
 
 def link_libraries(packages: Path) -> None:

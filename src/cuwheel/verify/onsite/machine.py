@@ -94,14 +94,14 @@ def profile(environ: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def frameworks(python: str, environ: Mapping[str, str]) -> dict[str, list[Optional[str]]]:
+def frameworks(python: str, environ: Mapping[str, str], *, cut: bool = False) -> dict[str, list[Optional[str]]]:
     """Name → version and CUDA of the frameworks that an environment has."""
-    return _asked(_FRAMEWORKS, python, environ)
+    return _asked(_FRAMEWORKS, python, environ, cut=cut)
 
 
-def _asked(question: str, python: str, environ: Mapping[str, str]) -> dict[str, Any]:
+def _asked(question: str, python: str, environ: Mapping[str, str], *, cut: bool = False) -> dict[str, Any]:
     """The answer of a few lines of Python; nothing where they do not come to their end."""
-    for line in reversed(_output([python, "-c", question], environ).splitlines()):
+    for line in reversed(_output([python, "-c", question], environ, cut=cut).splitlines()):
         if line.startswith("cuwheel "):
             try:
                 said = json.loads(line[len("cuwheel ") :])
@@ -111,10 +111,10 @@ def _asked(question: str, python: str, environ: Mapping[str, str]) -> dict[str, 
     return {}
 
 
-def _output(words: list[str], environ: Mapping[str, str]) -> str:
+def _output(words: list[str], environ: Mapping[str, str], *, cut: bool = False) -> str:
     capture = Capture(())
     with tempfile.TemporaryDirectory() as folder:
-        end = child.run(words, environ, folder, _LIMITS, capture, secrets.token_hex(16))
+        end = child.run(words, environ, folder, _LIMITS._replace(cut=cut), capture, secrets.token_hex(16))
     return capture.whole.text() if end.status == 0 else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -11,11 +12,12 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ..runner import checks as runner
+from ..runner import launch, processes
 from . import compare, environment, install, machine, probing, tags, telling
 
 MANIFEST = "kit.json"
@@ -25,12 +27,28 @@ _CHUNK = 1 << 20
 _INTERRUPTED = 130
 
 
-def main(arguments: Optional[Sequence[str]] = None, kit: Optional[str] = None) -> int:
+class Confines(NamedTuple):
+    """How checks are kept to themselves. `secret` and `hide`: see cuwheel's masking, which travels with this."""
+
+    cut: bool
+    passed: tuple[str, ...]
+    is_secret: Callable[[str], bool]
+    hide: Callable[[str], str]
+
+
+def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) -> int:  # noqa: ANN401 - modules
+    """`masking` and `scratch`: cuwheel's modules of these names, as the kit carries them."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupted)
-    path = Path(kit or sys.argv[0])
+    path = Path(sys.argv[0])
+    confines = Confines(
+        cut=not options.network and launch.can_cut(),
+        passed=tuple(part for each in options.pass_env for part in each.split(",")),
+        is_secret=masking.is_secret,
+        hide=lambda text: masking.known(text, os.environ),
+    )
     try:
         archive = zipfile.ZipFile(path)
         manifest = json.loads(archive.read(MANIFEST))
@@ -44,7 +62,12 @@ def main(arguments: Optional[Sequence[str]] = None, kit: Optional[str] = None) -
         try:
             to = Path(options.to)
             to = to / _PROOF if to.is_dir() else to
-            return _run(archive, manifest, options, to) if _writable(to) else 2
+            if not _writable(to):
+                return 2
+            with _folder(options.keep, scratch) as place:
+                return _run(
+                    archive, manifest, options.only, to, Path(place), confines, system=_system(options, manifest)
+                )
         except KeyboardInterrupt:
             sys.stderr.write("interrupted: no proof was written\n")
             return _INTERRUPTED
@@ -60,12 +83,18 @@ def _interrupted(*_: object) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="kit.pyz", description="Install the wheels of this kit apart, run their checks, write the proof."
+        prog="kit.pyz",
+        description="Install the wheels of this kit apart, run their checks, write the proof. "
+        "This runs the code of the packages.",
     )
     parser.add_argument("--to", metavar="FILE", default=_PROOF, help=f"where the proof goes ({_PROOF})")
     parser.add_argument("--only", metavar="TEXT", default="", help="only wheels whose file name contains TEXT")
     parser.add_argument("--list", action="store_true", help="show what is in the kit, and do nothing")
     parser.add_argument("--keep", metavar="FOLDER", help="put the environments there and leave them")
+    parser.add_argument(
+        "--pass-env", metavar="NAME", action="append", default=[], help="let the checks see this variable"
+    )
+    parser.add_argument("--network", action="store_true", help="let the checks use the network")
     parser.add_argument(
         "--system-site-packages",
         action="store_true",
@@ -75,24 +104,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], options: argparse.Namespace, to: Path) -> int:
+def _system(options: argparse.Namespace, manifest: Mapping[str, Any]) -> bool:
+    return bool(manifest["system"]) if options.system_site_packages is None else True
+
+
+def _run(
+    archive: zipfile.ZipFile,
+    manifest: Mapping[str, Any],
+    only: str,
+    to: Path,
+    place: Path,
+    confines: Confines,
+    *,
+    system: bool,
+) -> int:
     began = time.time()
-    environ = dict(os.environ)
+    environ = processes.marked(os.environ, place.name)
     here = machine.profile(environ)
     telling.machine(here)
-    system = manifest["system"] if options.system_site_packages is None else True
     wheels = []
-    with _folder(options.keep) as place:
-        for number, wheel in enumerate(manifest["wheels"]):
-            if options.only in wheel["file"]:
-                job = _Job(archive, wheel, Path(place) / f"{number}", system=system)
-                wheels.append(job.run(here, manifest["signs"], environ))
+    for number, wheel in enumerate(manifest["wheels"]):
+        if only in wheel["file"]:
+            job = _Job(archive, wheel, place / f"{number}", confines, system=system)
+            wheels.append(job.run(here, manifest["signs"], environ))
     proof = {
         "schema": SCHEMA,
         "tool": manifest["tool"],
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
         "seconds": round(time.time() - began, 3),
         "machine": here,
+        "network": "cut" if confines.cut else "open",
         "wheels": wheels,
         "succeeded": bool(wheels) and all(_succeeded(each) for each in wheels),
     }
@@ -108,28 +149,23 @@ def _succeeded(wheel: Mapping[str, Any]) -> bool:
     return not wheel["problem"] and passed and not fails and wheel["agreement"] != "contradicted"
 
 
-class _folder:  # noqa: N801 - used as a function
-    """A folder that goes, or one that somebody wants to keep."""
-
-    def __init__(self, keep: Optional[str]) -> None:
-        self._keep, self._gone = keep, None if keep else tempfile.TemporaryDirectory(prefix="cuwheel-kit-")
-
-    def __enter__(self) -> str:
-        if self._keep:
-            Path(self._keep).mkdir(parents=True, exist_ok=True)
-            return os.path.abspath(self._keep)
-        return os.path.realpath(self._gone.name) if self._gone else ""
-
-    def __exit__(self, *_: object) -> None:
-        if self._gone:
-            self._gone.cleanup()
+@contextlib.contextmanager
+def _folder(keep: Optional[str], scratch: Any) -> Iterator[str]:  # noqa: ANN401 - a module
+    """A folder that goes, or one that somebody wants to keep. What a kit that was killed left goes first."""
+    with scratch.folder(Path(tempfile.gettempdir()), "cuwheel-kit-", processes.end_marked) as gone:
+        if keep:
+            Path(keep).mkdir(parents=True, exist_ok=True)
+        yield os.path.abspath(keep) if keep else os.path.realpath(gone)
 
 
 class _Job:
     """One wheel in one environment."""
 
-    def __init__(self, archive: zipfile.ZipFile, wheel: Mapping[str, Any], folder: Path, *, system: bool) -> None:
+    def __init__(
+        self, archive: zipfile.ZipFile, wheel: Mapping[str, Any], folder: Path, confines: Confines, *, system: bool
+    ) -> None:
         self._archive, self._wheel, self._folder, self._system = archive, wheel, folder, system
+        self._confines = confines
 
     def run(
         self, here: Mapping[str, Any], signs: Mapping[str, Sequence[str]], environ: Mapping[str, str]
@@ -149,7 +185,7 @@ class _Job:
         except OSError as error:
             said.update(problem=f"it could not be installed: {error}", why="it was not installed")
         else:
-            said["frameworks"] = machine.frameworks(made.python, made.environ)
+            said["frameworks"] = machine.frameworks(made.python, made.environ, cut=self._confines.cut)
             said["prediction"] = compare.prediction(wheel, here, said["frameworks"])
             telling.predicted(said["prediction"])
             said["checks"] = [*self._probed(made, here, said), *self._checked(made, here)]
@@ -168,7 +204,13 @@ class _Job:
             problem = tags.problem(each["file"])
             if problem:
                 raise install.InstallError(f"{each['file']} cannot be installed here: {problem}")
-        made = environment.make(self._folder / "environment", environ, system=self._system)
+        made = environment.make(
+            self._folder / "environment",
+            environ,
+            system=self._system,
+            passed=self._confines.passed,
+            is_secret=self._confines.is_secret,
+        )
         for each in files:
             self._check_hash(each)
             with self._archive.open(each["member"]) as packed:
@@ -216,7 +258,15 @@ class _Job:
         self, check: Mapping[str, Any], made: environment.Environment, here: Mapping[str, Any], scratch: Path
     ) -> dict[str, Any]:
         capabilities = [each["capability"] for each in here["gpus"]]
-        result = runner.run(check, made.python, made.environ, scratch, capabilities=capabilities)
+        result = runner.run(
+            check,
+            made.python,
+            made.environ,
+            scratch,
+            capabilities=capabilities,
+            cut=self._confines.cut,
+            hide=self._confines.hide,
+        )
         result = {key: self._placeless(value) for key, value in result.items()}
         result["gpu"] = bool(check.get("gpu") or check.get("capabilities"))
         return result

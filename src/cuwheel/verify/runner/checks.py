@@ -14,7 +14,7 @@ import secrets
 import shlex
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -24,6 +24,7 @@ from .capture import Capture
 KINDS = ("import", "command", "python")
 TIMEOUT_S = 120.0
 MEMORY = 8 * 10**9
+_OURS = ("kind", "outcome", "signal")
 _STATUS_OF_SIGNAL = 128  # what a shell adds to the number of the signal that its command died of
 # What programs say when the kernel refuses them memory.
 _REFUSED = ("MemoryError", "std::bad_alloc", "Cannot allocate memory")
@@ -36,14 +37,30 @@ def run(
     folder: str | os.PathLike[str],
     *,
     capabilities: Optional[Sequence[str]] = None,
+    cut: bool = False,
+    hide: Callable[[str], str] = str,
 ) -> dict[str, Any]:
     """Run a check with an environment's interpreter in a scratch folder; never raises for what the check does.
 
     `capabilities`: of the GPUs there, if the caller knows; else they are asked for when a check needs one.
+    `cut`: off the network. `hide`: makes secrets unreadable in all that is kept of what it printed.
     """
+    result = _run(check, python, environ, folder, capabilities, cut=cut)
+    return {key: hide(value) if isinstance(value, str) and key not in _OURS else value for key, value in result.items()}
+
+
+def _run(
+    check: Mapping[str, Any],
+    python: str,
+    environ: Mapping[str, str],
+    folder: str | os.PathLike[str],
+    capabilities: Optional[Sequence[str]],
+    *,
+    cut: bool,
+) -> dict[str, Any]:
     if check.get("kind") not in KINDS:
         return _result(check, "failed", problem=f"there is no check of kind {check.get('kind')!r}")
-    why = _skipped(check, python, environ, capabilities)
+    why = _skipped(check, python, environ, capabilities, cut=cut)
     if why:
         return _result(check, "skipped", problem=why)
     place = Path(folder).absolute()
@@ -59,6 +76,7 @@ def run(
         seconds=float(check.get("timeout") or TIMEOUT_S),
         memory=int(check.get("memory") or MEMORY),
         guarded=not (check.get("gpu") or capabilities),
+        cut=cut,
     )
     end = child.run(words, environ, str(place), limits, capture, word)
     said = boot.proved(proof, word)
@@ -78,7 +96,12 @@ def _words(check: Mapping[str, Any], python: str, proof: Path, word: str) -> lis
 
 
 def _skipped(
-    check: Mapping[str, Any], python: str, environ: Mapping[str, str], capabilities: Optional[Sequence[str]]
+    check: Mapping[str, Any],
+    python: str,
+    environ: Mapping[str, str],
+    capabilities: Optional[Sequence[str]],
+    *,
+    cut: bool,
 ) -> str:
     program = str(check.get("program") or "")
     if program and shutil.which(program, path=environ.get("PATH", os.defpath)) is None:
@@ -86,7 +109,7 @@ def _skipped(
     wanted = [str(each) for each in check.get("capabilities") or ()]
     if not (check.get("gpu") or wanted):
         return ""
-    there = gpus.seen(python, environ) if capabilities is None else capabilities
+    there = gpus.seen(python, environ, cut=cut) if capabilities is None else capabilities
     if not there:
         return "needs a GPU, and there is none here"
     if wanted and not set(wanted) & set(there):

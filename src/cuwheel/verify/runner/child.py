@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from . import processes
+from . import launch, processes
 from .capture import Capture
 
 _PIECE = 1 << 16
@@ -31,6 +31,7 @@ class Limits(NamedTuple):
     seconds: float
     memory: int
     guarded: bool = True  # by the kernel too
+    cut: bool = False  # off the network
 
 
 class End(NamedTuple):
@@ -50,15 +51,7 @@ def run(
     """Run in a session of its own without a standard input. Nothing that it started is left."""
     began = time.monotonic()
     try:
-        child = subprocess.Popen(
-            list(words),
-            env=processes.marked(environ, mark),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        child = launch.start(words, processes.marked(environ, mark), folder, cut=limits.cut)
     except (OSError, ValueError) as error:
         return End(None, "", time.monotonic() - began, 0, (), error=_why(error))
     watch = _Watch(child, limits, began)

@@ -27,9 +27,11 @@ _SAID = re.compile(r"^capability (\d+\.\d+)$", re.MULTILINE)
 _LIMITS = child.Limits(seconds=60.0, memory=4 << 30, guarded=False)
 
 
-def seen(python: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+def seen(python: str, environ: Mapping[str, str], *, cut: bool = False) -> tuple[str, ...]:
     """One for each GPU, such as `9.0`. None at all where there is no driver, or it does not answer."""
     capture = Capture(())
     with tempfile.TemporaryDirectory() as folder:
-        end = child.run([python, "-c", _ASK], environ, folder, _LIMITS, capture, secrets.token_hex(16))
+        end = child.run(
+            [python, "-c", _ASK], environ, folder, _LIMITS._replace(cut=cut), capture, secrets.token_hex(16)
+        )
     return tuple(_SAID.findall(capture.whole.text())) if end.status == 0 else ()

@@ -41,9 +41,10 @@ def of_check(session: int, mark: str) -> list[Process]:
 
 
 def end(session: int, mark: str) -> None:
-    """End all that a check left."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(session, signal.SIGKILL)
+    """End all that a check left; `session`: below zero for none."""
+    if session > 0:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(session, signal.SIGKILL)
     left = of_check(session, mark)
     for _ in range(_ROUNDS):
         if not left:
@@ -53,6 +54,11 @@ def end(session: int, mark: str) -> None:
                 os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.01)
         left = of_check(session, mark)
+
+
+def end_marked(mark: str) -> None:
+    """End what a run that was killed left behind: all that carries its mark."""
+    end(-1, mark)
 
 
 def marked(environ: Mapping[str, str], mark: str) -> dict[str, str]:

@@ -1,0 +1,85 @@
+"""Folders that are gone at the end, also those of runs that were killed: the next run clears them away.
+
+Nothing but the standard library of Python 3.9: it also travels in the kit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_LOCK_SUFFIX = ".lock"
+
+
+@contextlib.contextmanager
+def folder(beside: Path, prefix: str, on_leftover: Callable[[str], object] | None = None) -> Iterator[Path]:
+    """A new folder in `beside`. `on_leftover`: told the name of each folder that a dead run left, before it goes.
+
+    Its lock stands beside it and is taken before the folder is made: at whatever moment a run is killed, what it
+    leaves has a lock that nobody holds.
+    """
+    beside.mkdir(parents=True, exist_ok=True)
+    for old in beside.glob(f"{prefix}*{_LOCK_SUFFIX}"):
+        _clear(old, on_leftover)
+    handle, lock = _new_lock(beside, prefix)
+    made = lock.with_suffix("")
+    try:
+        made.mkdir(mode=0o700)
+        yield made
+    finally:
+        _remove(made, lock)
+        os.close(handle)
+
+
+def take(handle: int) -> bool:
+    """Whether the lock on an open file is ours now."""
+    import fcntl  # noqa: PLC0415 - not on Windows, where nothing is locked
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def still_there(handle: int, path: Path) -> bool:
+    """The holder before us may have removed the file between our opening and locking it."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _new_lock(beside: Path, prefix: str) -> tuple[int, Path]:
+    while True:
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=_LOCK_SUFFIX, dir=beside)
+        path = Path(name)
+        if take(handle) and still_there(handle, path):
+            return handle, path
+        os.close(handle)  # another run took it for one left behind, before it was ours
+
+
+def _clear(lock: Path, on_leftover: Callable[[str], object] | None) -> None:
+    """Unless its owner lives, or is another user."""
+    with contextlib.suppress(OSError):
+        handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if os.fstat(handle).st_uid == os.geteuid() and take(handle) and still_there(handle, lock):
+                if on_leftover:
+                    on_leftover(lock.with_suffix("").name)
+                _remove(lock.with_suffix(""), lock)
+        finally:
+            os.close(handle)
+
+
+def _remove(made: Path, lock: Path) -> None:
+    shutil.rmtree(made, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        lock.unlink()

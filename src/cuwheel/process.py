@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import log
+from cuwheel import log, masking
 from cuwheel.errors import ToolError, ToolTimeoutError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run(
 ) -> Completed:
     """Run to the end, without a standard input. On time-out everything it started is ended too."""
     words = [str(word) for word in command]
-    log.debug("running %s", shlex.join(words))
+    log.debug("running %s", masking.text(shlex.join(words)))
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         out, err = (stack.enter_context(_scratch()) for _ in range(2))
@@ -70,11 +70,16 @@ def run(
     return completed
 
 
-def _scratch() -> IO[bytes]:
+def _scratch(folder: Path | None = None) -> IO[bytes]:
     # Files, not pipes: a grandchild that keeps a pipe open would make us wait for it.
     import tempfile  # noqa: PLC0415 - not needed to import this module
 
-    return tempfile.TemporaryFile()
+    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - the caller closes it
+    if os.name == "posix":  # a program may open its own output anew, and must not write over what is there
+        import fcntl  # noqa: PLC0415 - not on Windows
+
+        fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
+    return file
 
 
 def _text(stream: IO[bytes]) -> str:
@@ -111,14 +116,14 @@ def follow(
 ) -> int:
     """Run long work, its output appended to a file and told line by line; the status, negative for a signal.
 
+    Secrets in it are masked in both. Until then it is in a file without a name, which is gone however we end.
     On time-out, and whatever else ends the wait, everything it started is ended too.
     """
     words = [str(word) for word in command]
-    log.debug("running %s", shlex.join(words))
-    with output.open("ab") as out:
-        start = out.tell()
+    log.debug("running %s", masking.text(shlex.join(words)))
+    with output.open("ab") as kept, _scratch(output.parent) as out:
         child = _started(words, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd)
-        tail = _Tail(output, start, on_line)
+        tail = _Tail(out, kept, masking.secrets(os.environ if env is None else env), on_line)
         try:
             deadline = time.monotonic() + timeout
             while (status := _status(child, min(_LOOK_S, max(deadline - time.monotonic(), 0.0)))) is None:
@@ -237,22 +242,33 @@ def _status(child: subprocess.Popen[bytes], wait: float) -> int | None:
 
 
 class _Tail:
-    """New lines of a file that somebody else writes. A line without an end is told when no more can come."""
+    """New lines of a file that somebody else writes, masked. A line without an end is told when no more can come."""
 
-    def __init__(self, path: Path, start: int, on_line: Callable[[str], None] | None) -> None:
-        self._path, self._at, self._on_line, self._rest = path, start, on_line, b""
+    def __init__(
+        self, source: IO[bytes], kept: IO[bytes], secrets: Mapping[str, str], on_line: Callable[[str], None] | None
+    ) -> None:
+        self._source, self._kept, self._secrets, self._on_line = source, kept, secrets, on_line
+        self._at, self._rest = 0, b""
 
     def read(self, *, last: bool = False) -> None:
-        if self._on_line is None:
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._at)
-            while piece := file.read(_PIECE):
-                self._at += len(piece)
-                *lines, self._rest = (self._rest + piece).split(b"\n")
-                self._rest = self._rest[-_PIECE:]
-                for line in lines:
-                    self._on_line(line.decode(errors="replace"))
+        # By its own place in the file: the program's is where it writes. `> /dev/stderr` in a shell empties it.
+        if os.fstat(self._source.fileno()).st_size < self._at:
+            self._at = 0
+        while piece := os.pread(self._source.fileno(), _PIECE, self._at):
+            self._at += len(piece)
+            *lines, self._rest = (self._rest + piece).split(b"\n")
+            for line in lines:
+                self._tell(line, b"\n")
+            if len(self._rest) > _PIECE:
+                self._tell(self._rest, b"")
+                self._rest = b""
         if last and self._rest:
-            self._on_line(self._rest.decode(errors="replace"))
+            self._tell(self._rest, b"")
             self._rest = b""
+        self._kept.flush()
+
+    def _tell(self, raw: bytes, end: bytes) -> None:
+        line = masking.known(raw.decode("utf-8", "surrogateescape"), self._secrets)
+        self._kept.write(line.encode("utf-8", "surrogateescape") + end)
+        if self._on_line:
+            self._on_line(line.encode("utf-8", "surrogateescape").decode(errors="replace"))

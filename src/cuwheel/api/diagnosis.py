@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -28,6 +29,7 @@ def explain(
     A record's folder, or `RECORD:N`, is a log too: of the first call that failed, or of that one.
     `on`, `here`: the machine it happened on. With a `wheel` at hand, `check` says whether that one would run there.
     """
+    from cuwheel import masking
     from cuwheel.api.binaries import on_disk
     from cuwheel.diagnose import explain as stage
     from cuwheel.diagnose import nearest
@@ -46,7 +48,7 @@ def explain(
         found = stage.explain(read, machine, said, verdicts)
         if found.causes:
             break
-    return Explain(
+    answer = Explain(
         log=str(log) if isinstance(log, (str, Path)) else "standard input",
         lines=read.total,
         causes=found.causes,
@@ -59,6 +61,8 @@ def explain(
         similar=() if found.causes else tuple(map(_known, nearest.nearest(case.logs[0]))),
         prose=read.prose,
     )
+    # A log is quoted in what is answered, and in the report that is made to be passed on.
+    return masking.within(answer, lambda text: masking.known(text, os.environ))
 
 
 def _recorded(log: str | Path) -> Case | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import masking, venvs
+from cuwheel import venvs
 from cuwheel.build import environment
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError
 
@@ -61,7 +61,7 @@ def install(job: Job, shell: Shell, interpreter: Path, requirements: Iterable[st
     wanted = sorted(set(requirements))
     if not wanted:
         return
-    shell.write(masking.text(f"$ install {' '.join(wanted)}"))
+    shell.write(f"$ install {' '.join(wanted)}")
     if job.interpreter is None:
         shell.run([str(interpreter), "-m", "pip", "install", *wanted])
         return

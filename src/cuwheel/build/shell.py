@@ -49,7 +49,7 @@ class Shell:
         folders: Sequence[Path] = (),
     ) -> None:
         """`folders`: what it must see beside the job's own."""
-        self.write(f"$ {masking.text(shlex.join(words))}")
+        self.write(f"$ {shlex.join(masking.words(words))}")
         command, environ = self._where_it_runs(words, cwd, {**self.environ, **(extra or {})}, folders)
         start = self.log.stat().st_size
         status = process.follow(
@@ -75,7 +75,7 @@ class Shell:
 
     def write(self, text: str) -> None:
         with self.log.open("a") as file:
-            file.write(text.rstrip("\n") + "\n")
+            file.write(masking.known(text.rstrip("\n"), self.environ) + "\n")
 
     def _tail(self, start: int) -> str:
         with self.log.open("rb") as file:

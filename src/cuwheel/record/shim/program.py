@@ -28,6 +28,7 @@ class Session:
         self.settings = [line.partition("=") for line in lines if line]
         base = os.fsdecode(Path(folder, "environ").read_bytes()).split("\0")
         self.base = {name: value for name, _, value in (line.partition("=") for line in base if line)}
+        self.secrets = masking.secrets(self.base)
         self.folder, self.record = folder, self.every("record")[0]
         self.masked, self.phases = bool(self.every("mask")), bool(self.every("phases"))
         self.began = int(self.every("began")[0])
@@ -36,10 +37,10 @@ class Session:
         return [value for name, _, value in self.settings if name == key]
 
     def told(self, text: str) -> str:
-        return masking.text(text) if self.masked else text
+        return masking.known(text, self.secrets) if self.masked else text
 
     def told_words(self, given: list[str]) -> list[str]:
-        return masking.words(given) if self.masked else list(given)
+        return masking.words(given, self.told) if self.masked else list(given)
 
     def now(self) -> int:
         return time.monotonic_ns() - self.began

@@ -10,6 +10,8 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Protocol
 
+from cuwheel import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
@@ -32,11 +34,31 @@ def warning(message: str, *values: object) -> None:
     _say("warning", message, values)
 
 
+class _Shown:
+    """A value that is no text, as it is written: paths and errors hold what strangers wrote too."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return printable.line(str(self._value))
+
+    def __repr__(self) -> str:
+        return printable.line(repr(self._value))
+
+    def __int__(self) -> int:
+        return int(self._value)  # type: ignore[call-overload, no-any-return]
+
+    def __float__(self) -> float:
+        return float(self._value)  # type: ignore[arg-type]
+
+
 def _say(level: str, message: str, values: tuple[object, ...]) -> None:
     number = _LEVELS[level]
     if _threshold is not None:
         if number >= _threshold:
-            sys.stderr.write((message % values if values else message) + "\n")
+            safe = tuple(printable.line(each) if isinstance(each, str) else _Shown(each) for each in values)
+            sys.stderr.write(printable.message(message % safe if safe else message) + "\n")
     elif logging := sys.modules.get("logging"):
         logging.getLogger("cuwheel").log(number, message, *values)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from pathlib import Path
@@ -40,10 +41,11 @@ def record(
     from cuwheel.record import exports, session
 
     exports.see_that_they_can_be_written(*(path for path in (trace, compile_commands) if path))
-    folder = (output or _free(Path.cwd())).absolute()
+    folder = (output or _new(Path.cwd())).absolute()
+    guard = contextlib.nullcontext() if output else _removed_if_empty(folder)
     cwd = (cwd or Path.cwd()).absolute()
     environ = dict(os.environ if environ is None else environ)
-    with session.recording(folder, command, environ, cwd, wish) as running:
+    with guard, session.recording(folder, command, environ, cwd, wish) as running:
         words = ("/bin/sh", "-c", 'exec "$@" >&2', "sh", *running.command) if quiet_stdout else running.command
         try:
             status = process.attend(words, env=running.environ, cwd=cwd)
@@ -54,10 +56,32 @@ def record(
     return _told(folder, status, trace, compile_commands)
 
 
-def _free(folder: Path) -> Path:
-    """A name that nobody has: a record is never written over."""
-    names = (_NAME if number == 1 else f"{_NAME}-{number}" for number in range(1, 100_000))
-    return next(folder / name for name in names if not os.path.lexists(folder / name))
+@contextlib.contextmanager
+def _removed_if_empty(folder: Path) -> Iterator[None]:
+    """A record that could not begin leaves nothing."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
+
+
+def _new(place: Path) -> Path:
+    """A folder under a name that nobody has: a record is never written over, and others may record here too."""
+    from cuwheel.errors import UnreadableError
+
+    for number in range(1, 100_000):
+        folder = place / (_NAME if number == 1 else f"{_NAME}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            hint = "name a folder that can be written with --output"
+            raise UnreadableError.from_os(error, folder, hint=hint) from error
+        return folder
+    raise UnreadableError(place, "has too many records", hint="name a folder with --output")
 
 
 def _told(folder: Path, status: int, trace: Path | None, compile_commands: Path | None) -> Recorded:

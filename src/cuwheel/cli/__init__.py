@@ -46,8 +46,12 @@ def _complain(error: CuwheelError) -> None:
 
 
 def _shown(text: str) -> str:
-    """Names in records and wheels are anybody's: none of them is to steer a terminal."""
-    return "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in text)
+    """An error may quote what a program said, or an address with a password in it."""
+    import os
+
+    from cuwheel import masking, printable
+
+    return printable.message(masking.known(text, os.environ))
 
 
 def _confess(error: Exception, *, verbose: bool) -> None:
@@ -55,7 +59,7 @@ def _confess(error: Exception, *, verbose: bool) -> None:
         import traceback
 
         traceback.print_exception(error)
-    sys.stderr.write(f"error: this is a bug in cuwheel: {type(error).__name__}: {error}\n")
+    sys.stderr.write(f"error: this is a bug in cuwheel: {_shown(f'{type(error).__name__}: {error}')}\n")
     if not verbose:
         sys.stderr.write("hint: run it again with --verbose and report what it prints\n")
 

@@ -22,8 +22,8 @@ EXAMPLES = """\
   cuwheel verify foo.whl --pack kit.pyz     to carry to a GPU machine
   cuwheel verify --read proof.json          and what it brought back
 
-Verifying runs the code of the wheel and of what it requires, with variables and a
-home of its own and, where the system can, without a network. --static runs none.
+Verifying runs the code of the wheel and of what it requires, with variables and
+a home of its own and, where the system can, without a network.
 
 exit status: 0 all passed (what was skipped is told), 1 something failed"""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 
@@ -31,14 +31,15 @@ def scrub(value: T, *, home: str, names: Iterable[str]) -> T:
         text = _HOMES.sub(r"\1<name>", text)
         return words.sub("<name>", text) if words else text
 
-    return msgspec.convert(_each_string(msgspec.to_builtins(value), clean), type(value))
+    return msgspec.convert(each_string(msgspec.to_builtins(value), clean), type(value))
 
 
-def _each_string(data: object, clean: object) -> object:
+def each_string(data: object, clean: Callable[[str], str]) -> object:
+    """A value of JSON, with all texts in it."""
     if isinstance(data, str):
-        return clean(data)  # type: ignore[operator]
+        return clean(data)
     if isinstance(data, dict):
-        return {key: _each_string(item, clean) for key, item in data.items()}
+        return {key: each_string(item, clean) for key, item in data.items()}
     if isinstance(data, (list, tuple)):
-        return [_each_string(item, clean) for item in data]
+        return [each_string(item, clean) for item in data]
     return data

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from cuwheel import files
+from cuwheel import files, printable
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.machine import privacy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,7 +192,7 @@ def decode(text: bytes, name: str) -> MachineProfile:
     try:
         data = msgspec.json.decode(text)
         _check_schema(data, name, hint)
-        return msgspec.convert(data, MachineProfile)
+        return msgspec.convert(privacy.each_string(data, printable.line), MachineProfile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a machine profile: {error}", hint) from error
 

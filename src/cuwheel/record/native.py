@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log, process
+from cuwheel import log, masking, process
 from cuwheel.errors import ToolError, ToolTimeoutError
 from cuwheel.record import orders
 from cuwheel.record.orders import Orders, Wish
@@ -70,7 +71,21 @@ def _digest() -> str:
     digest = hashlib.sha256(f"{platform.machine()}\0{libc}\0".encode())
     for path in sorted(SOURCES.glob("*.[ch]")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(_lists().encode())
     return digest.hexdigest()[:16]
+
+
+def _lists() -> str:
+    """The lists of `masking` as C has them: there is one truth about what a secret is."""
+    names = ("PARTS", "LAST_PARTS", "TAILS", "LAST_TAILS", "INSIDE")
+    harmless = ("HARMLESS", "HARMLESS_HEADS", "HARMLESS_ENDS", "HARMLESS_WORDS")
+    lists = (
+        f"static const char *const {name}[] = {{{', '.join(map(json.dumps, getattr(masking, name)))}, 0}};\n"
+        for name in (*names, *harmless)
+    )
+    tokens = ", ".join(f"{{{json.dumps(head)}, {least}}}" for head, least in masking.TOKENS.items())
+    shape = "struct token { const char *head; unsigned long least; };\n"
+    return "".join(lists) + shape + f"static const struct token TOKENS[] = {{{tokens}, {{0, 0}}}};\n"
 
 
 def _made(folder: Path, environ: Mapping[str, str]) -> bool:
@@ -106,13 +121,15 @@ def _compilers(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _compile(compiler: str, scratch: Path, environ: Mapping[str, str]) -> bool:
+    (scratch / "secrets.h").write_text(_lists())
     shim = SOURCES / "shim.c"
-    attempts = ((*_COMMON, "-static"), _COMMON)  # without a loader it starts in half the time
+    common = (*_COMMON, "-I", str(scratch))
+    attempts = ((*common, "-static"), common)  # without a loader it starts in half the time
     if not any(_ran([compiler, *words, shim, "-o", scratch / "shim"], environ) for words in attempts):
         return False
     if not steps_aside(scratch / "shim"):
         return False
-    words = (*_COMMON, "-shared", "-fPIC", "-fvisibility=hidden")
+    words = (*common, "-shared", "-fPIC", "-fvisibility=hidden")
     library = scratch / "preload.so"
     if not _ran([compiler, *words, SOURCES / "preload.c", "-o", library, "-ldl"], environ) or not _is_loaded(scratch):
         library.unlink(missing_ok=True)

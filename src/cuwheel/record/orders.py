@@ -66,3 +66,22 @@ def _lines(orders: Orders) -> Iterator[str]:
 
 def _joined(lines: Iterator[str]) -> bytes:
     return b"".join(os.fsencode(line) + b"\0" for line in lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What is needed of the orders of a session that has ended."""
+
+    record: Path
+    masked: bool
+    environ: Mapping[str, str]
+
+
+def read(folder: Path) -> Left:
+    config, environ = (_split((folder / name).read_bytes()) for name in ("config", "environ"))
+    return Left(record=Path(config.get("record", os.devnull)), masked="mask" in config, environ=environ)
+
+
+def _split(data: bytes) -> dict[str, str]:
+    pairs = (line.partition("=") for line in os.fsdecode(data).split("\0") if line)
+    return {name: value for name, _, value in pairs}

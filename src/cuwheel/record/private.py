@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.record import layout, orders, sealing
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,11 +30,22 @@ def folder() -> Iterator[Path]:
 
 
 def _sweep(place: Path) -> None:
-    """Also where the build outlived its session: shims that find no orders step aside."""
+    """Also where the build outlived its session: shims that find no orders step aside.
+
+    A session that was killed could not mask what its build printed: that is done now, by the variables that it left.
+    """
     for path in place.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if path.lstat().st_uid == os.getuid() and not path.is_symlink() and _is_free(path / _LOCK):
+                _seal(path)
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _seal(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        given = orders.read(path)
+        if given.masked and (given.record / layout.HEAD).is_file():
+            sealing.mask(given.record, given.environ)
 
 
 def _is_free(lock: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel import __version__, files
+from cuwheel import __version__, files, printable
 from cuwheel.machine import privacy
 from cuwheel.machine.variables import NAMES
 from cuwheel.record import quoting
@@ -23,7 +23,7 @@ _FENCE = "~~~"
 
 
 def save(answer: Explain, path: Path) -> None:
-    files.write(path, markdown(answer))
+    files.write(path, printable.text(markdown(answer)))
 
 
 def markdown(answer: Explain) -> str:

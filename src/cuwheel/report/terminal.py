@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import singledispatch
 from typing import TYPE_CHECKING, TextIO
 
@@ -11,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from cuwheel import printable
 from cuwheel.report.document import (
     Amount,
     Document,
@@ -34,9 +34,6 @@ _FIGURE_WIDTH = 7  # "26.5 MB"
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _LOOK_STYLE = {"good": "green", "fair": "cyan", "poor": "yellow", "bad": "bold red", "none": "dim"}
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-# File names, kernels and versions come from untrusted files: an escape sequence in them must not
-# reach the terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def write(document: Document, stream: TextIO) -> None:
@@ -50,10 +47,6 @@ def write(document: Document, stream: TextIO) -> None:
     stream.write("".join(line.rstrip() + "\n" for line in capture.get().splitlines()))
 
 
-def clean(text: str) -> str:
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
 @singledispatch
 def render(block: Block) -> RenderableType:
     raise NotImplementedError(type(block).__name__)
@@ -61,17 +54,17 @@ def render(block: Block) -> RenderableType:
 
 @render.register
 def _heading(block: Heading) -> RenderableType:
-    return Text(clean(block.text), style="bold")
+    return Text(printable.line(block.text), style="bold")
 
 
 @render.register
 def _paragraph(block: Paragraph) -> RenderableType:
-    return Text(clean(block.text))
+    return Text(printable.text(block.text))
 
 
 @render.register
 def _verbatim(block: Verbatim) -> RenderableType:
-    return Text(clean("\n".join(block.lines)))
+    return Text(printable.text("\n".join(block.lines)))
 
 
 @render.register
@@ -80,10 +73,10 @@ def _facts(block: Facts) -> RenderableType:
     grid.add_column(style="cyan", no_wrap=True)
     grid.add_column(overflow="fold")
     for row in block.rows:
-        value = Text(clean(row.value))
+        value = Text(printable.text(row.value))
         if row.origin:
-            value.append(f"\n{clean(row.origin)}", style="dim")
-        grid.add_row(Text(f"  {clean(row.name)}"), value)
+            value.append(f"\n{printable.text(row.origin)}", style="dim")
+        grid.add_row(Text(f"  {printable.line(row.name)}"), value)
     return grid
 
 
@@ -109,9 +102,9 @@ def _has_bar(cell: Cell) -> bool:
 
 def _cell(cell: Cell) -> Text:
     if isinstance(cell, str):
-        return Text(clean(cell))
+        return Text(printable.text(cell))
     if cell.share is None:
-        return Text(cell.text)
+        return Text(printable.text(cell.text))
     eighths = max(1, round(cell.share * _BAR_WIDTH * 8)) if cell.value else 0
     bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8]
     return Text.assemble(cell.text.rjust(_FIGURE_WIDTH), " ", (bar, "green"))
@@ -132,10 +125,16 @@ def _matrix(block: Matrix) -> RenderableType:
     table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("", overflow="fold")
     for column in block.columns:
-        table.add_column(clean(column), overflow="fold")
+        table.add_column(printable.line(column), overflow="fold")
     for row, marks in zip(block.rows, block.cells, strict=True):
-        name = Text.assemble(clean(row.name), (f"  {clean(row.value)}" if row.value else "", "dim"))
-        table.add_row(name, *(Text.assemble((mark.text, _LOOK_STYLE[mark.look]), f" {mark.note}") for mark in marks))
+        name = Text.assemble(printable.line(row.name), (f"  {printable.text(row.value)}" if row.value else "", "dim"))
+        table.add_row(
+            name,
+            *(
+                Text.assemble((printable.line(mark.text), _LOOK_STYLE[mark.look]), f" {printable.line(mark.note)}")
+                for mark in marks
+            ),
+        )
     return Padding(table, (0, 0, 0, 2))
 
 
@@ -145,9 +144,9 @@ def _findings(block: Findings) -> RenderableType:
 
 
 def _finding(item: Finding) -> RenderableType:
-    head = Text.assemble("  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {item.rule}")
-    lines = [Text(clean(item.message))]
-    lines += [Text(f"because {clean(each)}", style="dim") for each in item.evidence]
+    head = Text.assemble("  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {printable.line(item.rule)}")
+    lines = [Text(printable.text(item.message))]
+    lines += [Text(f"because {printable.text(each)}", style="dim") for each in item.evidence]
     if item.fix:
-        lines.append(Text.assemble(("fix: ", "bold green"), clean(item.fix)))
+        lines.append(Text.assemble(("fix: ", "bold green"), printable.text(item.fix)))
     return Group(head, Padding(Group(*lines), (0, 0, 0, 4)))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from cuwheel import decode
+from cuwheel import decode, printable
 from cuwheel.compat.choose import CudaError
 from cuwheel.compat.predict import Outcome as Predicted
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.finding import Finding
+from cuwheel.machine.privacy import each_string
 from cuwheel.rewrite import record
 from cuwheel.verify import foresight
 from cuwheel.verify.onsite import compare
@@ -174,6 +175,9 @@ def parse(data: bytes, name: str) -> Proof:
     version = schema.rpartition("/")[2]
     if schema.startswith("cuwheel.proof/") and version.isdecimal() and int(version[:9]) > int(SCHEMA[-1]):
         raise NewerSchemaError(name, schema[:100], SCHEMA)
+    found = {
+        key: each_string(value, printable.line if key == "machine" else printable.text) for key, value in found.items()
+    }
     claimed = found.pop("succeeded", None)
     found.pop("findings", None)
     problems: list[str] = []

@@ -87,3 +87,13 @@ def test_nobody_is_named(text: str, expected: str) -> None:
 
 def test_names_that_are_words_stay() -> None:
     assert privacy.scrub(["/root/x /usr/pi/y"], home="/", names=("root", "pi", "")) == ["/root/x /usr/pi/y"]
+
+
+def test_names_that_would_steer_a_terminal(tmp_path: Path) -> None:
+    """A profile is anybody's: what its GPU is called is shown in every report."""
+    machine = next(each for each in MACHINES if each.profile.gpus)
+    path = tmp_path / "machine.json"
+    profile.save(machine.profile, path)
+    name = machine.profile.gpus[0].name
+    path.write_text(path.read_text().replace(json.dumps(name), json.dumps(f"{name}\x1b[2J\nhint: rm -r")))
+    assert profile.load(path).gpus[0].name == f"{name}\ufffd[2J\ufffdhint: rm -r"

@@ -19,10 +19,14 @@
 #define MAX_RESPONSE (1u << 20)
 #define MAX_RESPONSES 64
 #define MAX_PARENT 4096
+#define MAX_KNOWN 64
+#define SHORTEST_KNOWN 6 /* a shorter one stands in ordinary words */
 
+/* Large things are not on the stack: this also runs in threads of others, whose stacks may be small. */
 struct session {
     struct text config, environ;
-    char folder[PATH_ROOM];
+    char folder[PATH_ROOM], path[PATH_ROOM + 16];
+    const char *known[MAX_KNOWN + 1]; /* values that are secrets */
     const char *record, *library;
     bool mask, phases;
     int64_t began;
@@ -53,9 +57,19 @@ SHARED const char *configured(const struct session *session, const char *key, co
     return NULL;
 }
 
+SHARED void find_known(struct session *session) {
+    size_t count = 0;
+    const char *end = session->environ.at + session->environ.size;
+    for (const char *at = session->environ.at; at < end && count < MAX_KNOWN; at += strlen(at) + 1) {
+        const char *equals = strchr(at, '=');
+        if (equals && strlen(equals + 1) >= SHORTEST_KNOWN && is_secret(at, (size_t)(equals - at)))
+            session->known[count++] = equals + 1;
+    }
+}
+
 SHARED bool load_session(struct session *session, const char *folder) {
-    char path[PATH_ROOM + 16];
     memset(session, 0, sizeof *session);
+    char *path = session->path;
     size_t length = folder ? strlen(folder) : 0;
     if (length == 0 || length >= sizeof session->folder)
         return false;
@@ -70,6 +84,8 @@ SHARED bool load_session(struct session *session, const char *folder) {
     session->record = configured(session, "record", NULL);
     session->library = configured(session, "library", NULL);
     session->mask = configured(session, "mask", NULL) != NULL;
+    if (session->mask)
+        find_known(session);
     session->phases = configured(session, "phases", NULL) != NULL;
     for (const char *digit = configured(session, "began", NULL); digit && *digit >= '0' && *digit <= '9'; digit++)
         session->began = session->began * 10 + (*digit - '0');
@@ -84,13 +100,13 @@ SHARED void end_session(struct session *session) {
 /* A line at the end of the calls, in one write: lines of others cannot get into it. What is written outlives any
  * process; `lasting` waits for the disk, so that it outlives the machine too. */
 SHARED bool append(const struct session *session, const struct text *line, bool lasting) {
-    char path[PATH_ROOM + 16];
-    size_t length = strlen(session->record);
-    if (line->lost || length + sizeof "/calls.jsonl" > sizeof path)
-        return false;
-    memcpy(path, session->record, length);
-    memcpy(path + length, "/calls.jsonl", sizeof "/calls.jsonl");
-    int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+    struct text path = {0};
+    put_text(&path, session->record);
+    put(&path, "/calls.jsonl", sizeof "/calls.jsonl");
+    int file = line->lost || path.lost
+                   ? -1
+                   : open(path.at, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+    forget(&path);
     if (file < 0)
         return false;
     size_t done = 0;
@@ -116,7 +132,7 @@ SHARED void put_told(struct text *line, const struct session *session, const cha
         return;
     }
     struct text masked = {0};
-    put_masked(&masked, bytes, count);
+    put_masked(&masked, bytes, count, session->known);
     put_json(line, masked.at ? masked.at : "", masked.size);
     forget(&masked);
 }
@@ -197,19 +213,20 @@ SHARED void put_changes(struct text *line, const struct session *session, char *
 
 SHARED void put_response(struct text *line, const struct session *session, const char *path, size_t length, int depth,
                          int *count) {
-    char name[PATH_ROOM];
-    if (length == 0 || length >= sizeof name || *count >= MAX_RESPONSES)
+    struct text name = {0}, inside = {0};
+    if (length == 0 || length >= PATH_ROOM || *count >= MAX_RESPONSES)
         return;
-    memcpy(name, path, length);
-    name[length] = 0;
-    struct text inside = {0};
-    bool read = read_file(name, MAX_RESPONSE, &inside);
-    if (!read && access(name, F_OK) != 0) { /* `@rpath` and the like are no files */
+    put(&name, path, length);
+    put(&name, "", 1);
+    bool read = !name.lost && read_file(name.at, MAX_RESPONSE, &inside);
+    if (name.lost || (!read && access(name.at, F_OK) != 0)) { /* `@rpath` and the like are no files */
+        forget(&name);
         forget(&inside);
         return;
     }
     put_text(line, (*count)++ ? ",{\"path\":" : "{\"path\":");
-    put_told(line, session, name, length);
+    put_told(line, session, name.at, length);
+    forget(&name);
     put_key(line, "text");
     if (read)
         put_told(line, session, inside.at, inside.size);
@@ -286,7 +303,7 @@ SHARED void put_parent(struct text *line, const struct session *session) {
 /* The beginning of every line that tells of a call; the caller ends it with a brace and a newline. */
 SHARED void put_call(struct text *line, const struct session *session, const char *event, const char *id,
                      const struct tool *tool, const char *program, char *const *argv, char *const *environ) {
-    char folder[PATH_ROOM];
+    struct text folder = {0};
     put_text(line, "{\"event\":\"");
     put_text(line, event);
     put_text(line, "\",\"id\":\"");
@@ -304,9 +321,9 @@ SHARED void put_call(struct text *line, const struct session *session, const cha
     put_key(line, "words");
     put_words(line, session, argv[0] ? argv + 1 : argv);
     put_key(line, "cwd");
-    if (!getcwd(folder, sizeof folder))
-        folder[0] = 0;
-    put_told(line, session, folder, strlen(folder));
+    bool known = reserve(&folder, PATH_ROOM) && getcwd(folder.at, PATH_ROOM);
+    put_told(line, session, known ? folder.at : "", known ? strlen(folder.at) : 0);
+    forget(&folder);
     put_parent(line, session);
     put_changes(line, session, environ);
     put_responses(line, session, argv[0] ? argv + 1 : argv);

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -31,6 +33,11 @@ typedef int exec_function(const char *, char *const[], char *const[]);
 static spawn_function *real_spawn, *real_spawnp;
 static exec_function *real_execvpe;
 static bool active;
+static pthread_key_t desk_key;
+static bool desk_key_made;
+#pragma weak pthread_key_create
+#pragma weak pthread_setspecific
+static void clear_desk(void *desk);
 
 __attribute__((constructor)) static void begin(void) {
     Dl_info found;
@@ -50,21 +57,13 @@ __attribute__((constructor)) static void begin(void) {
     memcpy(shim + head, "shim", sizeof "shim");
     snprintf(session_variable, sizeof session_variable, "%s=%s", VARIABLE, folder);
     snprintf(preload_variable, sizeof preload_variable, "LD_PRELOAD=%s", library);
+    desk_key_made = pthread_key_create && pthread_setspecific && pthread_key_create(&desk_key, clear_desk) == 0;
     active = access(shim, X_OK) == 0;
 }
-
-/* Memory until the function returns. A thread's stack may be small, and a call may have a hundred thousand words. */
-#define LARGE 32768
-#define ROOM(size) ((size) > LARGE ? mapped(size) : alloca(size))
 
 static void *mapped(size_t size) {
     void *room = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return room == MAP_FAILED ? NULL : room;
-}
-
-static void let_go(void *room, size_t size) {
-    if (size > LARGE && room)
-        munmap(room, size);
 }
 
 static size_t length_of(char *const *list) {
@@ -74,10 +73,46 @@ static size_t length_of(char *const *list) {
     return count;
 }
 
-/* How many bytes a value needs in which our library stands before what the caller wants loaded. */
-static size_t joined_room(char *const *variables) {
+/* What a call needs to be started. It is not on the stack: a thread's may be small, and a call may have thousands of
+ * variables and a hundred thousand words. One for each thread, kept and used again, because a child of vfork, which is
+ * the thread itself in all but its number, never comes back to give anything up. */
+struct desk {
+    size_t size;
+    char **list;  /* the environment */
+    char *joined; /* LD_PRELOAD, with our library before what the caller wants loaded */
+    char **words; /* the shim's own */
+    char path[PATH_ROOM];
+};
+
+static __thread struct desk *own_desk __attribute__((tls_model("initial-exec")));
+
+static void clear_desk(void *desk) {
+    own_desk = NULL;
+    munmap(desk, ((struct desk *)desk)->size);
+}
+
+/* NULL where there is no memory: then a call goes without us. */
+static struct desk *desk_for(char *const argv[], char *const variables[]) {
     const char *wanted = variable_in(variables, "LD_PRELOAD");
-    return wanted ? strlen(wanted) + strlen(preload_variable) + 2 : 0;
+    size_t list = (length_of(variables) + 3) * sizeof(char *), words = (length_of(argv) + 5) * sizeof(char *);
+    size_t joined = wanted ? strlen(wanted) + strlen(preload_variable) + 2 : 1;
+    size_t size = (sizeof(struct desk) + list + words + joined + 65535) & ~(size_t)65535;
+    if (!own_desk || own_desk->size < size) {
+        struct desk *made = mapped(size);
+        if (!made)
+            return NULL;
+        made->size = size;
+        if (own_desk)
+            munmap(own_desk, own_desk->size);
+        own_desk = made;
+        if (desk_key_made)
+            pthread_setspecific(desk_key, made);
+    }
+    char *at = (char *)(own_desk + 1);
+    own_desk->list = (char **)at;
+    own_desk->words = (char **)(at + list);
+    own_desk->joined = at + list + words;
+    return own_desk;
 }
 
 /* The environment, with what carries us on: a caller that clears it does not mean us. */
@@ -138,28 +173,44 @@ static int run_really(const char *path, char *const argv[], char *const variable
     return (int)syscall(SYS_execve, path, argv, variables);
 }
 
+/* A line into the record. A limit on the size of files must not end a program that knows nothing of ours. */
+static void append_quietly(const struct session *session, const struct text *line) {
+    sigset_t limit, before, pending;
+    struct timespec none = {0, 0};
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    sigpending(&pending);
+    sigprocmask(SIG_BLOCK, &limit, &before);
+    append(session, line, false);
+    if (!sigismember(&pending, SIGXFSZ))
+        while (sigtimedwait(&limit, NULL, &none) < 0 && errno == EINTR)
+            ;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 /* A call that could not start: its caller has been told, and may keep it to itself. */
 static void tell_not_started(const char *path, char *const argv[], char *const variables[], int error, bool whole) {
     static const char *const none[] = {"", NULL};
-    struct session session;
     struct text line = {0};
     char id[64];
     const struct tool *tool = tool_of(path);
     char *const *words = argv && argv[0] ? argv : (char *const *)none;
     if (error == ENOEXEC && !is_elf(path))
         return; /* a text without a first line: shells run it themselves */
-    if (worth_recording(tool, words)) {
-        if (load_session(&session, session_variable + sizeof VARIABLE)) {
+    struct session *session = worth_recording(tool, words) ? mapped(sizeof *session) : NULL;
+    if (session) {
+        if (load_session(session, session_variable + sizeof VARIABLE)) {
             make_id(id, sizeof id);
-            put_call(&line, &session, "not-started", id, tool, path, words, variables);
+            put_call(&line, session, "not-started", id, tool, path, words, variables);
             put_key(&line, "errno");
             put_number(&line, error);
             put_key(&line, "searched");
             put_text(&line, whole ? "true}\n" : "false}\n");
-            append(&session, &line, false);
+            append_quietly(session, &line);
             forget(&line);
         }
-        end_session(&session); /* also half of one: after vfork this is the caller's memory */
+        end_session(session); /* also half of one: after vfork this is the caller's memory */
+        munmap(session, sizeof *session);
     }
     errno = error;
 }
@@ -177,51 +228,45 @@ static void shim_words(char **list, const char *path, char *const argv[]) {
 }
 
 /* Start a program that the kernel would run, or let the kernel say why it would not. */
-static int run(const char *path, char *const argv[], char *const variables[]) {
+static int run(const char *path, char *const argv[], char *const variables[], struct desk *desk) {
     const struct tool *tool = argv && argv[0] ? tool_of(path) : NULL;
-    char **list = alloca((length_of(variables) + 3) * sizeof *list);
-    char *joined = alloca(joined_room(variables) + 1);
+    if (!desk)
+        return run_really(path, argv, variables);
     if (!tool)
-        return run_really(path, argv, carried(variables, list, joined));
+        return run_really(path, argv, carried(variables, desk->list, desk->joined));
     if (!worth_recording(tool, argv))
-        return run_really(path, argv, released(variables, list));
+        return run_really(path, argv, released(variables, desk->list));
     if (can_run(path)) {
-        size_t size = (length_of(argv) + 5) * sizeof(char *);
-        char **words = ROOM(size);
-        if (words) {
-            shim_words(words, path, argv);
-            run_really(shim, words, carried(variables, list, joined));
-            let_go(words, size);
-        }
+        shim_words(desk->words, path, argv);
+        run_really(shim, desk->words, carried(variables, desk->list, desk->joined));
     }
     /* Also where there was no room for our words: then it goes without us. */
-    int status = run_really(path, argv, released(variables, list));
+    int status = run_really(path, argv, released(variables, desk->list));
     tell_not_started(path, argv, variables, errno, false);
     return status;
 }
 
 /* As execvp. Texts that are no programs it gives to a shell, and that is not ours to repeat. */
 static int run_found(const char *name, char *const argv[], char *const variables[]) {
-    char room[PATH_ROOM];
-    const char *found = strchr(name, '/') ? name : searched(name, room);
-    if (active && found && can_run(found))
-        return run(found, argv, variables);
+    struct desk *desk = active ? desk_for(argv, variables) : NULL;
+    const char *found = strchr(name, '/') || !desk ? name : searched(name, desk->path);
+    if (desk && found && can_run(found))
+        return run(found, argv, variables, desk);
     if (!real_execvpe)
         begin();
     if (!real_execvpe) {
         errno = ENOSYS;
         return -1;
     }
-    if (!active)
+    if (!desk)
         return real_execvpe(name, argv, variables);
-    char **list = alloca((length_of(variables) + 3) * sizeof *list);
-    int status = real_execvpe(name, argv, carried(variables, list, alloca(joined_room(variables) + 1)));
+    int status = real_execvpe(name, argv, carried(variables, desk->list, desk->joined));
     tell_not_started(name, argv, variables, errno, true);
     return status;
 }
 
 PUBLIC int execve(const char *path, char *const argv[], char *const variables[]) {
-    return active ? run(path, argv, variables) : run_really(path, argv, variables);
+    return active ? run(path, argv, variables, desk_for(argv, variables)) : run_really(path, argv, variables);
 }
 
 PUBLIC int execv(const char *path, char *const argv[]) { return execve(path, argv, environ); }
@@ -266,27 +311,20 @@ PUBLIC int execle(const char *path, const char *first, ...) {
 }
 
 static int spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
-                 const posix_spawnattr_t *attributes, char *const argv[], char *const variables[]) {
+                 const posix_spawnattr_t *attributes, char *const argv[], char *const variables[], struct desk *desk) {
     const struct tool *tool = argv && argv[0] ? tool_of(path) : NULL;
-    char **list = alloca((length_of(variables) + 3) * sizeof *list);
-    char *joined = alloca(joined_room(variables) + 1);
     if (!tool)
-        return real_spawn(pid, path, actions, attributes, argv, carried(variables, list, joined));
+        return real_spawn(pid, path, actions, attributes, argv, carried(variables, desk->list, desk->joined));
     if (!worth_recording(tool, argv))
-        return real_spawn(pid, path, actions, attributes, argv, released(variables, list));
+        return real_spawn(pid, path, actions, attributes, argv, released(variables, desk->list));
     /* A relative path is meant from the folder that the actions may lead to. */
     if (path[0] != '/' || can_run(path)) {
-        size_t size = (length_of(argv) + 5) * sizeof(char *);
-        char **words = ROOM(size);
-        if (words) {
-            shim_words(words, path, argv);
-            int problem = real_spawn(pid, shim, actions, attributes, words, carried(variables, list, joined));
-            let_go(words, size);
-            if (problem == 0)
-                return 0;
-        }
+        shim_words(desk->words, path, argv);
+        char **carrying = carried(variables, desk->list, desk->joined);
+        if (real_spawn(pid, shim, actions, attributes, desk->words, carrying) == 0)
+            return 0;
     }
-    int status = real_spawn(pid, path, actions, attributes, argv, released(variables, list));
+    int status = real_spawn(pid, path, actions, attributes, argv, released(variables, desk->list));
     if (status != 0)
         tell_not_started(path, argv, variables, status, false);
     return status;
@@ -298,25 +336,24 @@ PUBLIC int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_acti
         begin(); /* another library begins before us, and starts programs */
     if (!real_spawn)
         return ENOSYS;
-    return active ? spawn(pid, path, actions, attributes, argv, variables)
-                  : real_spawn(pid, path, actions, attributes, argv, variables);
+    struct desk *desk = active ? desk_for(argv, variables) : NULL;
+    return desk ? spawn(pid, path, actions, attributes, argv, variables, desk)
+                : real_spawn(pid, path, actions, attributes, argv, variables);
 }
 
 PUBLIC int posix_spawnp(pid_t *pid, const char *name, const posix_spawn_file_actions_t *actions,
                         const posix_spawnattr_t *attributes, char *const argv[], char *const variables[]) {
-    char room[PATH_ROOM];
     if (!real_spawnp)
         begin();
-    const char *found = strchr(name, '/') ? name : searched(name, room);
-    if (active && found && can_run(found))
-        return spawn(pid, found, actions, attributes, argv, variables);
+    struct desk *desk = active ? desk_for(argv, variables) : NULL;
+    const char *found = strchr(name, '/') || !desk ? name : searched(name, desk->path);
+    if (desk && found && can_run(found))
+        return spawn(pid, found, actions, attributes, argv, variables, desk);
     if (!real_spawnp)
         return ENOSYS;
-    if (!active)
+    if (!desk)
         return real_spawnp(pid, name, actions, attributes, argv, variables);
-    char **list = alloca((length_of(variables) + 3) * sizeof *list);
-    char *joined = alloca(joined_room(variables) + 1);
-    int status = real_spawnp(pid, name, actions, attributes, argv, carried(variables, list, joined));
+    int status = real_spawnp(pid, name, actions, attributes, argv, carried(variables, desk->list, desk->joined));
     if (status != 0)
         tell_not_started(name, argv, variables, status, true);
     return status;

@@ -2,6 +2,8 @@
 #ifndef CUWHEEL_PREPARE_H
 #define CUWHEEL_PREPARE_H
 
+#include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include "archs.h"
@@ -97,11 +99,16 @@ struct call {
     bool merged;         /* both go to one place, and their order counts */
 };
 
-/* nvcc fails where it cannot write its times: a build may clean up the folder that its record is in. */
+/* nvcc fails where it cannot write its times: a build may clean up the folder that its record is in, or fill the disk. */
+#define ROOM_FOR_TIMES (4 << 20)
 static bool can_be_written(const char *record, const char *folder) {
     char path[PATH_ROOM + 32];
     int length = snprintf(path, sizeof path, "%s%s", record, folder);
-    return length > 0 && (size_t)length < sizeof path && access(path, W_OK) == 0;
+    struct statvfs disk;
+    struct rlimit most;
+    return length > 0 && (size_t)length < sizeof path && access(path, W_OK) == 0 && statvfs(path, &disk) == 0 &&
+           (uint64_t)disk.f_bavail * disk.f_frsize >= ROOM_FOR_TIMES &&
+           getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur >= ROOM_FOR_TIMES;
 }
 
 static void prepare_nvcc(struct call *call, const struct session *session) {

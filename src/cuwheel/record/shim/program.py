@@ -20,6 +20,7 @@ RUN_WORD = "--cuwheel-run"
 SHIMS_MARK, TOOLKIT_LINK, PROGRAM_LINK = ".cuwheel-shims", ".cuwheel-toolkit", ".cuwheel-program"
 MAX_RESPONSE = 1 << 20
 MAX_RESPONSES = 64
+ROOM_FOR_TIMES = 4 << 20
 
 
 class Session:
@@ -126,6 +127,15 @@ def response_files(given: list[str], session: Session) -> list[dict[str, str | N
     ]
 
 
+def _can_be_written(folder: str) -> bool:
+    """nvcc fails where it cannot write its times: a build may clean up the folder of its record, or fill the disk."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK) and disk.f_bavail * disk.f_frsize >= ROOM_FOR_TIMES
+
+
 class Call:
     def __init__(self, session: Session, program: str, argv: list[str], environ: dict[str, str]) -> None:
         self.session, self.program, self.argv, self.environ = session, program, argv, environ
@@ -158,8 +168,7 @@ class Call:
                     self.environ[name] = changed
         timed = session.phases and not launcher and wish.inputs and not wish.telling and not wish.untimed
         last = []
-        # nvcc fails where it cannot write its times: a build may clean up the folder that its record is in.
-        if timed and os.access(f"{session.record}/phases", os.W_OK) and self._knows_time():
+        if timed and _can_be_written(f"{session.record}/phases") and self._knows_time():
             self.phases = f"phases/{self.id}.csv"
             last = [f"--time={session.record}/{self.phases}"]
         line = given if self.ran is None else self.ran

@@ -15,7 +15,7 @@
 #define HIGH 100             /* our own descriptors stay away from those that callers know by their numbers */
 
 struct stream {
-    int target;    /* the caller's descriptor; -1: it had none, or it was the null device */
+    int target;    /* the caller's descriptor; -1: it had none, or it was the null device, and nobody listens */
     int given;     /* what the program gets; -1: the caller's own */
     int source;    /* where we read what it wrote; -1: nothing to read (any more) */
     int kept;      /* the file in the record */
@@ -83,7 +83,8 @@ static bool open_pipe(struct stream *stream) {
     return true;
 }
 
-/* Decide what the program writes to. Where nobody listens, straight into the record. */
+/* Decide what the program writes to. Where nobody listens it is kept all the same; never straight into the record: on a
+ * full disk the program would fail, which the null device never lets it. */
 SHARED void open_stream(struct stream *stream, int target, const char *record, const char *name) {
     char path[4096 + 128];
     *stream = (struct stream){.target = target, .given = -1, .source = -1, .kept = -1};
@@ -94,7 +95,7 @@ SHARED void open_stream(struct stream *stream, int target, const char *record, c
         return;
     if (goes_nowhere(target)) {
         stream->target = -1;
-        stream->given = fcntl(stream->kept, F_DUPFD_CLOEXEC, HIGH);
+        open_pipe(stream);
     } else if (!(isatty(target) && open_terminal(stream)) && !open_pipe(stream)) {
         stream->given = -1;
     }
@@ -136,16 +137,34 @@ static void take(struct stream *stream) {
     stream->cut |= keep < (size_t)count;
     if (stream->kept >= 0 && write_all(stream->kept, piece, keep))
         stream->stored += keep;
-    if (!write_all(stream->target, piece, (size_t)count))
+    if (stream->target >= 0 && !write_all(stream->target, piece, (size_t)count))
         close_source(stream); /* whoever listened has left: the program is to feel it too */
+}
+
+/* What the program left running may write to the null device for ever: somebody must go on reading. */
+static void leave_reader(struct stream *stream) {
+    if (stream->target >= 0 || stream->source < 0 || fork() != 0)
+        return;
+    setsid();
+    int source = dup2(stream->source, 0) < 0 ? stream->source : 0;
+    for (int file = 1; file < 1024; file++)
+        if (file != source)
+            close(file);
+    char piece[4096];
+    ssize_t count;
+    while ((count = read(source, piece, sizeof piece)) > 0 || (count < 0 && errno == EINTR))
+        ;
+    _exit(0);
 }
 
 /* What is still in the pipe when the program has ended. One that it left behind may hold it open for ever. */
 SHARED void drain(struct stream *stream) {
     while (stream->source >= 0) {
         struct pollfd ready = {.fd = stream->source, .events = POLLIN};
-        if (poll(&ready, 1, 0) <= 0)
+        if (poll(&ready, 1, 0) <= 0) {
+            leave_reader(stream);
             return;
+        }
         take(stream);
     }
 }

@@ -81,6 +81,7 @@ static void start_child(const struct call *call, int report, const sigset_t *mas
         sigaction(FORWARDED[index], &before[index], NULL);
     sigaction(SIGCHLD, &before[FORWARDED_COUNT], NULL);
     sigaction(SIGPIPE, &before[FORWARDED_COUNT + 1], NULL);
+    sigaction(SIGXFSZ, &before[FORWARDED_COUNT + 2], NULL);
     if (call->out.given >= 0)
         dup2(call->out.given, STDOUT_FILENO);
     if (call->merged && call->out.given >= 0)
@@ -182,10 +183,11 @@ static void pass_on_early(const sigset_t *mask) {
 }
 
 static int run_recorded(struct call *call, const struct session *session) {
-    struct sigaction before[FORWARDED_COUNT + 2];
+    struct sigaction before[FORWARDED_COUNT + 3], ignored = {.sa_handler = SIG_IGN};
     sigset_t mask, waiting;
     int report[2] = {-1, -1}, problem = 0, status = 0;
     struct rusage used = {0};
+    sigaction(SIGXFSZ, &ignored, &before[FORWARDED_COUNT + 2]); /* a limit on files is no reason to die of the record */
     open_streams(call, session);
     tell_start(call, session);
     take_over(before, &mask);

@@ -23,7 +23,10 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signa
 
 
 class Stream:
-    """What the tool writes to, passed on and kept; where nobody listens, straight into the record."""
+    """What the tool writes to, passed on and kept.
+
+    Never straight into the record: on a full disk the tool would fail, where the null device takes all.
+    """
 
     def __init__(self, target: int, call: Call, ending: str) -> None:
         self.target, self.source, self.stored = target, -1, 0
@@ -31,11 +34,9 @@ class Stream:
         self.path = f"{call.session.record}/{self.name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         self.kept = high(os.open(self.path, flags, 0o644))
-        if goes_nowhere(target):
-            self.given = high(os.dup(self.kept))
-        else:
-            source, given = os.pipe()
-            self.source, self.given = high(source), high(given)
+        self.heard = not goes_nowhere(target)
+        source, given = os.pipe()
+        self.source, self.given = high(source), high(given)
 
     def take(self) -> None:
         piece = os.read(self.source, 1 << 16)
@@ -44,7 +45,7 @@ class Stream:
             return
         with contextlib.suppress(OSError):
             self.stored += os.write(self.kept, piece[: MAX_KEPT - self.stored])
-        while piece:
+        while piece and self.heard:
             try:
                 piece = piece[os.write(self.target, piece) :]
             except BlockingIOError:
@@ -56,6 +57,17 @@ class Stream:
     def _leave(self) -> None:
         os.close(self.source)
         self.source = -1
+
+    def leave_reader(self) -> None:
+        """What the tool left running may write to the null device for ever: somebody must go on reading."""
+        if self.heard or self.source < 0 or os.fork():
+            return
+        os.setsid()
+        os.dup2(self.source, 0)
+        os.closerange(1, 1024)
+        while os.read(0, 1 << 16):
+            pass
+        os._exit(0)
 
     def finish(self) -> None:
         size = os.fstat(self.kept).st_size
@@ -91,8 +103,8 @@ def start_tool(call: Call, out: Stream, err: Stream, report: int) -> NoReturn:
     try:
         os.dup2(out.given, 1)
         os.dup2(err.given, 2)
-        for number in (*FORWARDED, signal.SIGPIPE, signal.SIGCHLD):
-            if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGPIPE:
+        for number in (*FORWARDED, signal.SIGPIPE, signal.SIGCHLD, signal.SIGXFSZ):
+            if signal.getsignal(number) is not signal.SIG_IGN or number in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
         run = os.execve if call.start == call.program else os.execvpe
         run(call.start, call.command, call.environ | call.added)
@@ -145,6 +157,8 @@ class _Attended:
                 status = self._status()
         while ready := select.select(list(self._streams), [], [], 0)[0]:
             self._take(ready)
+        for each in self._streams.values():
+            each.leave_reader()
         return status, int(os.read(self._report, 16) or 0), self._usage.ru_maxrss * 1024 if self._usage else 0
 
     def _take(self, ready: list[int]) -> None:
@@ -159,6 +173,7 @@ class _Attended:
 
 
 def run_recorded(call: Call) -> NoReturn:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a limit on files is no reason to die of the record
     merged = one_place()
     try:
         out = Stream(1, call, "out")

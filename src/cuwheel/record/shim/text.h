@@ -24,9 +24,10 @@ struct text {
     bool lost; /* there was no memory: what is here is not whole */
 };
 
-SHARED void put(struct text *text, const void *bytes, size_t count) {
-    if (text->lost || count == 0)
-        return;
+/* Room for so many more bytes, which the caller writes at the end; false where there is no memory. */
+SHARED bool reserve(struct text *text, size_t count) {
+    if (text->lost)
+        return false;
     if (text->room - text->size < count) {
         size_t room = text->room ? text->room : 1 << 16;
         while (room - text->size < count)
@@ -35,11 +36,17 @@ SHARED void put(struct text *text, const void *bytes, size_t count) {
                               : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (more == MAP_FAILED) {
             text->lost = true;
-            return;
+            return false;
         }
         text->at = more;
         text->room = room;
     }
+    return true;
+}
+
+SHARED void put(struct text *text, const void *bytes, size_t count) {
+    if (count == 0 || !reserve(text, count))
+        return;
     memcpy(text->at + text->size, bytes, count);
     text->size += count;
 }
@@ -110,13 +117,14 @@ SHARED bool read_file(const char *path, size_t limit, struct text *into) {
     if (file < 0)
         return false;
     struct stat found;
-    char piece[8192];
+    const size_t piece = 8192;
     ssize_t count = fstat(file, &found);
     /* Reading a pipe (`nvcc -optf <(echo …)`) would take what the compiler is to read. Files of /proc are regular. */
     if (count == 0 && !S_ISREG(found.st_mode))
         count = -1;
-    while (count >= 0 && into->size < limit && (count = read(file, piece, sizeof piece)) > 0)
-        put(into, piece, (size_t)count);
+    while (count >= 0 && into->size < limit && reserve(into, piece) &&
+           (count = read(file, into->at + into->size, piece)) > 0)
+        into->size += (size_t)count;
     close(file);
     if (count < 0 || into->lost)
         return false;

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from ..runner.capture import printable
+
 _MARKS = {"passed": "ok", "skipped": "skipped", "failed": "FAILED", "crashed": "CRASHED", "timeout": "TIMEOUT",
           "memory": "MEMORY"}  # fmt: skip
 _LAST_LINES = 12
@@ -21,7 +23,7 @@ _ORDER = ("contradicted", "open", "agreed", "none")
 def say(text: str = "") -> None:
     """Nobody listening (`| head`) is no reason to stop: the proof is a file."""
     try:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(printable(text) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -43,7 +45,8 @@ def machine(here: Mapping[str, Any]) -> None:
     driver = f"driver {here['driver']}" if here["driver"] else "no driver known by its number"
     cuda = f", CUDA {here['driver_cuda']}" if here["driver_cuda"] else ""
     for each in here["gpus"]:
-        say(f"{each['name']}, compute capability {each['capability']}, {driver}{cuda}")
+        name = " ".join(each["name"].split())
+        say(f"{name}, compute capability {each['capability']}, {driver}{cuda}")
     if not here["gpus"]:
         status = f" (cuInit gives {here['driver_status']})" if here["driver_status"] else ""
         say(f"no GPU that CUDA sees{status}")

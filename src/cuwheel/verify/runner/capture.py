@@ -9,8 +9,11 @@ HEAD = 8 * 1024
 TAIL = 24 * 1024
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-# Of what a terminal acts on, line ends and tabs are left; direction marks would show a line as another.
-_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# As in cuwheel's `printable`, which does not travel with this: what a terminal acts on, or does not show.
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
 
 
 class Bounded:
@@ -82,4 +85,8 @@ class Capture:
 def shown(raw: bytes) -> str:
     """As text that is safe to print and to keep."""
     text = raw.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    return _UNSHOWN.sub("\ufffd", _ESCAPE.sub("", text))
+    return printable(_ESCAPE.sub("", text))
+
+
+def printable(text: str) -> str:
+    return _UNSHOWN.sub("\ufffd", text)

@@ -45,16 +45,11 @@ class _Bar:
         self.shown = True
         from cuwheel.cli.frame import terminal_width
 
-<<<<<<< HEAD
         sys.stderr.write(f"\r\x1b[K{self._line()[: terminal_width() - 1]}")
-=======
-        line = printable.line(" ".join(filter(None, (self._label, self._figure(), self._now))))
-        sys.stderr.write(f"\r\x1b[K{line[: terminal_width() - 1]}")
->>>>>>> a2c435d (Recording breaks no build; strangers' text steers no terminal)
         sys.stderr.flush()
 
     def _line(self) -> str:
-        return " ".join(filter(None, (self._label, self._figure(), self._now)))
+        return printable.line(" ".join(filter(None, (self._label, self._figure(), self._now))))
 
     def _figure(self) -> str:
         if not self._total:

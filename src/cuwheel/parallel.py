@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, TypeVar
@@ -16,20 +18,38 @@ if TYPE_CHECKING:
 _MOST = 8  # beyond that they wait for the disk
 
 
-def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def each(work: Callable[[Item], Result], items: Sequence[Item], prepare: Callable[[], None]) -> list[Result]:
     """`work` of every item, in their order. Give the longest first.
 
     `work` is a function of a module, and its results are small: they travel between processes. One after the other
-    where there is one processor, and where other threads live, which a copy would not have.
+    where there is one processor, and where other threads live, which a copy would not have. `prepare` is called in
+    each copy first.
     """
     workers = min(len(items), _processors(), _MOST)
-    if workers < 2 or sys.platform != "linux" or threading.active_count() > 1:  # noqa: PLR2004
-        return [work(item) for item in items]
-    import multiprocessing  # noqa: PLC0415 - needed here alone
+    if workers > 1 and sys.platform == "linux" and threading.active_count() == 1:
+        from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415 - needed here alone
+
+        # A copy was killed, or its error could not travel: met again below.
+        with contextlib.suppress(BrokenProcessPool):
+            return _divided(work, items, workers, prepare)
+    return [work(item) for item in items]
+
+
+def _divided(
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int, prepare: Callable[[], None]
+) -> list[Result]:
+    import multiprocessing  # noqa: PLC0415
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
 
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, context, _begin, (prepare,)) as pool:
         return list(pool.map(work, items))
+
+
+def _begin(prepare: Callable[[], None]) -> None:
+    """In a copy: who is interrupted is the first process, for all of them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare()
 
 
 def _processors() -> int:

@@ -42,7 +42,7 @@ def _installed(machine: MachineProfile, env: Path | None, said: Sequence[Finding
     """What the rules of `check` find in the environment's CUDA packages; without a GPU there is nothing to ask."""
     from functools import partial
 
-    from cuwheel import parallel
+    from cuwheel import log, parallel
     from cuwheel.compat import environment as stage
     from cuwheel.inspection import presence
     from cuwheel.machine import environment, named, world
@@ -52,8 +52,8 @@ def _installed(machine: MachineProfile, env: Path | None, said: Sequence[Finding
         return ()
     _, folders = environment.locate(world.World.here(), env)
     there = sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
-    judged = parallel.each(partial(_judged, machines=machines), there)
-    return stage.merged(sorted(judged), said)
+    judged = parallel.each(partial(_judged, machines=machines), there, partial(log.listen, level="error"))
+    return stage.merged(sorted(judged, key=lambda each: each[0]), said)
 
 
 def _judged(installed: Installed, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:

@@ -1,0 +1,51 @@
+"""What people see of long work: on a terminal, and in a log."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from cuwheel.build.run import _Work
+from cuwheel.cli import progress
+from cuwheel.record.session import Progress
+
+
+def test_in_a_log_a_line_once_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with progress.in_lines("wheel for 13.0", None) as bar:
+        for now in range(130):
+            bar.tell(f"at {now} s")
+    assert capsys.readouterr().err.splitlines() == ["wheel for 13.0 at 60 s", "wheel for 13.0 at 120 s"]
+
+
+@pytest.mark.parametrize(
+    ("step", "running", "shown"),
+    [
+        ("", (), "1 min 40 s: build 3 compiler calls"),
+        ("4 of 9 files", (), "1 min 40 s: build 4 of 9 files"),
+        ("4 of 9 files", (("nvcc ops.cu", 75.0),), "1 min 40 s: build 4 of 9 files, nvcc ops.cu for 1 min 15 s"),
+        (
+            "",
+            (("nvcc a.cu", 12.0), ("nvcc b.cu", 3.0), ("g++ c.cpp", 1.0)),
+            "1 min 40 s: build 3 compiler calls, nvcc a.cu for 12 s, nvcc b.cu for 3.0 s, and 1 more",
+        ),
+    ],
+)
+def test_a_build_says_what_is_being_compiled_and_for_how_long(
+    step: str, running: tuple[tuple[str, float], ...], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    work = _Work.__new__(_Work)
+    work.began, work.phase, work.step = 0.0, "build", step
+    work.session = SimpleNamespace(progress=lambda: Progress(calls_ended=3, running=running))  # type: ignore[assignment]
+    assert work._now() == shown
+
+
+def test_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 5.0)
+    work = _Work.__new__(_Work)
+    work.began, work.phase, work.step, work.session = 0.0, "environment", "", None
+    assert work._now() == "5.0 s: environment"

@@ -33,15 +33,15 @@ _METHOD = """\
 
 `tests/gpu/generate.py` compiles small kernels with nvcc 12.4 and 13.0 to 13.4, each writing a number of its own, and
 makes the variants: fat binaries put together entry by entry, libraries of nvcc's with other containers in the places of
-their own, libraries as nvcc builds them. `tests/gpu/runner.py` loads each in a process of its own: bare ones through
-`cuModuleLoadData` (module) and `cuLibraryLoadData` (library), the others through the CUDA runtime; under lazy and under
-eager loading. It launches every kernel and reads the number back. `tests/gpu/compare.py` wrote this page. A library is
-`partial` where some of its kernels ran.
+their own, libraries and programs as nvcc builds and links them, wheels with several libraries. `tests/gpu/runner.py`
+loads each in a process of its own: bare ones through `cuModuleLoadData` (module) and `cuLibraryLoadData` (library), the
+others through the CUDA runtime; under lazy and under eager loading. It launches every kernel and reads the number back.
+`tests/gpu/compare.py` wrote this page. A library, or a wheel, is `partial` where some of its kernels ran.
 
 An entry is written `sm_90@13.0`: for what, and by which toolkit; `#2` the second of equal ones, `*` with debug
 information, `!lz4` compressed so, `^9.4` with that ISA in its header. Brackets are containers.
 
-    python tests/gpu/generate.py --out SET
+    python tests/gpu/generate.py --out SET [--from tests/gpu/truth]     # only what that set does not have is made
     python3 SET/runner.py --set SET --out results.json     # on the machine with the GPU
     python tests/gpu/compare.py --set SET --results results.json --write
 """

@@ -18,7 +18,7 @@ from tests.gpu import assemble
 from tests.gpu.variants import KERNELS, SITES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.gpu.codes import Part, Piece
     from tests.gpu.variants import Build, Shape
@@ -59,7 +59,9 @@ def cudart(version: str) -> Path:
     if version == "12.4":  # Debian's compilers come without
         top = cache.made("cudart-12.4", lambda target: cache.pip_install(target, "nvidia-cuda-runtime-cu12==12.4.127"))
         return top / "nvidia" / "cuda_runtime" / "lib" / "libcudart.so.12"
-    return toolkit(version) / "lib" / "libcudart.so.13"
+    wanted = f"nvidia-cuda-runtime=={version}.*"
+    top = cache.made(f"cudart-{version}", lambda target: cache.pip_install(target, wanted))
+    return top / "nvidia" / "cu13" / "lib" / "libcudart.so.13"
 
 
 def piece(what: Piece, number: int) -> assemble.Entry:
@@ -97,7 +99,12 @@ def template(shape: Shape, version: str) -> Template:
 def library(build: Build, version: str) -> bytes:
     """A library as nvcc makes it."""
     key = ("build", repr(build), version)
-    return _cached(key, lambda work: _link(_objects(build, version, work), build, version, work))
+
+    def make(work: Path) -> Path:
+        objects = [*_objects(build, version, work), *_without_kernels(build, version, work)]
+        return _link(objects, build, version, work)
+
+    return _cached(key, make)
 
 
 def built_markers(build: Build) -> list[list[dict[str, int]]]:
@@ -170,13 +177,49 @@ def _objects(build: Build, version: str, work: Path) -> list[Path]:
 
 def _link(objects: Sequence[Path], build: Build, version: str, work: Path) -> Path:
     out = work / "out.so"
+    if build.link_arch:
+        return _link_by_nvcc(objects, build, version, work)
     libraries: list[str | Path] = [cudart(version)]
     if build.cudart == "static":
         libraries = [toolkit(version) / "lib" / "libcudart_static.a", "-lrt", "-lpthread", "-ldl"]
     if build.devrt:
         libraries.insert(0, toolkit(version) / "lib" / "libcudadevrt.a")
-    process.run(["g++", "-shared", "-s", "-Wl,--build-id=none", *objects, *libraries, "-o", out], timeout=300)
+    kind = [] if build.program else ["-shared"]
+    process.run(["g++", *kind, "-s", "-Wl,--build-id=none", *objects, *libraries, "-o", out], timeout=300)
     return out
+
+
+def _link_by_nvcc(objects: Sequence[Path], build: Build, version: str, work: Path) -> Path:
+    """As most people do: with a device link of nothing, for the architecture that nvcc was given."""
+    out = work / "out.so"
+    kind = [] if build.program else ["-shared"]
+    options = [*kind, f"-arch={build.link_arch}", "-cudart", build.cudart, "-Xlinker", "-s,--build-id=none"]
+    _nvcc(version, [*options, *objects, "-o", out], work)
+    return out
+
+
+def _without_kernels(build: Build, version: str, work: Path) -> Iterator[Path]:
+    """Source files without a kernel, one for each list, and the main function of a program."""
+    sources = [(f"nothing{index}", _gencode(text), "") for index, text in enumerate(build.nothing)]
+    if build.program:
+        sources.append(("main", [], _main(KERNELS[part] for part, _ in build.objects)))
+    for name, gencode, text in sources:
+        source = work / f"{name}.cu"
+        source.write_text(text or f'extern "C" int {name}() {{ return 0; }}\n')
+        out = work / f"{name}.o"
+        _nvcc(version, [*_HOST, *gencode, "-c", source, "-o", out], work)
+        yield out
+
+
+def _main(kernels: Iterable[str]) -> str:
+    """A line for each kernel: its name, the step that failed, the result of that step, the number it wrote."""
+    lines = ["#include <cstdio>"]
+    calls = []
+    for kernel in kernels:
+        lines.append(f'extern "C" int run_{kernel}(int *);')
+        calls.append(f"  {{ int out[6] = {{0}}; int step = run_{kernel}(out);")
+        calls.append(f'    std::printf("{kernel} %d %d %d\\n", step, out[step], out[0]); std::fflush(stdout); }}')
+    return "\n".join([*lines, "int main() {", *calls, "  return 0;", "}", ""])
 
 
 def _nvcc(version: str, arguments: Sequence[str | Path], folder: Path) -> None:

@@ -1,19 +1,22 @@
-"""Make the set: python tests/gpu/generate.py --out FOLDER
+"""Make the set: python tests/gpu/generate.py --out FOLDER [--from tests/gpu/truth]
 
 It holds manifest.json (every variant, and what cuwheel predicts of it), files.tar.xz, NVIDIA's runtimes and runner.py.
-Needs Debian or Ubuntu on x86-64 with g++; fetches six toolkits (about 1.5 GB) into the test cache.
+Needs Debian or Ubuntu on x86-64 with g++; fetches six toolkits (about 1.5 GB) into the test cache. With --from, what
+that set holds already is taken from there, file and prediction, and only the rest is made: then one toolkit will do.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import shutil
 import sys
 import tarfile
 import tempfile
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -71,6 +74,8 @@ def contents(variant: Variant, numbers: Numbers) -> bytes:
     """The file."""
     if variant.build:
         return compilers.library(variant.build, variant.toolkit)
+    if variant.package:
+        return _wheel(variant)
     filled = [[entry(code, numbers) for code in container] for container in variant.containers]
     if variant.form == "fatbin":
         return assemble.container(filled[0])
@@ -80,8 +85,27 @@ def contents(variant: Variant, numbers: Numbers) -> bytes:
     return assemble.transplant(template.data, list(zip(template.sites, filled, strict=True)))
 
 
+def _wheel(variant: Variant) -> bytes:
+    """The libraries of a package, and the Python that opens them all or none."""
+    files = {
+        f"pkg/lib{index}.so": compilers.library(each, variant.toolkit) for index, each in enumerate(variant.package)
+    }
+    opens = "".join(f"ctypes.CDLL(__path__[0] + '/{name.partition('/')[2]}')\n" for name in files)
+    files["pkg/__init__.py"] = f"import ctypes\n{opens}".encode() if variant.imported else b""
+    files["pkg-1.0.dist-info/METADATA"] = b"Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n"
+    files["pkg-1.0.dist-info/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n"
+    files["pkg-1.0.dist-info/RECORD"] = b""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data)  # of a date that is always the same
+    return out.getvalue()
+
+
 def markers(variant: Variant, numbers: Numbers) -> list[list[dict[str, int]]]:
     """The numbers that the entries of each container write, by kernel."""
+    if variant.package:
+        return [row for build in variant.package for row in compilers.built_markers(build)]
     if variant.build is None:
         return [
             [compilers.markers(code.piece, numbers[code.piece]) for code in container]
@@ -92,7 +116,7 @@ def markers(variant: Variant, numbers: Numbers) -> list[list[dict[str, int]]]:
 
 def describe(variant: Variant, name: str, data: bytes, numbers: Numbers) -> dict[str, Any]:
     static = variant.build is not None and variant.build.cudart == "static"
-    shared = variant.form == "library" and not static
+    shared = variant.form in ("library", "program", "package") and not static
     return {
         "id": name,
         "axis": variant.axis,
@@ -120,14 +144,23 @@ def predict(folder: Path, variant: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder to fill")
-    out: Path = parser.parse_args().out
-    wanted = variants.everything()
+    parser.add_argument("--from", dest="kept", type=Path, help="a set to take from what it has")
+    args = parser.parse_args()
+    out: Path = args.out
+    kept = json.loads((args.kept / "manifest.json").read_text()) if args.kept else {"variants": [], "pieces": {}}
+    there = {row["id"]: row for row in kept["variants"]}
+    wanted = [each for each in variants.everything() if variants.name(each) not in there]
+    if there and any(each.containers for each in wanted):
+        raise SystemExit("pieces are numbered over the whole set: make it without --from")
     numbers = Numbers(wanted)
     out.mkdir(parents=True, exist_ok=True)
     numbers.compile()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        rows = _make(wanted, numbers, folder)
+        if args.kept:
+            with tarfile.open(args.kept / "files.tar.xz") as archive:
+                archive.extractall(folder, filter="data")
+        rows = [*there.values(), *_make(wanted, numbers, folder)]
         _pack(folder, out / "files.tar.xz")
     with tempfile.TemporaryDirectory() as scratch:
         _copy_runtimes(Path(scratch))
@@ -138,7 +171,7 @@ def main() -> None:
         "set": digest,
         "driver": DRIVER,
         "driver_cuda": DRIVER_CUDA,
-        "pieces": numbers.words(),
+        "pieces": kept["pieces"] or numbers.words(),
         "variants": rows,
     }
     (out / "manifest.json").write_text(json.dumps(manifest, separators=(",", ":")) + "\n")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+import zipfile
 from collections import Counter
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from cuwheel.compat import drivers
+from cuwheel.compat import drivers, matrix
 from cuwheel.compat.choose import Choice, Code, Device, choose
 from cuwheel.compat.predict import predict
 from cuwheel.facts.arch import Arch
@@ -15,7 +18,6 @@ from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from cuwheel.compat.choose import Jit
     from cuwheel.inspection.values import Library
@@ -57,6 +59,8 @@ def of(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Pre
 
     `kernels`: in the order of the containers that they are in.
     """
+    if zipfile.is_zipfile(path):
+        return _of_package(path, on, markers, kernels)
     (library,) = survey(path, detail="entries").libraries
     device = drivers.device_of(library, on)
     if device is None:
@@ -70,13 +74,37 @@ def of(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Pre
     return Prediction(outcome=outcome, error=_code(choice), kernels={kernel: _kernel(choice, markers[0], kernel)})
 
 
+def _of_package(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Prediction:
+    """A wheel: the verdict of the whole, and what becomes of each library's kernels."""
+    with tempfile.TemporaryDirectory() as scratch:
+        wheel = Path(scratch) / "pkg-1.0-py3-none-any.whl"
+        wheel.symlink_to(path.resolve())
+        found = survey(wheel, detail="entries")
+    verdict = matrix.judge(found, on)
+    told: dict[str, Kernel] = {}
+    for library in found.libraries:
+        device = drivers.device_of(library, on)
+        if device is None:
+            raise ValueError("the machine's capability is not known")
+        choices = _choices(library, device)
+        first, last = len(told), len(told) + len(choices)
+        told |= _of_library(library, on, choices, markers[first:last], kernels[first:last]).kernels
+    error = verdict.predicted_error.code if verdict.predicted_error else None
+    return Prediction(outcome=verdict.outcome, error=error, kernels=told)
+
+
 def _choices(library: Library, device: Device) -> list[Choice]:
-    """Of each container; a cubin that stands alone is one too. Objects come before what was linked from them."""
+    """Of each container; a cubin that stands alone is one too. Objects come before what was linked from them.
+
+    Of what nvcc left without a kernel nothing is launched.
+    """
     codes: dict[int, list[Code]] = {index: [] for index in range(max(len(library.containers), 1))}
     for entry in library.entries:
         codes[entry.container or 0].append(Code(arch=Arch.parse(entry.arch), ptx_isa=entry.ptx_isa))
     places = [(each.section == ".nv_fatbin", each.offset) for each in library.containers] or [(False, 0)]
     order = sorted(range(len(places)), key=places.__getitem__)
+    if not library.device_linked and library.containers:
+        order = [index for index in order if not library.containers[index].without_kernels]
     return [choose(codes[index], device) for index in order]
 
 

@@ -7,6 +7,7 @@ result too; under lazy and under eager loading.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import datetime as dt
 import json
@@ -17,6 +18,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -142,17 +144,52 @@ def run_library(path: Path, kernels: list[str], cudart: str) -> None:
         Log("runtime", "").step("dlopen", -1, str(error))
     names = runtime if cudart else library
     for kernel in kernels:
+        _launch(library, kernel, names)
+
+
+def _launch(library: ctypes.CDLL, kernel: str, names: ctypes.CDLL) -> None:
+    log = Log("runtime", kernel)
+    log.start()
+    out = (ctypes.c_int * len(STEPS))()
+    failed = getattr(library, f"run_{kernel}")(out)
+    if not failed:
+        log.number(out[0])
+        return
+    with contextlib.suppress(StepError):
+        log.step(STEPS[failed], out[failed], _runtime_name(names, out[failed]))
+
+
+def run_program(path: Path, kernels: list[str], cudart: str) -> None:
+    """It launches its kernels itself, and tells of each: its name, the step that failed, the result, the number."""
+    Log("runtime", "").start()
+    path.chmod(0o700)
+    env = {**os.environ, "LD_LIBRARY_PATH": f"{Path(cudart).parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
+    done = subprocess.run([str(path)], env=env, stdout=subprocess.PIPE, check=False)
+    for line in done.stdout.decode(errors="replace").splitlines():
+        kernel, step, code, number = line.split()
+        if kernel not in kernels:
+            continue
         log = Log("runtime", kernel)
         log.start()
-        out = (ctypes.c_int * len(STEPS))()
-        failed = getattr(library, f"run_{kernel}")(out)
-        if not failed:
-            log.number(out[0])
+        if step == "0":
+            log.number(int(number))
             continue
         try:
-            log.step(STEPS[failed], out[failed], _runtime_name(names, out[failed]))
+            log.step(STEPS[int(step)], int(code), "?")
         except StepError:
             continue
+
+
+def run_package(path: Path, kernels: list[str], cudart: str) -> None:
+    """The libraries of a wheel, in one process."""
+    with tempfile.TemporaryDirectory() as scratch:
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(scratch)  # noqa: S202 - of our own making
+        runtime = ctypes.CDLL(cudart, mode=ctypes.RTLD_GLOBAL)
+        Log("runtime", "").start()
+        opened = [ctypes.CDLL(str(each)) for each in sorted(Path(scratch).rglob("*.so"))]
+        for kernel in kernels:
+            _launch(next(each for each in opened if hasattr(each, f"run_{kernel}")), kernel, runtime)
 
 
 def _runtime_name(runtime: ctypes.CDLL, code: int) -> str:
@@ -166,8 +203,9 @@ def _runtime_name(runtime: ctypes.CDLL, code: int) -> str:
 
 def child(folder: Path, variant: dict[str, Any]) -> None:
     path = folder / variant["file"]
-    if variant["form"] == "library":
-        run_library(path, variant["launches"], _cudart(folder, variant["cudart"]))
+    through_runtime = {"library": run_library, "program": run_program, "package": run_package}
+    if run := through_runtime.get(variant["form"]):
+        run(path, variant["launches"], _cudart(folder, variant["cudart"]))
     else:
         run_bare(path, variant["launches"])
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from cuwheel.compat.choose import Jit
 from tests.gpu.codes import Code, Part
 
-Form: TypeAlias = Literal["fatbin", "cubin", "library"]
+Form: TypeAlias = Literal["fatbin", "cubin", "library", "program", "package"]
 Shape: TypeAlias = Literal["plain", "many", "rdc", "rdc3", "beside"]
 Cudart: TypeAlias = Literal["shared", "static"]
 
@@ -33,7 +33,8 @@ KERNELS: dict[Part, str] = {
 class Build:
     """A library as nvcc makes it: an architecture list for each object, nothing changed afterwards.
 
-    `linked`: the list of the device link, where the objects are relocatable.
+    `linked`: the list of the device link, where the objects are relocatable. `link_arch`: nvcc links it, and leaves its
+    own empty device link for this architecture. `nothing`: the lists of source files without a kernel.
     """
 
     objects: tuple[tuple[Part, str], ...]
@@ -42,13 +43,17 @@ class Build:
     link_options: tuple[str, ...] = ()
     cudart: Cudart = "shared"
     devrt: bool = False  # with libcudadevrt, as nvcc links it unless told otherwise
+    link_arch: str = ""
+    nothing: tuple[str, ...] = ()
+    program: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """`containers`: what is put into the places of a library of that shape, or into a bare fat binary.
 
-    `reverse`: launch the last kernel first.
+    `reverse`: launch the last kernel first. `package`: the libraries of a wheel, whose import opens them all where
+    `imported` says so.
     """
 
     axis: str
@@ -57,22 +62,25 @@ class Variant:
     shape: Shape = "plain"
     toolkit: str = "13.0"  # of the library's host half
     build: Build | None = None
+    package: tuple[Build, ...] = ()
+    imported: bool = False
     jit: Jit = "allowed"
     reverse: bool = False
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """In the order of their containers."""
-        sites = [part for part, _ in self.build.objects] if self.build else list(SITES[self.shape])
+        builds = self.package or ((self.build,) if self.build else ())
+        sites = [part for build in builds for part, _ in build.objects] if builds else list(SITES[self.shape])
         return tuple(KERNELS[part] for part in sites if part in KERNELS)
 
 
 def everything() -> tuple[Variant, ...]:
     """All of them, each once: the same entries under two axes are one variant."""
-    from tests.gpu import bare, libraries  # they are made of what is above
+    from tests.gpu import bare, libraries, packages  # they are made of what is above
 
     found: dict[Variant, Variant] = {}
-    for variant in (*bare.variants(), *libraries.variants()):
+    for variant in (*bare.variants(), *libraries.variants(), *packages.variants()):
         found.setdefault(replace(variant, axis=""), variant)
     return tuple(found.values())
 
@@ -81,13 +89,20 @@ def name(variant: Variant) -> str:
     """What is in it, in words, and how it is loaded: no two variants have the same."""
     words: list[str] = [variant.form if variant.form != "library" else variant.shape]
     if variant.build:
-        words = ["nvcc", *variant.build.options, *variant.build.link_options, variant.build.cudart]
-        words += [
-            f"{part}({text})" for part, text in (*variant.build.objects, ("linked", variant.build.linked)) if text
-        ]
-        words += ["devrt"] if variant.build.devrt else []
-    if variant.form == "library":
+        words = ["nvcc", *_words(variant.build)]
+    for build in variant.package:
+        words.append(f"{{{' '.join(_words(build))}}}")
+    words += ["imported"] if variant.imported else []
+    if variant.form in ("library", "program"):
         words.insert(1, variant.toolkit)
     words += [f"[{' '.join(map(str, container))}]" for container in variant.containers]
     words += [f"jit-{variant.jit}"] if variant.jit != "allowed" else []
     return " ".join(words + (["reverse"] if variant.reverse else []))
+
+
+def _words(build: Build) -> list[str]:
+    words: list[str] = [*build.options, *build.link_options, build.cudart]
+    words += [f"{part}({text})" for part, text in (*build.objects, ("linked", build.linked)) if text]
+    words += [f"nothing({text})" for text in build.nothing]
+    words += [f"link({build.link_arch})"] if build.link_arch else []
+    return words + (["devrt"] if build.devrt else []) + (["program"] if build.program else [])

@@ -188,7 +188,7 @@ def _causes(*texts: str) -> tuple[Cause, ...]:
 
     from cuwheel.api.diagnosis import explain
 
-    found = (explain(io.BytesIO(text.encode())).causes for text in texts if text.strip())
+    found = (explain(io.BytesIO(text.encode()), building=True).causes for text in texts if text.strip())
     return next((causes for causes in found if causes), ())
 
 

@@ -23,11 +23,13 @@ def explain(
     here: bool = False,
     wheel: str | Path | None = None,
     gpu: str | None = None,
+    building: bool = False,
 ) -> Explain:
     """The causes of a failure, best first, from the log that it left (a path, or a stream of bytes).
 
     A record's folder, or `RECORD:N`, is a log too: of the first call that failed, or of that one.
     `on`, `here`: the machine it happened on. With a `wheel` at hand, `check` says whether that one would run there.
+    `building`: it failed inside of `cuwheel build`, whose own options then help.
     """
     from cuwheel import masking
     from cuwheel.api.binaries import on_disk
@@ -45,7 +47,7 @@ def explain(
     verdicts = tuple(_verdicts(on_disk(wheel, None), gpu, machine)) if wheel else ()
     said = {**case.facts, **dict(_said(gpu))}
     for read in case.logs:  # the first that tells something
-        found = stage.explain(read, machine, said, verdicts)
+        found = stage.explain(read, machine, said, verdicts, building=building)
         if found.causes:
             break
     answer = Explain(
@@ -60,6 +62,7 @@ def explain(
         call=case.call,
         similar=() if found.causes else tuple(map(_known, nearest.nearest(case.logs[0]))),
         prose=read.prose,
+        command=found.command,
     )
     # A log is quoted in what is answered, and in the report that is made to be passed on.
     return masking.within(answer, lambda text: masking.known(text, os.environ))
@@ -83,7 +86,7 @@ def _recorded(log: str | Path) -> Case | None:
     origins = cargo_origins(record, again.environment(record, call))
     return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
-        facts=compilers.heard(record, call),
+        facts={**({"system": record.system} if record.system else {}), **compilers.heard(record, call)},
         call=recorded.described(record, call, origins),
         tried=recorded.tried(record),
     )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from cuwheel.record.again import Prepared, Ready
     from cuwheel.record.quoting import Shell
+    from cuwheel.record.remedies import Blame
     from cuwheel.record.values import Call, Record
     from cuwheel.report.replay import CallLine, Replay
 
@@ -136,7 +137,21 @@ def replay_diff(
     worked = call.state == "succeeded"
     traced = culprits.find(left, right, again.trial(prepared, limit), most=most, recorded=worked)
     notes = (*answer.notes, *_unlike(call, works=traced.left.works))
-    return replace(answer, notes=notes, blame=remedies.blame(traced, left, right, origins))
+    blamed = remedies.blame(traced, left, right, origins)
+    _keep(record, call, blamed)
+    return replace(answer, notes=notes, blame=blamed)
+
+
+def _keep(record: Record, call: Call, blamed: Blame) -> None:
+    """Beside the record, for whoever explains it later."""
+    from cuwheel import log
+    from cuwheel.errors import CuwheelError
+    from cuwheel.record import layout
+
+    try:
+        layout.write(Path(record.folder), layout.blame(call.number), {"answer": blamed.answer})
+    except (OSError, CuwheelError) as error:
+        log.debug("%s: %s", record.folder, error)
 
 
 def _unlike(call: Call, *, works: bool) -> tuple[str, ...]:

@@ -25,7 +25,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """`command`: to paste. `output`: its last lines. `settings`: what steers compilers, and what the build changed."""
+    """`command`: to paste. `output`: its last lines. `settings`: what steers compilers, and what the build changed.
+
+    `blame`: what `replay --diff` found to make the difference, where it was run.
+    """
 
     record: str
     number: int
@@ -36,6 +39,7 @@ class RecordedCall:
     ended: str
     output: tuple[str, ...]
     settings: tuple[Setting, ...]
+    blame: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

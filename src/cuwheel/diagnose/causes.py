@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from cuwheel import decode
+from cuwheel.diagnose.known import ALWAYS
 from cuwheel.diagnose.pattern import PatternError, check_pattern, fold
-from cuwheel.diagnose.rows import CauseFile, Readings, Ways
+from cuwheel.diagnose.rows import CauseFile, Readings, Shared, Ways
 from cuwheel.errors import FactsError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("causes")
 _READINGS = "readings.toml"
 _WAYS = "ways_out.toml"
+_LISTS = "lists.toml"
 ANY_CAUSE = "*"  # in `explained_by`: whatever else is found
 
 T = TypeVar("T")
@@ -41,8 +43,11 @@ class Knowledge:
 @cache
 def knowledge() -> Knowledge:
     """That of this installation."""
+    shared = decode.own_table(FOLDER.with_name(_LISTS), Shared)
     return Knowledge(
-        causes={path.stem: decode.own_table(path, CauseFile).spelled_out() for path in sorted(FOLDER.glob("*.toml"))},
+        causes={
+            path.stem: decode.own_table(path, CauseFile).spelled_out(shared) for path in sorted(FOLDER.glob("*.toml"))
+        },
         readings=decode.own_table(FOLDER.with_name(_READINGS), Readings),
         ways=decode.own_table(FOLDER.with_name(_WAYS), Ways),
     )
@@ -57,7 +62,8 @@ def load(folder: Path, facts: frozenset[str], names: frozenset[str]) -> Knowledg
     readings = _checked(folder.with_name(_READINGS), Readings, problems)
     ways = _checked(folder.with_name(_WAYS), Ways, problems)
     found = {path.stem: _checked(path, CauseFile, problems) for path in sorted(folder.glob("*.toml"))}
-    causes = {id_: file.spelled_out() for id_, file in found.items() if file is not None}
+    shared = _checked(folder.with_name(_LISTS), Shared, problems) or Shared(lists={})
+    causes = {id_: file.spelled_out(shared) for id_, file in found.items() if file is not None}
     for reading in readings.reading if readings else ():
         problems += (f"{_READINGS}: {reading.name}: {each}" for each in _pattern_problems(reading.any))
     known = _Names(
@@ -114,7 +120,7 @@ def _signature_problems(file: CauseFile, _known: _Names) -> Iterator[str]:
 
 def _pattern_problems(patterns: tuple[str, ...]) -> Iterator[str]:
     for text in patterns:
-        if "<@" in text:
+        if "<@" in text or text.startswith("@"):
             yield f"{text!r} names a list that is not there"
         try:
             check_pattern(text)
@@ -127,12 +133,14 @@ def _reference_problems(file: CauseFile, known: _Names) -> Iterator[str]:
     others = [each for each in (*file.explained_by, *beside) if each not in (ANY_CAUSE, *known.causes)]
     yield from (f"refers to an unknown cause {other!r}" for other in others)
     yield from (f"refers to an unknown way out {other!r}" for other in file.ways_out if other not in known.ways)
-    facts = [*(fact.when for fact in file.fact), *(name for row in file.signature for name in row.holds)]
+    facts = [*(fact.when for fact in file.fact), *file.ruled_out_by]
+    facts += [name for row in file.signature for name in row.holds]
+    facts += [name for fix in file.fix for name in fix.holds]
     yield from (f"refers to an unknown fact {name!r}" for name in facts if name not in known.facts)
 
 
 def _fix_problems(file: CauseFile, known: _Names) -> Iterator[str]:
-    if not any(not placeholders(fix.text) and not fix.when for fix in file.fix):
+    if not any(placeholders(fix.text) <= ALWAYS and not fix.when for fix in file.fix):
         yield "has no fix that holds whatever is known"
     for fix in file.fix:
         yield from _text_problems(fix, known)

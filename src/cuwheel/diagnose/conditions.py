@@ -47,6 +47,19 @@ def arch_is_newer_than_nvcc(known: Known) -> bool:
     return arch is not None and toolkits.newest_toolkit().supports(arch)
 
 
+def toolkit_dropped_arch(known: Known) -> bool:
+    """As the tables know it of this very nvcc."""
+    return known.toolkit is not None and arch_was_dropped(known)
+
+
+def toolkit_precedes_arch(known: Known) -> bool:
+    return known.toolkit is not None and arch_is_newer_than_nvcc(known)
+
+
+def gpu_is_no_jetson(known: Known) -> bool:
+    return known.is_jetson is False
+
+
 def on_jetson(known: Known) -> bool:
     return "jetson" in known.situations
 
@@ -142,6 +155,9 @@ CONDITIONS: dict[str, Callable[[Known], bool]] = {
     "gcc-fits-nvcc": gcc_fits_nvcc,
     "arch-was-dropped": arch_was_dropped,
     "arch-is-newer-than-nvcc": arch_is_newer_than_nvcc,
+    "toolkit-dropped-arch": toolkit_dropped_arch,
+    "toolkit-precedes-arch": toolkit_precedes_arch,
+    "gpu-is-no-jetson": gpu_is_no_jetson,
     "on-jetson": on_jetson,
     "not-on-jetson": not_on_jetson,
     "on-wsl": on_wsl,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cuwheel.diagnose import advice, tried, ways
 from cuwheel.diagnose import known as known_
-from cuwheel.diagnose import tried, ways
-from cuwheel.diagnose.causes import ANY_CAUSE, knowledge, placeholders
+from cuwheel.diagnose.causes import ANY_CAUSE, knowledge
 from cuwheel.diagnose.conditions import CONDITIONS
 from cuwheel.diagnose.rows import CauseFile
 from cuwheel.diagnose.search import Hit, Search
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cuwheel.compat.verdict import Verdict
     from cuwheel.diagnose.causes import Knowledge
     from cuwheel.diagnose.known import Known
-    from cuwheel.diagnose.rows import Fix
     from cuwheel.diagnose.text import Log
     from cuwheel.machine.profile import MachineProfile
 
@@ -48,13 +47,19 @@ def explain(
     said: Mapping[str, str] | None = None,
     verdicts: Sequence[Verdict] = (),
     using: Knowledge | None = None,
+    *,
+    building: bool = False,
 ) -> Diagnosis:
-    """`said`: facts from elsewhere, by name. `verdicts`: what `check` says of a wheel that is at hand."""
+    """`said`: facts from elsewhere, by name. `verdicts`: what `check` says of a wheel that is at hand.
+
+    `building`: it failed inside of `cuwheel build`, whose options then help.
+    """
     using = using or knowledge()
     search = Search(log)
     inner = {reading.name for reading in using.readings.reading if reading.inner}
-    known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(said or {})})
+    known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(said or {})}, building=building)
     found = [_weighed(each, known.told(_held(each))) for each in _found(search, using, known)]
+    found = [each for each in found if not _ruled_out(each, known.told(_held(each)))]
     ranked = sorted(_settled(found), key=_rank)
     causes = tuple(_told(each, search, known) for each in ranked if each.confidence >= _SHOWN)
     return Diagnosis(
@@ -63,6 +68,7 @@ def explain(
         versions=tuple(each for each in known.versions if each.name not in inner),
         situations=tuple(sorted(known.situations)),
         tried=tried.commands(log),
+        command=tried.failing(log, causes[0].evidence[0].line) if causes else None,
     )
 
 
@@ -102,6 +108,10 @@ def _weighed(found: _Found, known: Known) -> _Found:
     return replace(found, confidence=min(_CERTAIN, max(0.0, found.confidence + sum(changes))))
 
 
+def _ruled_out(found: _Found, known: Known) -> bool:
+    return any(CONDITIONS[name](known) for name in found.file.ruled_out_by)
+
+
 def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
     """A first error that caused fifty others is one cause."""
     sure = {each.id for each in found if each.confidence >= _EXPLAINS}
@@ -112,13 +122,13 @@ def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
 
 
 def _told(found: _Found, search: Search, known: Known) -> Cause:
-    filled = known.told(_held(found)).filled()
+    known = known.told(_held(found))
     return Cause(
         id=found.id,
         confidence=round(found.confidence, 2),
         title=found.file.title,
         evidence=tuple(_evidence(found.hits, search.log)),
-        fix=tuple(_fixes(found.file.fix, filled, known, search))[:_FIXES],
+        fix=tuple(advice.fixes(found.file.fix, known.filled(), known, search))[:_FIXES],
     )
 
 
@@ -126,18 +136,3 @@ def _evidence(hits: tuple[Hit, ...], log: Log) -> Iterator[Evidence]:
     lines = {log.numbers[hit.line]: log.shown(hit.line) for hit in sorted(hits, key=lambda hit: -hit.line)}
     for number in sorted(lines)[:_EVIDENCE]:
         yield Evidence(line=number, text=lines[number])
-
-
-def _fixes(fixes: tuple[Fix, ...], filled: dict[str, str], known: Known, search: Search) -> Iterator[str]:
-    """Those for this situation, the specific ones first; a general one that a specific one says better is last."""
-    fitting = [
-        fix
-        for fix in fixes
-        if known.situations.issuperset(fix.when)
-        and not known.situations.intersection(fix.unless)
-        and placeholders(fix.text) <= filled.keys()
-        and not (fix.unless_known and filled.keys() >= set(fix.unless_known))
-        and (not fix.shown or any(map(search.has, fix.shown)))
-    ]
-    for fix in sorted(fitting, key=lambda fix: not (placeholders(fix.text) or fix.shown)):
-        yield fix.text.format_map(filled)

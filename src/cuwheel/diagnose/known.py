@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat.machine_rules import view
 from cuwheel.diagnose.rows import Situation
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import gpus, libraries, toolkits, versions
+from cuwheel.facts import gpus, libraries, toolchains, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.profile import MachineProfile
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cuwheel.diagnose.rows import Readings
     from cuwheel.diagnose.search import Search
+    from cuwheel.facts.gpus import Gpu
     from cuwheel.facts.rows.toolkits import Toolkit
 
 
@@ -54,16 +55,31 @@ class Known:
         return view.row(nvcc) if nvcc else None
 
     @property
+    def gpu(self) -> Gpu | None:
+        """The one that is named, if the tables know it."""
+        try:
+            return gpus.find_gpu(name) if (name := self.version("gpu")) else None
+        except UnknownNameError:
+            return None
+
+    @property
+    def is_jetson(self) -> bool | None:
+        """By the GPU, as it is named or by its capability; None where that is not known, or could be both."""
+        if self.gpu:
+            return self.gpu.tegra is not None
+        capability = self.capability
+        boards = {gpu.tegra is not None for gpu in gpus.all_gpus() if gpu.capability == capability}
+        return boards.pop() if len(boards) == 1 else None
+
+    @property
     def capability(self) -> Capability | None:
         """Of the GPU: as it was said, or as its name tells."""
         try:
             if said := self.version("capability"):
                 return Capability.parse(said)
-            if name := self.version("gpu"):
-                return gpus.find_gpu(name).capability
         except UnknownNameError:
             return None
-        return None
+        return self.gpu.capability if self.gpu else None
 
     def filled(self) -> dict[str, str]:
         """What a fix may have in braces."""
@@ -71,11 +87,16 @@ class Known:
 
 
 def gather(
-    search: Search, readings: Readings, profile: MachineProfile | None, said: Mapping[str, str] | None = None
+    search: Search,
+    readings: Readings,
+    profile: MachineProfile | None,
+    said: Mapping[str, str] | None = None,
+    *,
+    building: bool = False,
 ) -> Known:
     """What was said, then the log, then the profile: the log tells what was so when it failed."""
     found = {(name, value): Version(name=name, value=value, line=0) for name, value in (said or {}).items()}
-    situations: set[Situation] = set()
+    situations: set[Situation] = {"build"} if building else set()
     for reading in readings.reading:
         for hit in (hit for text in reading.any for hit in search.hits(text)):
             if reading.means:
@@ -83,18 +104,46 @@ def gather(
             if value := hit.held.get("value", "").strip(" .,"):
                 version = Version(name=reading.name, value=value, line=search.log.numbers[hit.line])
                 found.setdefault((reading.name, value), version)
+    if not any(name == "gpu" for name, _ in found):
+        found |= {("gpu", each.value): each for each in _named_gpu(search)}
     if profile:
         for name, value in _of_profile(profile):
             found.setdefault((name, value), Version(name=name, value=value, line=0))
         situations.update(_situations_of(profile))
-    return Known(versions=tuple(found.values()), situations=frozenset(situations), profile=profile)
+    known = Known(versions=tuple(found.values()), situations=frozenset(situations), profile=profile)
+    return replace(known, situations=_settled(known))
+
+
+def _settled(known: Known) -> frozenset[Situation]:
+    """A GPU that is known says whether it is a Jetson; Windows' own folders are seen from within WSL too."""
+    situations = set(known.situations)
+    if known.is_jetson is not None:
+        situations.discard("jetson")
+        situations.update(("jetson",) if known.is_jetson else ())
+    if "wsl" in situations:
+        situations.discard("windows")
+    return frozenset(situations)
+
+
+def _named_gpu(search: Search) -> Iterator[Version]:
+    """The one GPU that the log names as programs do, with its maker or its brand."""
+    named = {}
+    for gpu in gpus.all_gpus():
+        texts = (f"NVIDIA {gpu.name}{{b}}", *((f"{{b}}{gpu.name}{{b}}",) if " " in gpu.name else ()))
+        for hit in (hit for text in texts for hit in search.hits(text)):
+            named[gpu.name] = Version(name="gpu", value=gpu.name, line=search.log.numbers[hit.line])
+    whole = [each for name, each in named.items() if not any(name in other for other in named if other != name)]
+    if len(whole) == 1:
+        yield whole[0]
 
 
 def _of_profile(profile: MachineProfile) -> Iterator[tuple[str, str]]:
     toolkit, torch = view.toolkit_in_use(profile), profile.framework("torch")
     cuda = toolkit.version if toolkit and toolkit.version else toolkits.newest_toolkit().version
     compiler = view.host_compiler(profile, cuda)
+    place = profile.system.distribution or profile.system.os
     facts = {
+        "system": f"{place.value} {profile.system.cpu.value}",
         "nvcc": toolkit.version if toolkit else None,
         compiler[0].kind if compiler else "gcc": compiler[0].version if compiler else None,
         "torch": torch.version if torch else None,
@@ -204,6 +253,23 @@ def _of_torch(known: Known) -> Iterator[tuple[str, str]]:
         yield "torch_cu", "cu" + row.version.replace(".", "")
 
 
+def _of_wanted(known: Known) -> Iterator[tuple[str, str]]:
+    """The toolkit that was meant, and the one that was found instead; the newest, where any will do."""
+    yield "newest_cuda", toolkits.newest_toolkit().version
+    for name, value in (("cuda_wanted", known.version("wanted")), ("cuda_found", known.version("found"))):
+        row = view.row(value if "." in value else f"cu{value}") if value else None
+        if row:
+            yield name, row.version
+
+
+def _of_missing(known: Known) -> Iterator[tuple[str, str]]:
+    """The part of the toolkit that a header or a library which was not found belongs to."""
+    wanted = (known.version("missing_part") or "").lower()
+    names = [each.name for each in toolchains.all_components() if wanted.startswith(each.name.lower())]
+    if wanted and names:
+        yield "component", max(names, key=len)
+
+
 def _of_python(known: Known) -> Iterator[tuple[str, str]]:
     if python := known.version("python"):
         yield "python_minor", versions.minor(python) if "." in python else f"{python[0]}.{python[1:]}"
@@ -216,16 +282,22 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
     _of_gpu,
     _of_library,
     _of_torch,
+    _of_wanted,
+    _of_missing,
     _of_python,
 )
 # Under these names, whatever the log says; a test sees that no other is concluded.
 CONCLUDED = frozenset(
     {
-        "arch", "capability", "clang_max", "cuda_first", "cuda_first_for_gpu", "cuda_for_gcc", "cuda_last",
-        "cuda_last_for_gpu", "driver_floor", "gcc_max", "gpu_arch", "library_cuda", "library_package", "msc_ver_max",
-        "newest_arch", "nvcc", "python_minor", "torch_cu", "torch_cuda",
+        "arch", "capability", "clang_max", "component", "cuda_first", "cuda_first_for_gpu", "cuda_for_gcc",
+        "cuda_found", "cuda_last", "cuda_last_for_gpu", "cuda_wanted", "driver_floor", "gcc_max", "gpu_arch",
+        "library_cuda", "library_package", "msc_ver_max", "newest_arch", "newest_cuda", "nvcc", "python_minor",
+        "torch_cu", "torch_cuda",
     }
 )  # fmt: skip
+
+
+ALWAYS = frozenset({"newest_cuda"})  # known without any log
 
 
 def parsed_arch(text: str) -> Arch | None:

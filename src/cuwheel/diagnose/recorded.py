@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import masking
 from cuwheel.diagnose import text
 from cuwheel.diagnose.case import RecordedCall, Setting
 from cuwheel.diagnose.values import Evidence
-from cuwheel.record import again, differences, failures, quoting, reader
+from cuwheel.record import again, differences, failures, layout, quoting, reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +41,21 @@ def described(record: Record, call: Call, origins: Mapping[str, str]) -> Recorde
         ended=ended(call),
         output=tuple(line[:_LONGEST] for line in lines[-_KEPT:]),
         settings=tuple(_settings(record, call, origins)),
+        blame=_blame(record, call),
     )
+
+
+def _blame(record: Record, call: Call) -> str:
+    """Of `replay --diff`; nothing where it was not run, or what it left is not readable."""
+    path = Path(record.folder, layout.blame(call.number))
+    try:
+        if path.stat().st_size > _PRINTED:
+            return ""
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ""
+    answer = found.get("answer") if isinstance(found, dict) else None
+    return answer if isinstance(answer, str) else ""
 
 
 def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterator[Setting]:

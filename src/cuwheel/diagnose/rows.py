@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from cuwheel.diagnose import numbers
 
+_NAMED = re.compile(r"<@([\w-]+)>")
 Situation: TypeAlias = Literal[
     "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "torch", "bitsandbytes", "jax",
-    "cargo", "cmake"
+    "cargo", "cmake", "build"
 ]  # fmt: skip
 
 
@@ -47,7 +49,7 @@ class Fix:
     """`text`: with {names} that `known` fills; a fix with one that nobody knows is left out.
 
     `unless_known`: names that, where all of them are known, a better fix has use for. `shown`: it is for a log that
-    has one of these texts, and then goes before those for any.
+    has one of these texts, and then goes before those for any. `holds`: facts (see `conditions`) that must be so.
     """
 
     text: str
@@ -56,6 +58,7 @@ class Fix:
     unless_known: tuple[str, ...] = ()
     when: tuple[Situation, ...] = ()
     unless: tuple[Situation, ...] = ()
+    holds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +71,30 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """lists.toml: what the texts of several causes have in common. `texts`: whole ones, named `"@name"`."""
+
+    lists: dict[str, tuple[str, ...]]
+    texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def spelled(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        found = [each for text in texts for each in (self.texts.get(text[1:], (text,)) if text[:1] == "@" else (text,))]
+        return tuple(map(self._spelled, found))
+
+    def _spelled(self, text: str) -> str:
+        if "<@" not in text:
+            return text
+        return _NAMED.sub(
+            lambda match: f"<{'|'.join(self.lists[match[1]])}>" if match[1] in self.lists else match[0], text
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CauseFile:
     """`explained_by`: causes that make this one a mere consequence where both are found.
 
-    `lists`: choices that several of its texts have, which write `<@name>` for one.
+    `ruled_out_by`: facts (see `conditions`) with which it cannot be the cause.
+    `lists`: choices that several of its texts have, which write `<@name>` for one. Those of all files: lists.toml.
     """
 
     title: str
@@ -83,26 +106,21 @@ class CauseFile:
     fix: tuple[Fix, ...]
     example: tuple[Example, ...] = ()
     explained_by: tuple[str, ...] = ()
+    ruled_out_by: tuple[str, ...] = ()
     fact: tuple[FactChange, ...] = ()
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def spelled_out(self) -> CauseFile:
-        """With the lists in the places of their names."""
-        if not self.lists:
-            return self
+    def spelled_out(self, shared: Shared) -> CauseFile:
+        """With the lists, its own and those of all, in the places of their names."""
+        lists = Shared(lists={**shared.lists, **self.lists}, texts=shared.texts)
         signatures = tuple(
             replace(
-                each, any=self._spelled(each.any), needs=self._spelled(each.needs), unless=self._spelled(each.unless)
+                each, any=lists.spelled(each.any), needs=lists.spelled(each.needs), unless=lists.spelled(each.unless)
             )
             for each in self.signature
         )
-        fixes = tuple(replace(each, shown=self._spelled(each.shown)) for each in self.fix)
+        fixes = tuple(replace(each, shown=lists.spelled(each.shown)) if each.shown else each for each in self.fix)
         return replace(self, signature=signatures, fix=fixes, lists={})
-
-    def _spelled(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        for name, choices in self.lists.items():
-            texts = tuple(text.replace(f"<@{name}>", f"<{'|'.join(choices)}>") for text in texts)
-        return texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,3 +42,4 @@ class Diagnosis:
     versions: tuple[Version, ...]
     situations: tuple[str, ...]
     tried: tuple[Evidence, ...]
+    command: Evidence | None = None

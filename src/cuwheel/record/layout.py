@@ -6,6 +6,7 @@ calls.jsonl        a line when a call begins, and one when it has ended; the las
 output/            what calls printed: <id>.out, <id>.err
 phases/            nvcc's own timing of a call: <id>.csv
 cache/             what a compiler cache said of a call: <id>.txt
+blame-<n>.json     what `replay --diff` found of call n
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ ENVIRONMENT = "environment.json"
 CALLS = "calls.jsonl"
 REPORT = "report.json"
 FOLDERS = ("output", "phases", "cache")
+
+
+def blame(number: int) -> str:
+    return f"blame-{number}.json"
 
 
 def write(folder: Path, name: str, value: object) -> None:

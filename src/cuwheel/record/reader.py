@@ -45,6 +45,7 @@ def read(folder: Path | str) -> Record:
         status=reading.status,
         environment=environment,
         masked=masked,
+        system=_text(head.get("system", "")),
         calls=tuple(reading.calls()),
         damaged=reading.damaged,
     )

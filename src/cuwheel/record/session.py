@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shutil
 import time
 from dataclasses import dataclass
@@ -187,6 +188,7 @@ def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], c
         {
             "schema": layout.SCHEMA,
             "cuwheel": __version__,
+            "system": " ".join(filter(None, (platform.system(), platform.release(), platform.machine()))),
             "command": said,
             "cwd": str(cwd),
             "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),

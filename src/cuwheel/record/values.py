@@ -81,4 +81,5 @@ class Record:
     environment: dict[str, str]
     masked: bool
     calls: tuple[Call, ...]
+    system: str = ""  # where it was made: name, release and processor
     damaged: int = 0  # lines that could not be read: a crash may have cut one short

@@ -37,6 +37,7 @@ class Explain:
     where it happened, as far as it shows. `tried`: the commands that the log shows. `known`: with --list, all causes.
     `call`: of a record, the one that is explained, which is then the log. `similar`: where there are no causes, those
     that speak in its words. `prose`: lines that somebody wrote and no program printed; they are not searched.
+    `command`: the compiler call that the log shows before the first evidence.
     """
 
     schema: Literal["cuwheel.explain/1"] = "cuwheel.explain/1"
@@ -52,6 +53,7 @@ class Explain:
     call: RecordedCall | None = None
     similar: tuple[KnownCause, ...] = ()
     prose: int = 0
+    command: Evidence | None = None
 
     @property
     def succeeded(self) -> bool:

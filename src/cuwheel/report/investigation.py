@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 _FENCE = "~~~"
+_SYSTEMS = ("linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda")
 
 
 def save(answer: Explain, path: Path) -> None:
@@ -117,15 +118,32 @@ def _next_steps(answer: Explain) -> Iterator[str]:
 def _draft(answer: Explain) -> Iterator[str]:
     first = answer.causes[0] if answer.causes else None
     yield from ("## Draft for an upstream report", "")
-    yield f"**Title:** {_plain(first.evidence[0].text[:100]) if first and first.evidence else 'Build or import fails'}"
+    yield f"**Title:** {_plain(first.evidence[0].text) if first and first.evidence else 'Build or import fails'}"
     yield from ("", "**What happens**", "")
     yield from _fenced(_symptom(answer))
     yield from ("**Environment**", "")
-    yield from (f"- {each.name}: {_plain(each.value)}" for each in answer.versions)
+    yield from _machine(answer)
     yield from ("", "**How to reproduce**", "")
     yield from _fenced(_reproduction(answer))
     reason = f"cuwheel explain names `{first.id}`: {first.title}." if first else "No known cause was found."
     yield from ("**What was found out**", "", reason)
+    if answer.call and answer.call.blame:
+        yield from ("", f"`cuwheel replay --diff`: {_plain(answer.call.blame)}")
+    elif answer.call:
+        place = quoting.posix([f"{answer.call.record}:{answer.call.number}"])
+        yield from ("", f"Not tried yet: `cuwheel replay {place} --diff` finds which variable makes the difference.")
+
+
+def _machine(answer: Explain) -> Iterator[str]:
+    """What maintainers ask for first: the system and the GPU, known or not, then every version."""
+    known = {each.name for each in answer.versions}
+    systems = [each for each in answer.situations if each in _SYSTEMS]
+    if "system" not in known:
+        yield f"- system: {', '.join(systems) or 'not known (explain --here, on that machine, tells it)'}"
+    if "gpu" not in known:
+        yield "- gpu: not known (explain --gpu NAME, or --here)"
+    yield from (f"- {each.name}: {_plain(each.value)}" for each in answer.versions)
+    yield f"- cuwheel: {__version__}"
 
 
 def _symptom(answer: Explain) -> list[str]:
@@ -140,7 +158,8 @@ def _reproduction(answer: Explain) -> list[str]:
     """Of a record the call itself, with what the build changed round it; else what the log shows."""
     call = answer.call
     if call is None:
-        return [each.text for each in answer.tried] or ["(the command that fails)"]
+        commands = (*answer.tried, *((answer.command,) if answer.command else ()))
+        return list(dict.fromkeys(each.text for each in commands)) or ["(the command that fails)"]
     steering = [each for each in call.settings if each.steers and each.name != "PATH"]
     counting = [each for each in steering if each.changed or each.name in NAMES]
     shown = [f"-u {quoting.posix([each.name])}" for each in counting if each.value is None]

@@ -58,7 +58,7 @@ def test_every_cause_has_pages_worth_of_knowledge() -> None:
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "causes"
     shutil.copytree(causes.FOLDER, folder)
-    for name in ("readings.toml", "ways_out.toml"):
+    for name in ("readings.toml", "ways_out.toml", "lists.toml"):
         shutil.copy(causes.FOLDER.with_name(name), tmp_path / name)
     (folder / "broken.toml").write_text(
         'title = "x"\nfamily = "f"\nwhy = "w"\nways_out = ["teleport"]\nsource = []\nexplained_by = ["nobody"]\n'

@@ -26,6 +26,7 @@ def check(
     """Whether wheels, libraries or installed distributions run on machines, how, and why not.
 
     `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values; without one, this machine.
+    `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
     """
     from cuwheel.compat import matrix
     from cuwheel.inspection.survey import survey
@@ -33,6 +34,8 @@ def check(
     from cuwheel.report.check import Check, targets_of
 
     machines = named.machines(on, refine) if on else named.here(probe.probe(env), refine)
+    if on and env:
+        machines = probe.within(env, machines)
     found = [survey(on_disk(target, platform), env=env, detail="containers") for target in targets]
     return Check(
         targets=targets_of(found),

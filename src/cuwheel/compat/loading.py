@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import packages, versions
+from cuwheel.facts.arch import Capability
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class Loading:
     """`always`: loaded for certain. `candidates`: one of these, and it is not known which.
 
     `optional`: opened only when something asks for them. `variants`: of each of these one is opened, for the GPU that
-    is there. `described`: a profile of the package says all this. `missing`: why there is none that could be loaded.
+    is there. `described`: a profile of the package says all this. `missing`: why there is none that could be loaded,
+    and what helps is in `fix`.
     """
 
     always: tuple[str, ...]
@@ -45,6 +47,7 @@ class Loading:
     described: bool = True
     follows: str | None = None
     missing: str = ""
+    fix: str = ""
 
     @property
     def certain(self) -> tuple[str, ...]:
@@ -55,7 +58,7 @@ def loading(survey: Survey, machine: Machine) -> Loading:
     """By the profile of the package; of one that nobody described, by what its import and links pull in."""
     alone = survey.kind == "file"
     paths = tuple(each.path for each in survey.libraries if alone or is_loadable(each))
-    profile = packages.find_profile(survey.distribution.name) if survey.distribution else None
+    profile = profile_of(survey)
     if profile is None:
         return _undescribed(survey, paths)
     if profile.loads == "every":
@@ -97,46 +100,109 @@ def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def profile_of(survey: Survey) -> PackageProfile | None:
+    """How the package chooses its libraries, by its own files, else by its version."""
+    told = survey.distribution
+    return packages.find_profile(told.name, survey.loads_as or told.version) if told else None
+
+
 def is_loadable(library: Library) -> bool:
     """Objects and static archives are for building; executables (ptxas, protoc) run on their own."""
     return library.type not in ("relocatable", "executable") or library.format in ("fatbin", "cubin")
 
 
 def _one(profile: PackageProfile, paths: Sequence[str], machine: Machine) -> Loading:
-    versioned: dict[str, list[str]] = {}
+    versioned: dict[str, tuple[str, ...]] = {}
     for path in paths:
-        if cuda := packages.made_for(profile, path):
-            versioned.setdefault(cuda, []).append(path)
-    inside = {path for group in versioned.values() for path in group}
+        if (cuda := packages.made_for(profile, path)) and _of_gpu(profile, path, machine):
+            versioned[cuda] = (*versioned.get(cuda, ()), path)
     # Beside those for CUDA there are libraries for other kinds of machine (CPU, ROCm, XPU): none of our business.
-    rest = tuple(path for path in paths if path not in inside and not versioned)
-    if not versioned:
-        return Loading(always=rest)
-    wanted, why = _wanted(profile, machine)
-    if wanted is None:
-        candidates = tuple(
-            Candidate(cuda=cuda, paths=tuple(versioned[cuda])) for cuda in sorted(versioned, key=versions.key)
-        )
-        return Loading(always=rest, candidates=candidates, follows=profile.follows)
-    chosen = wanted if "=" in why and wanted in versioned else None
-    if "=" not in why:
-        chosen = packages.best_version(versioned, wanted)
-    if chosen is None:
-        return Loading(always=rest, follows=profile.follows, missing=_missing(profile, versioned, wanted, why))
-    return Loading(always=(*rest, *versioned[chosen]), follows=profile.follows)
+    return choose(profile, versioned, machine) if versioned else Loading(always=tuple(paths))
 
 
-def _wanted(profile: PackageProfile, machine: Machine) -> tuple[str | None, str]:
-    """The CUDA version that decides, and who says so: a variable as NAME=VALUE, or the framework."""
-    if profile.override and (value := machine.loads_by(profile.override)):
-        major, minor = value[:_ORDINARY_DIGITS], value[_ORDINARY_DIGITS:]
-        return (f"{major}.{minor}" if minor else major), f"{profile.override}={value}"
-    known = {"torch": machine.torch_cuda, "jax": machine.jax_cuda}
-    cuda = known.get(profile.follows or "")
-    return cuda, f"{profile.follows} is built for CUDA {cuda}"
+def choose(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], machine: Machine) -> Loading:
+    """Of libraries by the CUDA that they were made for, those that the framework or a variable makes it load."""
+    value = machine.loads_by(profile.override) if profile.override else None
+    if value or (value is not None and profile.override_digits):
+        return _by_variable(profile, versioned, machine, value)
+    cuda = _framework_cuda(profile, machine)
+    if cuda is None:
+        candidates = tuple(Candidate(cuda=each, paths=versioned[each]) for each in sorted(versioned, key=versions.key))
+        return Loading(always=(), candidates=candidates, follows=profile.follows)
+    if chosen := packages.best_version(profile, versioned, cuda):
+        return Loading(always=versioned[chosen], follows=profile.follows)
+    why = f"{profile.follows} is built for CUDA {cuda}, and {_none_for(profile, versioned, cuda)}"
+    return _nothing(profile, why, _stand_in(profile, versioned, cuda, machine))
 
 
-def _missing(profile: PackageProfile, there: Mapping[str, object], wanted: str, why: str) -> str:
-    said = f': "{profile.missing}"' if profile.missing and "=" in why else ""
+def _of_gpu(profile: PackageProfile, path: str, machine: Machine) -> bool:
+    """Of two libraries for one CUDA, whether this is the one for the machine's GPU; where that is not known, both."""
+    below = _below(profile, machine)
+    return below is None or packages.is_variant(profile, path) == below
+
+
+def _below(profile: PackageProfile, machine: Machine) -> bool | None:
+    """Whether the GPU loads the variant; None where there is none, or the GPU is not known."""
+    if profile.variant is None or machine.capability is None:
+        return None
+    return Capability.parse(machine.capability) < Capability.parse(profile.variant.below)
+
+
+def _framework_cuda(profile: PackageProfile, machine: Machine) -> str | None:
+    return {"torch": machine.torch_cuda, "jax": machine.jax_cuda}.get(profile.follows or "")
+
+
+def _by_variable(
+    profile: PackageProfile, there: Mapping[str, tuple[str, ...]], machine: Machine, value: str
+) -> Loading:
+    said = f"{profile.override}={value}"
+    cuda = _framework_cuda(profile, machine)
+    otherwise = packages.best_version(profile, there, cuda) if cuda else None
+    fix = f"unset {profile.override}" + (f": it then loads the library for CUDA {otherwise}" if otherwise else "")
+    if not otherwise:
+        fix += f", or set it to {' or '.join(_digits(each) for each in sorted(there, key=versions.key))}"
+    if profile.override_digits and not (value.isascii() and value.isdigit()):
+        return _nothing(profile, f"{said}: it must be digits only", fix)
+    if _below(profile, machine) and not profile.override_keeps_variant:
+        return _nothing(profile, f"{said} and a GPU below {_variant(profile)} make a name that no file has", fix)
+    major, minor = value[:_ORDINARY_DIGITS], value[_ORDINARY_DIGITS:]
+    wanted = f"{major}.{minor}" if minor else major
+    if wanted in there:
+        return Loading(always=there[wanted], follows=profile.follows)
+    return _nothing(profile, f"{said}, and {_none_for(profile, there, wanted)}", fix)
+
+
+def _variant(profile: PackageProfile) -> str:
+    return profile.variant.below if profile.variant else ""
+
+
+def _nothing(profile: PackageProfile, why: str, fix: str) -> Loading:
+    return Loading(always=(), follows=profile.follows, missing=why, fix=fix)
+
+
+def _none_for(profile: PackageProfile, there: Mapping[str, object], wanted: str) -> str:
     have = ", ".join(sorted(there, key=versions.key))
-    return f"{why}, and of the libraries, for CUDA {have}, none is for {wanted}{said}"
+    said = f': "{profile.missing}"' if profile.missing else ""
+    return f"of the libraries, for CUDA {have}, none is for {wanted}{said}"
+
+
+def _stand_in(profile: PackageProfile, there: Mapping[str, tuple[str, ...]], cuda: str, machine: Machine) -> str:
+    """Another library of the same CUDA major does as well, if the package is made to take it."""
+    same = [each for each in there if versions.major(each) == versions.major(cuda)]
+    release = f"take a release that has a library for CUDA {cuda}"
+    if not same:
+        have = ", ".join(sorted(there, key=versions.key))
+        return f"{release}, or {profile.follows} for CUDA {have}"
+    lower = [each for each in same if versions.at_least(cuda, each)]
+    other = max(lower, key=versions.key) if lower else min(same, key=versions.key)
+    ways = []
+    if profile.override and (profile.override_keeps_variant or not _below(profile, machine)):
+        ways.append(f"set {profile.override}={_digits(other)}, which loads the one for CUDA {other}")
+    name = there[other][0].replace("\\", "/").rpartition("/")[2]
+    link = name.replace(_digits(other), _digits(versions.minor(cuda)), 1)
+    make = "copy" if machine.os == "windows" else "ln -s"
+    return ", or ".join([*ways, f"in its folder: {make} {name} {link}", release])
+
+
+def _digits(cuda: str) -> str:
+    return cuda.replace(".", "")

@@ -10,18 +10,44 @@ from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from cuwheel.facts.rows.packages import PackageProfile, SomeBring
 
 
-def find_profile(name: str) -> PackageProfile | None:
-    """Of a distribution by any spelling of its name; None for one that nobody described."""
-    wanted = re.sub(r"[-_.]+", "-", name).lower()
-    for row in tables().packages.profile:
-        if any(fnmatchcase(wanted, pattern) for pattern in row.names):
-            return row
+def find_profile(name: str, release: str | None = None) -> PackageProfile | None:
+    """Of a distribution by any spelling of its name; None for one that nobody described.
+
+    `release`: its version, or that of the rule which its files show (`shown_release`); without one, the newest.
+    """
+    rows = _profiles(name)
+    if release is not None:
+        rows = [row for row in rows if row.since is None or versions.at_least(release, row.since)] or rows[-1:]
+    return rows[0] if rows else None
+
+
+def shown_release(name: str, text_of: Callable[[str], str]) -> str | None:
+    """The release by whose rules a package chooses, as its own files show; None where they show none.
+
+    `text_of`: the text of a file beside its libraries, empty where there is none.
+    """
+    texts: dict[str, str] = {}
+    for row in _profiles(name):
+        if row.told_by is None or row.since is None:
+            continue
+        if row.told_by.file not in texts:
+            texts[row.told_by.file] = text_of(row.told_by.file)
+        text = texts[row.told_by.file]
+        if all(each in text for each in row.told_by.words) and not any(each in text for each in row.told_by.without):
+            return row.since
     return None
+
+
+def _profiles(name: str) -> list[PackageProfile]:
+    """Those of the first names that fit it, the newest release first."""
+    wanted = re.sub(r"[-_.]+", "-", name).lower()
+    rows = [row for row in tables().packages.profile if any(fnmatchcase(wanted, pattern) for pattern in row.names)]
+    return [row for row in rows if row.names == rows[0].names]
 
 
 def made_for(profile: PackageProfile, path: str) -> str | None:
@@ -30,12 +56,25 @@ def made_for(profile: PackageProfile, path: str) -> str | None:
     return ".".join(match.groups()) if match else None
 
 
-def best_version(there: Iterable[str], wanted: str) -> str | None:
+def best_version(profile: PackageProfile, there: Iterable[str], wanted: str) -> str | None:
     """Of the versions that are there, the one that a package loads for `wanted`: see packages.toml."""
+    if profile.picks == "exact":
+        return next((each for each in there if each == versions.minor(wanted)), None)
     same = [each for each in there if versions.major(each) == versions.major(wanted)]
     key = versions.key
     lower = [each for each in same if key(each) <= key(wanted)]
     return max(lower, key=key) if lower else min(same, key=key, default=None)
+
+
+def choosing_variables() -> frozenset[str]:
+    """The variables by which somebody chooses what a package loads."""
+    return frozenset(row.override for row in tables().packages.profile if row.override)
+
+
+def is_variant(profile: PackageProfile, path: str) -> bool:
+    """Whether a library is the one for GPUs below the capability that the profile names."""
+    stem = path.replace("\\", "/").rpartition("/")[2].partition(".")[0]
+    return profile.variant is not None and stem.endswith(profile.variant.name)
 
 
 def from_system(soname: str) -> bool:

@@ -283,11 +283,14 @@ def _manylinux_problems(file: Manylinux) -> Iterator[str]:
 
 def _package_problems(file: Packages) -> Iterator[str]:
     yield from _source_problems(file.sources, file.profile, file.framework, (file.system,))
-    yield from _repeated("package", [name for row in file.profile for name in row.names])
+    yield from _repeated("package", [f"{name} {row.since or ''}".strip() for row in file.profile for name in row.names])
     for row in file.profile:
         yield from _pattern_problems(row.pattern)
-        if (row.loads == "one") != bool(row.pattern and row.follows):
-            yield f"{row.names[:1]}: a pattern and a framework to follow go with loads = 'one'"
+        if (row.loads == "one") != bool(row.pattern and row.follows and row.picks):
+            yield f"{row.names[:1]}: a pattern, a framework to follow and how it picks go with loads = 'one'"
+    for newer, older in pairwise(file.profile):
+        if newer.names == older.names and versions.key(newer.since or "0") <= versions.key(older.since or "0"):
+            yield f"{newer.names[:1]}: since {newer.since} stands before {older.since}: the newest is first"
 
 
 def _check_problems(file: Checks) -> Iterator[str]:

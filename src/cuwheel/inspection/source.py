@@ -29,6 +29,8 @@ _TEXT = (
 )
 _TEXT_SUFFIXES = frozenset(f".{each}" for each in _TEXT.split())
 
+_SMALL = 1 << 20
+
 
 class Item(Protocol):
     """A file of the target."""
@@ -84,13 +86,17 @@ class FileItem(NamedTuple):
 
 
 def find(target: str | Path, *, env: Path | None = None) -> Source:
-    """The target as the user wrote it: a path that exists, else the name of what is installed."""
+    """The target as the user wrote it: a path that exists, else the name of what is installed.
+
+    With `env`, a bare name is always what is installed there.
+    """
     path = Path(target)
-    if env is None and _kind(path) == "folder":
+    is_path = len(path.parts) != 1 or path.suffix in (".whl", ".so", ".dll", ".pyd")
+    if (env is None or is_path) and _kind(path) == "folder":
         return _folder(path)
-    if env is None and _kind(path) == "file":
+    if (env is None or is_path) and _kind(path) == "file":
         return _wheel(path) if path.suffix == ".whl" else _file(path)
-    if len(path.parts) != 1 or path.suffix in (".whl", ".so", ".dll", ".pyd"):
+    if is_path:
         raise UnreadableError(path, "no such file or folder")
     return installed(str(target), env=env)
 
@@ -218,6 +224,15 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
+        return ""
+
+
+def small_text(path: Path) -> str:
+    """As much of a text file as one could want to look at; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_SMALL).decode("utf-8", "replace")
+    except (OSError, ValueError):
         return ""
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import threading
 from typing import TYPE_CHECKING
 
 from cuwheel import log
 from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel.facts import packages
 from cuwheel.inspection import elf, library, pe, source
 from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.values import Survey
@@ -48,6 +50,7 @@ def _survey(found: Source, detail: Detail, *, whole: bool) -> Survey:
         libraries=tuple(libraries),
         findings=(*found.findings, *findings),
         imported=_imported(found, libraries) if detail != "rows" else (),
+        loads_as=_loads_as(found, libraries),
     )
 
 
@@ -59,6 +62,27 @@ def _imported(found: Source, libraries: Sequence[Library]) -> tuple[str, ...]:
 
     name = found.distribution.name if found.distribution else None
     return imports.loaded_by_import(found.texts, name, [each.path for each in libraries])
+
+
+def _loads_as(found: Source, libraries: list[Library]) -> str | None:
+    """By the files beside the libraries among which a package chooses."""
+    name = found.distribution.name if found.distribution else ""
+    profile = packages.find_profile(name)
+    if profile is None or profile.told_by is None:
+        return None
+    paths = [each.path.replace("\\", "/") for each in libraries]
+    for folder in sorted({posixpath.dirname(each) for each in paths if packages.made_for(profile, each)}):
+        if release := packages.shown_release(name, _beside(found, folder)):
+            return release
+    return None
+
+
+def _beside(found: Source, folder: str) -> Callable[[str], str]:
+    def read(file: str) -> str:
+        name = posixpath.join(folder, file)
+        return (found.texts.read(name) or "") if name in found.texts.names else ""
+
+    return read
 
 
 def _read_all(found: Source, detail: Detail, *, whole: bool) -> tuple[list[Library], list[Finding]]:

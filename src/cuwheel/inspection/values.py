@@ -164,7 +164,10 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """`imported`: libraries that the package's import loads for certain, where several hold device code."""
+    """`imported`: libraries that the package's import loads for certain, where several hold device code.
+
+    `loads_as`: the release by whose rules the package chooses its libraries, where its own files show it.
+    """
 
     target: str
     kind: Literal["wheel", "folder", "file", "distribution"]
@@ -173,3 +176,4 @@ class Survey:
     libraries: tuple[Library, ...]
     findings: tuple[Finding, ...]
     imported: tuple[str, ...] = ()
+    loads_as: str | None = None

@@ -9,11 +9,13 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, gpu_drivers, gpus, toolkits
+from cuwheel.facts import architectures, gpu_drivers, gpus, packages, toolkits
 from cuwheel.facts.arch import Capability, looks_like_arch
 
 if TYPE_CHECKING:
-    from cuwheel.machine.profile import MachineProfile
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.machine.profile import Framework, MachineProfile, Python, Variable
 
 Jit: TypeAlias = Literal["allowed", "disabled", "forced"]
 System: TypeAlias = Literal["linux", "windows"]
@@ -135,6 +137,26 @@ def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, .
     )
 
 
+def with_environment(
+    machine: Machine, python: Python, frameworks: Sequence[Framework], variables: Sequence[Variable]
+) -> Machine:
+    """With what a Python environment holds, where nothing else is known of the machine's own."""
+    by_name = {each.name: each for each in frameworks}
+    torch, jax = by_name.get("torch"), by_name.get("jax")
+    return replace(
+        machine,
+        python=machine.python or python.version,
+        torch=machine.torch or (torch.version if torch else None),
+        torch_cuda=machine.torch_cuda or (torch.cuda if torch else None),
+        jax_cuda=machine.jax_cuda or (jax.cuda if jax else None),
+        loads=machine.loads or _loads(variables),
+    )
+
+
+def _loads(variables: Iterable[Variable]) -> tuple[str, ...]:
+    return tuple(f"{each.name}={each.value}" for each in variables if each.name in packages.choosing_variables())
+
+
 def _of_profile(profile: MachineProfile, name: str) -> Machine:
     system, torch, jax = profile.system, profile.framework("torch"), profile.framework("jax")
     provided = (soname for folder in profile.library_folders for soname in folder.libraries)
@@ -156,7 +178,7 @@ def _of_profile(profile: MachineProfile, name: str) -> Machine:
         libraries=tuple(dict.fromkeys(provided)),
         toolkits=tuple(dict.fromkeys(each.version for each in profile.toolkits)),
         gpu_seen=profile.driver.nvml == "ok",
-        loads=tuple(f"{each.name}={each.value}" for each in profile.variables if each.name == "BNB_CUDA_VERSION"),
+        loads=_loads(profile.variables),
     )
     return with_l4t(machine)
 

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cuwheel.machine import compilers, environment, gpu, privacy, system, toolkits, variables
+from cuwheel.machine import compilers, environment, fleet, gpu, privacy, system, toolkits, variables
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.machine.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from cuwheel.machine.fleet import Machine
 
 T = TypeVar("T")
 
@@ -41,7 +43,7 @@ def probe(env: Path | None = None, world: World | None = None) -> MachineProfile
         python=python,
         frameworks=frameworks,
         packages=packages,
-        variables=variables.probe_variables(world),
+        variables=variables.probe_variables(world, env),
         library_folders=variables.probe_library_folders(world, site_packages),
         trail=tuple(world.trail),
     )
@@ -76,6 +78,15 @@ class _Together:
             return done[0]
 
         return result
+
+
+def within(env: Path, machines: Iterable[Machine], world: World | None = None) -> tuple[Machine, ...]:
+    """Other machines with the packages and variables of an environment that is at hand, where they say nothing else."""
+    world = world or World.here()
+    python, site_packages = environment.locate(world, env)
+    frameworks, _ = environment.probe_frameworks(site_packages)
+    set_there = variables.of_environment(world, env)
+    return tuple(fleet.with_environment(each, python, frameworks, set_there) for each in machines)
 
 
 def _names(world: World) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -42,12 +43,16 @@ NAMES = (
     "CUDA_MODULE_LOADING",
     "MAX_JOBS",
 )
+_EXPORT = re.compile(r"^[ \t]*export[ \t]+([A-Za-z_][A-Za-z0-9_]*)=([^\s;#]*)", re.MULTILINE)
 # Where NVIDIA's packages put libraries, and torch those that it brings for Windows.
 _PACKAGE_FOLDERS = ("nvidia/*/lib", "nvidia/*/bin", "nvidia/*/bin/x86_64", "torch/lib")
 
 
-def probe_variables(world: World) -> tuple[Variable, ...]:
-    """The process's own win over a project's, as cargo has it, unless the project forces its own."""
+def probe_variables(world: World, prefix: Path | None = None) -> tuple[Variable, ...]:
+    """The process's own win over a project's, as cargo has it, unless the project forces its own.
+
+    `prefix`: the environment that was asked for; what activating it sets wins over both.
+    """
     found = {
         name: Variable(name=name, value=value, found_via="environment")
         for name in NAMES
@@ -56,6 +61,26 @@ def probe_variables(world: World) -> tuple[Variable, ...]:
     for variable, forced in cargo_variables(world):
         if variable.name in NAMES and (forced or variable.name not in found):
             found[variable.name] = variable
+    found |= {each.name: each for each in of_environment(world, prefix)} if prefix else {}
+    return tuple(found[name] for name in NAMES if name in found)
+
+
+def of_environment(world: World, prefix: Path) -> tuple[Variable, ...]:
+    """What activating an environment sets: conda's own list and scripts, and what was written into `activate`."""
+    found: dict[str, Variable] = {}
+    scripts = [prefix / "bin" / "activate", *sorted((prefix / "etc/conda/activate.d").glob("*.sh"))]
+    for script in scripts:
+        for match in _EXPORT.finditer(world.text(world.shown(script)) or ""):
+            found[match[1]] = Variable(name=match[1], value=match[2].strip("\"'"), found_via=world.shown(script))
+    state = prefix / "conda-meta" / "state"
+    try:
+        told = msgspec.json.decode(world.text(world.shown(state)) or "{}")
+    except msgspec.DecodeError:
+        told = {}
+    listed = told.get("env_vars") if isinstance(told, dict) else None
+    for name, value in listed.items() if isinstance(listed, dict) else ():
+        if isinstance(value, str):
+            found[name] = Variable(name=name, value=value, found_via=world.shown(state))
     return tuple(found[name] for name in NAMES if name in found)
 
 

@@ -27,9 +27,7 @@ def slim_libraries(paths: Sequence[Path], output: Path, request: Request) -> Out
     places = _places(paths, output)
     found = [survey(path, detail="entries") for path in paths]
     libraries = [replace(each.libraries[0], path=str(path)) for each, path in zip(found, paths, strict=True)]
-    plan = proposal.propose(
-        libraries, request.options, cuda=request.cuda, package_of=lambda path: Path(path).parent.name or None
-    )
+    plan = proposal.propose(libraries, request.options, cuda=request.cuda, package_of=lambda path: _owner(Path(path)))
     findings = (*(each for one in found for each in one.findings), *plan.findings)
     if plan.refused or request.dry_run:
         return in_place.outcome(plan, proposal.expected(plan), findings, written=False)
@@ -44,6 +42,12 @@ def slim_libraries(paths: Sequence[Path], output: Path, request: Request) -> Out
     findings += proposal.met(plan, results)
     made = in_place.outcome(plan, in_place.files_of(plan, results), findings, written=True)
     return replace(made, written=True, output=str(output))
+
+
+def _owner(path: Path) -> proposal.Owning | None:
+    """Of a library on its own: by the folder that it is in."""
+    folder = path.parent
+    return proposal.owning(folder.name, None, folder) if folder.name else None
 
 
 def _places(paths: Sequence[Path], output: Path) -> dict[str, Path]:

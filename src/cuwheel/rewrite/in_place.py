@@ -57,7 +57,7 @@ def slim(layout: Layout, request: Request) -> Outcome:
         if request.only:
             libraries = _of_distributions(libraries, names, request.only)
         plan = proposal.propose(
-            libraries, request.options, cuda=request.cuda, package_of=lambda path: _package(path, names)
+            libraries, request.options, cuda=request.cuda, package_of=lambda path: _package(path, names, layout.root)
         )
         findings = (*recovered, *unread, *plan.findings, *licence.finding(_metadata(plan, names)))
         if plan.refused or request.dry_run:
@@ -218,10 +218,12 @@ def _of_distributions(libraries: Sequence[Library], names: dict[str, Owner], onl
     return [each for each in libraries if found.get(each.path) in wanted]
 
 
-def _package(path: str, names: dict[str, Owner]) -> str | None:
+def _package(path: str, names: dict[str, Owner], root: Path) -> proposal.Owning | None:
     """By its RECORD; of files that none lists, by the folder they are in."""
-    owner = names.get(path)
-    return owner.name if owner else Path(path).parent.name or None
+    owner, folder = names.get(path), Path(path).parent
+    name = owner.name if owner else folder.name
+    version = owner.info.name.removesuffix(".dist-info").rpartition("-")[2] if owner else None
+    return proposal.owning(name, version, root / folder) if name else None
 
 
 def _must_be_ours(root: Path, paths: Sequence[str]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.facts import packages
 from cuwheel.finding import Finding
+from cuwheel.inspection.source import small_text
 from cuwheel.inspection.values import Library
 from cuwheel.rewrite import decide as decisions
 from cuwheel.rewrite.outcome import FileChange, Heavy, Remaining
@@ -15,6 +16,7 @@ from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from cuwheel.rewrite.values import EntryDecision, FileResult, SlimOptions
 
@@ -40,8 +42,20 @@ class Proposal:
         return tuple(sorted(plans, key=lambda plan: -plan.bytes_before))
 
 
+class Owning(NamedTuple):
+    """A distribution, and the release by whose rules it chooses its libraries; None: the newest that is known."""
+
+    name: str
+    release: str | None
+
+
+def owning(name: str, version: str | None, folder: Path) -> Owning:
+    """Of libraries in a folder: by the files beside them, else by its version."""
+    return Owning(name, packages.shown_release(name, lambda file: small_text(folder / file)) or version)
+
+
 def propose(
-    libraries: Sequence[Library], options: SlimOptions, *, cuda: str | None, package_of: Callable[[str], str | None]
+    libraries: Sequence[Library], options: SlimOptions, *, cuda: str | None, package_of: Callable[[str], Owning | None]
 ) -> Proposal:
     """`package_of`: the distribution that a library belongs to. `cuda`: the version that will load it."""
     with_code = [each for each in libraries if each.device_code]
@@ -73,21 +87,22 @@ def met(proposal: Proposal, results: Iterable[FileResult]) -> tuple[Finding, ...
 
 
 def _not_loaded(
-    libraries: Iterable[Library], cuda: str, package_of: Callable[[str], str | None]
+    libraries: Iterable[Library], cuda: str, package_of: Callable[[str], Owning | None]
 ) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
     """Of packages with one library for each CUDA version, those that are never loaded with this one."""
-    versions: dict[str, dict[str, str]] = {}
+    versions: dict[Owning, dict[str, str]] = {}
     for library in libraries:
-        name = package_of(library.path)
-        profile = packages.find_profile(name) if name else None
-        if name and profile and profile.loads == "one" and (version := packages.made_for(profile, library.path)):
-            versions.setdefault(name, {})[library.path] = version
+        owner = package_of(library.path)
+        profile = packages.find_profile(*owner) if owner else None
+        if owner and profile and profile.loads == "one" and (version := packages.made_for(profile, library.path)):
+            versions.setdefault(owner, {})[library.path] = version
     removed: list[str] = []
     findings = [] if versions else [_no_such_package(cuda)]
-    for name, made_for in versions.items():
-        best = packages.best_version(made_for.values(), cuda)
+    for owner, made_for in versions.items():
+        profile = packages.find_profile(*owner)
+        best = packages.best_version(profile, made_for.values(), cuda) if profile else None
         if best is None:
-            findings.append(_none_fits(name, cuda, sorted(set(made_for.values()))))
+            findings.append(_none_fits(owner.name, cuda, sorted(set(made_for.values()))))
         else:
             removed += [path for path, version in made_for.items() if version != best]
     return tuple(removed), tuple(findings)

@@ -49,7 +49,8 @@ def slim(path: Path, request: Request) -> Outcome:
     names = names_of(path, found, request.version)
     output = _output(path, request.output, names)
     package = found.distribution.name if found.distribution else ""
-    plan = proposal.propose(found.libraries, request.options, cuda=request.cuda, package_of=lambda _: package)
+    owner = proposal.Owning(package, found.loads_as or (found.distribution.version if found.distribution else None))
+    plan = proposal.propose(found.libraries, request.options, cuda=request.cuda, package_of=lambda _: owner)
     findings = (*found.findings, *plan.findings)
     if plan.to_write:
         findings += licence.finding({package: _metadata(path, names)})

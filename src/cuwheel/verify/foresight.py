@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat import choose, matrix
 from cuwheel.compat.choose import CudaError
-from cuwheel.compat.loading import loading
+from cuwheel.compat.loading import loading, profile_of
 from cuwheel.compat.predict import Outcome
-from cuwheel.facts import architectures, packages, toolkits
+from cuwheel.facts import architectures, toolkits
 from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.facts.rows.packages import PackageProfile
     from cuwheel.inspection.values import Survey
 
 # The errors that are about device code, as the runtime, the driver and their texts name them.
@@ -88,7 +87,7 @@ class Foresight:
 
 def foresee(found: Survey) -> Foresight:
     """Needs the containers of the libraries."""
-    known, profile = architectures.current_capabilities(), _profile(found)
+    known, profile = architectures.current_capabilities(), profile_of(found)
     follows, groups, cudas = _groups(found)
     beyond = Capability(known[-1].major + 1, 0)
     return Foresight(
@@ -102,8 +101,8 @@ def foresee(found: Survey) -> Foresight:
 
 def _groups(found: Survey) -> tuple[str | None, dict[str, int], list[str]]:
     """The framework, its CUDA versions by what they make the package load, and one version of each group."""
-    profile = _profile(found)
-    if profile is None or profile.loads == "every" or profile.follows is None:
+    profile = profile_of(found)
+    if profile is None or profile.follows not in ("torch", "jax"):
         return None, {}, []
     loaded: dict[tuple[str, ...], int] = {}
     groups: dict[str, int] = {}
@@ -118,10 +117,6 @@ def _groups(found: Survey) -> tuple[str | None, dict[str, int], list[str]]:
             cudas.append(cuda)
         groups[cuda] = loaded[key]
     return profile.follows, groups, cudas
-
-
-def _profile(found: Survey) -> PackageProfile | None:
-    return packages.find_profile(found.distribution.name) if found.distribution else None
 
 
 def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import drivers
-from cuwheel.compat.loading import loading
+from cuwheel.compat.loading import loading, profile_of
 from cuwheel.errors import UsageError
 from cuwheel.facts import packages, versions
 from cuwheel.finding import Finding
@@ -29,8 +29,7 @@ def version(text: str | None) -> str | None:
 
 
 def examine(survey: Survey, cuda: str) -> Iterator[Finding]:
-    told = survey.distribution
-    profile = packages.find_profile(told.name) if told else None
+    profile = profile_of(survey)
     if profile and profile.loads == "one":
         there = sorted(filter(None, (packages.made_for(profile, each.path) for each in survey.libraries)))
         found = loading(survey, Machine(name="any", capability=None, torch_cuda=cuda, jax_cuda=cuda))

@@ -43,6 +43,7 @@ class Machine:
     cmake: str | None = "3.28.3"
     frameworks: tuple[tuple[str, str, str | None], ...] = ()
     bitsandbytes: tuple[str, ...] | None = None
+    bitsandbytes_version: str = "0.49.2"
     variables: dict[str, str] = field(default_factory=dict)
     folders: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     os: str = "Linux"
@@ -59,7 +60,12 @@ class Machine:
         frameworks = [Framework(name=n, version=v, cuda=c, found_via=f"{n}/version.py") for n, v, c in self.frameworks]
         if self.bitsandbytes is not None:
             frameworks.append(
-                Framework(name="bitsandbytes", version="0.49.2", libraries=self.bitsandbytes, found_via="its files")
+                Framework(
+                    name="bitsandbytes",
+                    version=self.bitsandbytes_version,
+                    libraries=self.bitsandbytes,
+                    found_via="its files",
+                )
             )
         return MachineProfile(
             system=System(
@@ -449,12 +455,22 @@ MACHINES = (
         expected={"bitsandbytes-library-missing"},
     ),
     Machine(
-        name="bitsandbytes falls back to a lower minor",
+        name="bitsandbytes 0.49 has no library for this very CUDA",
         gpus=(H100,),
         driver="580.65.06",
         driver_cuda="13.0",
         frameworks=(("torch", "2.9.0+cu129", "12.9"),),
         bitsandbytes=("12.4", "12.8"),
+        expected={"bitsandbytes-library-missing"},
+    ),
+    Machine(
+        name="bitsandbytes 0.50 falls back to a lower minor",
+        gpus=(H100,),
+        driver="580.65.06",
+        driver_cuda="13.0",
+        frameworks=(("torch", "2.9.0+cu129", "12.9"),),
+        bitsandbytes=("12.4", "12.8"),
+        bitsandbytes_version="0.50.0",
         expected=set(),
     ),
     # Toolkits and compilers.

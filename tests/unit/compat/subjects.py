@@ -101,9 +101,13 @@ def _row(word: str, *, linked: bool, compression: Compression) -> DeviceCode:
 
 
 def survey(
-    *libraries: Library, name: str | None = "pkg", tags: tuple[str, ...] = (), requires: tuple[str, ...] = ()
+    *libraries: Library,
+    name: str | None = "pkg",
+    version: str = "1.0",
+    tags: tuple[str, ...] = (),
+    requires: tuple[str, ...] = (),
 ) -> Survey:
-    told = Distribution(name=name, version="1.0", tags=tags, requires=requires) if name else None
+    told = Distribution(name=name, version=version, tags=tags, requires=requires) if name else None
     return Survey(
         target=f"{name}.whl" if name else libraries[0].path,
         kind="wheel" if name else "file",

@@ -50,7 +50,7 @@ def test_a_variable_overrides_and_then_the_file_must_be_there() -> None:
     assert verdict.outcome == "fails"
     assert verdict.predicted_error is None
     (finding,) = verdict.findings
-    assert "Configured CUDA binary not found" in finding.message
+    assert "No compatible CUDA binary found" in finding.message
     assert "BNB_CUDA_VERSION=122" in finding.message
 
 

@@ -191,6 +191,21 @@ def test_the_library_for_one_cuda(tmp_path: Path) -> None:
         ]
 
 
+def test_a_release_that_takes_the_very_version_alone_keeps_all(tmp_path: Path) -> None:
+    source = make_wheel(tmp_path, PER_CUDA, "bitsandbytes", "0.49.2")
+    made = wheel.slim(source, request(tmp_path / "out", cuda="12.9"))
+    assert [each.rule for each in made.findings] == ["no-library-for-cuda"]
+    assert all(each.fate == "slimmed" for each in made.files)
+
+
+def test_the_packages_own_files_say_which_rule_holds(tmp_path: Path) -> None:
+    loader = {"bitsandbytes/cextension.py": b"def _find_cuda_libs(prefix, is_hip): ..."}
+    source = make_wheel(tmp_path, {**PER_CUDA, **loader}, "bitsandbytes", "0.49.2")
+    made = wheel.slim(source, request(tmp_path / "out", cuda="12.9"))
+    assert {each.path[-6:-3]: each.fate for each in made.files if each.path.endswith(".so")}["128"] == "slimmed"
+    assert sum(each.fate == "removed" for each in made.files) == 2
+
+
 def test_no_library_for_that_cuda_keeps_all(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, PER_CUDA, "bitsandbytes", "0.50.2")
     made = wheel.slim(source, request(tmp_path / "out", cuda="11.8"))

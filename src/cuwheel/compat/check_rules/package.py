@@ -35,10 +35,12 @@ def wheel_tag_mismatch(whole: Whole) -> Iterator[Found]:
 @rule(
     "no-library-to-load",
     severity="error",
-    why="""A package with one library for each CUDA version loads the one for its framework's CUDA: the same version,
-    else the highest lower minor of that major, else the lowest higher one. It has none for another major, and none
-    for a version that a variable such as BNB_CUDA_VERSION asks for if that file is not there.""",
-    source="bitsandbytes/cextension.py and its like: see packages.toml",
+    why="""A package with one library for each CUDA version loads the one for its framework's CUDA. bitsandbytes up to
+    0.49 takes that very version and no other; from 0.50 on, where there is none, the highest lower minor of that
+    major, else the lowest higher one. Releases up to 0.44 have two for each, one of them for GPUs below 7.5. A
+    variable, BNB_CUDA_VERSION, names another, and that file must be there. Where there is no library, releases from
+    0.46 on fail at the first call, 0.43.1 to 0.45 go on without the GPU, and older ones cannot be imported.""",
+    source="bitsandbytes/cextension.py and cuda_setup/main.py of 24 wheels from 0.37 to 0.50: see packages.toml",
     fix="take a release that has it, or build one for this CUDA",
 )
 def no_library_to_load(whole: Whole) -> Iterator[Found]:
@@ -46,6 +48,7 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
         yield Found(
             message=f"it has no library to load here: {whole.loading.missing}",
             evidence=tuple(each.path for each in whole.survey.libraries if each.device_code)[:4],
+            fix=whole.loading.fix,
         )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import targets
+from cuwheel.compat import loading, targets
 from cuwheel.compat.machine_rules import view
 from cuwheel.compat.rule import Found, rule
-from cuwheel.facts import toolkits, versions
+from cuwheel.facts import packages, toolkits, versions
 from cuwheel.facts.arch import Arch
+from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.machine.profile import Framework, MachineProfile
+    from cuwheel.machine.profile import MachineProfile
 
 
 @rule(
@@ -67,45 +69,45 @@ def framework_misses_gpu(machine: MachineProfile) -> Iterator[Found]:
 @rule(
     "bitsandbytes-library-missing",
     severity="error",
-    why="""bitsandbytes ships one library a CUDA version and loads the one for torch's CUDA: the same version, else
-    the highest lower minor of that major, else the lowest higher one. BNB_CUDA_VERSION overrides the choice, and
-    then the file must be there: "Configured CUDA binary not found".""",
-    source="bitsandbytes/cextension.py, 0.43 to 0.50",
+    why="""bitsandbytes ships one library a CUDA version and loads the one for torch's CUDA. Up to 0.49 it takes that
+    very version and no other; from 0.50 on, where there is none, the highest lower minor of that major, else the lowest
+    higher one. BNB_CUDA_VERSION overrides the choice, and then the file must be there.""",
+    source="bitsandbytes/cextension.py and cuda_setup/main.py, 0.37 to 0.50",
 )
 def bitsandbytes_library_missing(machine: MachineProfile) -> Iterator[Found]:
     package = machine.framework("bitsandbytes")
-    if package is None:
+    profile = packages.find_profile(package.name, package.version) if package else None
+    if package is None or profile is None or not package.libraries:
         return
-    there = ", ".join(package.libraries) or "none"
-    override = machine.variable("BNB_CUDA_VERSION")
-    if override and override.value:
-        wanted = _from_digits(override.value)
-        if wanted not in package.libraries:
-            yield Found(
-                message=f"BNB_CUDA_VERSION={override.value} names a library that bitsandbytes {package.version} "
-                "does not have: Configured CUDA binary not found",
-                evidence=(f"libraries are there for CUDA {there}", f"set in {override.found_via}"),
-                fix=view.unsetting(machine, "BNB_CUDA_VERSION"),
-            )
+    torch, override = machine.framework("torch"), machine.variable(profile.override or "")
+    # Which of two libraries for one CUDA it takes goes by the GPU; here only the version counts.
+    there = {each: (f"libbitsandbytes_cuda{each.replace('.', '')}.so",) for each in package.libraries}
+    found = loading.choose(
+        replace(profile, variant=None),
+        there,
+        Machine(
+            name="",
+            capability=None,
+            os=view.system(machine),
+            torch_cuda=torch.cuda if torch else None,
+            loads=(f"{override.name}={override.value}",) if override else (),
+        ),
+    )
+    if not found.missing:
         return
-    torch = machine.framework("torch")
-    if torch and torch.cuda and not _loads(package, torch.cuda):
-        yield Found(
-            message=f"bitsandbytes {package.version} has no library for torch's CUDA {torch.cuda}",
-            evidence=(
-                f"libraries are there for CUDA {there}",
-                f"torch {torch.version} is built for {torch.cuda}",
-            ),
-            fix="pip install --upgrade bitsandbytes",
-        )
-
-
-def _from_digits(text: str) -> str:
-    return f"{text[:2]}.{text[2:]}" if text.isdigit() and len(text) > 2 else text  # noqa: PLR2004
-
-
-def _loads(package: Framework, cuda: str) -> bool:
-    return any(versions.major(each) == versions.major(cuda) for each in package.libraries)
+    fix = found.fix
+    if override and fix.startswith(f"unset {override.name}"):
+        fix = view.unsetting(machine, override.name) + fix.removeprefix(f"unset {override.name}")
+    yield Found(
+        message=f"bitsandbytes {package.version} has no library to load: {found.missing}",
+        evidence=(
+            f"libraries are there for CUDA {', '.join(package.libraries)}",
+            f"{override.name} is set in {override.found_via}"
+            if override
+            else f"torch {torch.version if torch else ''} is built for {torch.cuda if torch else ''}",
+        ),
+        fix=fix,
+    )
 
 
 @rule(

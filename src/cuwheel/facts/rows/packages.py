@@ -9,15 +9,38 @@ from cuwheel.facts.rows.common import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """A file beside the libraries, and what it says and does not say in the releases that a profile is for."""
+
+    file: str
+    words: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What GPUs below a capability load: the library with `name` before its suffix."""
+
+    below: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackageProfile:
     """Which of its libraries a package loads: see packages.toml."""
 
     names: tuple[str, ...]
     loads: Literal["every", "one"]
     source: tuple[str, ...]
+    since: str | None = None
+    told_by: Sign | None = None
     pattern: str = ""
-    follows: Literal["torch", "jax"] | None = None
+    follows: Literal["torch", "jax", "cudart"] | None = None
+    picks: Literal["exact", "nearest"] | None = None
     override: str | None = None
+    override_digits: bool = False
+    override_keeps_variant: bool = True
+    variant: Variant | None = None
     missing: str = ""
     optional: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cuwheel import log
-from cuwheel.errors import UnreadableError
+from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchain.values import Installed
 
 if TYPE_CHECKING:
@@ -92,11 +92,14 @@ class Store:
         return installed
 
     def remove(self, installed: Installed) -> None:
+        folder = Path(installed.folder)
+        if folder.resolve().parent != self.toolchains.resolve():  # the marker in a folder is anybody's word
+            raise MalformedError(folder, f"is not in {self.toolchains}, and not ours to remove")
         with self.locked(installed.identity[:16]):
             try:
-                _remove(Path(installed.folder))
+                _remove(folder)
                 if installed.provider == "conda":  # which lives apart: see providers/conda.py
-                    shutil.rmtree(installed.root)
+                    shutil.rmtree(self.folder / "conda" / folder.name)
             except FileNotFoundError:
                 return
             except OSError as error:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.errors import UnreadableError
+from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchain import store
 from cuwheel.toolchain.values import Archive, Installed, Recipe
 
@@ -125,3 +126,17 @@ def test_a_cache_that_may_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError) as caught:
         store.Store(tmp_path / "file").make(RECIPE, fill)
     assert "--cache" in caught.value.hint
+
+
+def test_a_marker_that_names_another_folder_removes_nothing_there(tmp_path: Path) -> None:
+    """A cache may be somebody else's: what its markers name is not removed unless it lies in it."""
+    there = store.Store(tmp_path / "store")
+    made = there.make(RECIPE, fill)
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    for folder in (victim, there.toolchains / ".." / ".." / "victim", there.toolchains):
+        with pytest.raises(MalformedError, match="not ours to remove"):
+            there.remove(replace(made, folder=str(folder)))
+    there.remove(replace(made, provider="conda", root=str(victim)))
+    assert victim.is_dir()
+    assert there.all() == ()

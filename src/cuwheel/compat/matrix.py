@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import check_rules, reach, tags
 from cuwheel.compat.check_rules.case import Case, Whole
 from cuwheel.compat.loading import Loading, loading
-from cuwheel.compat.needed import resolve
+from cuwheel.compat.needed import Surroundings, resolve, surroundings
 from cuwheel.compat.predict import Outcome, Prediction, stopped
 from cuwheel.compat.reach import served_together
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
@@ -80,10 +80,10 @@ class Judge:
 
 def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], load: Loading) -> Verdict:
     about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load))
-    judged = {each.path: _judge(reaches[each.path], survey, machine, load) for each in survey.libraries}
+    judged = _judged(survey, machine, reaches, load)
     if not load.described and _nothing_runs(judged[path] for path in load.always):
         load = replace(load, optional=frozenset(), variants=())  # whatever is opened fails
-        judged = {each.path: _judge(reaches[each.path], survey, machine, load) for each in survey.libraries}
+        judged = _judged(survey, machine, reaches, load)
     load = _without_worse_variants(load, judged)
     always = [judged[path] for path in load.always]
     groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
@@ -104,10 +104,18 @@ def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], loa
     )
 
 
-def _judge(found: Reach, survey: Survey, machine: Machine, load: Loading) -> _Judged:
-    library = found.library
+def _judged(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], load: Loading) -> dict[str, _Judged]:
+    """By path. What the libraries have in common is worked out once: there may be thousands."""
+    around = surroundings(survey, machine, follows=load.follows)
+    certain = frozenset(load.always)
+    return {each.path: _judge(reaches[each.path], around, load, certain) for each in survey.libraries}
+
+
+def _judge(found: Reach, around: Surroundings, load: Loading, certain: frozenset[str]) -> _Judged:
+    """`certain`: the paths that are loaded whatever is not known."""
+    library, machine = found.library, around.machine
     told = found.on(machine) if found.has_code else _without_code(library, machine)
-    needed = resolve(library, survey, machine, follows=load.follows)
+    needed = resolve(library, around)
     case = Case(library=library, machine=machine, prediction=told, needed=needed)
     host = check_rules.examine_host(case)
     stopped = any(each.severity == "error" for each in host)
@@ -124,7 +132,7 @@ def _judge(found: Reach, survey: Survey, machine: Machine, load: Loading) -> _Ju
             outcome="fails" if stopped else told.outcome,
             containers=told.containers,
             predicted_error=None if stopped else told.predicted_error,
-            loaded=None if undecided else library.path in load.always,
+            loaded=None if undecided else library.path in certain,
             optional=optional,
             rests_on=told.taken,
             conditions=told.conditions,

@@ -38,26 +38,34 @@ class Needed:
     found: str = ""
 
 
-def resolve(library: Library, survey: Survey, machine: Machine, *, follows: str | None = None) -> tuple[Needed, ...]:
-    """For each library that it needs, where that comes from as far as the machine is known.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Where the libraries of one target look for others: made once, since a target may have thousands of files.
 
-    `follows`: the framework by whose CUDA the library was chosen, so that what comes with that one is there.
+    `inside`: the target's own libraries, by name and by soname. `required`: what an installer brings with it.
+    `follows`: the framework by whose CUDA a library was chosen, so that what comes with that one is there.
     """
+
+    machine: Machine
+    inside: Mapping[str, str]
+    required: Mapping[str, str | None]
+    follows: str | None
+
+
+def surroundings(survey: Survey, machine: Machine, *, follows: str | None = None) -> Surroundings:
     inside = {file_name(each.path): each.path for each in survey.libraries}
     inside |= {each.soname: each.path for each in survey.libraries if each.soname}
-    required = _required(survey, machine)
-    return tuple(_resolve(soname, library, inside, required, machine, follows) for soname in library.needed)
+    return Surroundings(machine=machine, inside=inside, required=_required(survey, machine), follows=follows)
 
 
-def _resolve(
-    soname: str,
-    library: Library,
-    inside: Mapping[str, str],
-    required: Mapping[str, str | None],
-    machine: Machine,
-    follows: str | None,
-) -> Needed:
-    if path := inside.get(soname):
+def resolve(library: Library, around: Surroundings) -> tuple[Needed, ...]:
+    """For each library that it needs, where that comes from as far as the machine is known."""
+    return tuple(_resolve(soname, library, around) for soname in library.needed)
+
+
+def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
+    required, machine, follows = around.required, around.machine, around.follows
+    if path := around.inside.get(soname):
         on_path = posixpath.dirname(path) in set(_search_path(library))
         return Needed(soname=soname, place="wheel" if on_path else "loaded", found=path)
     if packages.from_system(soname) or library.format == "pe":

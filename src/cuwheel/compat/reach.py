@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.choose import Device
@@ -44,9 +45,14 @@ class Reach:
         found = self.modules
         if self.library.type == "relocatable":
             found = tuple(replace(each, relocatable=False, device_linked=False) for each in found)
-        known = architectures.current_capabilities()
-        newer = Capability(known[-1].major + 1, 0)
-        return {each: by_code(found, self.chooses, Device(capability=each)).outcome for each in (*known, newer)}
+        return dict(_swept(found, self.chooses))
+
+
+@lru_cache(maxsize=1024)  # a package may have thousands of cubins for a few architectures
+def _swept(found: tuple[Module, ...], chooses: Choosing) -> dict[Capability, Outcome]:
+    known = architectures.current_capabilities()
+    newer = Capability(known[-1].major + 1, 0)
+    return {each: by_code(found, chooses, Device(capability=each)).outcome for each in (*known, newer)}
 
 
 def of(library: Library) -> Reach:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import check_rules
 from cuwheel.compat.check_rules.case import Case
 from cuwheel.compat.loading import loading
-from cuwheel.compat.needed import resolve
+from cuwheel.compat.needed import resolve, surroundings
 from cuwheel.compat.predict import Prediction
 from cuwheel.finding import Finding
 from cuwheel.toolchain.stub import SONAME
@@ -37,9 +37,10 @@ def foreseen(survey: Survey, machine: Machine) -> dict[str, tuple[Finding, ...]]
     """Why each library would not load here, by its path; nothing for one that would."""
     load = loading(survey, machine)
     nothing = Prediction(outcome="unknown", basis="nothing")
+    around = surroundings(survey, machine, follows=load.follows)
     found = {}
     for library in survey.libraries:
-        needed = resolve(library, survey, machine, follows=load.follows)
+        needed = resolve(library, around)
         case = Case(library=library, machine=machine, prediction=nothing, needed=needed)
         found[library.path] = tuple(each for each in check_rules.examine_host(case) if each.severity == "error")
     return found

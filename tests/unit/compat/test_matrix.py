@@ -9,7 +9,7 @@ import pytest
 
 from cuwheel.compat.loading import loading
 from cuwheel.compat.matrix import judge
-from cuwheel.compat.needed import resolve
+from cuwheel.compat.needed import resolve, surroundings
 from cuwheel.compat.verdict import ORDER, best, worst
 from cuwheel.facts import packages
 from cuwheel.inspection.values import Library, Survey
@@ -256,14 +256,14 @@ def test_where_needed_libraries_come_from(
         library(path="pkg.libs/libhelper.so", runtime=False),
         requires=("nvidia-cusparse-cu12==12.5", 'nvidia-cublas-cu12; extra == "all"'),
     )
-    (found,) = resolve(wheel.libraries[0], wheel, machine(**known))
+    (found,) = resolve(wheel.libraries[0], surroundings(wheel, machine(**known)))
     assert found.place == place
 
 
 def test_what_a_required_framework_brings() -> None:
     def place(needed: str, kind: str = "wheel", requires: str = "torch<3,>=2.2", **known: Any) -> str:
         wheel = replace(survey(library("sm_90", needed=(needed,)), requires=(requires,)), kind=kind)  # type: ignore[arg-type]
-        return resolve(wheel.libraries[0], wheel, machine(libraries=(), **known))[0].place
+        return resolve(wheel.libraries[0], surroundings(wheel, machine(libraries=(), **known)))[0].place
 
     assert place("libcublas.so.12") == "required"
     assert place("libtorch.so") == "required"

@@ -167,7 +167,7 @@ def _by_uv(wanted: Wanted) -> tuple[Release, ...]:
     options += ["--python-platform", _uv_platform(wanted.platform)] if wanted.platform else []
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder, "requirements.in")
-        listed.write_text("".join(f"{each}\n" for each in wanted.requirements))
+        listed.write_text("".join(f"{each}\n" for each in wanted.requirements), encoding="utf-8")
         command = [program, "--quiet", "pip", "compile", str(listed), *options]
         done = process.run(command, timeout=_RESOLVE_S, env=environ)
     return tuple(_from_lock(each, wanted) for each in msgspec.toml.decode(done.stdout)["packages"])

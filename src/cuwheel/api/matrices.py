@@ -107,9 +107,9 @@ def _begun(folder: Path, *, resume: bool) -> dict[str, Cell]:
 
 
 def _save(folder: Path, answer: Matrix) -> None:
-    from cuwheel import files
+    from cuwheel import files, printable
     from cuwheel.report.answer import to_json
     from cuwheel.report.matrix import markdown
 
-    for name, text in ((_STATE, to_json(answer)), (_TABLE, markdown(answer))):
+    for name, text in ((_STATE, to_json(answer)), (_TABLE, printable.text(markdown(answer)))):
         files.write(folder / name, text)

@@ -106,7 +106,7 @@ def _told(folder: Path, status: int, trace: Path | None, compile_commands: Path 
         written=tuple(_exported(found, trace, compile_commands)),
     )
     try:
-        (folder / layout.REPORT).write_text(to_json(answer))
+        (folder / layout.REPORT).write_text(to_json(answer), encoding="utf-8")
     except OSError as error:
         log.debug("%s: %s", folder / layout.REPORT, error.strerror)
     return answer

@@ -52,7 +52,7 @@ def minimum(folder: Path, files: Iterable[str]) -> str:
     for name in files:
         if name.rpartition("/")[2] == "CMakeLists.txt" and name.count("/") <= 1:
             try:
-                text = (folder / name).read_text(errors="replace")
+                text = (folder / name).read_text(encoding="utf-8", errors="replace")
             except OSError:
                 continue
             found += _MINIMUM.findall(text)

@@ -56,7 +56,7 @@ def available() -> tuple[int, int | None]:
 
 def _words(path: Path) -> list[str]:
     try:
-        return path.read_text().split()
+        return path.read_text(encoding="ascii", errors="replace").split()
     except OSError:
         return []
 

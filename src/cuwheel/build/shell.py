@@ -74,7 +74,7 @@ class Shell:
         return inside.command(self.toolkit, words, folders=seen, cwd=place, environ=environ), os.environ
 
     def write(self, text: str) -> None:
-        with self.log.open("a") as file:
+        with self.log.open("a", encoding="utf-8", errors="surrogateescape") as file:
             file.write(masking.known(text.rstrip("\n"), self.environ) + "\n")
 
     def _tail(self, start: int) -> str:

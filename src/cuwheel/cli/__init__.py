@@ -18,9 +18,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"cuwheel {__version__}")  # noqa: T201
         return 0
-    from cuwheel.cli import frame
+    from cuwheel.cli import frame, streams
     from cuwheel.errors import EXIT_BUG, EXIT_INTERRUPTED, CuwheelError, UnreadableError
 
+    streams.prepare()
     try:
         return frame.run(words)
     except CuwheelError as error:

@@ -196,9 +196,10 @@ def _end_as_interrupted() -> None:
 
 def _print(answer: Answer, args: argparse.Namespace) -> None:
     if args.json:
+        from cuwheel.cli import streams
         from cuwheel.report.answer import to_json
 
-        sys.stdout.write(to_json(answer))
+        streams.write_utf8(to_json(answer))
         return
     from cuwheel.report import documents, terminal
 

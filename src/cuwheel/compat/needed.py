@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.compat import drivers
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, packages, versions
+from cuwheel.machine.fleet import Machine
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.libraries import Library as CudaLibrary
     from cuwheel.inspection.values import Library, Survey
-    from cuwheel.machine.fleet import Machine
 
 # wheel: beside it, on its search path. loaded: in the wheel, but the path does not lead there. required: a package that
 # it requires brings it. toolkit: of a toolkit in the system, if the loader knows the folder. nowhere: it is not there.

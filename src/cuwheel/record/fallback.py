@@ -23,7 +23,7 @@ def launcher(home: Path) -> Path:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         beside = target.with_name(f".{target.name}.{os.getpid()}")
-        beside.write_text(text)
+        beside.write_text(text, encoding="utf-8", errors="surrogateescape")
         beside.chmod(0o755)
         beside.replace(target)
     return target

@@ -132,7 +132,7 @@ def _recorded(
             return "timeout", None
         except ToolError as error:
             recording.finish(_NOT_STARTED)
-            with log.open("a", encoding="utf-8") as file:
+            with log.open("a", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(error.message + "\n")
             return "failed", _NOT_STARTED
         recording.finish(status)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.build import recipes
 from cuwheel.report import build_timeline
 from cuwheel.report.build import ArchBytes, Failure, LibraryBytes, Recipe, Source, Tools, Wheel
-from cuwheel.report.inspect_document import arch_order
+from cuwheel.report.inspect_summary import arch_order
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:

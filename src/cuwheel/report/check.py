@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _EVIDENCE = 3
 _NAMES = 4
+_SHORT = 40  # characters of a condition that stands in a cell
 _LOOKS: dict[Outcome, Look] = {
     "native": "good",
     "compatible": "good",
@@ -109,8 +110,17 @@ def _matrix(answer: Check) -> Matrix:
 
 def _mark(verdict: Verdict) -> Mark:
     error = verdict.predicted_error
-    note = f"error {error.code}" if error else "if …" if verdict.conditions else ""
+    note = f"error {error.code}" if error else _if(verdict.conditions)
     return Mark(text=verdict.outcome, look=_LOOKS[verdict.outcome], note=note)
+
+
+def _if(conditions: tuple[str, ...]) -> str:
+    """What the verdict rests on, in the few words that a cell has room for; all of it stands under Conditions."""
+    if not conditions:
+        return ""
+    if len(conditions) > 1:
+        return f"if {len(conditions)} conditions hold (below)"
+    return f"if {conditions[0]}" if len(conditions[0]) <= _SHORT else "if a condition holds (below)"
 
 
 def _described(machine: Machine) -> str:

@@ -66,12 +66,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Rows against columns, each cell shaded by its share. A page has room for it, a terminal has not."""
+    """Rows against columns, each cell shaded by its share. A page has room for it; a terminal shows `brief`."""
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     cells: tuple[tuple[Amount, ...], ...]
+    brief: Table | None = None
+    legend: str = ""  # of `brief`
 
 
 Look: TypeAlias = Literal["good", "fair", "poor", "bad", "none"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import jinja2
 from markupsafe import Markup
 
-from cuwheel import __version__, files
+from cuwheel import __version__, files, printable
 from cuwheel.report import documents
 from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table, Timeline, Verbatim
 
@@ -26,13 +26,24 @@ _TEMPLATES = jinja2.Environment(
 )
 
 
+_WORTH_LISTING = 3  # headings: fewer are seen at once
+
+
 def save(answer: Answer, path: Path) -> None:
-    files.write(path, page(documents.of(answer, verbose=True)))
+    files.write(path, printable.text(page(documents.of(answer, verbose=True))))
 
 
 def page(document: Document) -> str:
-    body = [Markup(_template(block).render(block=block)) for block in document.blocks]  # noqa: S704 - escaped within
-    return _TEMPLATES.get_template("page.html.j2").render(title=document.title, body=body, version=__version__)
+    body = [
+        Markup(_template(block).render(block=block, number=number))  # noqa: S704 - escaped within
+        for number, block in enumerate(document.blocks)
+    ]
+    # The first heading is the title.
+    headings = [(number, each.text) for number, each in enumerate(document.blocks) if isinstance(each, Heading)][1:]
+    contents = headings if len(headings) >= _WORTH_LISTING else []
+    return _TEMPLATES.get_template("page.html.j2").render(
+        title=document.title, body=body, contents=contents, version=__version__
+    )
 
 
 def _template(block: Block) -> jinja2.Template:

@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.finding import SEVERITIES
 from cuwheel.inspection import description
-from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, HeatMap, Paragraph, Row, Table
+from cuwheel.report import inspect_summary as summary
+from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from cuwheel.finding import Finding
     from cuwheel.inspection.values import DeviceCode, Library
-    from cuwheel.report.document import Block, Cell
+    from cuwheel.report.document import Block
     from cuwheel.report.inspect import Inspect
 
-_FEW = 5
+_MANY = 16  # rows of a table: more are for --verbose
 
 
 def document(answer: Inspect, *, verbose: bool) -> Document:
+    """The answer first, on one screen; then, with `verbose`, everything about each library."""
     with_code = [library for library in answer.libraries if library.device_code]
+    others = [library for library in answer.libraries if not library.device_code]
+    groups = summary.grouped(answer.libraries, by_folder=False)
     blocks: list[Block] = [Heading(_title(answer)), Paragraph(_overview(answer, with_code))]
     if answer.description:
         blocks += [Paragraph(text) for text in description.words(answer.description)]
-    if len(with_code) > 1:
-        blocks.append(_heat_map(with_code))
-    for library in with_code:
-        blocks += _library(answer, library, verbose=verbose)
-    others = [library for library in answer.libraries if not library.device_code]
-    if others:
-        blocks += _without_code(others, verbose=verbose)
-    if findings := (*answer.findings, *_grouped(answer.libraries)):
+    if len(groups) == 1:
+        if len(groups[0].libraries) == 1:
+            blocks.append(Paragraph("; ".join(_traits(groups[0].libraries[0]))))
+        blocks.append(_codes(groups[0].code, full=verbose))
+    if groups:
+        blocks.append(summary.where_it_runs(answer, groups))
+    if len(groups) > 1:
+        blocks.append(summary.heat_map(groups))
+    if findings := summary.findings(answer, verbose=verbose):
         blocks += [Heading("Findings"), Findings(findings)]
+    if verbose:
+        blocks += _everything(answer, others)
+    elif answer.libraries:
+        blocks.append(Paragraph("Everything about each library: --verbose; as a page: --html FILE"))
     return Document(f"cuwheel inspect {_title(answer)}", tuple(blocks))
+
+
+def _everything(answer: Inspect, others: list[Library]) -> Iterator[Block]:
+    words = {each.path: each.words for each in answer.coverage}
+    for group in summary.grouped(answer.libraries, by_folder=True):
+        if len(group.libraries) == 1:
+            yield from _library(group.libraries[0], words.get(group.libraries[0].path, ""))
+            continue
+        yield Heading(f"{group.name}  {size(group.size)}")
+        yield _codes(group.code, full=True)
+        for told in dict.fromkeys(words.get(each.path, "") for each in group.libraries):
+            yield Paragraph(_sentence(told))
+    if others:
+        yield from _without_code(others)
 
 
 def _title(answer: Inspect) -> str:
@@ -54,75 +74,44 @@ def _overview(answer: Inspect, with_code: list[Library]) -> str:
     return f"{told}, {len(with_code)} with device code ({size(device)} stored)"
 
 
-def _heat_map(libraries: list[Library]) -> HeatMap:
-    columns = tuple(sorted({row.arch for library in libraries for row in library.device_code}, key=arch_order))
-    totals = [_bytes_by_arch(library) for library in libraries]
-    largest = max((value for each in totals for value in each.values()), default=0) or 1
-    return HeatMap(
-        caption="Bytes of device code, libraries against architectures",
-        columns=columns,
-        rows=tuple(library.path for library in libraries),
-        cells=tuple(
-            tuple(
-                Amount(size(each[arch]) if arch in each else "", each.get(arch, 0), each.get(arch, 0) / largest)
-                for arch in columns
-            )
-            for each in totals
-        ),
-    )
-
-
-def _bytes_by_arch(library: Library) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for row in library.device_code:
-        totals[row.arch] = totals.get(row.arch, 0) + row.bytes
-    return totals
-
-
-def arch_order(arch: str) -> tuple[bool, int, str]:
-    """Machine code first, then PTX and LTO-IR, each by number."""
-    kind, _, number = arch.partition("_")
-    digits = number.rstrip("af")
-    return kind != "sm", int(digits) if digits.isdigit() else 0, arch
-
-
-def _library(answer: Inspect, library: Library, *, verbose: bool) -> Iterator[Block]:
+def _library(library: Library, reach: str) -> Iterator[Block]:
     yield Heading(f"{library.path}  {size(library.size)}")
-    reach = next((each.words for each in answer.coverage if each.path == library.path), "")
     yield Paragraph("; ".join(_traits(library)))
-    yield Table(
-        (
-            Column("arch", wrap=False),
-            Column("kind", wrap=False),
-            Column("link", wrap=False),
-            Column("packed", wrap=False),
-            Column("ISA", wrap=False),
-            Column("count", numeric=True),
-            Column("stored", numeric=True),
-        ),
-        tuple(_row(row, library) for row in sorted(library.device_code, key=_code_order)),
-    )
+    yield _codes(library.device_code, full=True)
     if reach:
-        yield Paragraph(reach[0].upper() + reach[1:] + ".")
-    if verbose:
-        yield Facts(tuple(_details(library)))
+        yield Paragraph(_sentence(reach))
+    yield Facts(tuple(_details(library)))
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:] + "." if words else ""
+
+
+def _codes(code: Sequence[DeviceCode], *, full: bool) -> Table:
+    """A row for each distinct combination; without `full`, where there are many, for each architecture."""
+    alike: dict[tuple[str, str, str, str, str], tuple[int, int]] = {}
+    brief = not full and len({_combination(row) for row in code}) > _MANY
+    for row in sorted(code, key=_code_order):
+        key = (row.arch, row.kind, "", "", "") if brief else _combination(row)
+        count, stored = alike.get(key, (0, 0))
+        alike[key] = count + row.count, stored + row.bytes
+    largest = max((stored for _, stored in alike.values()), default=0) or 1
+    texts = (Column(each, wrap=False) for each in ("arch", "kind", "link", "packed", "ISA"))
+    return Table(
+        (*texts, Column("count", numeric=True), Column("stored", numeric=True)),
+        tuple(
+            (*key, Amount(f"{count:,}", count), Amount(size(stored), stored, stored / largest))
+            for key, (count, stored) in alike.items()
+        ),
+    )
+
+
+def _combination(row: DeviceCode) -> tuple[str, str, str, str, str]:
+    return row.arch, row.kind, "linked" if row.linked else "relocatable", row.compression, row.ptx_isa or ""
 
 
 def _code_order(row: DeviceCode) -> tuple[bool, tuple[bool, int, str]]:
-    return not row.linked, arch_order(row.arch)
-
-
-def _row(row: DeviceCode, library: Library) -> tuple[Cell, ...]:
-    largest = max(each.bytes for each in library.device_code) or 1
-    return (
-        row.arch,
-        row.kind,
-        "linked" if row.linked else "relocatable",
-        row.compression,
-        row.ptx_isa or "",
-        Amount(f"{row.count:,}", row.count),
-        Amount(size(row.bytes), row.bytes, row.bytes / largest),
-    )
+    return not row.linked, summary.arch_order(row.arch)
 
 
 def _traits(library: Library) -> Iterator[str]:
@@ -169,39 +158,8 @@ def _part(name: str, arch: str | None) -> str:
     return f"{name} {arch}" if arch else name
 
 
-def _without_code(libraries: list[Library], *, verbose: bool) -> Iterator[Block]:
+def _without_code(libraries: list[Library]) -> Iterator[Block]:
     count = len(libraries)
     yield Heading(f"{count} {'library' if count == 1 else 'libraries'} without device code")
-    shown = libraries if verbose or count <= _FEW else sorted(libraries, key=lambda each: -each.size)[:_FEW]
-    rows = tuple((each.path, each.machine, Amount(size(each.size), each.size)) for each in shown)
+    rows = tuple((each.path, each.machine, Amount(size(each.size), each.size)) for each in libraries)
     yield Table((Column("file"), Column("machine", wrap=False), Column("size", numeric=True)), rows)
-    if len(shown) < count:
-        yield Paragraph(f"  and {count - len(shown)} smaller ones (--verbose)")
-
-
-def _grouped(libraries: tuple[Library, ...]) -> Iterator[Finding]:
-    """What several libraries have in common is said once, with what each of them has of it as evidence."""
-    alike: dict[tuple[int, str], list[tuple[str, Finding]]] = {}
-    for library in libraries:
-        for finding in library.findings:
-            alike.setdefault((SEVERITIES.index(finding.severity), finding.rule), []).append((library.path, finding))
-    for _, found in sorted(alike.items(), key=lambda item: item[0][0]):
-        if len(libraries) == 1 or len(found) == 1:
-            where = "" if len(libraries) == 1 else f"{found[0][0]}: "
-            yield from (replace(finding, message=where + finding.message) for _, finding in found)
-            continue
-        yield _merged(found)
-
-
-def _merged(found: list[tuple[str, Finding]]) -> Finding:
-    first = found[0][1]
-    places = list(dict.fromkeys(path for path, _ in found))
-    more = f" and {len(places) - _FEW} more" if len(places) > _FEW else ""
-    if all(finding.message == first.message for _, finding in found):
-        return replace(
-            first,
-            message=f"{first.message} ({len(places)} libraries)",
-            evidence=(", ".join(file_name(path) for path in places[:_FEW]) + more,),
-        )
-    told = [f"{file_name(path)}: {finding.message}" for path, finding in found[:_FEW]]
-    return replace(first, message=f"in {len(places)} libraries", evidence=(*told[:-1], told[-1] + more))

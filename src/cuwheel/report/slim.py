@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuwheel.finding import Finding
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
-from cuwheel.report.inspect_document import arch_order
+from cuwheel.report.inspect_summary import arch_order
 from cuwheel.rewrite.note import names_of
 from cuwheel.rewrite.outcome import FileChange, Heavy, Remaining, Size
 from cuwheel.rewrite.slim import Kind, kind_of

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cuwheel.report.document import Block, Cell
 
 _BAR_WIDTH = 12
+_MANY_COLUMNS = 8
 _FIGURE_WIDTH = 7  # "26.5 MB"
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _LOOK_STYLE = {"good": "green", "fair": "cyan", "poor": "yellow", "bad": "bold red", "none": "dim"}
@@ -82,7 +83,8 @@ def _facts(block: Facts) -> RenderableType:
 
 @render.register
 def _table(block: Table) -> RenderableType:
-    table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    gap = 1 if len(block.columns) > _MANY_COLUMNS else 2
+    table = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for index, column in enumerate(block.columns):
         barred = any(_has_bar(row[index]) for row in block.rows)
         table.add_column(
@@ -111,8 +113,8 @@ def _cell(cell: Cell) -> Text:
 
 
 @render.register
-def _heat_map(block: HeatMap) -> RenderableType:  # noqa: ARG001 - left to the tables
-    return Group()
+def _heat_map(block: HeatMap) -> RenderableType:
+    return Group(_table(block.brief), Text(f"  {printable.line(block.legend)}", style="dim")) if block.brief else Group()
 
 
 @render.register

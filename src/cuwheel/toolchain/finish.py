@@ -33,7 +33,7 @@ def write_stub(root: Path, folder: Path, cpu: str) -> None:
     header = root / "include" / "cuda.h"
     target = folder / "libcuda.so"
     if not target.exists() and header.is_file():
-        stub.write(target, header.read_text(errors="replace"), cpu)
+        stub.write(target, header.read_text(encoding="utf-8", errors="replace"), cpu)
 
 
 def nvcc_version(nvcc: Path) -> str:

@@ -133,7 +133,7 @@ def _ask(bench: _Bench) -> Iterator[str]:
 def _compile(bench: _Bench) -> Iterator[str]:
     headers = [row.header for row in _components(bench) if row.header and row.header != "cuda_runtime.h"]
     source = bench.folder / "kernel.cu"
-    source.write_text(_KERNEL.format(headers="\n".join(f"#include <{each}>" for each in headers)))
+    source.write_text(_KERNEL.format(headers="\n".join(f"#include <{each}>" for each in headers)), encoding="utf-8")
     for suffix, archs in _groups(bench.claimed).items():
         codes = [f"arch=compute_{Arch.parse(each).number},code={each}" for each in archs]
         flags = [word for code in codes for word in ("-gencode", code)]

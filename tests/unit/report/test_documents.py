@@ -1,19 +1,25 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding
 from cuwheel.inspection.compare import compare
 from cuwheel.inspection.values import Library, Survey
 from cuwheel.report import documents, html, terminal
 from cuwheel.report.compare import Compare
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table
-from cuwheel.report.inspect import Inspect
+from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.units import file_name, size
 from tests.unit.compat.libraries import code, library
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def shown(document: Document, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> str:
@@ -56,7 +62,9 @@ def test_what_libraries_have_in_common_is_said_once(monkeypatch: pytest.MonkeyPa
     text = shown(documents.of(inspected(*libraries), verbose=False), monkeypatch)
     assert text.count("the same") == 1
     assert "the same (7 libraries)" in text
-    assert "lib4.so and 2 more" in text
+    assert "lib4.so" in text
+    assert "because" not in text
+    assert "lib4.so and 2 more" in shown(documents.of(inspected(*libraries), verbose=True), monkeypatch)
     alone = shown(documents.of(inspected(libraries[0]), verbose=False), monkeypatch)
     assert "    the same\n" in alone
 
@@ -105,3 +113,67 @@ def test_compare_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2,000 → 3,000 bytes, +1,000 (+50.00 %)" in text
     assert "+ architectures  sm_87" in text
     assert text.count("sm_87") == 1
+
+
+def _package(*, archs: tuple[str, ...], count: int) -> Inspect:
+    libraries = [
+        library([code(arch) for arch in archs], path=f"package/libpackage_cuda{index}.so", toolkits=("12.8",))
+        for index in range(count)
+    ]
+    reach = Coverage(native=("9.0",), jit=(), partial=(), future=False)
+    words = tuple(
+        LibraryCoverage(path=each.path, coverage=reach, words=f"runs natively on kind {index % 3}")
+        for index, each in enumerate(libraries)
+    )
+    return replace(inspected(*libraries), coverage=words)
+
+
+def test_a_package_is_answered_on_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = _package(archs=("sm_75", "sm_80", "sm_90", "sm_90a", "sm_120", "compute_120"), count=40)
+    text = shown(documents.of(answer, verbose=False), monkeypatch)
+    assert len(text.splitlines()) <= 40
+    assert max(map(len, text.splitlines())) <= 80
+    table = [line for line in text.splitlines() if "libpackage_cuda0.so " in line and "12.8" in line]
+    assert table[0].split()[-5:] == ["■", "■", "■", "■", "■P"]
+    assert "libpackage_cuda0.so and 13 more" in text
+    assert "28 with less" in text
+
+
+def test_more_architectures_than_columns_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    archs = tuple(f"sm_{number}" for number in (50, 52, 60, 61, 70, 75, 80, 86, 87, 89, 90, 100, 103, 120, 121))
+    text = shown(documents.of(_package(archs=archs, count=2), verbose=False), monkeypatch)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "■ 50 52 60" in text
+
+
+def test_loose_cubins_are_summed_in_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    cubins = [
+        library([code(arch, section="")], path=f"kernels/{number % 2}/{number}{arch}.cubin", format="cubin")
+        for arch in ("sm_90", "sm_100")
+        for number in range(500)
+    ]
+    brief = shown(documents.of(inspected(*cubins), verbose=False), monkeypatch)
+    assert len(brief.splitlines()) < 12
+    assert [line.split()[0:2] + line.split()[4:5] for line in brief.splitlines() if " cubin " in line] == [
+        ["sm_90", "cubin", "500"],
+        ["sm_100", "cubin", "500"],
+    ]
+    full = shown(documents.of(inspected(*cubins), verbose=True), monkeypatch)
+    assert "500 loose cubins in kernels/0" in full
+    assert len(full.splitlines()) < 40
+
+
+def test_findings_come_before_details() -> None:
+    told = Finding(rule="a-rule", severity="note", message="m")
+    answer = inspected(*(library([code("sm_90")], path=f"lib{index}.so", findings=(told,)) for index in range(3)))
+    page = html.page(documents.of(answer, verbose=True))
+    assert [each.split()[0] for each in re.findall(r"<h2[^>]*>([^<]*)</h2>", page)][1:3] == ["Findings", "lib0.so"]
+    links = re.findall(r'<a href="#(part-\d+)">([^<]*)</a>', page)
+    assert [text.split()[0] for _, text in links] == ["Findings", "lib0.so", "lib1.so", "lib2.so"]
+    assert all(f'id="{anchor}"' in page for anchor, _ in links)
+
+
+def test_a_page_takes_bytes_that_are_no_text(tmp_path: Path) -> None:
+    odd = inspected(library([code("sm_90")], path=b"caf\xe9.so".decode(errors="surrogateescape")))
+    html.save(odd, tmp_path / "page.html")
+    assert "caf\N{REPLACEMENT CHARACTER}.so" in (tmp_path / "page.html").read_bytes().decode("utf-8")

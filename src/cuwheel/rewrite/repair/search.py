@@ -190,7 +190,7 @@ def _ld_conf(name: str) -> Iterator[str]:
             continue
         seen.add(path)
         try:
-            lines = Path(path).read_text(errors="replace").splitlines()
+            lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             continue
         for line in (each.split("#")[0].strip() for each in lines):

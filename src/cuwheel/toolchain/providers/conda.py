@@ -89,7 +89,7 @@ def make(recipe: Recipe, making: Making) -> Installed:
 def _explicit(recipe: Recipe, making: Making) -> Path:
     """For a locked environment: the very files, by address."""
     path = making.scratch / "explicit.txt"
-    path.write_text("@EXPLICIT\n" + "".join(f"{each.url}\n" for each in recipe.archives))
+    path.write_text("@EXPLICIT\n" + "".join(f"{each.url}\n" for each in recipe.archives), encoding="utf-8")
     return path
 
 

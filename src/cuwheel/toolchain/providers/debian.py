@@ -101,9 +101,10 @@ def _configured(row: DebianSuite, request: Request, around: Surroundings) -> Map
             listed, parts = (str(given), Path(os.devnull)) if given.suffix == ".list" else ("/dev/null", given.parent)
         else:
             text = _SOURCES.format(mirror=_mirror(), suite=row.suite, keyring=_KEYRING)
-            (home / "parts" / "suite.sources").write_text(text)
+            (home / "parts" / "suite.sources").write_text(text, encoding="utf-8")
         cpu = _CPUS[request.cpu]
-        (home / "apt.conf").write_text(_CONFIGURATION.format(home=home, listed=listed, parts=parts, cpu=cpu))
+        settings = _CONFIGURATION.format(home=home, listed=listed, parts=parts, cpu=cpu)
+        (home / "apt.conf").write_bytes(os.fsencode(settings))
     except OSError as error:
         raise UnreadableError.from_os(error, home) from error
     return {**os.environ, "APT_CONFIG": str(home / "apt.conf")}

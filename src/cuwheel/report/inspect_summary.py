@@ -1,0 +1,220 @@
+"""What `inspect` says first: where it runs, one table of libraries against architectures, the findings that matter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.finding import SEVERITIES
+from cuwheel.inspection.values import Library
+from cuwheel.report.document import Amount, Column, Facts, HeatMap, Row, Table
+from cuwheel.units import file_name, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.values import DeviceCode
+    from cuwheel.report.document import Cell
+    from cuwheel.report.inspect import Inspect
+
+_FEW = 5
+_SENTENCES = 6  # of different ones
+_ROWS = 12
+_WIDEST = 46  # of all columns for architectures: a terminal of 80 has no room for more
+_MARKS = {"cubin": "■", "ptx": "P", "lto-ir": "L", "unknown": "?"}
+_LEGEND = "by compute capability: ■ machine code, P PTX, L LTO-IR"
+LOOSE = ("cubin", "fatbin")  # files that are nothing but device code: packages have thousands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Libraries that are shown as one: a library by itself, or all the loose cubins of a folder."""
+
+    name: str
+    libraries: tuple[Library, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(library.size for library in self.libraries)
+
+    @property
+    def code(self) -> tuple[DeviceCode, ...]:
+        return tuple(row for library in self.libraries for row in library.device_code)
+
+    @property
+    def stored(self) -> int:
+        return sum(row.bytes for row in self.code)
+
+    @property
+    def toolkits(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each for library in self.libraries for each in library.toolkits))
+
+
+def grouped(libraries: Sequence[Library], *, by_folder: bool) -> list[Group]:
+    """With device code. Loose cubins are one group, or one a folder."""
+    found: list[Group] = []
+    loose: dict[str, list[Library]] = {}
+    several = sum(each.format in LOOSE for each in libraries) > 1
+    for library in libraries:
+        if library.format in LOOSE and several:
+            folder = library.path.replace("\\", "/").rpartition("/")[0]
+            loose.setdefault(folder if by_folder else "", []).append(library)
+        elif library.device_code:
+            found.append(Group(name=library.path, libraries=(library,)))
+    for folder, members in loose.items():
+        name = f"{len(members):,} loose cubins" + (f" in {folder}" if folder else "")
+        found.append(Group(name=name, libraries=tuple(members)))
+    return found
+
+
+def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
+    """Libraries of which the same is true are named together, those with the most code first."""
+    words = {each.path: each.words for each in answer.coverage}
+    alike: dict[str, list[str]] = {}
+    for group in sorted(groups, key=lambda each: -each.stored):
+        told = Counter(words[each.path] for each in group.libraries if each.path in words)
+        for sentence, count in told.items():
+            alike.setdefault(sentence, []).append(_called(group, count))
+    if len(groups) == len(alike) == 1:
+        return Facts((Row("reach", next(iter(alike))),))
+    rows = [Row(_named(names), sentence) for sentence, names in alike.items()]
+    if len(rows) > _SENTENCES:
+        rest = sum(len(names) for names in list(alike.values())[_SENTENCES - 1 :])
+        rows = [*rows[: _SENTENCES - 1], Row(f"{rest} more", "with --verbose")]
+    return Facts(tuple(rows))
+
+
+def _called(group: Group, count: int) -> str:
+    return f"{count:,} loose cubins" if len(group.libraries) > 1 else file_name(group.name)
+
+
+def _named(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def heat_map(groups: Sequence[Group]) -> HeatMap:
+    columns = tuple(sorted({row.arch for group in groups for row in group.code}, key=arch_order))
+    totals = [_bytes_by_arch(group.code) for group in groups]
+    largest = max((value for each in totals for value in each.values()), default=0) or 1
+    return HeatMap(
+        caption="Bytes of device code, libraries against architectures",
+        columns=columns,
+        rows=tuple(_short(groups)),
+        cells=tuple(
+            tuple(
+                Amount(size(each[arch]) if arch in each else "", each.get(arch, 0), each.get(arch, 0) / largest)
+                for arch in columns
+            )
+            for each in totals
+        ),
+        brief=_brief(groups),
+        legend=_LEGEND,
+    )
+
+
+def _brief(groups: Sequence[Group]) -> Table:
+    shown = sorted(groups, key=lambda each: -each.stored)[:_ROWS] if len(groups) > _ROWS else list(groups)
+    numbers = sorted({_number(row.arch) for group in shown for row in group.code}, key=_number_order)
+    fits = sum(len(number) + 2 for number in numbers) <= _WIDEST
+    code_columns = tuple(Column(number, wrap=False) for number in numbers) if fits else (Column("code for"),)
+    columns = (Column("library"), Column("size", numeric=True), Column("CUDA", wrap=False), *code_columns)
+    names = _short(shown)
+    rows: list[tuple[Cell, ...]] = []
+    for group, name in zip(shown, names, strict=True):
+        marks = _marks(group.code)
+        cells = [marks.get(number, "") for number in numbers] if fits else [_listed(marks, numbers)]
+        rows.append((name, Amount(size(group.size), group.size), _toolkits(group), *cells))
+    if len(shown) < len(groups):
+        blank = [""] * len(code_columns)
+        rows.append((f"{len(groups) - len(shown)} with less", Amount("", 0), "", *blank))
+    return Table(columns, tuple(rows))
+
+
+def _toolkits(group: Group) -> str:
+    return group.toolkits[0] + ("…" if len(group.toolkits) > 1 else "") if group.toolkits else ""
+
+
+def _marks(code: Iterable[DeviceCode]) -> dict[str, str]:
+    found: dict[str, set[str]] = {}
+    for row in code:
+        found.setdefault(_number(row.arch), set()).add(row.kind)
+    return {number: "".join(mark for kind, mark in _MARKS.items() if kind in kinds) for number, kinds in found.items()}
+
+
+def _listed(marks: dict[str, str], numbers: Sequence[str]) -> str:
+    """Where there are too many architectures for a column each: by kind of code."""
+    by_mark = {mark: [each for each in numbers if mark in marks.get(each, "")] for mark in _MARKS.values()}
+    return "; ".join(f"{mark} {' '.join(having)}" for mark, having in by_mark.items() if having)
+
+
+def _short(groups: Sequence[Group]) -> list[str]:
+    """File names, as far as they tell the libraries apart."""
+    names = [file_name(each.name) if len(each.libraries) == 1 else each.name for each in groups]
+    counts = Counter(names)
+    return [name if counts[name] == 1 else each.name for name, each in zip(names, groups, strict=True)]
+
+
+def _bytes_by_arch(code: Iterable[DeviceCode]) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for row in code:
+        totals[row.arch] = totals.get(row.arch, 0) + row.bytes
+    return totals
+
+
+def arch_order(arch: str) -> tuple[bool, int, str]:
+    """Machine code first, then PTX and LTO-IR, each by number."""
+    return (not arch.startswith("sm_"), *_number_order(_number(arch)))
+
+
+def _number(arch: str) -> str:
+    return arch.partition("_")[2]
+
+
+def _number_order(number: str) -> tuple[int, str]:
+    digits = number.rstrip("af")
+    return int(digits) if digits.isdigit() else 0, number
+
+
+def findings(answer: Inspect, *, verbose: bool) -> tuple[Finding, ...]:
+    """All of them, the gravest first; without `verbose` the evidence of errors alone, and no fixes of notes."""
+    found = sorted((*answer.findings, *_merged_of(answer.libraries)), key=lambda each: SEVERITIES.index(each.severity))
+    return tuple(found if verbose else map(_brief_finding, found))
+
+
+def _brief_finding(finding: Finding) -> Finding:
+    if finding.severity != "error":
+        return replace(finding, evidence=(), fix="" if finding.severity == "note" else finding.fix)
+    more = len(finding.evidence) - 2
+    rest = (f"and {more} more (--verbose)",) if more > 0 else ()
+    return replace(finding, evidence=(*finding.evidence[:2], *rest))
+
+
+def _merged_of(libraries: tuple[Library, ...]) -> Iterator[Finding]:
+    """What several libraries have in common is said once, with what each of them has of it as evidence."""
+    alike: dict[tuple[int, str], list[tuple[str, Finding]]] = {}
+    for library in libraries:
+        for finding in library.findings:
+            alike.setdefault((SEVERITIES.index(finding.severity), finding.rule), []).append((library.path, finding))
+    for _, found in sorted(alike.items(), key=lambda item: item[0][0]):
+        if len(libraries) == 1 or len(found) == 1:
+            where = "" if len(libraries) == 1 else f"{found[0][0]}: "
+            yield from (replace(finding, message=where + finding.message) for _, finding in found)
+            continue
+        yield _merged(found)
+
+
+def _merged(found: list[tuple[str, Finding]]) -> Finding:
+    first = found[0][1]
+    places = list(dict.fromkeys(path for path, _ in found))
+    more = f" and {len(places) - _FEW} more" if len(places) > _FEW else ""
+    if all(finding.message == first.message for _, finding in found):
+        return replace(
+            first,
+            message=f"{first.message} ({len(places)} libraries)",
+            evidence=(", ".join(file_name(path) for path in places[:_FEW]) + more,),
+        )
+    told = [f"{file_name(path)}: {finding.message}" for path, finding in found[:_FEW]]
+    message = f"{len(places)} libraries, such as {told[0]}"
+    return replace(first, message=message, evidence=(*told[1:-1], told[-1] + more))

@@ -114,7 +114,9 @@ def _cell(cell: Cell) -> Text:
 
 @render.register
 def _heat_map(block: HeatMap) -> RenderableType:
-    return Group(_table(block.brief), Text(f"  {printable.line(block.legend)}", style="dim")) if block.brief else Group()
+    return (
+        Group(_table(block.brief), Text(f"  {printable.line(block.legend)}", style="dim")) if block.brief else Group()
+    )
 
 
 @render.register

@@ -6,10 +6,8 @@ interrupted one every file is as before or as after, and `recover` brings it to 
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +23,12 @@ class Job:
     name: str
     prepare: Callable[[Path], object]
     command: Command
+    begin: Command | None = None  # run first, undisturbed: what it leaves is how things are before
     recover: Command | None = None  # None: the same command again
     recover_if: Callable[[Path], bool] = lambda _folder: True
-    varies: tuple[str, ...] = ()  # ends of names of files whose bytes differ from run to run (times, paths)
+    varies: tuple[str, ...] = ()  # files and folders whose bytes differ from run to run (times)
     private: tuple[str, ...] = (".cuwheel",)  # beginnings of names that belong to a run under way
     safe_together: bool = False  # several at once on the same folder all succeed
-
-
-def _slimmed_environment(folder: Path) -> None:
-    from cuwheel import api
-
-    make_environment(folder / "env")
-    api.slim(machines=["h100"], env=folder / "env", cuda="12.8")
 
 
 def _folder_of_libraries(folder: Path) -> None:
@@ -65,7 +57,9 @@ def _script(folder: Path) -> None:
     (folder / "build.sh").write_text("cp build.sh built.txt\n")
 
 
-SLIM_ENVIRONMENT = ("--for", "h100", "--cuda", "12.8", "--quiet", "--json")
+def _slim_environment(folder: Path) -> Sequence[str]:
+    return ("slim", "--env", str(folder / "env"), "--for", "h100", "--cuda", "12.8", "--quiet", "--json")
+
 
 JOBS = (
     Job(
@@ -80,7 +74,7 @@ JOBS = (
     Job(
         name="slim-environment",
         prepare=lambda folder: make_environment(folder / "env"),
-        command=lambda folder: ("slim", "--env", str(folder / "env"), *SLIM_ENVIRONMENT),
+        command=_slim_environment,
         safe_together=True,
     ),
     Job(
@@ -91,13 +85,15 @@ JOBS = (
     ),
     Job(
         name="slim-undo",
-        prepare=_slimmed_environment,
+        prepare=lambda folder: make_environment(folder / "env"),
+        begin=_slim_environment,
         command=lambda folder: ("slim", "--env", str(folder / "env"), "--undo", "--quiet", "--json"),
         recover_if=_journal_left,
     ),
     Job(
         name="slim-commit",
-        prepare=_slimmed_environment,
+        prepare=lambda folder: make_environment(folder / "env"),
+        begin=_slim_environment,
         command=lambda folder: ("slim", "--env", str(folder / "env"), "--commit", "--quiet", "--json"),
         recover_if=_journal_left,
     ),
@@ -141,7 +137,7 @@ JOBS = (
         command=lambda folder: ("record", "-o", str(folder / "rec"), "--quiet", "--", "sh", "build.sh"),
         # A record that was begun is not taken for another one's place: its next try is beside it.
         recover=lambda folder: ("record", "-o", str(folder / "another"), "--quiet", "--", "sh", "build.sh"),
-        varies=(*("report.json", "record.json", ".jsonl", ".log"), "rec", "another"),
+        varies=("rec", "another"),
     ),
 )
 
@@ -151,14 +147,3 @@ def by_name(names: Sequence[str]) -> tuple[Job, ...]:
     if unknown:
         sys.exit(f"there is no job {', '.join(sorted(unknown))}; there are {', '.join(job.name for job in JOBS)}")
     return tuple(job for job in JOBS if not names or job.name in names)
-
-
-def enter(folder: Path) -> None:
-    """A job's own folder is where it works, and its HOME, cache and temporary files are inside."""
-    os.chdir(folder)
-    private = folder.parent / f"{folder.name}-private"
-    for variable, name in (("HOME", "home"), ("CUWHEEL_CACHE", "cache"), ("TMPDIR", "tmp"), ("XDG_CACHE_HOME", "xdg")):
-        place = private / name
-        place.mkdir(parents=True, exist_ok=True)
-        os.environ[variable] = str(place)
-    tempfile.tempdir = None  # it is asked for anew

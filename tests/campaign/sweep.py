@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fnmatch
-import hashlib
 import io
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -24,64 +21,70 @@ from pathlib import Path
 
 from cuwheel import cli
 from tests.campaign import jobs
+from tests.campaign.ground import Ground, fail
 
 MODES = {"kill": 1, "torn": 2, "once": 3, "full": 4}
 KILLED = ("kill", "torn")
 _BUG = 70
+_NEVER = 1 << 60
+_GOLDEN = 0.618033988749895  # its multiples fill a range evenly, however many there are
 
 
 class Sweep:
     def __init__(self, job: jobs.Job, mode: str, scratch: Path) -> None:
         self.job, self.mode, self.scratch = job, mode, scratch
         self.faults = ctypes.CDLL(None)
-        self.pristine = scratch / "pristine"
-        self.pristine.mkdir()
-        job.prepare(self.pristine)
+        self.faults.disarm.restype = ctypes.c_long
+        self.ground = Ground(job, scratch)
+        self.folder = self.ground.folder
         self.problems: list[str] = []
-        # Paths stand in some files: every round is in the folder of the same name.
-        self.folder = scratch / "round"
-        self._renew()
         self._import_everything()
-        self._renew()
-        if self._run(job.command, at=0) != 0:
-            raise SystemExit(f"{job.name} fails when left alone:\n{self._messages()}")
-        self.before, self.finished = self._state(self.pristine), self._state(self.folder)
+        self._begin()
+        self.before = self._state(self.folder)
+        if self._run(job.command, at=_NEVER) != 0:
+            fail(job, self._messages())
+        self.calls = int((scratch / "counted").read_text())
+        self.finished = self._state(self.folder)
 
     def _import_everything(self) -> None:
         """By a first run in this process: the children inherit what it imported."""
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            jobs.enter(self.folder)
-            cli.main(list(self.job.command(self.folder)))
+            self.ground.enter()
+            for command in filter(None, (self.job.begin, self.job.command)):
+                cli.main(list(command(self.folder)))
             os.chdir(self.scratch)
 
     def rounds(self, seconds: float) -> tuple[int, bool]:
-        """How many calls were struck, and whether that was all of them."""
+        """How many calls were struck, and whether that was all of them. Where time is short, they are spread evenly."""
         end = time.monotonic() + seconds
-        number = 0
-        while time.monotonic() < end:
-            number += 1
-            if not self._round(number):
-                return number - 1, True
-        return number, False
+        numbers = sorted(range(1, self.calls + 1), key=lambda number: number * _GOLDEN % 1)
+        for done, number in enumerate(numbers):
+            if time.monotonic() > end:
+                return done, False
+            self._round(number)
+        return len(numbers), True
 
-    def _round(self, number: int) -> bool:
-        self._renew()
+    def _begin(self) -> None:
+        self.ground.renew()
+        if self.job.begin and self._run(self.job.begin, at=0) != 0:
+            fail(self.job, self._messages())
+
+    def _round(self, number: int) -> None:
+        self._begin()
         status = self._run(self.job.command, at=number)
-        struck = (self.scratch / "struck").exists() if self.mode not in KILLED else status == -9
         where = f"{self.job.name}, {self.mode} at call {number}"
         messages = self._messages()
         if self.mode in KILLED and status not in (0, -9):
             self.problems.append(f"{where}: ended with {status} by itself: {messages}")
         if self.mode not in KILLED:
-            self._judge_status(status, where, messages, struck=struck)
+            self._judge_status(status, where, messages)
         self._judge_files(where)
         self._judge_recovery(where)
-        return struck
 
-    def _judge_status(self, status: int, where: str, messages: str, *, struck: bool) -> None:
+    def _judge_status(self, status: int, where: str, messages: str) -> None:
         if status < 0 or status == _BUG or "Traceback" in messages:
             self.problems.append(f"{where}: ended with {status}: {messages}")
-        if status == 0 and struck and self._state(self.folder) != self.finished:
+        if status == 0 and self._state(self.folder) != self.finished:
             self.problems.append(f"{where}: said done, and it is not")
 
     def _judge_files(self, where: str) -> None:
@@ -107,12 +110,6 @@ class Sweep:
             )
             self.problems.append(f"{where}: not finished by the next run: {', '.join(differing[:5])}")
 
-    def _renew(self) -> None:
-        for each in (self.folder, self.scratch / "round-private"):
-            shutil.rmtree(each, ignore_errors=True)
-        shutil.copytree(self.pristine, self.folder, symlinks=True)
-        (self.scratch / "struck").unlink(missing_ok=True)
-
     def _run(self, command: jobs.Command, *, at: int) -> int:
         """The exit status of a child; minus the signal that ended it."""
         child = os.fork()
@@ -128,14 +125,13 @@ class Sweep:
             os.dup2(out, 1)
             os.dup2(out, 2)
             os.close(out)
-            jobs.enter(self.folder)
+            self.ground.enter()
             words = list(command(self.folder))
             if at:
                 self.faults.arm(MODES[self.mode], ctypes.c_long(at))
             status = cli.main(words)
-            self.faults.disarm.restype = ctypes.c_long
-            if at and self.faults.disarm() >= at:
-                (self.scratch / "struck").touch()
+            if at:
+                (self.scratch / "counted").write_text(str(self.faults.disarm()))
             sys.stdout.flush()
         finally:
             os._exit(status)
@@ -145,19 +141,7 @@ class Sweep:
         return " / ".join(line for line in text.splitlines()[-4:] if not line.startswith("{"))[-600:]
 
     def _state(self, folder: Path) -> dict[str, str]:
-        """What each file holds, without what belongs to a run under way."""
-        found = {}
-        for path in sorted(folder.rglob("*")):
-            parts = path.relative_to(folder).parts
-            if any(part.startswith(self.job.private) for part in parts) or path.is_dir():
-                continue
-            if self.mode in KILLED and path.name.startswith(".") and path.suffix == ".part":
-                continue  # what was being written when the process died, under a name that nobody reads
-            name = "/".join(parts)
-            if any(fnmatch.fnmatch(name, f"*{end}") or parts[0] == end for end in self.job.varies):
-                continue
-            found[name] = str(path.readlink()) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
-        return found
+        return self.ground.state(folder, killed=self.mode in KILLED)
 
 
 def main() -> None:

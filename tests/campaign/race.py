@@ -1,0 +1,63 @@
+"""The same verb many times at once on the same folder: all succeed, and the result is what one alone would make."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.campaign.ground import Ground, fail
+
+if TYPE_CHECKING:
+    from tests.campaign.jobs import Job
+
+AT_ONCE = 8
+_LIMIT_S = 300
+
+
+def run(job: Job, seconds: float) -> tuple[int, list[str]]:
+    """How many rounds, and what went wrong in them."""
+    problems: list[str] = []
+    rounds = 0
+    end = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as scratch:
+        ground = Ground(job, Path(scratch))
+        (alone,) = _together(job, ground, 1)
+        if alone[0] != 0:
+            fail(job, alone[1])
+        finished = ground.state(ground.folder)
+        while rounds == 0 or time.monotonic() < end:
+            rounds += 1
+            ground.renew()
+            for status, messages in _together(job, ground, AT_ONCE):
+                if status != 0:
+                    problems.append(f"{job.name}, {AT_ONCE} at once: one ended with {status}: {messages}")
+            if (state := ground.state(ground.folder)) != finished:
+                differing = sorted(dict(state.items() ^ finished.items()))
+                problems.append(f"{job.name}, {AT_ONCE} at once: {', '.join(differing[:5])} came out otherwise")
+    return rounds, problems
+
+
+def _together(job: Job, ground: Ground, count: int) -> list[tuple[int, str]]:
+    command = [sys.executable, "-m", "cuwheel", *job.command(ground.folder)]
+    environ = {**os.environ, **ground.places()}
+    started = [
+        subprocess.Popen(
+            command, cwd=ground.folder, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(count)
+    ]
+    ended = []
+    for each in started:
+        try:
+            _, messages = each.communicate(timeout=_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            each.kill()
+            _, messages = each.communicate()
+            messages += f"(ended after {_LIMIT_S} s)"
+        ended.append((each.returncode, messages[-600:]))
+    return ended

@@ -88,7 +88,7 @@ def _jobs(kind: str, names: list[str]) -> Iterator[tuple[str, str]]:
         if names and job.name not in names:
             continue
         if kind == "race":
-            if job.safe_together:
+            if job.together:
                 yield job.name, ""
         else:
             for mode in SWEEPS[kind]:

@@ -51,7 +51,7 @@ class Ground:
                 continue
             if killed and path.name.startswith(".") and path.suffix == ".part":
                 continue  # what was being written when the process died, under a name that nobody reads
-            if parts[0] in self.job.varies:
+            if parts[0].startswith(self.job.varies):
                 continue
             target = str(path.readlink()) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
             found["/".join(parts)] = target

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tests.fixtures import manifest, small_wheel
 from tests.unit.rewrite.packages import FOO, make_environment, make_wheel
@@ -26,9 +27,9 @@ class Job:
     begin: Command | None = None  # run first, undisturbed: what it leaves is how things are before
     recover: Command | None = None  # None: the same command again
     recover_if: Callable[[Path], bool] = lambda _folder: True
-    varies: tuple[str, ...] = ()  # files and folders whose bytes differ from run to run (times)
+    varies: tuple[str, ...] = ()  # beginnings of names of files and folders whose bytes differ from run to run (times)
     private: tuple[str, ...] = (".cuwheel",)  # beginnings of names that belong to a run under way
-    safe_together: bool = False  # several at once on the same folder all succeed
+    together: Literal["all", "one"] | None = None  # who succeeds of several at once; the others say that one is at work
 
 
 def _folder_of_libraries(folder: Path) -> None:
@@ -69,19 +70,19 @@ JOBS = (
             *("slim", str(next((folder / "in").glob("*.whl"))), "--for", "h100"),
             *("-o", str(folder / "out"), "--quiet", "--json"),
         ),
-        safe_together=True,
+        together="all",
     ),
     Job(
         name="slim-environment",
         prepare=lambda folder: make_environment(folder / "env"),
         command=_slim_environment,
-        safe_together=True,
+        together="one",
     ),
     Job(
         name="slim-folder",
         prepare=_folder_of_libraries,
         command=lambda folder: ("slim", str(folder / "lib"), "--for", "h100", "--quiet", "--json"),
-        safe_together=True,
+        together="one",
     ),
     Job(
         name="slim-undo",
@@ -104,7 +105,7 @@ JOBS = (
             *("repair", str(next(folder.glob("*.whl")))),
             *("-o", str(folder / "wheelhouse"), "--quiet", "--json"),
         ),
-        safe_together=True,
+        together="all",
     ),
     Job(
         name="kit",
@@ -113,14 +114,14 @@ JOBS = (
             *("verify", str(next(folder.glob("*.whl"))), "--no-known"),
             *("--pack", str(folder / "kit.pyz"), "--quiet", "--json"),
         ),
-        safe_together=True,
+        together="all",
     ),
     Job(
         name="profile",
         prepare=lambda _folder: None,
         command=lambda folder: ("doctor", "--save", str(folder / "machine.json"), "--quiet", "--json"),
         varies=("machine.json",),
-        safe_together=True,
+        together="all",
     ),
     Job(
         name="page",
@@ -129,7 +130,7 @@ JOBS = (
             *("inspect", str(next(folder.glob("*.whl")))),
             *("--html", str(folder / "report.html"), "--quiet", "--json"),
         ),
-        safe_together=True,
+        together="all",
     ),
     Job(
         name="record",
@@ -138,6 +139,13 @@ JOBS = (
         # A record that was begun is not taken for another one's place: its next try is beside it.
         recover=lambda folder: ("record", "-o", str(folder / "another"), "--quiet", "--", "sh", "build.sh"),
         varies=("rec", "another"),
+    ),
+    Job(
+        name="record-beside",
+        prepare=_script,
+        command=lambda _folder: ("record", "--quiet", "--", "sh", "build.sh"),
+        varies=("cuwheel-record",),
+        together="all",
     ),
 )
 

@@ -80,7 +80,7 @@ def _campaign(kind: str, names: list[str], seconds: float) -> Iterator[Part]:
             rounds, problems = race.run(job, share)
             yield Part(kind=kind, name=name, tried=rounds * race.AT_ONCE, problems=problems)
         else:
-            yield _sweep(kind, name, mode, share)
+            yield sweep(kind, name, mode, share)
 
 
 def _jobs(kind: str, names: list[str]) -> Iterator[tuple[str, str]]:
@@ -104,7 +104,7 @@ def _fuzzing(names: list[str]) -> Iterator[tuple[str, str]]:
             yield path.stem.removeprefix("fuzz_"), ""
 
 
-def _sweep(kind: str, name: str, mode: str, seconds: float) -> Part:
+def sweep(kind: str, name: str, mode: str, seconds: float) -> Part:
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "faults.so")
         compiler = os.environ.get("CC", "cc")

@@ -56,8 +56,16 @@ def containers() -> list[bytes]:
     return carried
 
 
-def fuzz(name: str, seeds: Iterable[bytes], read: Callable[[bytes], object]) -> None:
-    """Run libFuzzer on `read`, with its options from the command line, or repeat the files named there."""
+def fuzz(
+    name: str,
+    seeds: Iterable[bytes],
+    read: Callable[[bytes], object],
+    mutate: Callable[[bytes, int], bytes] | None = None,
+) -> None:
+    """Run libFuzzer on `read`, with its options from the command line, or repeat the files named there.
+
+    `mutate` knows the format; half of the changes stay libFuzzer's own.
+    """
     import atheris
 
     def one(data: bytes) -> None:
@@ -71,5 +79,11 @@ def fuzz(name: str, seeds: Iterable[bytes], read: Callable[[bytes], object]) -> 
         for index, seed in enumerate(seeds):
             (corpus / f"seed-{index:03}").write_bytes(seed)
         places = [f"-artifact_prefix={corpus.parent / name}-", str(corpus)]
-    atheris.Setup([sys.argv[0], *LIMITS, *sys.argv[1:], *places], one)
+
+    def change(data: bytes, most: int, seed: int) -> bytes:
+        if mutate is None or seed % 2:
+            return bytes(atheris.Mutate(data, most))
+        return mutate(data, seed)[:most]
+
+    atheris.Setup([sys.argv[0], *LIMITS, *sys.argv[1:], *places], one, custom_mutator=change)
     atheris.Fuzz()

@@ -1,0 +1,66 @@
+"""Changes that keep a document a document: a value here, a key there. Bytes alone rarely get past the parser."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+# What files from strangers hold: ways out of the folder, escapes, ends of ranges, wrong types, deep and long things.
+HOSTILE: tuple[Any, ...] = (
+    *("", ".", "..", "../../outside", "/etc/passwd", "a/../../b", "C:\\x", "\\\\host\\share", "file:///etc/passwd"),
+    *("\x1b[2J", "a\nb", "\x00", "\u202e", "\ud800", "é" * 3000, "x" * 100_000, "-", "--help", "$(id)", "%2e%2e%2f"),
+    *(0, -1, 1, 2**31, 2**63, 2**64, 10**400, 1e308, -0.5, True, False, None),
+    *([], {}, [[]], [None] * 50, {"": ""}, {"a": {"b": {"c": {}}}}),
+)
+
+
+def mutate(data: bytes, seed: int) -> bytes:
+    """`NAME\\n` and a document in JSON, lines of JSON, or TOML's simple shape; one to four changes."""
+    chance = random.Random(seed)  # noqa: S311 - libFuzzer's seed, so that it can be repeated
+    name, _, body = data.partition(b"\n")
+    for _ in range(chance.randint(1, 4)):
+        body = _json(body, chance) or _lines(body, chance)
+    return name + b"\n" + body
+
+
+def _json(body: bytes, chance: random.Random) -> bytes | None:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return json.dumps(_changed(value, chance)).encode()
+
+
+def _changed(value: Any, chance: random.Random) -> Any:
+    if isinstance(value, dict) and value and chance.random() < 0.85:
+        key = chance.choice(list(value))
+        roll = chance.random()
+        if roll < 0.1:
+            return {other: each for other, each in value.items() if other != key}
+        if roll < 0.2:
+            return {**value, str(chance.choice(HOSTILE)): value[key]}
+        return {**value, key: _changed(value[key], chance)}
+    if isinstance(value, list) and value and chance.random() < 0.85:
+        index = chance.randrange(len(value))
+        return [*value[:index], _changed(value[index], chance), *value[index + (chance.random() < 0.8) :]]
+    return chance.choice(HOSTILE)
+
+
+def _lines(body: bytes, chance: random.Random) -> bytes:
+    """A line of JSON changed inside; of `key = value` a value replaced; else lines doubled, dropped or swapped."""
+    lines = body.split(b"\n")
+    at = chance.randrange(len(lines))
+    line = lines[at]
+    roll = chance.random()
+    if (changed := _json(line, chance)) is not None and roll < 0.7:
+        lines[at] = changed
+    elif b"=" in line and roll < 0.7:
+        lines[at] = line.partition(b"=")[0] + b"= " + json.dumps(chance.choice(HOSTILE)).encode()
+    elif roll < 0.8:
+        lines.insert(chance.randrange(len(lines)), line)
+    elif roll < 0.9:
+        del lines[at]
+    else:
+        lines[at] = line + str(chance.choice(HOSTILE)).encode("utf-8", "surrogatepass")
+    return b"\n".join(lines)

@@ -1,0 +1,32 @@
+"""Struck at every call that changes the disk: the old file or the new one, and the next run recovers.
+
+A few seconds of each here, evenly spread; `./run campaign` strikes them all.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.campaign import jobs, race
+from tests.campaign.__main__ import sweep
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the interposer with")
+SECONDS = 6.0
+
+
+@pytest.mark.parametrize("mode", ["kill", "torn", "once", "full"])
+@pytest.mark.parametrize("job", ["slim-wheel", "slim-environment", "slim-undo", "record", "page"])
+def test_nothing_half_done(job: str, mode: str) -> None:
+    found = sweep("sweep", job, mode, SECONDS)
+    assert found.problems == []
+    assert found.tried > 0
+
+
+@pytest.mark.parametrize("job", ["slim-environment", "record-beside"])
+def test_several_at_once(job: str) -> None:
+    (chosen,) = jobs.by_name([job])
+    rounds, problems = race.run(chosen, 1.0)
+    assert rounds > 0
+    assert problems == []

@@ -16,6 +16,7 @@ EXIT_OK = 0
 EXIT_NO = 1
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
+_SHOWN = 5
 
 
 class CuwheelError(Exception):
@@ -142,3 +143,17 @@ class UnavailableError(CuwheelError):
 class NoHostCompilerError(CuwheelError):
     exit_code = 12
     meaning = "there is no host compiler that this nvcc takes"
+
+
+class UnsafeWheelError(CuwheelError):
+    exit_code = 13
+    meaning = "a wheel was made to do harm: names that leave its folder, members over one another, a bomb"
+
+    def __init__(self, path: str | Path, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        shown = "".join(f"\n  - {problem}" for problem in self.problems[:_SHOWN])
+        more = f"\n  and {len(self.problems) - _SHOWN:,} more" if len(self.problems) > _SHOWN else ""
+        super().__init__(
+            f"{path} is not safe to read or to install:{shown}{more}",
+            hint="do not install this wheel; get it from its publisher again",
+        )

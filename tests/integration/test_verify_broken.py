@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 
 from cuwheel import api
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import UnreadableError, UnsafeWheelError, UsageError
 from cuwheel.facts import packages
 from cuwheel.report import documents
 from cuwheel.report.document import Heading
@@ -405,18 +405,13 @@ def test_dry_run_installs_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / "scratch").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("member", "size", "rule"), [("../../out.py", 0, "zip-traversal"), ("subject/zeros", 1 << 27, "zip-bomb")]
-)
-def test_what_would_do_harm_is_not_unpacked(tmp_path: Path, member: str, size: int, rule: str) -> None:
+@pytest.mark.parametrize(("member", "size"), [("../../out.py", 0), ("subject/zeros", 1 << 27)])
+def test_what_would_do_harm_is_not_unpacked(tmp_path: Path, member: str, size: int) -> None:
     wheel = Wheel(tag="py3-none-any").write(tmp_path)
     with zipfile.ZipFile(wheel, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member, bytes(size))
-    answer = verified(wheel)
-    assert not answer.succeeded
-    assert rule in {each.rule for each in answer.wheels[0].findings}
-    assert (tried(answer).outcome, tried(answer).packages) == ("failed", ())
-    assert tried(answer).problem.startswith("not tried: unpacking it may do harm")
+    with pytest.raises(UnsafeWheelError):
+        verified(wheel)
 
 
 def test_a_wheel_for_another_system_is_not_helped_by_another_python(tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+
+import msgspec
+import pytest
 
 from cuwheel import decode
 
@@ -38,3 +42,26 @@ def test_every_problem_is_named_at_once() -> None:
         "file: 'title' is missing",
         "file: unknown key 'titel'; did you mean 'title'?",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a" + b".a" * 50_000 + b" = 1",
+        b"[a" + b".a" * 50_000 + b"]",
+        b"x = { a" + b".a" * 50_000 + b" = 1 }",
+        b"x = " + b"[" * 50_000,
+    ],
+)
+def test_keys_without_end_are_refused_at_once(text: bytes) -> None:
+    began = time.monotonic()
+    with pytest.raises(msgspec.DecodeError):
+        decode.toml(text)
+    assert time.monotonic() - began < 2
+
+
+def test_values_may_have_any_number_of_dots() -> None:
+    assert decode.toml(b'x = "' + b"." * 1000 + b'"\n[a.b]\nc.d = 1\n') == {
+        "x": "." * 1000,
+        "a": {"b": {"c": {"d": 1}}},
+    }

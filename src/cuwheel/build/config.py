@@ -156,10 +156,9 @@ def _decoded(path: Path) -> dict[str, Any]:
     if len(text) > _MAX_BYTES:
         raise ConfigurationError(path, ["it is too large to be a configuration"])
     try:
-        data = msgspec.toml.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return decode.toml(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(path, [f"it is not TOML: {error}"]) from error
-    return data if isinstance(data, dict) else {}
 
 
 def _told(overrides: Mapping[str, object]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cuwheel import decode
 from cuwheel.build.values import Project
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import metadata
@@ -57,10 +58,9 @@ def read(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        data = msgspec.toml.decode(_read(path).encode())
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode.toml(_read(path).encode())
+    except msgspec.DecodeError as error:
         raise MalformedError(path, f"is not TOML: {error}") from error
-    return data if isinstance(data, dict) else {}
 
 
 def _table(data: dict[str, Any], name: str) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def rows() -> tuple[Package, ...]:
 
 def _more(path: Path) -> tuple[Package, ...]:
     try:
-        data = msgspec.toml.decode(path.read_bytes())
+        data = decode.toml(path.read_bytes())
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint=f"{VARIABLE} names it") from error
     except msgspec.DecodeError as error:

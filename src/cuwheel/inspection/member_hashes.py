@@ -10,6 +10,8 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel import log
+from cuwheel.inspection.metadata import record_rows
+from cuwheel.inspection.zip_reader import ZipReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,6 +33,20 @@ class Compared(NamedTuple):
 def is_strong(text: str) -> bool:
     """`sha256=…` and its like; only these are compared."""
     return text.partition("=")[0] in ALGORITHMS
+
+
+def wrong(wheel: Path, info: str) -> list[str]:
+    """The files that are not what RECORD says of them, or cannot be unpacked. `info`: the dist-info folder."""
+    reader = ZipReader(wheel)
+    try:
+        hashes = {row.path: row.hash for row in record_rows(reader.text(info + "RECORD") or "")}
+        # What RECORD has no hash of has the checksum of the zip.
+        unlisted = {name: f"{ALGORITHMS[0]}=" for name in reader.members if not is_strong(hashes.get(name, ""))}
+    finally:
+        reader.close()
+    listed = {name: text for name, text in hashes.items() if is_strong(text)}
+    found, unpacked = compare(wheel, listed), compare(wheel, unlisted)
+    return sorted({*found.wrong, *found.broken, *unpacked.broken})
 
 
 def compare(wheel: Path, listed: Mapping[str, str]) -> Compared:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.inspection.values import Distribution
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _PLAIN_PARTS, _PARTS_WITH_BUILD = 5, 6
+_RECORD_FIELDS = 3
 
 
 def normalised(name: str) -> str:
@@ -48,13 +50,38 @@ def from_texts(metadata: str, wheel: str, fallback: Distribution | None = None) 
     )
 
 
+class RecordRow(NamedTuple):
+    """A line of RECORD as it stands, and its fields; no path where it is not a row of the table."""
+
+    line: str
+    path: str
+    hash: str = ""
+    size: str = ""
+
+
+def record_rows(record: str) -> Iterator[RecordRow]:
+    for line in io.StringIO(record, newline=""):
+        fields = _cells(line)
+        if fields or line.strip():
+            yield RecordRow(line, *[*fields, "", "", ""][:_RECORD_FIELDS])
+
+
+def _cells(line: str) -> list[str]:
+    if "\0" in line:
+        return []
+    if '"' not in line:  # nearly all; the csv module takes ten times as long
+        return line.rstrip("\r\n").split(",")
+    import csv  # noqa: PLC0415 - as above
+
+    try:
+        return next(csv.reader([line], strict=True), [])
+    except csv.Error:
+        return []
+
+
 def recorded_files(record: str) -> Iterator[str]:
     """The paths of RECORD, as written: relative to the folder that holds the dist-info."""
-    import csv  # noqa: PLC0415 - only for installed distributions
-
-    for row in csv.reader(line for line in record.splitlines() if "\0" not in line):
-        if row and row[0]:
-            yield row[0]
+    return (row.path for row in record_rows(record) if row.path)
 
 
 def fields(text: str) -> Iterator[tuple[str, str]]:

@@ -6,14 +6,14 @@ import struct
 import zipfile
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
 from cuwheel.finding import Finding
 from cuwheel.inspection.buffer import FileBuffer, MemoryBuffer, SliceBuffer
 from cuwheel.inspection.capture import HeaderCapture
 from cuwheel.inspection.inflate import InflatedBuffer, Packed, all_of, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.inspection.buffer import Buffer
@@ -27,6 +27,9 @@ _ENCRYPTED = 0x1
 _HIGHEST_RATIO = 200
 _LARGE = 1 << 26
 _CENTRAL_HEADER = 46
+_SHOWN = 5
+# No tool writes these by accident, and installers differ in what they make of them.
+_HARMFUL = ("zip-nameless", "zip-traversal", "zip-duplicate", "zip-overlap", "zip-bomb")
 _ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OverflowError, IndexError)
 
 
@@ -64,6 +67,7 @@ class ZipReader:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         self.findings: list[Finding] = []
+        self._unsafe: list[str] = []
         try:
             with zipfile.ZipFile(path) as archive:
                 infos = archive.infolist()
@@ -73,6 +77,8 @@ class ZipReader:
         except OSError as error:
             raise UnreadableError.from_os(error, path) from error
         self.members = {each.name: each for each in self._sound(infos, directory)}
+        if self._unsafe:
+            raise UnsafeWheelError(path, self._unsafe)
         self.source = FileBuffer(path)
 
     def head(self, member: Member, count: int) -> bytes:
@@ -99,13 +105,14 @@ class ZipReader:
         if member is None:
             return None
         if member.size > TEXT_LIMIT:
-            self.findings.append(_unsound(name, "zip-size", f"{member.size:,} bytes, of at most {TEXT_LIMIT:,}"))
+            problem = f"{name!r}: {member.size:,} bytes, of at most {TEXT_LIMIT:,}"
+            self.findings.append(_unsound("zip-size", [problem]))
             return None
         try:
             buffer = self.open(member, lambda _: None)
             return buffer.read(0, buffer.size).decode("utf-8", "replace")
         except MalformedError as error:
-            self.findings.append(_unsound(name, "zip-damaged", error.problem))
+            self.findings.append(_unsound("zip-damaged", [f"{name!r}: {error.problem}"]))
             return None
 
     def close(self) -> None:
@@ -120,19 +127,23 @@ class ZipReader:
         return Packed(self.source, offset, member.stored, member.size, member.crc, member.name)
 
     def _sound(self, infos: list[zipfile.ZipInfo], directory: int) -> Iterator[Member]:
-        """The members that may be read; the others become findings."""
+        """The members that may be read. What was made to do harm is refused whole; the others become findings."""
         end = 0
+        unread: dict[str, list[str]] = {}
         seen: set[str] = set()
         for info in sorted(infos, key=lambda each: each.header_offset):
             problem = self._problem(info, end, directory, seen)
             end = max(end, info.header_offset + _LOCAL.size + info.compress_size)
             seen.add(info.filename)
-            if problem:
-                self.findings.append(_unsound(info.filename, *problem))
+            if problem and problem[0] in _HARMFUL:
+                self._unsafe.append(f"{info.filename!r}: {problem[1]}")
+            elif problem:
+                unread.setdefault(problem[0], []).append(f"{info.filename!r}: {problem[1]}")
             elif not info.is_dir():
                 yield Member(
                     info.filename, info.file_size, info.compress_size, info.CRC, info.compress_type, info.header_offset
                 )
+        self.findings += [_unsound(rule, problems) for rule, problems in unread.items()]
 
     def _problem(self, info: zipfile.ZipInfo, end: int, directory: int, seen: set[str]) -> tuple[str, str] | None:
         if not info.filename:
@@ -162,10 +173,12 @@ def escapes(name: str) -> bool:
     return ".." in parts or not parts[0] or parts[0].endswith(":")
 
 
-def _unsound(name: str, rule: str, problem: str) -> Finding:
+def _unsound(rule: str, problems: Sequence[str]) -> Finding:
+    what = "a file in the wheel was" if len(problems) == 1 else f"{len(problems):,} files in the wheel were"
     return Finding(
         rule=rule,
         severity="error",
-        message=f"{name!r} in the wheel was not read: {problem}",
+        message=f"{what} not read: {problems[0]}",
+        evidence=tuple(problems[1:_SHOWN]),
         fix="do not install this wheel; get it from its publisher again",
     )

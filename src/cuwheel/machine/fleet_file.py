@@ -63,7 +63,7 @@ def read(path: Path) -> tuple[Machine, ...]:
 def _rows(path: Path, problems: list[str]) -> list[FleetMachine]:
     """Each machine on its own: one that cannot be read does not hide what is wrong with the others."""
     try:
-        data = msgspec.toml.decode(_text(path))
+        data = decode.toml(_text(path))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(path, [f"it is not TOML: {error}"], _HINT) from error
     problems += [f"unknown key {key!r}" for key in data if key != "machine"]

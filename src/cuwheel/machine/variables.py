@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cuwheel import decode
 from cuwheel.facts import libraries
 from cuwheel.machine.profile import LibraryFolder, Variable
 from cuwheel.machine.system import library_folders
@@ -107,7 +108,7 @@ def _cargo_env(world: World, where: Path) -> dict[str, Any]:
     if not where.is_file():
         return {}
     try:
-        env = msgspec.toml.decode(where.read_bytes()).get("env", {})
+        env = decode.toml(where.read_bytes()).get("env", {})
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         world.note("variables", world.shown(where), f"cannot be read: {error}")
         return {}

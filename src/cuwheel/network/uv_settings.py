@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import log
+from cuwheel import decode, log
 from cuwheel.network.addresses import Login
 from cuwheel.network.tool_settings import Index, ToolSettings, index, is_true, system_folders, unique, user_folder
 
@@ -104,13 +104,12 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
-        found = msgspec.toml.decode(data) if len(data) <= _LARGEST else {}
+        return decode.toml(data) if len(data) <= _LARGEST else {}
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         log.debug("%s is not read: %s", path, error)
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _table(found: dict[str, Any], *names: str) -> dict[str, Any]:

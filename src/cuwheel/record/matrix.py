@@ -83,7 +83,7 @@ class Plan:
 def load(path: Path) -> Plan:
     """All problems at once."""
     try:
-        data = msgspec.toml.decode(path.read_bytes())
+        data = decode.toml(path.read_bytes())
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint=_HINT) from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:

@@ -25,7 +25,7 @@ _PAIR = struct.Struct("<QQ")
 _WORD = struct.Struct("<Q")
 _PT_PHDR = 6
 _FIRST_RESERVED = 0xFF00  # section number: those from here on mean something else
-_PF_X, _SHF_EXEC = 0x1, 0x4
+_PF_X = 0x1
 _STT_SECTION, _TYPE_MASK = 3, 15
 # Entries of the dynamic section that hold the address of a table which may have moved.
 _HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
@@ -167,10 +167,9 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
     kind, flags, offset, address, physical, stored, memory, alignment = row
     parts = tuple(without(offset, offset + stored, layout.cuts)) or ((offset, offset),)
     for start, end in parts:
-        if len(parts) > 1 and not _has_code(elf, start, end):
-            flags &= ~_PF_X
-        else:
-            flags = row[1]
+        # Loaders go by segments: what a section's flags say of the rest of a file proves nothing. Device code is
+        # not run by the host.
+        flags = row[1] & ~_PF_X if len(parts) > 1 and _is_device_code(elf, layout, start, end) else row[1]
         last = end == offset + stored
         extra = memory - stored if last else 0
         place = shift.placed(start)
@@ -182,11 +181,10 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
         yield kind, flags, place, address + step, physical + step, end - start, end - start + extra, alignment
 
 
-def _has_code(elf: Elf, start: int, end: int) -> bool:
-    return any(
-        each.flags & _SHF_EXEC and each.type != SHT_NOBITS and each.offset < end and start < each.offset + each.size
-        for each in elf.headers
-    )
+def _is_device_code(elf: Elf, layout: Layout, start: int, end: int) -> bool:
+    """Whether a part of the file lies within a section of device code, and what was moved to its end."""
+    headers = [elf.headers[number] for number in layout.packed]
+    return any(each.offset <= start and end <= each.offset + each.size for each in headers)
 
 
 def _sections(

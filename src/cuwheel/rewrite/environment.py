@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from cuwheel.confined import leads_inside
 from cuwheel.errors import UnreadableError
 from cuwheel.finding import Finding
+from cuwheel.inspection.metadata import recorded_files
 from cuwheel.inspection.survey import survey
 from cuwheel.machine import environment
 from cuwheel.machine.world import World
-from cuwheel.rewrite import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -125,9 +125,7 @@ def owners(layout: Layout, paths: Iterable[str]) -> dict[str, Owner]:
 
 
 def _rows_naming(listed: Path, names: set[str]) -> Iterator[str]:
-    for _, fields in record.rows(read_text(listed)):
-        if fields and fields[0].rpartition("/")[2] in names:
-            yield fields[0]
+    return (path for path in recorded_files(read_text(listed)) if path.rpartition("/")[2] in names)
 
 
 def read_text(path: Path) -> str:

@@ -9,6 +9,8 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel.inspection.metadata import record_rows
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
@@ -43,11 +45,6 @@ def digest_of_bytes(data: bytes) -> Digest:
     return Digest(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
-def rows(text: str) -> list[tuple[str, list[str]]]:
-    """Each line with its end, and its fields; no fields for a line that is none."""
-    return [(line, next(csv.reader([line]), [])) for line in text.splitlines(keepends=True) if "\0" not in line]
-
-
 def changed(
     text: str,
     digests: Mapping[str, Digest],
@@ -64,8 +61,9 @@ def changed(
     lines: list[str] = []
     end = "\r\n" if "\r\n" in text else "\n"
     own = None
-    for line, fields in rows(text):
-        path = fields[0] if fields else ""
+    for line, path, *checks in record_rows(text):
+        if "\0" in line:
+            continue
         if path in gone:
             continue
         if path.endswith(".dist-info/RECORD"):
@@ -73,8 +71,8 @@ def changed(
         digest, name = digests.get(path), names.get(path, path)
         if digest is None and name == path:
             lines.append(line if line.endswith("\n") else line + end)
-        elif digest is None or not "".join(fields[1:]):
-            lines.append(_line([name, *fields[1:]], end))
+        elif digest is None or not "".join(checks):
+            lines.append(_line([name, *checks], end))
         else:
             lines.append(_line([name, digest.hash, str(digest.size)], end))
     extra = [_line([name, digest.hash, str(digest.size)], end) for name, digest in (added or {}).items()]

@@ -135,8 +135,7 @@ def dist_infos(reader: ZipReader) -> list[str]:
 
 
 def _unlisted(reader: ZipReader, info: str) -> set[str]:
-    listed = {fields[0] for _, fields in record.rows(reader.text(f"{info}/RECORD") or "") if fields}
-    return listed ^ set(reader.members)
+    return set(metadata.recorded_files(reader.text(f"{info}/RECORD") or "")) ^ set(reader.members)
 
 
 def _renaming(wheel: Path, old: ZipReader, wish: Wish) -> _Renaming:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.finding import Finding
+from cuwheel.inspection import member_hashes
+from cuwheel.inspection.metadata import recorded_files
 from cuwheel.inspection.survey import survey
 from cuwheel.inspection.zip_reader import ZipReader
 from cuwheel.rewrite import journal, library, licence, lock, note, proposal, record, restamp, work
@@ -68,6 +70,12 @@ def slim(path: Path, request: Request) -> Outcome:
 def _act(
     path: Path, output: Path, request: Request, names: Names, plan: Proposal, findings: tuple[Finding, ...]
 ) -> Outcome:
+    if wrong := member_hashes.wrong(path, names.info):
+        raise MalformedError(
+            path,
+            f"not slimmed: these files are not what RECORD says of them: {', '.join(wrong[:5])}",
+            hint="get the wheel from its publisher again",
+        )
     with lock.scratch(output.parent) as folder:
         largest = max((each.bytes_before for each in plan.to_write), default=0)
         needed = 2 * largest + sum(each.bytes_after_estimate for each in plan.to_write) + path.stat().st_size
@@ -225,7 +233,7 @@ def _disagreements(path: Path, info: str) -> set[str]:
     reader = ZipReader(path)
     try:
         text = reader.text(info + "RECORD") or ""
-        listed = {fields[0] for _, fields in record.rows(text) if fields}
+        listed = set(recorded_files(text))
         signatures = {info + each for each in record.SIGNATURES}
         return (listed ^ set(reader.members)) - signatures | {each.message for each in reader.findings}
     finally:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LABEL = "slim"
 _NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
+_NAMEABLE = re.compile(r"[A-Za-z0-9._+!-]{1,128}")  # what may stand in the name of a file
 _PARTS, _PARTS_WITH_BUILD = 5, 6
 
 
@@ -50,6 +51,10 @@ def names_of(path: Path, found: Survey, version: str | None) -> Names:
     if bad or told is None or not told.version or len(parts) not in (_PARTS, _PARTS_WITH_BUILD):
         problem = "; ".join(bad[:3]) or "its file name is not that of a wheel"
         raise MalformedError(path, f"not slimmed: {problem}", hint="get the wheel from its publisher again")
+    if not _NAMEABLE.fullmatch(told.version):
+        raise MalformedError(
+            path, f"not slimmed: {told.version!r} is not a version", hint="get the wheel from its publisher again"
+        )
     new = _asked_for(version) if version else labelled(told.version)
     spelt = new.replace("-", "_")
     info = _info(path)

@@ -123,7 +123,7 @@ def read(path: Path) -> Lock:
 
 def parse(data: bytes, name: str) -> Lock:
     try:
-        found = msgspec.toml.decode(data)
+        found = decode.toml(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedError(name, f"is no {NAME}: {error}") from error
     schema = str(found.get("schema", ""))

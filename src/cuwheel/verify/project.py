@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cuwheel import decode
 from cuwheel.inspection.metadata import normalised
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ def is_of(folder: Path, name: str) -> bool:
     path = folder / "pyproject.toml"
     try:
         with path.open("rb") as file:
-            data = msgspec.toml.decode(file.read(_MOST))
+            data = decode.toml(file.read(_MOST))
     except FileNotFoundError:
         return (folder / "cuwheel.toml").is_file()
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return False
-    project = data.get("project") if isinstance(data, dict) else None
+    project = data.get("project")
     told = project.get("name") if isinstance(project, dict) else None
     if isinstance(told, str):
         # A build may put its CUDA behind the name: foo-cu13.

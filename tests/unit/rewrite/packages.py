@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.inspection.metadata import record_rows
 from cuwheel.rewrite import record
 
 if TYPE_CHECKING:
@@ -113,10 +114,10 @@ def wrong_records(site: Path) -> list[str]:
     """Rows that do not say what is there."""
     wrong = []
     for listed in site.glob("*.dist-info/RECORD"):
-        for _, fields in record.rows(listed.read_text()):
-            path = site / fields[0]
-            if not path.is_file() or (fields[1] and _row(path) != tuple(fields[1:])):
-                wrong.append(fields[0])
+        for row in record_rows(listed.read_text()):
+            path = site / row.path
+            if not path.is_file() or (row.hash and _row(path) != (row.hash, row.size)):
+                wrong.append(row.path)
     return wrong
 
 
@@ -125,7 +126,7 @@ def wrong_members(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         assert archive.testzip() is None
         (listed,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
-        rows = {fields[0]: tuple(fields[1:]) for _, fields in record.rows(archive.read(listed).decode())}
+        rows = {row.path: (row.hash, row.size) for row in record_rows(archive.read(listed).decode())}
         names = {name for name in archive.namelist() if not name.endswith("/")}
         said = {name: record.digest_of_bytes(archive.read(name)) for name in names if name != listed}
     wrong = [name for name, digest in said.items() if rows.get(name) != (digest.hash, str(digest.size))]

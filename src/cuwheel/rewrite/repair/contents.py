@@ -16,7 +16,6 @@ from cuwheel.inspection.metadata import recorded_files
 from cuwheel.inspection.survey import is_library
 from cuwheel.inspection.values import DeviceCode, Distribution
 from cuwheel.inspection.zip_reader import ZipReader
-from cuwheel.rewrite import record
 from cuwheel.rewrite.record import SIGNATURES
 
 if TYPE_CHECKING:
@@ -132,14 +131,7 @@ def _lists(wheel: Path) -> dict[str, object]:
 
 def wrong_hashes(found: Contents) -> list[str]:
     """Files that are not what RECORD says of them."""
-    reader = ZipReader(found.wheel)
-    try:
-        rows = record.rows(reader.text(found.info + "RECORD") or "")
-    finally:
-        reader.close()
-    hashes = {fields[0]: fields[1] for _, fields in rows if len(fields) > 1}
-    compared = member_hashes.compare(found.wheel, hashes)
-    return sorted({*compared.wrong, *compared.broken})
+    return member_hashes.wrong(found.wheel, found.info)
 
 
 def _binaries(found: source.Source, findings: list[Finding]) -> tuple[Binary, ...]:

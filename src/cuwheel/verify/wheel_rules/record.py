@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.wheel_subject import Subject, counted, some
 from cuwheel.inspection import member_hashes
+from cuwheel.inspection.metadata import RecordRow, record_rows
 from cuwheel.inspection.zip_reader import escapes
 from cuwheel.rewrite.record import SIGNATURES
 
@@ -17,28 +17,16 @@ if TYPE_CHECKING:
 
 _SOURCE = "recording installed projects, packaging.python.org/specifications"
 _REPAIR = "build it again, or download it again; whatever changed it afterwards must rewrite RECORD"
-_FIELDS = 3
 
 
-class _Row(NamedTuple):
-    path: str
-    hash: str
-    size: str
+def _rows(subject: Subject) -> list[RecordRow]:
+    return [row for row in record_rows(subject.contents.record or "") if row.path]
 
 
-def _rows(subject: Subject) -> list[_Row]:
-    return _read(subject.contents.record or "")[0]
-
-
-def _read(text: str) -> tuple[list[_Row], str]:
-    """The rows, and what is wrong with a text that is no table: what comes behind that is missing then."""
-    rows: list[_Row] = []
-    reader = csv.reader(line for line in text.splitlines() if "\0" not in line)
-    try:
-        rows.extend(_Row(*[*row, "", ""][:_FIELDS]) for row in reader if row and row[0])
-    except csv.Error as error:
-        return rows, f"line {reader.line_num}: {error}"
-    return rows, "there are NULs in it" if "\0" in text else ""
+def _unreadable(text: str) -> str:
+    """What is wrong with lines that are not rows of a table."""
+    bad = [number for number, row in enumerate(record_rows(text), 1) if not row.path]
+    return f"line {bad[0]}" + (f" and {len(bad) - 1} more" if len(bad) > 1 else "") if bad else ""
 
 
 def _own(subject: Subject) -> set[str]:
@@ -59,7 +47,7 @@ def rows(subject: Subject) -> Iterator[Found]:
     if subject.contents.record is None:
         return
     listed = [row.path for row in _rows(subject)]
-    if problem := _read(subject.contents.record)[1]:
+    if problem := _unreadable(subject.contents.record):
         yield Found(message=f"RECORD cannot be read as a table: {problem}")
     there = set(subject.contents.sizes)
     if extra := there - set(listed) - _own(subject):

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from cuwheel.network import addresses, client, pip_settings, reach, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from packaging.tags import Tag
 
     from cuwheel.network.settings import Settings
     from cuwheel.network.tool_settings import ToolSettings
@@ -48,12 +51,16 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """`platform`: a wheel tag's, where it is not this machine's. `source`: source archives instead of wheels."""
+    """`platform`: a wheel tag's, where it is not this machine's. `python`: `3.12`, where it is not the one that asks.
+
+    `source`: source archives instead of wheels.
+    """
 
     requirements: tuple[str, ...]
     dependencies: bool = True
     offline: bool = False
     platform: str | None = None
+    python: str | None = None
     source: bool = False
 
 
@@ -141,7 +148,9 @@ def _by_pip(wanted: Wanted) -> tuple[Release, ...]:
     options += [] if wanted.dependencies else ["--no-deps"]
     options += ["--no-index"] if wanted.offline else []
     with tempfile.TemporaryDirectory() as unused:
-        options += ["--platform", wanted.platform, "--target", unused] if wanted.platform else []
+        options += ["--platform", wanted.platform] if wanted.platform else []
+        options += ["--python-version", wanted.python] if wanted.python else []
+        options += ["--target", unused] if wanted.platform or wanted.python else []
         command = [*program, "install", *options, "--report", "-", *wanted.requirements]
         done = process.run(command, timeout=_RESOLVE_S, env=pip_environment())
     return tuple(_from_report(each) for each in msgspec.json.decode(done.stdout)["install"])
@@ -165,6 +174,7 @@ def _by_uv(wanted: Wanted) -> tuple[Release, ...]:
     options += [] if wanted.dependencies else ["--no-deps"]
     options += ["--offline"] if wanted.offline else []
     options += ["--python-platform", _uv_platform(wanted.platform)] if wanted.platform else []
+    options += ["--python-version", wanted.python] if wanted.python else []
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder, "requirements.in")
         listed.write_text("".join(f"{each}\n" for each in wanted.requirements), encoding="utf-8")
@@ -182,7 +192,7 @@ def _from_lock(package: dict[str, Any], wanted: Wanted) -> Release:
     wheels = [each for each in package.get("wheels", ()) if _name_in(each)]
     if not wheels:
         raise NotFoundError(["there are no wheels of it"])
-    told = min(wheels, key=lambda each: _rank(_name_in(each), wanted.platform))
+    told = min(wheels, key=lambda each: _rank(_name_in(each), wanted))
     return _release(package["name"], package["version"], told)
 
 
@@ -191,17 +201,28 @@ def _name_in(told: dict[str, Any]) -> str:
     return addresses.file_name(str(told.get("url") or told["path"]))
 
 
-def _rank(name: str, platform: str | None) -> int:
-    from packaging.tags import sys_tags  # noqa: PLC0415 - uv alone needs it
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415
+def _rank(name: str, wanted: Wanted) -> int:
+    """The place among the tags that an installer there would take, the best first."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename  # noqa: PLC0415 - uv alone needs it
 
     try:
         tags = parse_wheel_filename(name)[3]
     except InvalidWheelFilename:
         return sys.maxsize
-    if platform:
-        return 0 if any(tag.platform == platform for tag in tags) else 1
-    return next((rank for rank, tag in enumerate(sys_tags()) if tag in tags), sys.maxsize)
+    return next((rank for rank, tag in enumerate(_tags(wanted)) if tag in tags), sys.maxsize)
+
+
+def _tags(wanted: Wanted) -> Iterator[Tag]:
+    from packaging import tags  # noqa: PLC0415
+
+    if wanted.platform is None and wanted.python is None:
+        return tags.sys_tags()
+    version = [int(each) for each in (wanted.python or "").split(".")[:2] if each.isdigit()] or sys.version_info[:2]
+    platforms = [wanted.platform] if wanted.platform else list(tags.platform_tags())
+    own = f"cp{''.join(map(str, version))}"
+    return chain(
+        tags.cpython_tags(version, platforms=platforms), tags.compatible_tags(version, own, platforms=platforms)
+    )
 
 
 def _uv_platform(tag: str) -> str:

@@ -48,7 +48,7 @@ def uv() -> str | None:
 
 def find_python(version: str | None = None) -> Python:
     """The interpreter of a version (`3.12`), or the one that runs cuwheel. Existing is not enough: it must run."""
-    wanted = None if version is None else _minor(version)
+    wanted = None if version is None else minor(version)
     tried = []
     for path, via in _candidates(wanted):
         found = _asked(path, via)
@@ -59,7 +59,8 @@ def find_python(version: str | None = None) -> Python:
     raise UnavailableError(f"Python {wanted} was not found{where}", hint=f"uv python install {wanted}")
 
 
-def _minor(version: str) -> str:
+def minor(version: str) -> str:
+    """`3.12` of whatever a person writes for it."""
     match = _VERSION.fullmatch(version.strip())
     if match is None:
         raise UsageError(f"{version!r} is no Python version", hint="such as 3.12")

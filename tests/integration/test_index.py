@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import resolver, venvs
+from cuwheel import api, resolver, venvs
 from cuwheel.errors import UnknownNameError
 from cuwheel.inspection import index
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NAMES = ("demo_cuda-1.0-py3-none-any.whl", "demo_cuda-1.0-py3-none-win_amd64.whl")
+NAMES = (
+    *("demo_cuda-1.0-py3-none-any.whl", "demo_cuda-1.0-py3-none-win_amd64.whl"),
+    *(f"demo_cuda-1.0-cp{each}-none-{platform}.whl" for each in (310, 312) for platform in ("any", "win_amd64")),
+)
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -100,6 +103,21 @@ def test_it_is_downloaded_once_and_checked() -> None:
 @pytest.mark.usefixtures("served", "tool")
 def test_another_platform() -> None:
     assert index.wheel_of("demo-cuda==1.0", platform="win_amd64").name == NAMES[1]
+
+
+@pytest.mark.usefixtures("served", "tool")
+@pytest.mark.parametrize("platform", [None, "win_amd64"])
+@pytest.mark.parametrize("python", ["3.10", "3.12", "3.13"])
+def test_another_python(python: str, platform: str | None) -> None:
+    own = f"cp{python.replace('.', '')}" if python != "3.13" else "py3"
+    found = index.wheel_of("demo-cuda==1.0", python=python, platform=platform)
+    assert found.name == f"demo_cuda-1.0-{own}-none-{platform or 'any'}.whl"
+
+
+@pytest.mark.usefixtures("served", "tool")
+def test_each_python_is_tried_with_its_own_wheel() -> None:
+    found = api.verify("demo-cuda==1.0", python=["3.10", "3.12"], static=True)
+    assert [each.file for each in found.wheels] == [f"demo_cuda-1.0-cp{each}-none-any.whl" for each in (310, 312)]
 
 
 @pytest.mark.usefixtures("served", "tool")

@@ -98,10 +98,10 @@ def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value,
     return answer(**{field.name: getattr(found, field.name) for field in fields(found)})
 
 
-def on_disk(target: str | Path, platform: str | None) -> str | Path:
+def on_disk(target: str | Path, platform: str | None, python: str | None = None) -> str | Path:
     """`name==version` as the wheel downloaded for it; everything else as it is."""
     if not isinstance(target, str) or "==" not in target or Path(target).exists():
         return target
     from cuwheel.inspection import index
 
-    return index.wheel_of(target, platform=platform) if index.is_pinned(target) else target
+    return index.wheel_of(target, platform=platform, python=python) if index.is_pinned(target) else target

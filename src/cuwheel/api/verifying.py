@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.api.binaries import on_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.build.tables import VerifyTable
     from cuwheel.errors import MalformedError
@@ -71,8 +71,9 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
     language and processors. `network`: let it use the network. `sources`: build requirements that come as source, which
     runs their code with all variables.
 
-    `config`: the file, or the folder of the project, that names checks. `requires`: installed beside the wheel.
-    `cuda`: that the wheel is to serve. `static`: look at the files alone.
+    `python`: of `name==version` the wheel for each of them. `config`: the file, or the folder of the project, that
+    names checks. `requires`: installed beside the wheel. `cuda`: that the wheel is to serve. `static`: nothing is
+    installed.
     """
     from cuwheel.errors import MalformedError, UsageError
     from cuwheel.inspection.survey import survey
@@ -100,11 +101,11 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
         network=network,
         sources=sources,
     )
-    paths = [_wheel(target, platform) for target in wheels]
+    tried = [each for target in wheels for each in _tried(target, platform, work)]
     here = named.here(probe.probe())[0]
     found = []
     used: Path | None = None
-    for target, path in zip(wheels, paths, strict=True):
+    for target, path, its in tried:
         try:
             surveyed = survey(path, detail="containers")
         except MalformedError as error:  # the others are still to be tried
@@ -112,7 +113,7 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
             continue
         table, where = _table(config, surveyed)
         used = used or where
-        found.append(_verified(str(target), path, surveyed, table, work, here))
+        found.append(_verified(str(target), path, surveyed, table, its, here))
     return Verify(wheels=tuple(found), configuration=str(used) if used else None, dry_run=dry_run)
 
 
@@ -141,7 +142,7 @@ def verify_pack(  # noqa: PLR0913 - one keyword for each wish
     from cuwheel.verify import kit
     from cuwheel.verify.checks import chosen, of
 
-    paths = [_wheel(target, platform) for target in wheels]
+    paths = [_wheel(target, platform, python) for target in wheels]
     tables = {str(path): _table(config, survey(path)) for path in paths}
     extra = tuple(dict.fromkeys([*requires, *(each for table, _ in tables.values() for each in table.requires)]))
 
@@ -172,10 +173,24 @@ def verify_read(proof: Path, *wheels: str | Path) -> Proof:
     return stage.read(proof, [_wheel(target, None) for target in wheels])
 
 
-def _wheel(target: str | Path, platform: str | None) -> Path:
+def _tried(target: str | Path, platform: str | None, work: _Work) -> Iterator[tuple[str | Path, Path, _Work]]:
+    """A wheel, and the Pythons that it is tried with. A release may have a wheel of its own for each of them."""
+    from dataclasses import replace
+
+    from cuwheel.venvs import minor
+
+    asked = [minor(each) for each in work.pythons]
+    chosen = {each: _wheel(target, platform, each) for each in dict.fromkeys(asked)}
+    for path in dict.fromkeys(chosen.values()):
+        yield target, path, replace(work, pythons=tuple(each for each, its in chosen.items() if its == path))
+    if not asked:
+        yield target, _wheel(target, platform), work
+
+
+def _wheel(target: str | Path, platform: str | None, python: str | None = None) -> Path:
     from cuwheel.errors import UnreadableError, UsageError
 
-    path = Path(on_disk(target, platform))
+    path = Path(on_disk(target, platform, python))
     if path.suffix != ".whl":
         raise UsageError(f"{target} is no wheel", hint="give a .whl file, or name==version")
     if not path.is_file():

@@ -20,10 +20,10 @@ def is_pinned(target: str) -> bool:
     return bool(_PINNED.fullmatch(target))
 
 
-def wheel_of(pinned: str, *, platform: str | None = None) -> Path:
-    """The wheel of `name==version` for this platform or another, downloaded once and kept."""
+def wheel_of(pinned: str, *, platform: str | None = None, python: str | None = None) -> Path:
+    """The wheel of `name==version` for this platform and Python or others, downloaded once and kept."""
     with log.progress(f"asking your index for {pinned}"):
-        release = _resolve(pinned, platform)
+        release = _resolve(pinned, platform, python)
     if local := addresses.local_path(release.url):
         return local
     from platformdirs import user_cache_path  # noqa: PLC0415 - needed for downloads alone
@@ -36,12 +36,14 @@ def wheel_of(pinned: str, *, platform: str | None = None) -> Path:
     return kept
 
 
-def _resolve(pinned: str, platform: str | None) -> resolver.Release:
+def _resolve(pinned: str, platform: str | None, python: str | None) -> resolver.Release:
+    wanted = resolver.Wanted(requirements=(pinned,), dependencies=False, platform=platform, python=python)
     try:
-        return resolver.resolve(resolver.Wanted(requirements=(pinned,), dependencies=False, platform=platform))[0]
+        return resolver.resolve(wanted)[0]
     except resolver.NotFoundError as error:
-        wanted = f"{pinned} for {platform}" if platform else pinned
+        asked = [*([f"Python {python}"] if python else []), *([platform] if platform else [])]
+        named = f"{pinned} for {' and '.join(asked)}" if asked else pinned
         hint = "download it yourself (pip download --no-deps) and give the file"
         if not error.answers:
             hint = "neither pip nor uv was found: " + hint
-        raise UnknownNameError("wheel on your index", wanted, hint="\n".join([hint, *error.answers])) from error
+        raise UnknownNameError("wheel on your index", named, hint="\n".join([hint, *error.answers])) from error

@@ -22,6 +22,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.verify import checks, contradictions, libraries, project, pythons, serving, stub
 from cuwheel.verify.values import Check, Result
 from tests.fixtures.small_wheel import Wheel
+from tests.unit.inspection import build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +61,18 @@ def test_case_1_is_among_them(tmp_path: Path) -> None:
     assert found["python -m bitsandbytes"].text == "python -m bitsandbytes"
     assert found["bitsandbytes says SUCCESS"].expect == ("SUCCESS",)
     assert found["bitsandbytes says SUCCESS"].gpu
+
+
+def test_a_wheel_for_cuda_alone_is_tried_where_there_is_a_gpu(tmp_path: Path) -> None:
+    """Without a library for the processor there is nothing that could be tried without one."""
+    needing = {"python -m bitsandbytes", "which library bitsandbytes loads"}
+    found = named("bitsandbytes", tmp_path)
+    assert all(found[each].gpu for each in needing)
+    files = {"bitsandbytes/__init__.py": "", "bitsandbytes/libbitsandbytes_cpu.so": build.dynamic().build()}
+    path = Wheel(name="bitsandbytes", files=files).write(tmp_path / "both")
+    both = {each.name: each for each in checks.of(VerifyTable(), survey(path))}
+    assert not any(both[each].gpu for each in needing)
+    assert both["bitsandbytes says SUCCESS"].gpu
 
 
 def test_checks_of_a_configuration(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cuwheel.build.requirements import Source
     from cuwheel.build.values import Job
     from cuwheel.finding import Finding
     from cuwheel.plan.values import Job as PlanJob
@@ -237,10 +238,25 @@ class Steps:
                     workspace.end_leftovers(job.folder)
                 raise
 
+    def _requirements(self, job: Job) -> Source:
+        """Python's packages: of the lock where it knows them, to be written down, or whatever the index has."""
+        from cuwheel.build.requirements import Source
+        from cuwheel.toolchain import lock
+        from cuwheel.toolchain.downloads import Supply
+
+        options, toolkit = self.options, job.toolchain.toolkit
+        supply = Supply(store=self.store, offline=options.offline, base=options.toolkit_source)
+        if options.locked or options.toolkit_source:
+            source = options.toolkit_source
+            there = lock.requirements_for(toolkit, job.python, source, options.locked, offline=options.offline)
+            return Source(supply=supply, locked=there)
+        return Source(supply=supply, kept=options.lock is not None)
+
     def _one(self, job: Job) -> answers.Job:
         from cuwheel import log
         from cuwheel.api import built
         from cuwheel.build import run
+        from cuwheel.toolchain import lock
 
         options = run.Options(
             timeout=self.table.timeout,
@@ -248,10 +264,13 @@ class Steps:
             offline=self.options.offline,
             resume=self.options.resume,
             keep=self.options.keep,
+            requirements=self._requirements(job),
         )
         log.info("%s: begun", job.id)
         with run.carried_out(job, self.tree, self.store, options) as done:
             made = built.finished(self, job, done)
+        if self.options.lock and done.requirements:
+            lock.update(self.options.lock, lock.requirements(job.toolchain.toolkit, job.python, done.requirements))
         took = "" if made.outcome == "resumed" else f" in {made.seconds:.0f} s"
         log.info("%s: %s%s", job.id, made.outcome, took)
         return made

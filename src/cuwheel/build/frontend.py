@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import warnings
@@ -13,11 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel import venvs
-from cuwheel.build import environment
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from build import ProjectBuilder
 
@@ -55,23 +53,6 @@ def _inner_python(job: Job, shell: Shell) -> str:
         f"the image {image} has no Python {job.python}; looked at {', '.join(names)}",
         hint="name one that has it, such as the manylinux images: --image IMAGE",
     )
-
-
-def install(job: Job, shell: Shell, interpreter: Path, requirements: Iterable[str], *, offline: bool) -> None:
-    wanted = sorted(set(requirements))
-    if not wanted:
-        return
-    shell.write(f"$ install {' '.join(wanted)}")
-    if job.interpreter is None:
-        shell.run([str(interpreter), "-m", "pip", "install", *wanted])
-        return
-    try:
-        around = environment.without_leads(os.environ) | {environment.MARK: str(job.folder)}
-        shell.write(venvs.install(interpreter, wanted, offline=offline, timeout=shell.left, env=around))
-    except ToolError as error:
-        shell.write(error.output)
-        hint = "--offline uses what was downloaded before" if offline else "are the index and its address right?"
-        raise ToolError(error.command, f"could not install {', '.join(wanted)}", error.output, hint) from error
 
 
 def builder(job: Job, shell: Shell, interpreter: Path) -> ProjectBuilder:

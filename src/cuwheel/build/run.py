@@ -6,16 +6,18 @@ import contextlib
 import re
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cuwheel import log, units
 from cuwheel.build import cache as cache_
 from cuwheel.build import frontend, recorder, trees, workspace
+from cuwheel.build.requirements import Installer, Source
 from cuwheel.build.shell import Shell
 from cuwheel.build.values import Built, Phase, Trouble
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
 from cuwheel.toolchain import downloads
+from cuwheel.toolchain import store as store_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,13 +41,15 @@ class Options:
     offline: bool = False
     resume: bool = False
     keep: bool = False
+    requirements: Source = field(default_factory=Source)
 
 
 @contextlib.contextmanager
 def carried_out(job: Job, tree: Tree, store: Store, options: Options) -> Iterator[Built]:
     """What became of a job. Its folder is ours until the block ends: another build of the same job waits."""
     with workspace.held(store, job.folder):
-        if options.resume and (there := workspace.earlier(job.folder, job.key)):
+        there = workspace.earlier(job.folder, job.key) if options.resume else None
+        if there and (there.requirements or not options.requirements.kept):
             log.info("%s: made by an earlier run", job.id)
             yield replace(there, resumed=True)
             return
@@ -77,6 +81,7 @@ class _Work:
         self.server: Server | None = None
         self.session: Session | None = None
         self.step = ""
+        self.installer: Installer | None = None
 
     def through(self) -> Built:
         built = Built(key=self.job.key, log=str(self.log))
@@ -87,7 +92,7 @@ class _Work:
             except CuwheelError as error:
                 trouble = self._trouble(error)
             except OSError as error:
-                trouble = self._trouble(UnreadableError.from_os(error, hint=trees.NO_SPACE))
+                trouble = self._trouble(UnreadableError.from_os(error, hint=store_.NO_SPACE))
             finally:
                 if self.session:
                     self.session.finish(0 if wheel else 1)
@@ -103,6 +108,7 @@ class _Work:
             record=str(record) if record.is_dir() else "",
             recorded=self.recorded,
             others=self.others,
+            requirements=self.installer.used if self.installer else (),
             cached=cached,
             trouble=trouble,
         )
@@ -117,14 +123,17 @@ class _Work:
                 (job.folder / "bin" / name).symlink_to(place)
             interpreter = frontend.make_environment(job, shell, offline=self.options.offline)
             made = frontend.builder(job, shell, interpreter)
-            self._install(shell, interpreter, made.build_system_requires | set(job.requires))
+            self.installer = Installer(
+                job=job, shell=shell, source=self.options.requirements, offline=self.options.offline
+            )
+            self.installer.install(interpreter, made.build_system_requires | set(job.requires))
             if self.options.cache:
                 self.server = stack.enter_context(cache_.server(job, self.store.folder / "sccache"))
             self.session = stack.enter_context(recorder.recorded(job, self.server))
             self.recorded = time.monotonic() - self.began
             if self.session:
                 shell.environ = dict(self.session.environ)
-            self._install(shell, interpreter, frontend.backend_requires(made, job))
+            self.installer.install(interpreter, frontend.backend_requires(made, job))
             self.others = frontend.installed(job.folder / "venv")
         if job.before:
             with self._timed("before"):
@@ -132,9 +141,6 @@ class _Work:
                     shell.run(["sh", "-ec", command], cwd=job.source)
         with self._timed("build"):
             return frontend.keep(frontend.wheel(made, job), job.folder / "wheel")
-
-    def _install(self, shell: Shell, interpreter: Path, wanted: set[str]) -> None:
-        frontend.install(self.job, shell, interpreter, wanted, offline=self.options.offline)
 
     def _shell(self, environ: dict[str, str]) -> Shell:
         return Shell(

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 from cuwheel import log
 from cuwheel.build import repository
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
-from cuwheel.toolchain import downloads
+from cuwheel.toolchain import downloads, store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.build.values import Tree
 
-NO_SPACE = "free some space, or put the cache elsewhere: --toolkit-cache FOLDER (or CUWHEEL_CACHE)"
 _BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, EOFError, UnicodeError, OverflowError, KeyError)
 _MAX_UNPACKED = 20 * 10**9  # of a source: more is no source, but an archive made to fill the disk
 
@@ -56,7 +55,7 @@ def copy(tree: Tree, to: Path) -> None:
             if not target.is_symlink():  # builds write into their sources, and those may be of a store or a mount
                 target.chmod(target.stat().st_mode | stat.S_IWUSR)
     except OSError as error:
-        raise UnreadableError.from_os(error, error.filename2 or error.filename or to, hint=NO_SPACE) from error
+        raise UnreadableError.from_os(error, error.filename2 or error.filename or to, hint=store.NO_SPACE) from error
     if tree.repository:
         _add_history(tree, to)
 
@@ -92,7 +91,7 @@ def unpacked(archive: Path, cache: Path) -> Path:
     except _BROKEN as error:
         raise MalformedError(archive, f"cannot be unpacked: {error}", hint="get it again") from error
     except OSError as error:
-        raise UnreadableError.from_os(error, archive, hint=NO_SPACE) from error
+        raise UnreadableError.from_os(error, archive, hint=store.NO_SPACE) from error
     return _only_folder(place, archive)
 
 

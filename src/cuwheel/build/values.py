@@ -8,7 +8,7 @@ from typing import Literal
 
 from cuwheel.finding import Finding
 from cuwheel.plan import values as plan_values
-from cuwheel.toolchain.values import Setting, Toolchain
+from cuwheel.toolchain.values import Archive, Setting, Toolchain
 from cuwheel.venvs import Python
 
 
@@ -130,6 +130,7 @@ class Built:
     record: str = ""
     recorded: float = 0.0  # when the record began
     others: dict[str, str] = field(default_factory=dict)  # versions of what was installed to build
+    requirements: tuple[Archive, ...] = ()  # the files that it was installed from, where a lock is to name them
     cached: Cached | None = None
     trouble: Trouble | None = None
     resumed: bool = False

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cuwheel import files, log
-from cuwheel.build import environment, trees
+from cuwheel.build import environment
 from cuwheel.build.values import Built
 from cuwheel.errors import UnreadableError
 from cuwheel.toolchain import downloads
+from cuwheel.toolchain import store as store_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def clean(folder: Path) -> None:
         for old in sorted((folder / "logs").glob("*.log"))[:-_KEPT_LOGS]:
             old.unlink()
     except OSError as error:
-        raise UnreadableError.from_os(error, error.filename or folder, hint=trees.NO_SPACE) from error
+        raise UnreadableError.from_os(error, error.filename or folder, hint=store_.NO_SPACE) from error
 
 
 def _remove(path: Path) -> None:

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-def resolve(requirements: Sequence[str], *, dependencies: bool = True, offline: bool = False) -> tuple[Archive, ...]:
-    wanted = resolver.Wanted(requirements=tuple(requirements), dependencies=dependencies, offline=offline)
+def resolve(
+    requirements: Sequence[str], *, dependencies: bool = True, offline: bool = False, python: str | None = None
+) -> tuple[Archive, ...]:
+    """`python`: another version than the one that asks."""
+    wanted = resolver.Wanted(
+        requirements=tuple(requirements), dependencies=dependencies, offline=offline, python=python
+    )
     return tuple(_archive(each) for each in resolver.resolve(wanted))
 
 

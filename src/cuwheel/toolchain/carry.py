@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError
-from cuwheel.toolchain import downloads, lock, provide, providers
+from cuwheel.toolchain import archives, downloads, lock, provide, providers
 from cuwheel.toolchain.values import Recipe
 
 if TYPE_CHECKING:
@@ -33,8 +33,12 @@ def fetch(wish: Wish, folder: Path, *, dry_run: bool) -> tuple[Recipe, tuple[Pat
     files = downloads.copy_to(folder, recipe.archives, decision.supply)
     sized = zip(recipe.archives, files, strict=True)
     recipe = replace(recipe, archives=tuple(replace(each, size=path.stat().st_size) for each, path in sized))
-    lock.update(folder / lock.NAME, lock.locked(recipe))
-    return recipe, files
+    more = lock.all_requirements(recipe.cuda, recipe.platform, wish.locked)
+    for each in more:
+        wanted = archives.with_addresses(each.archive, offline=wish.offline)
+        files += downloads.copy_to(folder, wanted, decision.supply)
+    lock.update(folder / lock.NAME, lock.locked(recipe), *more)
+    return recipe, tuple(dict.fromkeys(files))
 
 
 def _recipe(chosen: Recipe | Installed) -> Recipe:

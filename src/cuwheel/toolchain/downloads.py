@@ -62,6 +62,13 @@ def _obtain(archive: Archive, supply: Supply) -> Path:
     return kept
 
 
+def keep(archives: Sequence[Archive], supply: Supply) -> tuple[Path, ...]:
+    """In the cache, also those that lie in a folder of somebody's: a lock names them without it."""
+    return tuple(
+        path for each in archives for path in copy_to(supply.store.downloads / each.sha256[:16], [each], supply)
+    )
+
+
 def copy_to(folder: Path, archives: Sequence[Archive], supply: Supply) -> tuple[Path, ...]:
     """For machines without a network."""
     copied = []

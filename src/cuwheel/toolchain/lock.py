@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "cuwheel.lock"
 SCHEMA: Final = "cuwheel.lock/1"
-_HEAD = "# What cuwheel built with. Written by `cuwheel toolchain install --lock`; used by `--locked`.\n"
+_HEAD = "# What cuwheel built with. Written by `--lock` of build and toolchain install; used by `--locked`.\n"
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SERVERS = ("https://", "http://")
 
@@ -56,9 +56,20 @@ class Locked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """Python's packages that a build was made with: all of them, each a wheel with its hash."""
+
+    cuda: str
+    python: str
+    platform: str
+    archive: tuple[Archive, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
     schema: Literal["cuwheel.lock/1"] = SCHEMA
     toolchain: tuple[Locked, ...] = ()
+    requirements: tuple[Requirements, ...] = ()
 
 
 def locked(chosen: Recipe | Installed) -> Locked:
@@ -75,7 +86,7 @@ def locked(chosen: Recipe | Installed) -> Locked:
         platform=chosen.platform,
         identity="",
         components=chosen.components,
-        archive=tuple(replace(each, url=_lasting(each)) for each in chosen.archives),
+        archive=_for_others(chosen.archives),
     )
     return replace(entry, identity=entry.recipe().identity)
 
@@ -86,17 +97,26 @@ def _lasting(archive: Archive) -> str:
     return archive.url if archive.url.startswith(_SERVERS) and not signed else ""
 
 
-def update(path: Path, entry: Locked) -> None:
-    """Add a toolkit to the file, in place of the one of the same version and platform."""
+def _for_others(archives: Iterable[Archive]) -> tuple[Archive, ...]:
+    return tuple(replace(each, url=_lasting(each)) for each in archives)
+
+
+def update(path: Path, *entries: Locked | Requirements) -> None:
+    """Add toolkits or requirements to the file, in place of those of the same version, platform and Python."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _alone(path.parent):
-            before = read(path).toolchain if path.exists() else ()
-            kept = [each for each in before if (each.cuda, each.platform) != (entry.cuda, entry.platform)]
-            rows = sorted([*kept, entry], key=lambda each: (versions.key(each.cuda), each.platform))
-            files.write(path, text(rows))
+            before = read(path) if path.exists() else Lock()
+            rows = {_place(each): each for each in (*before.toolchain, *before.requirements, *entries)}
+            files.write(path, text(rows[place] for place in sorted(rows)))
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
+
+
+def _place(entry: Locked | Requirements) -> tuple[bool, tuple[int, ...], str, tuple[int, ...]]:
+    """Toolkits first, by version; what has the same place takes it."""
+    python = entry.python if isinstance(entry, Requirements) else ""
+    return bool(python), versions.key(entry.cuda), entry.platform, versions.key(python)
 
 
 @contextlib.contextmanager
@@ -134,7 +154,8 @@ def parse(data: bytes, name: str) -> Lock:
     result = decode.convert(found, Lock, NAME, problems)
     if result is None:
         raise ConfigurationError(name, problems)
-    strange = [each.file for row in result.toolchain for each in row.archive if not _is_plain(each)]
+    rows: tuple[Locked | Requirements, ...] = (*result.toolchain, *result.requirements)
+    strange = [each.file for row in rows for each in row.archive if not _is_plain(each)]
     if strange:
         raise MalformedError(name, f"has archives that are no plain files with a sha256: {', '.join(strange)}")
     changed = [each.cuda for each in result.toolchain if each.archive and each.recipe().identity != each.identity]
@@ -151,12 +172,7 @@ def _is_plain(archive: Archive) -> bool:
 
 def recipe_for(request: Request, source: str | None, path: Path | None) -> Recipe:
     """What a lock, or the folder that `fetch` filled, says of this version and platform."""
-    if source:
-        name = downloads.join(source, NAME)
-        found = parse(downloads.text_of(source, NAME, offline=request.offline), name)
-    else:
-        path = path or Path(NAME)
-        name, found = str(path), read(path)
+    name, found = _opened(source, path, offline=request.offline)
     platform = f"linux-{request.cpu}"
     for each in found.toolchain:
         if each.cuda == request.cuda and each.platform == platform and request.exact in (None, each.release):
@@ -168,20 +184,50 @@ def recipe_for(request: Request, source: str | None, path: Path | None) -> Recip
     raise UsageError(f"{name} has no CUDA {request.asked} for {platform}, but {there}")
 
 
-def text(rows: Iterable[Locked]) -> str:
+def _opened(source: str | None, path: Path | None, *, offline: bool) -> tuple[str, Lock]:
+    if source:
+        name = downloads.join(source, NAME)
+        return name, parse(downloads.text_of(source, NAME, offline=offline), name)
+    path = path or Path(NAME)
+    return str(path), read(path)
+
+
+def requirements_for(
+    toolkit: Installed, python: str, source: str | None, path: Path | None, *, offline: bool
+) -> tuple[Archive, ...] | None:
+    """Of a build with this toolkit and Python; None where the lock is of toolkits alone."""
+    _, found = _opened(source, path, offline=offline)
+    wanted = (toolkit.cuda, python, toolkit.platform)
+    return next(
+        (each.archive for each in found.requirements if (each.cuda, each.python, each.platform) == wanted), None
+    )
+
+
+def all_requirements(cuda: str, platform: str, path: Path | None) -> tuple[Requirements, ...]:
+    """Of a toolkit, for every Python that the lock knows."""
+    found = read(path).requirements if path else ()
+    return tuple(each for each in found if (each.cuda, each.platform) == (cuda, platform))
+
+
+def requirements(toolkit: Installed, python: str, archives: Iterable[Archive]) -> Requirements:
+    return Requirements(cuda=toolkit.cuda, python=python, platform=toolkit.platform, archive=_for_others(archives))
+
+
+def text(rows: Iterable[Locked | Requirements]) -> str:
     return _HEAD + f'schema = "{SCHEMA}"\n' + "".join(_tables(rows))
 
 
-def _tables(rows: Iterable[Locked]) -> Iterator[str]:
+def _tables(rows: Iterable[Locked | Requirements]) -> Iterator[str]:
     for row in rows:
-        yield "\n[[toolchain]]\n"
+        table = "requirements" if isinstance(row, Requirements) else "toolchain"
+        yield f"\n[[{table}]]\n"
         yield from _pairs(row, skip="archive")
         for archive in row.archive:
-            yield "\n[[toolchain.archive]]\n"
+            yield f"\n[[{table}.archive]]\n"
             yield from _pairs(archive)
 
 
-def _pairs(value: Locked | Archive, skip: str = "") -> Iterator[str]:
+def _pairs(value: Locked | Requirements | Archive, skip: str = "") -> Iterator[str]:
     """JSON's strings, numbers and lists are TOML's too."""
     for name, each in msgspec.to_builtins(value).items():
         if name != skip and each not in (None, "", (), []):

@@ -25,7 +25,7 @@ _MARKER = "cuwheel-toolchain.json"
 _SCRATCH = ".making-"
 _LOCKS = ".locks"
 DOWNLOADS = "downloads"
-_NO_SPACE = "free some space, or put the cache elsewhere: --cache FOLDER (or CUWHEEL_CACHE)"
+NO_SPACE = "free some space, or put the cache elsewhere: CUWHEEL_CACHE=FOLDER"
 
 
 class Store:
@@ -67,7 +67,7 @@ class Store:
             try:
                 return self._make(recipe, fill)
             except OSError as error:
-                raise UnreadableError.from_os(error, error.filename or self.folder, hint=_NO_SPACE) from error
+                raise UnreadableError.from_os(error, error.filename or self.folder, hint=NO_SPACE) from error
 
     def place(self, recipe: Recipe) -> Path:
         """Where the toolkit of a recipe is, or is going to be."""
@@ -125,7 +125,7 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise UnreadableError.from_os(error, path, hint=_NO_SPACE) from error
+            raise UnreadableError.from_os(error, path, hint=NO_SPACE) from error
         try:
             kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
             try:

@@ -68,7 +68,8 @@ def test_a_wheel_for_cuda_alone_is_tried_where_there_is_a_gpu(tmp_path: Path) ->
     needing = {"python -m bitsandbytes", "which library bitsandbytes loads"}
     found = named("bitsandbytes", tmp_path)
     assert all(found[each].gpu for each in needing)
-    files = {"bitsandbytes/__init__.py": "", "bitsandbytes/libbitsandbytes_cpu.so": build.dynamic().build()}
+    library = "bitsandbytes/libbitsandbytes_cpu.so"
+    files: dict[str, str | bytes] = {"bitsandbytes/__init__.py": "", library: build.dynamic().build()}
     path = Wheel(name="bitsandbytes", files=files).write(tmp_path / "both")
     both = {each.name: each for each in checks.of(VerifyTable(), survey(path))}
     assert not any(both[each].gpu for each in needing)

@@ -89,7 +89,7 @@ def test_a_failure_leaves_nothing(there: store.Store, error: BaseException) -> N
     assert list(there.toolchains.iterdir()) == []
     if isinstance(caught.value, UnreadableError):
         assert "No space left" in caught.value.message
-        assert "--cache" in caught.value.hint
+        assert "CUWHEEL_CACHE=" in caught.value.hint
 
 
 def test_what_a_killed_one_began_is_cleared_away(there: store.Store) -> None:
@@ -125,7 +125,7 @@ def test_a_cache_that_may_not_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UnreadableError) as caught:
         store.Store(tmp_path / "file").make(RECIPE, fill)
-    assert "--cache" in caught.value.hint
+    assert "CUWHEEL_CACHE=" in caught.value.hint
 
 
 def test_a_marker_that_names_another_folder_removes_nothing_there(tmp_path: Path) -> None:

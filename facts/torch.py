@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import packages, toolchains, torch, versions
@@ -75,17 +76,17 @@ def _brought(framework: str, wheel: Wheel, cuda: int | None = None) -> Iterator[
     rows = [row for row in tables().libraries.package if row.cuda is not None]
     required = [row for row in rows if row.name in pins and _is_pinned(row, pins[row.name])]
     major = cuda or max((row.cuda or 0 for row in required), default=0)
-    if not major:
+    if not required:  # the first plugins left that to others
         return
     release = str(wheel.version)
-    there = {_component(each) for row in required for each in row.sonames} - {
-        _component(each) for each in tables().libraries.everyones
-    }
-    for component in sorted({_component(each) for row in rows if row.cuda == major for each in row.sonames}):
-        ours = packages.brings(framework, component, release=release, cuda=major)
-        if ours != (component in there) and not _transitive(component, there):
-            theirs = "brings it" if component in there else "does not"
-            yield Difference("packages.toml", f"{wheel}: {component}", "brings it" if ours else "does not", theirs)
+    there = {_component(each) for row in required for each in row.sonames}
+    there -= {_component(each) for each in tables().libraries.everyones}
+    for component in sorted(there):
+        if not packages.brings(framework, component, release=release, cuda=major):
+            yield Difference("packages.toml", f"{wheel}: {component}", "does not come with it", "it does")
+    for pattern in packages.brought(framework, release=release, cuda=major):
+        if not any(fnmatchcase(each, pattern) for each in there) and not _transitive(pattern, there):
+            yield Difference("packages.toml", f"{wheel}: {pattern}", "comes with it", "it does not")
 
 
 def _is_pinned(row: Package, pin: str | None) -> bool:
@@ -97,9 +98,9 @@ def _component(soname: str) -> str:
     return re.sub(r"^lib|(\.alt)?\.so.*$", "", soname)
 
 
-def _transitive(component: str, required: set[str]) -> bool:
+def _transitive(pattern: str, there: set[str]) -> bool:
     """Not named itself, but cuSPARSE of CUDA 12 requires it."""
-    return component == "nvJitLink" and "cusparse" in required
+    return pattern == "nvJitLink" and "cusparse" in there
 
 
 def _packages(name: str, extras: str) -> Iterator[str]:

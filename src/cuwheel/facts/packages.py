@@ -98,11 +98,19 @@ def brings(
     `release`, `cuda`: of the framework; where one is not known, what comes with any build of it counts. `bare`: and an
     installer that is told its name alone brings such a build.
     """
+    patterns = brought(framework, release=release, cuda=cuda, bare=bare)
+    return any(fnmatchcase(component, pattern) for pattern in patterns)
+
+
+def brought(
+    framework: str, *, release: str | None = None, cuda: int | None = None, bare: bool = False
+) -> tuple[str, ...]:
+    """The patterns of all components that come with it, as `brings` asks for one."""
     for row in tables().packages.framework:
         if row.name == framework and not (bare and row.only_with_extra):
             some = (pattern for each in row.some if _is_of(each, release, cuda) for pattern in each.brings)
-            return any(fnmatchcase(component, pattern) for pattern in (*row.brings, *some))
-    return False
+            return (*row.brings, *some)
+    return ()
 
 
 def _is_of(some: SomeBring, release: str | None, cuda: int | None) -> bool:

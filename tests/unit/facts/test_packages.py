@@ -24,7 +24,8 @@ pytestmark = pytest.mark.unit
         ("torch", "nvshmem_host", "2.9.0", None, True),
         ("torch", "npps", None, None, False),
         ("jax", "nvvm", None, 13, True),
-        ("jax", "nvvm", None, 12, False),
+        ("jax", "nvvm", None, 12, True),  # in the package of nvcc
+        ("jax", "nvshmem_host", "0.6.0", 12, False),
         ("jax", "nvrtc", "0.6.1", 12, False),
         ("mxnet", "cublas", None, None, False),
     ],

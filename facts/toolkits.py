@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PACKAGES = ("nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc", "nvidia-cuda-crt")
 _TRY_S = 60.0
 _GCC = re.compile(r"#if __GNUC__ > (\d+)")
-# The generic block: another one is for a system of its own (HORIZON).
+# The last of them is the generic one: before it may be another, for a system of its own (HORIZON).
 _CLANG = re.compile(r"#if \(__clang_major__ >= (\d+)\)")
 _MSC = re.compile(r"#if _MSC_VER < (\d+) \|\| _MSC_VER >= (\d+)")
 _ARCH = re.compile(r"\bsm_(\d+[af]?)\b")
@@ -62,7 +62,7 @@ def _compilers(minor: str, wheel: Wheel, header: str) -> Iterator[Difference]:
     gcc, clang, msc = _GCC.search(header), _CLANG.findall(header), _MSC.search(header)
     found = {
         "gcc_max": int(gcc[1]) if gcc else None,
-        "clang_max": int(clang[0]) - 1 if clang else None,
+        "clang_max": int(clang[-1]) - 1 if clang else None,
         "msc_ver_min": int(msc[1]) if msc else None,
         "msc_ver_max": int(msc[2]) - 1 if msc else None,
     }

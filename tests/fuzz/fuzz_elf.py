@@ -15,7 +15,7 @@ with atheris.instrument_imports(include=["cuwheel.inspection"]):
 
 
 def read(data: bytes) -> None:
-    library.read(harness.CountingBuffer("fuzzed", data), detail="entries", whole=True)
+    library.read(harness.CountingBuffer("fuzzed", data), detail="entries", search="whole")
 
 
 if __name__ == "__main__":

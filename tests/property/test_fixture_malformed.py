@@ -38,7 +38,7 @@ FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
 
 def attempt(path: Path) -> Survey | CuwheelError:
     try:
-        return survey(path, detail="entries", whole=True)
+        return survey(path, detail="entries", search="whole")
     except CuwheelError as error:
         return error
 

@@ -34,7 +34,7 @@ NAMELESS = (
 @pytest.mark.parametrize("name", FOUND)
 def test_work_is_bounded(name: str) -> None:
     with contextlib.suppress(CuwheelError):
-        library.read(CountingBuffer("found", bytes.fromhex(FOUND[name])), detail="entries", whole=True)
+        library.read(CountingBuffer("found", bytes.fromhex(FOUND[name])), detail="entries", search="whole")
 
 
 def test_padding_is_skipped_to_the_next_container() -> None:

@@ -55,7 +55,7 @@ class Counting(MemoryBuffer):
 
 def examine(data: bytes) -> None:
     try:
-        found = library.read(Counting(data), detail="entries", whole=True)
+        found = library.read(Counting(data), detail="entries", search="whole")
     except CuwheelError:
         return
     assert sum(part.bytes for part in found.parts) == len(data)

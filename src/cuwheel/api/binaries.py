@@ -31,7 +31,7 @@ def inspect(
     from cuwheel.report.inspect import Inspect, LibraryCoverage
 
     place = on_disk(target, platform)
-    found = survey(place, env=env, detail="entries" if entries else "containers", whole=whole)
+    found = survey(place, env=env, detail="entries" if entries else "containers", search="whole" if whole else "data")
     described, unclear = description.of(found, place, env=env)
     reaches = [(library, coverage.of(library)) for library in found.libraries]
     return Inspect(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
     """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from cuwheel.compat import machine_rules
     from cuwheel.compat import needs as needs_
     from cuwheel.finding import SEVERITIES
@@ -27,10 +29,16 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
     from cuwheel.report.doctor import Doctor
 
     wanted = needs_.parse(needs)
-    machine = profile.load(on) if isinstance(on, Path) else on or probe.probe(env)
+    there: Sequence[Installed] = ()  # a saved machine's files are elsewhere
+    if on is None:
+        with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
+            looking = beside.submit(_with_device_code, env)
+            machine = probe.probe(env)
+            there = looking.result()
+    else:
+        machine = profile.load(on) if isinstance(on, Path) else on
     found = machine_rules.examine(machine)
-    if on is None:  # a saved machine's files are elsewhere
-        found = (*found, *_installed(machine, env, found))
+    found = (*found, *_judged_here(machine, there, found))
     return Doctor(
         machine=machine,
         findings=tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))),
@@ -38,20 +46,26 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
     )
 
 
-def _installed(machine: MachineProfile, env: Path | None, said: Sequence[Finding]) -> tuple[Finding, ...]:
+def _with_device_code(env: Path | None) -> list[Installed]:
+    """The largest first: it takes the longest."""
+    from cuwheel.inspection import presence
+    from cuwheel.machine import environment, world
+
+    _, folders = environment.locate(world.World.here(), env)
+    return sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
+
+
+def _judged_here(machine: MachineProfile, there: Sequence[Installed], said: Sequence[Finding]) -> tuple[Finding, ...]:
     """What the rules of `check` find in the environment's CUDA packages; without a GPU there is nothing to ask."""
     from functools import partial
 
     from cuwheel import log, parallel
     from cuwheel.compat import environment as stage
-    from cuwheel.inspection import presence
-    from cuwheel.machine import environment, named, world
+    from cuwheel.machine import named
 
-    machines = [each for each in named.here(machine) if each.capability]
+    machines = [each for each in named.here(machine) if each.capability] if there else []
     if not machines:
         return ()
-    _, folders = environment.locate(world.World.here(), env)
-    there = sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
     judged = parallel.each(partial(_judged, machines=machines), there, partial(log.listen, level="error"))
     return stage.merged(sorted(judged, key=lambda each: each[0]), said)
 
@@ -60,6 +74,12 @@ def _judged(installed: Installed, machines: Sequence[Machine]) -> tuple[str, tup
     from cuwheel.compat import environment as stage
     from cuwheel.inspection.survey import survey
 
+    # Nearly everything that is installed runs, and that shows without looking for code in every corner.
+    name, found = stage.judged(
+        survey(installed.name, env=installed.folder, detail="containers", search="nowhere"), machines
+    )
+    if not any(stage.matters(each) for each in found):
+        return name, ()
     return stage.judged(survey(installed.name, env=installed.folder, detail="containers"), machines)
 
 

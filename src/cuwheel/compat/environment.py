@@ -47,10 +47,12 @@ def merged(found: Iterable[tuple[str, Sequence[Finding]]], said: Iterable[Findin
     return tuple(sorted(once, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
+def matters(finding: Finding) -> bool:
+    return finding.severity != "note" and finding.rule not in _NOTHING_NEW
+
+
 def _is_old(finding: Finding, already: set[str]) -> bool:
-    if finding.severity == "note" or finding.rule in _NOTHING_NEW:
-        return True
-    return _SAID_BY_MACHINE_RULES.get(finding.rule) in already
+    return not matters(finding) or _SAID_BY_MACHINE_RULES.get(finding.rule) in already
 
 
 def _merged(found: Sequence[tuple[str, Finding]]) -> Finding:

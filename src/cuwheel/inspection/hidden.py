@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from cuwheel.inspection.buffer import Buffer
     from cuwheel.inspection.image import Section
+    from cuwheel.inspection.values import Search
 
 _ELF = elf.MAGIC + b"\x02\x01"
 _CUDA = struct.pack("<H", elf.MACHINE_CUDA)
@@ -38,11 +39,13 @@ class Hidden(NamedTuple):
     amd: tuple[str, ...] = ()  # sections, by name
 
 
-def search(buffer: Buffer, sections: Sequence[Section], *, whole: bool = False) -> Hidden:
-    """Look through the data of a file; with `whole`, through every byte that is not known device code."""
+def search(buffer: Buffer, sections: Sequence[Section], *, where: Search) -> Hidden:
+    """Look through the data of a file, or through every byte that is not known device code."""
+    if where == "nowhere":
+        return Hidden()
     containers: list[Hit] = []
     cubins: list[Hit] = []
-    for name, start, end in _regions(buffer, sections, whole=whole):
+    for name, start, end in _regions(buffer, sections, whole=where == "whole"):
         _search_region(buffer, name, start, end, containers, cubins)
     amd = tuple(each.name for each in sections if each.name in AMD_SECTIONS and each.size)
     return Hidden(tuple(containers), tuple(cubins), amd)

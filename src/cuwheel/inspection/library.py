@@ -33,7 +33,7 @@ from cuwheel.inspection.values import Container, Cudart, DeviceCode, FileType, F
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.values import Detail
+    from cuwheel.inspection.values import Detail, Search
 
 NOTHING = Registration(wrappers=(), module_ids=(), containers=0, unnamed=())
 _CXX11 = "__cxx11"
@@ -77,17 +77,17 @@ def recognise(buffer: Buffer) -> Format | None:
     return "pe" if start[:2] == pe.MAGIC and pe.is_pe(buffer) else None
 
 
-def read(buffer: Buffer, *, detail: Detail = "rows", whole: bool = False) -> Library:
-    """`whole` looks for hidden device code in every byte, not only in data. Raises MalformedError."""
+def read(buffer: Buffer, *, detail: Detail = "rows", search: Search = "data") -> Library:
+    """`search`: where device code outside its own sections is looked for. Raises MalformedError."""
     form = recognise(buffer)
     if form is None:
         raise MalformedError(buffer.name, "neither ELF, PE, a static archive, a fat binary nor a cubin")
     with limits.collected() as met:
-        found = _finish(_READERS[form](buffer, whole=whole), detail)
+        found = _finish(_READERS[form](buffer, search=search), detail)
     return replace(found, findings=(*found.findings, *met)) if met else found
 
 
-def _elf(buffer: Buffer, *, whole: bool) -> _Draft:
+def _elf(buffer: Buffer, *, search: Search) -> _Draft:
     file = elf.read(buffer)
     draft = _Draft(
         buffer=buffer,
@@ -102,7 +102,7 @@ def _elf(buffer: Buffer, *, whole: bool) -> _Draft:
         build_id=next((body.hex() for owner, kind, body in elf.notes(file) if (owner, kind) == ("GNU", 3)), None),
     )
     draft.needed = draft.dynamic.needed
-    _device_code(draft, whole=whole)
+    _device_code(draft, search=search)
     _register(draft, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
     if draft.type != "relocatable":  # which has yet to be linked with one
         registers = provenance.registration_of(file, has_wrappers=bool(draft.registration.wrappers))
@@ -115,7 +115,7 @@ def _elf(buffer: Buffer, *, whole: bool) -> _Draft:
     return draft
 
 
-def _pe(buffer: Buffer, *, whole: bool) -> _Draft:
+def _pe(buffer: Buffer, *, search: Search) -> _Draft:
     file = pe.read(buffer)
     draft = _Draft(
         buffer=buffer,
@@ -126,15 +126,15 @@ def _pe(buffer: Buffer, *, whole: bool) -> _Draft:
         sections=file.sections,
         needed=file.needed,
     )
-    _device_code(draft, whole=whole)
+    _device_code(draft, search=search)
     _register(draft, file)
     registers = "own" if draft.registration.wrappers else None
     draft.cudart = provenance.cudart(file.needed, registers, draft.toolkits)
     return draft
 
 
-def _fatbin(buffer: Buffer, *, whole: bool) -> _Draft:
-    del whole  # all of it is device code
+def _fatbin(buffer: Buffer, *, search: Search) -> _Draft:
+    del search  # all of it is device code
     draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="fatbin", machine="cuda")
     draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
     draft.walk.section("", 0, buffer.size, linked=not provenance.is_relocatable(buffer))
@@ -143,8 +143,8 @@ def _fatbin(buffer: Buffer, *, whole: bool) -> _Draft:
     return draft
 
 
-def _cubin(buffer: Buffer, *, whole: bool) -> _Draft:
-    del whole
+def _cubin(buffer: Buffer, *, search: Search) -> _Draft:
+    del search
     found = loose.read(buffer, "", 0, buffer.size)
     draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="cubin", machine="cuda", loose=[found])
     draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
@@ -153,9 +153,9 @@ def _cubin(buffer: Buffer, *, whole: bool) -> _Draft:
     return draft
 
 
-def _archive(buffer: Buffer, *, whole: bool) -> _Draft:
+def _archive(buffer: Buffer, *, search: Search) -> _Draft:
     """A static archive as one library: the sections of all its members, where they are in the archive."""
-    del whole
+    del search
     draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="archive", machine="unknown", type="relocatable")
     sections: list[Section] = []
     pointers = archive.Pointers()
@@ -171,7 +171,7 @@ def _archive(buffer: Buffer, *, whole: bool) -> _Draft:
         pointers.add(member.offset, ElfPointers(file, tuple(WRAPPER_SECTIONS)))
         sections += shifted
     draft.sections = tuple(sections)
-    _device_code(draft, whole=False)
+    _device_code(draft, search="data")
     _register(draft, pointers)
     return draft
 
@@ -179,7 +179,7 @@ def _archive(buffer: Buffer, *, whole: bool) -> _Draft:
 _READERS = {"elf": _elf, "pe": _pe, "archive": _archive, "fatbin": _fatbin, "cubin": _cubin}
 
 
-def _device_code(draft: _Draft, *, whole: bool) -> None:
+def _device_code(draft: _Draft, *, search: Search) -> None:
     """What is in the sections made for it, then what hides elsewhere."""
     apart, overlapping = disjoint(draft.sections)
     if overlapping:
@@ -188,7 +188,7 @@ def _device_code(draft: _Draft, *, whole: bool) -> None:
         if section.name in FATBIN_SECTIONS:
             end = section.offset + section.size
             draft.walk.section(section.name, section.offset, end, linked=FATBIN_SECTIONS[section.name])
-    found = hidden.search(draft.buffer, apart, whole=whole)
+    found = hidden.search(draft.buffer, apart, where=search)
     walked = []
     end = 0
     for hit in found.containers:  # in order: one inside another was walked with it, or is its payload

@@ -19,29 +19,30 @@ if TYPE_CHECKING:
 
     from cuwheel.finding import Finding
     from cuwheel.inspection.source import Item, Source
-    from cuwheel.inspection.values import Detail, Library
+    from cuwheel.inspection.values import Detail, Library, Search
 
 _WORKERS = 2
 
 
-def survey(target: str | Path, *, env: Path | None = None, detail: Detail = "rows", whole: bool = False) -> Survey:
+def survey(target: str | Path, *, env: Path | None = None, detail: Detail = "rows", search: Search = "data") -> Survey:
     """What is in `target`. `env`: the environment where a distribution is installed.
 
-    `detail` lists containers and entries too. `whole` searches every byte for hidden device code.
+    `detail` lists containers and entries too. `search`: where device code outside its own sections is looked
+    for; "nowhere" also leaves a package's Python unread, and shows all the same whether all is well.
     """
     found = source.find(target, env=env)
     try:
-        return _survey(found, detail, whole=whole)
+        return _survey(found, detail, search=search)
     finally:
         found.close()
 
 
-def _survey(found: Source, detail: Detail, *, whole: bool) -> Survey:
+def _survey(found: Source, detail: Detail, *, search: Search) -> Survey:
     if found.kind == "file":
-        libraries = [_read(found.items[0], detail, lambda _: None, whole=whole)]
+        libraries = [_read(found.items[0], detail, lambda _: None, search=search)]
         findings: list[Finding] = []
     else:
-        libraries, findings = _read_all(found, detail, whole=whole)
+        libraries, findings = _read_all(found, detail, search=search)
     return Survey(
         target=found.target,
         kind=found.kind,
@@ -49,7 +50,7 @@ def _survey(found: Source, detail: Detail, *, whole: bool) -> Survey:
         distribution=found.distribution,
         libraries=tuple(libraries),
         findings=(*found.findings, *findings),
-        imported=_imported(found, libraries) if detail != "rows" else (),
+        imported=_imported(found, libraries) if detail != "rows" and search != "nowhere" else (),
         loads_as=_loads_as(found, libraries),
     )
 
@@ -85,7 +86,7 @@ def _beside(found: Source, folder: str) -> Callable[[str], str]:
     return read
 
 
-def _read_all(found: Source, detail: Detail, *, whole: bool) -> tuple[list[Library], list[Finding]]:
+def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Library], list[Finding]]:
     """The libraries of a target in order of their paths, several at a time: zlib works beside Python."""
     findings: list[Finding] = []
     items = [item for item in found.items if is_library(item, findings)]
@@ -99,7 +100,7 @@ def _read_all(found: Source, detail: Detail, *, whole: bool) -> tuple[list[Libra
 
         def work(item: Item) -> None:
             try:
-                libraries[item.path] = _read(item, detail, advance, whole=whole)
+                libraries[item.path] = _read(item, detail, advance, search=search)
             except CuwheelError as error:
                 findings.append(source.unread(item.path, error))
 
@@ -108,10 +109,10 @@ def _read_all(found: Source, detail: Detail, *, whole: bool) -> tuple[list[Libra
     return [libraries[path] for path in sorted(libraries)], sorted(findings, key=lambda each: each.message)
 
 
-def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, whole: bool) -> Library:
+def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> Library:
     buffer = item.open(advance)
     try:
-        return library.read(buffer, detail=detail, whole=whole)
+        return library.read(buffer, detail=detail, search=search)
     finally:
         buffer.close()
 

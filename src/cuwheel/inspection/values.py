@@ -14,6 +14,7 @@ FileType: TypeAlias = Literal["shared", "executable", "relocatable", "other"]
 PartName: TypeAlias = Literal["host code", "host data", "device code", "debug", "symbols", "other"]
 # How much of the device code a survey lists: rows only, also containers, also every entry.
 Detail: TypeAlias = Literal["rows", "containers", "entries"]
+Search: TypeAlias = Literal["nowhere", "data", "whole"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

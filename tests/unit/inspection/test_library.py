@@ -19,7 +19,7 @@ TWO = build.container(build.entry(build.CUBIN, 80, CODE, flags=0x11 | build.ZSTD
 
 
 def read(data: bytes, *, whole: bool = False) -> Library:
-    found = library.read(MemoryBuffer("x", data), detail="entries", whole=whole)
+    found = library.read(MemoryBuffer("x", data), detail="entries", search="whole" if whole else "data")
     assert sum(part.bytes for part in found.parts) == len(data)
     return found
 

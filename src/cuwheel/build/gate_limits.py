@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections import Counter
 from fnmatch import fnmatchcase
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from cuwheel.build.gate_case import Case
     from cuwheel.inspection.values import Library
 
-# What auditwheel and delocate put into the name of a library that they took along.
-_GRAFTED = re.compile(r"-[0-9a-f]{8,64}(?=\.so)", re.ASCII)
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - looked for, not written to
 _SHOWN = 4
 
@@ -84,15 +81,15 @@ def forbidden_library(case: Case) -> Iterator[Found]:
     patterns = case.wanted.table.forbidden
     for library in case.survey.libraries:
         for name in library.needed:
-            if pattern := _match(patterns, _plain(name)):
+            if pattern := _match(patterns, libraries.plain_name(name)):
                 yield Found(
                     message=f"{library.path} needs {name}, which is forbidden ({pattern})",
                     fix=f"link without it, or statically; or take {pattern!r} out of [gate] forbidden",
                 )
-        if pattern := _match(patterns, _plain(file_name(library.path))):
+        if pattern := _match(patterns, libraries.plain_name(file_name(library.path))):
             yield Found(
                 message=f"{library.path} is in the wheel, and forbidden ({pattern})",
-                fix=f'leave it out: [repair] exclude = ["{_plain(file_name(library.path))}"]',
+                fix=f'leave it out: [repair] exclude = ["{libraries.plain_name(file_name(library.path))}"]',
             )
 
 
@@ -100,17 +97,12 @@ def _match(patterns: Iterable[str], name: str) -> str:
     return next((pattern for pattern in patterns if fnmatchcase(name, pattern)), "")
 
 
-def _plain(name: str) -> str:
-    """Without what a repair put into it: `libcublas-1a2b3c4d.so.13` is libcublas.so.13."""
-    return _GRAFTED.sub("", name)
-
-
 def nvidia(library: Library) -> libraries.Library | None:
     """Which of NVIDIA's libraries this file is, if it is one."""
     if library.format not in ("elf", "pe") or library.type == "relocatable":
         return None
     try:
-        found = libraries.find_library(_plain(file_name(library.path)))
+        found = libraries.find_library(libraries.plain_name(file_name(library.path)))
     except UnknownNameError:
         return None
     # A few bear plain words as names (libcheckpoint.so): those are anybody's.
@@ -134,7 +126,7 @@ def nvidia_library_inside(case: Case) -> Iterator[Found]:
                 message=f"{library.path} belongs to the driver and must never be shipped",
                 evidence=(size(library.size),),
                 severity="error",
-                fix=f'[repair] exclude = ["{_plain(file_name(library.path))}"]',
+                fix=f'[repair] exclude = ["{libraries.plain_name(file_name(library.path))}"]',
             )
         elif found:
             packages = sorted({package.name for package in found.packages})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import check_rules, reach, tags
 from cuwheel.compat.check_rules.case import Case, Whole
 from cuwheel.compat.loading import Loading, loading
+from cuwheel.compat.modules import of_driver
 from cuwheel.compat.needed import Surroundings, resolve, surroundings
 from cuwheel.compat.predict import Outcome, Prediction, stopped
 from cuwheel.compat.reach import served_together
@@ -92,6 +93,9 @@ def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], loa
     chosen = [group for group in groups if group.outcome == outcome]
     stopped = any(each.severity == "error" for each in about)
     loaded = [each.verdict for each in chosen[0].judged]
+    told = _news(about, _told(groups, chosen, load))
+    if stopped or outcome == "fails":
+        told = (each for each in told if each.rule not in check_rules.STARTS_SLOWLY)
     at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
     return Verdict(
         target=survey.target,
@@ -99,9 +103,13 @@ def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], loa
         outcome="fails" if stopped else outcome,
         predicted_error=None if at_import else error_of(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
-        libraries=tuple(each.verdict for each in judged.values() if each.library.device_code),
-        findings=_sorted([*about, *survey.findings, *_news(about, _told(groups, chosen, load))]),
+        libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
+        findings=_sorted([*about, *survey.findings, *told]),
     )
+
+
+def _has_own_code(library: Library) -> bool:
+    return bool(library.device_code) and not of_driver(library)
 
 
 def _judged(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], load: Loading) -> dict[str, _Judged]:

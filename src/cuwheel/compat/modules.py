@@ -78,8 +78,10 @@ def modules(library: Library) -> tuple[Module, ...]:
     """What the runtime registers, and what the library's own code loads from elsewhere in the file.
 
     Left out: LTO-IR alone, which no driver loads; what stands in the sections of registered code without being
-    registered, as linkers leave it behind; and what holds no kernel, which no GPU can miss.
+    registered, as linkers leave it behind; what holds no kernel, which no GPU can miss; and the driver's own code.
     """
+    if of_driver(library):
+        return ()
     rows = library.device_code
     linked = {each.container for each in library.registration.wrappers if each.version == _DEVICE_LINKED}
     kept = any(not row.linked for row in rows) and library.type != "relocatable"
@@ -111,6 +113,11 @@ def modules(library: Library) -> tuple[Module, ...]:
         if index not in inside
     ]
     return _counted(each for each in found if each.codes or each.empty)
+
+
+def of_driver(library: Library) -> bool:
+    """Whether it is a copy of the driver's: its inner code is no kernel of the package."""
+    return any(libraries.is_driver_library(name) for name in (library.soname, file_name(library.path)) if name)
 
 
 def _counted(found: Iterable[Module]) -> tuple[Module, ...]:

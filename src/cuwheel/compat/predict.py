@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from cuwheel.compat import drivers, gpu_support, platforms, relink
 from cuwheel.compat.choose import (
     INSUFFICIENT_DRIVER,
+    JIT_DISABLED,
     NO_DEVICE,
+    NO_KERNEL_IMAGE,
     SYMBOL_NOT_FOUND,
+    UNSUPPORTED_PTX,
     Choice,
     Code,
     CudaError,
@@ -181,10 +184,14 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     guessed = chooses.guessed or (chooses.many and all(specific) and not chooses.itself)
     few = total - none < _SHARE_RUNNING * total
     next_to_nothing = few and (guessed or (_only_own(judged) and not chooses.itself))
-    by_itself = (chooses.itself or guessed) and not next_to_nothing and 0 < none < total
-    if by_itself:
+    # What would fit, had the driver been able or allowed to compile it, was not left out by the library's choice.
+    kept_from_jit = guessed and any(errors[error] for error in (UNSUPPORTED_PTX, JIT_DISABLED))
+    if kept_from_jit:
+        errors.pop(NO_KERNEL_IMAGE, None)
+    by_itself = (chooses.itself or guessed) and not next_to_nothing and not kept_from_jit and 0 < none < total
+    if by_itself and not guessed:
         outcome: Outcome = next(how for how in _GOOD if hows[how])
-    elif not missed:
+    elif by_itself or not missed:  # with a guess it is not known which of those that fit it uses: the weakest counts
         outcome = next(how for how in reversed(_GOOD) if hows[how])
     else:
         outcome = "fails" if none == total or next_to_nothing else "partial"

@@ -74,10 +74,11 @@ def rebuild(library: Library, machine: Machine) -> str:
     able = _beside_torch(library, machine, compilers(machine, drivers.system(library, machine)))
     if not able:
         return "take a release that has code for this GPU: no toolkit of the tables builds it for this machine"
-    number = Capability.parse(machine.capability).number
+    name = targets.called(able[-1], Capability.parse(machine.capability))
+    named = [row for row in able if targets.called(row, name) == name]
     return (
-        f"build it for this GPU too, with {toolkits.span(able)}: CMAKE_CUDA_ARCHITECTURES='…;{number}', "
-        f"TORCH_CUDA_ARCH_LIST='… {machine.capability}', or take a release that has it"
+        f"build it for this GPU too, with {toolkits.span(named)}: CMAKE_CUDA_ARCHITECTURES='…;{name.number}', "
+        f"TORCH_CUDA_ARCH_LIST='… {name}', or take a release that has it"
     )
 
 

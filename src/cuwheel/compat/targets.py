@@ -42,6 +42,13 @@ def toolkits_for(device: Capability) -> tuple[Toolkit, ...]:
     return tuple(row for row in toolkits.all_toolkits() if wanted in _capabilities(row))
 
 
+def called(toolkit: Toolkit, device: Capability) -> Capability:
+    """What a toolkit calls a device that it compiles for: Thor has had two numbers."""
+    archs = [arch for arch in map(Arch.parse, toolkit.architectures) if not arch.suffix]
+    wanted = architectures.current(device)
+    return next((arch.capability for arch in archs if architectures.current(arch.capability) == wanted), device)
+
+
 def _capabilities(toolkit: Toolkit) -> set[Capability]:
     """That it compiles plain machine code for."""
     archs = map(Arch.parse, toolkit.architectures)

@@ -20,6 +20,8 @@ from cuwheel.facts.tables import tables
 # `.alt` marks a second build of NVRTC: the same component.
 _SONAME = re.compile(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
 _DLL = re.compile(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
+# What auditwheel and delocate put into the name of a library that they took along.
+_GRAFTED = re.compile(r"-[0-9a-f]{8,64}(?=\.so)", re.ASCII)
 
 VARIABLE = "CUWHEEL_LIBRARIES"
 _AS_IN = "[[package]] rows with name, cuda, folder and sonames, as in cuwheel's own libraries.toml"
@@ -121,6 +123,22 @@ def is_cuda_library(name: str) -> bool:
     except UnknownNameError:
         return False
     return True
+
+
+def plain_name(name: str) -> str:
+    """Without what a repair put into it: `libcublas-1a2b3c4d.so.13` is libcublas.so.13."""
+    return _GRAFTED.sub("", name)
+
+
+def is_driver_library(name: str) -> bool:
+    """By its name, whatever its version, also as repairers name copies: `libcuda-45427247.so.535.154.05`."""
+    wanted = plain_name(re.split(r"[/\\]", name.strip())[-1])
+    return _component(wanted).lower() in _driver_components() and (".so" in wanted or wanted.lower().endswith(".dll"))
+
+
+@cache
+def _driver_components() -> frozenset[str]:
+    return frozenset(library.component.lower() for library in all_libraries() if library.from_driver)
 
 
 def component_of(name: str) -> str | None:

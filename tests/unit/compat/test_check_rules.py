@@ -124,6 +124,10 @@ CASES: dict[str, tuple[Verdict, Verdict]] = {
         ),
     ),
     "no-device-code": (_judge(library()), _judge(library("sm_90"))),
+    "driver-library-bundled": (
+        _judge(library("sm_90"), library("sm_80", path="pkg.libs/libcuda-45427247.so.535.154.05")),
+        _judge(library("sm_90"), library("sm_90", path="pkg.libs/libcudart-45427247.so.12.0")),
+    ),
     "gpu-not-known": (_judge(library("sm_90"), capability=None), _judge(library("sm_90"))),
 }
 EVERY_RULE: tuple[Rule[Any], ...] = (*check_rules.HOST_RULES, *check_rules.CODE_RULES, *check_rules.PACKAGE_RULES)
@@ -219,6 +223,61 @@ def test_data_centre_gpus_have_a_way_out_of_an_old_driver() -> None:
     assert "cuda-compat" in finding.fix
     (finding,) = _judge(library("sm_90", cuda=13), on={**old, "product": "GeForce"}).findings
     assert "cuda-compat" not in finding.fix
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"path": "pkg.libs/libcuda-45427247.so.535.154.05"},
+        {"path": "pkg.libs/driver.so", "soname": "libcuda.so.1"},
+        {"path": "pkg.libs/libnvidia-ptxjitcompiler-0a1b2c3d.so.470.57"},
+    ],
+)
+@pytest.mark.parametrize("arch", ["sm_90", "sm_80"])
+def test_a_bundled_driver_decides_nothing(arch: str, named: dict[str, Any]) -> None:
+    verdict = _judge(library(path="pkg/_pkg.so"), library(arch, **named))
+    assert (verdict.outcome, verdict.predicted_error, verdict.libraries) == ("unknown", None, ())
+    assert [each.rule for each in verdict.findings] == ["driver-library-bundled", "no-device-code"]
+    assert "no CUDA device code in it" in verdict.findings[1].message
+
+
+def test_code_in_archives_alone_is_a_reason_for_not_knowing() -> None:
+    verdict = _judge(library(path="pkg/_pkg.so"), library("sm_90", path="lib/libcudadevrt.a", type="relocatable"))
+    (finding,) = verdict.findings
+    assert (verdict.outcome, finding.rule) == ("unknown", "no-device-code")
+    assert "libcudadevrt.a" in finding.message
+
+
+def test_link_time_code_alone_is_a_reason_for_not_knowing() -> None:
+    verdict = _judge(library("lto_90"))
+    assert (verdict.outcome, [each.rule for each in verdict.findings]) == ("unknown", ["no-device-code"])
+
+
+@pytest.mark.parametrize(
+    ("containers", "doubted"), [(("sm_86 sm_87",), False), (("sm_87",), True), (("sm_86 sm_87", "sm_87"), True)]
+)
+def test_code_for_a_tegra_on_a_desktop_gpu(containers: tuple[str, ...], doubted: bool) -> None:  # noqa: FBT001
+    found = [each for each in _judge(library(*containers), capability="8.9").findings if "tegra" in each.rule]
+    assert bool(found) == doubted
+    assert all("sm_87, code for a Tegra" in each.message and "Orin" not in each.evidence[0] for each in found)
+
+
+def test_advice_names_toolkits_that_know_the_number() -> None:
+    (finding,) = _judge(library("sm_90", cuda=13), capability="11.0").findings
+    assert "with CUDA 13.0 to" in finding.fix
+    assert "110'" in finding.fix
+    old = {"torch_cuda": "12.8"}
+    (finding,) = [
+        each
+        for each in _judge(library("sm_90", needed=("libtorch.so",)), on=old, capability="11.0").findings
+        if each.rule == "no-code-for-gpu"
+    ]
+    assert "with CUDA 12.8 to 12.9: CMAKE_CUDA_ARCHITECTURES='…;101', TORCH_CUDA_ARCH_LIST='… 10.1'" in finding.fix
+
+
+def test_nothing_starts_slowly_that_does_not_run() -> None:
+    verdict = _judge(library("compute_80@7.0", cuda=11), on={"driver": "470.256.02"})
+    assert (verdict.outcome, [each.rule for each in verdict.findings]) == ("fails", ["gpu-unknown-to-driver"])
 
 
 def test_the_guess_says_that_it_is_one() -> None:

@@ -185,6 +185,27 @@ def test_the_guess_for_unknown_ones_says_that_it_is_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "jit", "expected"),
+    [
+        # By a guess the weakest of those that serve decides: its own kernels may be just those.
+        ("pkg/libpkg.so", "allowed", ("jit", None)),
+        ("pkg/libpkg.so", "disabled", ("partial", 223)),
+        # Of a library that is known to choose, the best does.
+        ("lib/libcudnn_ops.so.9", "allowed", ("native", None)),
+        ("lib/libcudnn_ops.so.9", "disabled", ("native", None)),
+    ],
+)
+def test_what_serves_least_decides_where_choosing_is_a_guess(
+    path: str, jit: str, expected: tuple[str, int | None]
+) -> None:
+    containers = (*["sm_80 sm_90"] * 10, *["compute_80"] * 10, *["sm_100"] * 14)
+    told = predict(library(*containers, path=path), machine("9.0", jit=jit, **DRIVER))
+    assert _told(told) == expected
+    compatible = predict(library(*["sm_80"] * 10, *["sm_86"] * 10, *["sm_90"] * 5), machine("8.6", **DRIVER))
+    assert compatible.outcome == "compatible"
+
+
+@pytest.mark.parametrize(
     ("cuda", "known", "expected"),
     [
         (13, {"driver": "570.26"}, ("fails", 35)),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 HOST_RULES: tuple[Rule[Case], ...] = host.RULES
 CODE_RULES: tuple[Rule[Case], ...] = (*driver.RULES, *code.RULES)
 ANOTHER_MACHINE = frozenset({host.wrong_processor.id, host.wrong_system.id})  # beyond these nothing is worth saying
+STARTS_SLOWLY = frozenset({code.compiled_by_driver.id, code.linked_at_load.id})  # said only of what does run
 PACKAGE_RULES: tuple[Rule[Whole], ...] = package.RULES
 
 

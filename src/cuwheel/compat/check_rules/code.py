@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import drivers, platforms, remedies
 from cuwheel.compat.check_rules.case import Case, error_words, some
 from cuwheel.compat.choose import INVALID_SOURCE, JIT_DISABLED, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
+from cuwheel.compat.modules import modules
 from cuwheel.compat.rule import Found, rule
+from cuwheel.compat.targets import serves
 from cuwheel.facts import versions
+from cuwheel.facts.arch import Arch, Capability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -261,14 +264,28 @@ def chooses_kernels_itself(case: Case) -> Iterator[Found]:
     fix="none needed where it runs; machine code for the Tegra itself leaves no doubt",
 )
 def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
-    taken = [each for each in case.code.taken if each.how == "compatible"]
-    archs = sorted({each.arch for each in taken if platforms.across_tegra(each.arch, case.machine)})
+    taken = {each.arch for each in case.code.taken if each.how == "compatible"}
+    across = {each for each in taken if platforms.across_tegra(each, case.machine)}
+    archs = sorted(each for each in across if _nothing_else_fits(each, case))
     if archs:
+        to_tegra = platforms.is_tegra(case.machine)
+        seen = "sm_80 code was seen running on an Orin, and was doubted elsewhere"
         yield Found(
-            message=f"{some(archs)} serves the {case.gpu}; between desktop and Tegra NVIDIA promises nothing",
-            evidence=("sm_80 code was seen running on an Orin, and was doubted elsewhere",),
+            message=f"{some(archs)}, code for a {'desktop part' if to_tegra else 'Tegra'}, serves the {case.gpu}; "
+            "between desktop and Tegra NVIDIA promises nothing",
+            evidence=(seen if to_tegra else "no machine code for a desktop part that fits stands beside it",),
             fix="none needed where it runs; to be sure, " + _more_architectures(case),
         )
+
+
+def _nothing_else_fits(arch: str, case: Case) -> bool:
+    """Whether a container with this machine code has none from the GPU's own side that would serve as well."""
+    device = Capability.parse(case.machine.capability or "")
+    lists = [each.machine_code for each in modules(case.library) if Arch.parse(arch) in each.machine_code]
+    return not all(
+        any(serves(each, device) and not platforms.across_tegra(str(each), case.machine) for each in held)
+        for held in lists
+    )
 
 
 RULES = (

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import tags
+from cuwheel.compat.check_rules.case import some
+from cuwheel.compat.loading import is_loadable
+from cuwheel.compat.modules import modules, of_driver
 from cuwheel.compat.rule import Found, rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.compat.check_rules.case import Whole
     from cuwheel.inspection.values import Library
@@ -62,18 +65,42 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
 )
 def no_device_code(whole: Whole) -> Iterator[Found]:
     libraries = whole.survey.libraries
-    if not any(each.device_code and not _without_kernels(each) for each in libraries):
+    loadable = [each for each in libraries if is_loadable(each) or (len(libraries) == 1 and each.type == "executable")]
+    if not any(modules(each) for each in loadable):
         count = len(libraries)
-        there = any(each.device_code for each in libraries)
-        what = "no kernel in its CUDA device code" if there else "no CUDA device code in it"
         yield Found(
-            message=f"there is {what}: whether a GPU can be used cannot be told from the files",
+            message=f"there is {_what_is_there(libraries, loadable)}: whether a GPU can be used cannot be told from "
+            "the files",
             evidence=(f"{count} {'library was' if count == 1 else 'libraries were'} read",),
         )
 
 
-def _without_kernels(library: Library) -> bool:
-    return bool(library.containers) and all(each.without_kernels for each in library.containers)
+def _what_is_there(libraries: Sequence[Library], loadable: Sequence[Library]) -> str:
+    with_code = [each for each in libraries if each.device_code and not of_driver(each)]
+    if not with_code:
+        return "no CUDA device code in it"
+    if any(each in loadable for each in with_code):
+        return "no kernel that a driver could load in its CUDA device code"
+    return f"CUDA device code only in files that are not loaded ({some([each.path for each in with_code])})"
+
+
+@rule(
+    "driver-library-bundled",
+    severity="warning",
+    why="""The driver's own libraries must fit the kernel module of the machine: a copy in a package fits the machine
+    that it was taken from. The device code inside is the driver's, so it says nothing of the package.""",
+    source="NVIDIA: driver README, installed components",
+    fix="build it without them: auditwheel repair --exclude libcuda.so.1, or cuwheel repair",
+)
+def driver_library_bundled(whole: Whole) -> Iterator[Found]:
+    if whole.survey.kind == "file":
+        return
+    found = [each.path for each in whole.survey.libraries if of_driver(each) and "stubs" not in each.path.split("/")]
+    if found:
+        yield Found(
+            message=f"a driver library is bundled, and it must come from the machine: {some(found)}",
+            evidence=tuple(found[:3]),
+        )
 
 
 @rule(
@@ -91,4 +118,4 @@ def gpu_not_known(whole: Whole) -> Iterator[Found]:
         )
 
 
-RULES = (wheel_tag_mismatch, no_library_to_load, no_device_code, gpu_not_known)
+RULES = (wheel_tag_mismatch, no_library_to_load, no_device_code, driver_library_bundled, gpu_not_known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -16,40 +17,77 @@ if TYPE_CHECKING:
     Item = TypeVar("Item")
 
 _MOST = 8  # beyond that they wait for the disk
+_NUMBER = 4
+_MANY = 1 << 12  # numbers of items, as many as surely fit a pipe
 
 
 def each(work: Callable[[Item], Result], items: Sequence[Item], prepare: Callable[[], None]) -> list[Result]:
     """`work` of every item, in their order. Give the longest first.
 
-    `work` is a function of a module, and its results are small: they travel between processes. One after the other
-    where there is one processor, and where other threads live, which a copy would not have. `prepare` is called in
-    each copy first.
+    Results are small: they travel between processes. One after the other where there is one processor, and where
+    other threads live, which a copy would not have. `prepare` is called in each copy first. What a copy could not
+    do, because it was killed or failed, is done again here, where its error is met.
     """
     workers = min(len(items), _processors(), _MOST)
-    if workers > 1 and sys.platform == "linux" and threading.active_count() == 1:
-        from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415 - needed here alone
-
-        # A copy was killed, or its error could not travel: met again below.
-        with contextlib.suppress(BrokenProcessPool):
-            return _divided(work, items, workers, prepare)
-    return [work(item) for item in items]
+    alone = workers <= 1 or sys.platform != "linux" or threading.active_count() > 1 or len(items) > _MANY
+    done = {} if alone else _divided(work, items, workers, prepare)
+    return [done[number] if number in done else work(item) for number, item in enumerate(items)]
 
 
 def _divided(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int, prepare: Callable[[], None]
-) -> list[Result]:
-    import multiprocessing  # noqa: PLC0415
-    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+) -> dict[int, Result]:
+    """Plain forks and pipes: the pools of Python's library wait for ever for some copies that die."""
+    waiting, numbers = os.pipe()
+    for number in range(len(items)):
+        os.write(numbers, number.to_bytes(_NUMBER, "little"))
+    os.close(numbers)
+    copies = []
+    for _ in range(workers):
+        results, sink = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(results)
+            _work(work, items, prepare, waiting, sink)
+        os.close(sink)
+        copies.append((child, results))
+    os.close(waiting)
+    return _collected(copies)
 
-    context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, context, _begin, (prepare,)) as pool:
-        return list(pool.map(work, items))
+
+def _work(
+    work: Callable[[Item], Result], items: Sequence[Item], prepare: Callable[[], None], waiting: int, sink: int
+) -> None:
+    """In a copy: the next item that nobody has taken, until there are none. It never returns."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the first process, for all of them
+        prepare()
+        with os.fdopen(sink, "wb") as results:
+            while taken := os.read(waiting, _NUMBER):
+                number = int.from_bytes(taken, "little")
+                pickle.dump((number, work(items[number])), results)
+                results.flush()
+    finally:
+        os._exit(0)
 
 
-def _begin(prepare: Callable[[], None]) -> None:
-    """In a copy: who is interrupted is the first process, for all of them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prepare()
+def _collected(copies: Sequence[tuple[int, int]]) -> dict[int, Result]:
+    found: dict[int, Result] = {}
+    try:
+        for _, results in copies:
+            with os.fdopen(results, "rb") as stream, contextlib.suppress(EOFError, pickle.UnpicklingError):
+                while True:
+                    number, result = pickle.load(stream)  # noqa: S301 - from a copy of ourselves
+                    found[number] = result
+    except BaseException:
+        for child, _ in copies:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        for child, _ in copies:
+            os.waitpid(child, 0)
+    return found
 
 
 def _processors() -> int:

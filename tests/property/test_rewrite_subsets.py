@@ -17,7 +17,12 @@ FIXTURES = {
     for fixture in manifest.load()
     if fixture.format == "elf" and not fixture.file.endswith(".o")
 }
-CHANGEABLE = [name for name, found in FIXTURES.items() if found.registration.wrappers and found.entries]
+# A container that no wrapper names is left as it is, and a plan that would change it is refused.
+CHANGEABLE = [
+    name
+    for name, found in FIXTURES.items()
+    if found.registration.wrappers and found.entries and not found.registration.unnamed
+]
 
 
 @settings(max_examples=250, deadline=None, derandomize=True)

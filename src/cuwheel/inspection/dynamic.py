@@ -57,8 +57,8 @@ class Symbol(NamedTuple):
 
 
 def read(elf: Elf) -> Dynamic:
-    tags = list(_tags(elf))
-    single = dict(reversed(tags))
+    found = list(tags(elf))
+    single = dict(reversed(found))
     base = elf.addresses.offset_of(single.get(_STRTAB, 0)) if _STRTAB in single else None
     if base is None:
         return Dynamic()
@@ -75,18 +75,18 @@ def read(elf: Elf) -> Dynamic:
         return found
 
     def paths(tag: int) -> tuple[str, ...]:
-        return tuple(part for key, value in tags if key == tag for part in text(value).split(":") if part)
+        return tuple(part for key, value in found if key == tag for part in text(value).split(":") if part)
 
     return Dynamic(
         soname=text(single[_SONAME]) if _SONAME in single else None,
-        needed=tuple(text(value) for key, value in tags if key == _NEEDED),
+        needed=tuple(text(value) for key, value in found if key == _NEEDED),
         rpath=paths(_RPATH),
         runpath=paths(_RUNPATH),
         versions=tuple(_needs(elf, single, base, end)),
     )
 
 
-def _tags(elf: Elf) -> Iterator[tuple[int, int]]:
+def tags(elf: Elf) -> Iterator[tuple[int, int]]:
     place = next(((each.offset, each.file_size) for each in elf.segments if each.type == PT_DYNAMIC), None)
     place = place or next(((each.offset, each.size) for each in elf.headers if each.type == SHT_DYNAMIC), None)
     if place is None:

@@ -10,7 +10,7 @@ from cuwheel.finding import Finding
 from cuwheel.inspection import elf, fatbin, limits, wrappers
 from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
 from cuwheel.inspection.relocations import ElfPointers
-from cuwheel.rewrite import elf_writer, layout, references
+from cuwheel.rewrite import elf_writer, layout, loader, references
 from cuwheel.rewrite.fatbin_writer import NewContainer, Piece, pack, pieces, rebuilt
 from cuwheel.rewrite.geometry import PAGES, Shift, without
 from cuwheel.units import size
@@ -55,6 +55,7 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
     containers = _containers(buffer, walk, registration, plan, replacements)
     packed = dict(_packed(file, containers))
     changed = [(header.address, header.address + header.size) for header in (file.headers[each] for each in packed)]
+    loader.must_agree(file, [file.headers[each] for each in packed])
     pointers = tuple(references.pointers(file, changed))
     tables = elf_writer.read(file)
     made = layout.plan(file, tables.programs, tables.places, packed)

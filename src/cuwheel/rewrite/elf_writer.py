@@ -10,6 +10,7 @@ from cuwheel.inspection.dynamic import SYMBOL
 from cuwheel.inspection.elf import HEADER_SIZE, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
 from cuwheel.rewrite.geometry import Block, Shift, up, without
 from cuwheel.rewrite.layout import Table, page_of
+from cuwheel.rewrite.loader import MOVABLE_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +28,6 @@ _PT_PHDR = 6
 _FIRST_RESERVED = 0xFF00  # section number: those from here on mean something else
 _PF_X = 0x1
 _STT_SECTION, _TYPE_MASK = 3, 15
-# Entries of the dynamic section that hold the address of a table which may have moved.
-_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
-_ADDRESS_TAGS = frozenset({_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM})
 
 Patch: TypeAlias = tuple[int, bytes]
 
@@ -81,13 +79,14 @@ def patches(
 ) -> Iterator[Patch]:
     """`moved`: from the old address of a container to its new one."""
     shift = Shift(layout.cuts, layout.block)
-    segments = tuple(_segments(elf, tables, layout, shift))
+    segments = _aligned(elf, tables, tuple(_segments(elf, tables, layout, shift)))
     yield 0, _file_header(elf, tables, layout, len(segments))
     table = b"".join(_SEGMENT.pack(*each) for each in segments)
-    yield tables.programs.offset, table
+    at = shift.placed(tables.programs.offset)
+    yield at, table
     if layout.block:
         left = layout.block.end - (tables.programs.offset + len(table))
-        yield tables.programs.offset + len(table), bytes(max(left, 0))
+        yield at + len(table), bytes(max(left, 0))
     parts = _parts(tables, layout)
     sections = b"".join(_SECTION.pack(*each) for each in _sections(tables, layout, parts, shift))
     yield sections_at(elf, tables, layout), sections
@@ -131,6 +130,7 @@ def _parts(tables: Tables, layout: Layout) -> dict[int, list[_Part]]:
 
 def _file_header(elf: Elf, tables: Tables, layout: Layout, count: int) -> bytes:
     fields = list(tables.header)
+    fields[5] = Shift(layout.cuts, layout.block).placed(tables.programs.offset)
     fields[6] = sections_at(elf, tables, layout)
     fields[10] = count
     fields[12] = tables.header[12] + _more_sections(layout)
@@ -152,7 +152,7 @@ def _segments(elf: Elf, tables: Tables, layout: Layout, shift: Shift) -> Iterato
             continue
         if kind == _PT_PHDR:
             size = count * _SEGMENT.size
-            yield kind, flags, offset, address, physical, size, size, alignment
+            yield kind, flags, shift.placed(offset), address, physical, size, size, alignment
             continue
         if not stored:
             yield kind, flags, shift.placed(offset), address, physical, stored, memory, alignment
@@ -161,6 +161,17 @@ def _segments(elf: Elf, tables: Tables, layout: Layout, shift: Shift) -> Iterato
             raise MalformedError(elf.buffer.name, f"a program header of type {kind:#x} covers device code")
         delta = _moved_by(layout.block, offset)
         yield kind, flags, shift(offset), address + delta, physical + delta, stored, memory, alignment
+
+
+def _aligned(elf: Elf, tables: Tables, rows: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """A library is placed by the largest alignment of its segments: where that is lost, another segment takes it."""
+    wanted = max(row[7] for row in tables.segments if row[0] == PT_LOAD)
+    if any(row[0] == PT_LOAD and row[7] >= wanted for row in rows):
+        return rows
+    able = next((n for n, row in enumerate(rows) if row[0] == PT_LOAD and (row[2] - row[3]) % wanted == 0), None)
+    if able is None:
+        raise MalformedError(elf.buffer.name, f"nothing of it could be aligned to {wanted:#x} bytes any more")
+    return (*rows[:able], (*rows[able][:7], wanted), *rows[able + 1 :])
 
 
 def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
@@ -262,6 +273,6 @@ def _dynamic(elf: Elf, block: Block, shift: Shift) -> Iterator[Patch]:
     for index, (tag, value) in enumerate(_PAIR.iter_unpack(elf.buffer.read(place.offset, size))):
         if tag == 0:
             return
-        at = elf.addresses.offset_of(value) if tag in _ADDRESS_TAGS else None
+        at = elf.addresses.offset_of(value) if tag in MOVABLE_TAGS else None
         if at is not None and (delta := _moved_by(block, at)):
             yield shift(place.offset) + index * _PAIR.size, _PAIR.pack(tag, value + delta)

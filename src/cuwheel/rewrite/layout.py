@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.inspection.elf import PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_STRTAB
+from cuwheel.rewrite import loader
 from cuwheel.rewrite.geometry import PAGES, Block, Cut, down, up, without
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 SHT_GNU_HASH = 0x6FFFFFF6
 _SHT_VERSYM = 0x6FFFFFFF
 PROGRAM_HEADER = 56
-_ALLOC = 0x2
 _BLOCK_ALIGNMENT = 64
 # How to make room, the best way first: rows to spare, and what may move. patchelf adds rows of its own, and looks for
 # room only where section headers are in order. Where the dynamic symbols have moved, strip puts their section elsewhere
@@ -68,7 +68,8 @@ def plan(elf: Elf, table: Table, tables: Sequence[tuple[int, int]], packed: Mapp
     for count in range(len(every), 0, -1):  # where not all fit the table, the largest
         cuts = _largest(every, count)
         zeros = wanted - sum(cut.size for cut in cuts)
-        if table.end + _splits(elf, cuts) * PROGRAM_HEADER <= first:
+        wanted_end = table.end + _splits(elf, cuts) * PROGRAM_HEADER
+        if wanted_end <= first and loader.is_blank(elf.buffer, table.end, wanted_end):
             return Layout(packed, cuts, None, zeros)
         for way in _WAYS:
             if made := _with_room(elf, table, packed, used, count, way):
@@ -146,7 +147,7 @@ def _cuts(
         page = page_of(elf, segment) if segment else None
         if segment is None or page is None:
             continue
-        free = _free_behind(header, segment, used, elf.buffer.size)
+        free = _free_behind(elf, header, segment, used)
         inside = [block] if block and header.offset <= block[0] < free else []
         taken = sorted([*each.islands, *inside, (free, free)])
         start = header.offset
@@ -158,13 +159,18 @@ def _cuts(
     return tuple(sorted(cuts))
 
 
-def _free_behind(header: Header, segment: Segment, used: Sequence[tuple[int, int]], size: int) -> int:
-    """Up to where nothing but padding follows a section."""
+def _free_behind(elf: Elf, header: Header, segment: Segment, used: Sequence[tuple[int, int]]) -> int:
+    """Up to where nothing but padding follows a section.
+
+    What is loaded behind it stays: that no section tells of it does not mean that no code reads it.
+    """
     end = header.offset + header.size
-    following = min((start for start, stop in used if stop > end and start >= end), default=size)
+    if _end(segment) > end or segment.memory_size > segment.file_size:
+        return end
+    following = min((start for start, stop in used if stop > end and start >= end), default=elf.buffer.size)
     if any(start < end < stop for start, stop in used if start != header.offset):
         return end
-    return min(following, _end(segment)) if segment.memory_size > segment.file_size else following
+    return following if loader.is_blank(elf.buffer, end, following) else end
 
 
 def _used(elf: Elf, tables: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -211,10 +217,14 @@ def _block(
         wanted = max(wanted, *(_end(each) for each in elf.segments if _straddles(each, start, end)), 0)
         if section.offset >= wanted and section.offset >= end:
             break
-        if not (section.flags & _ALLOC and (section.type in movable or section.name == _INTERPRETER)):
+        if section.type not in movable and section.name != _INTERPRETER:
+            return None
+        if not loader.finds(elf, section):
             return None
         end = section.offset + section.size
     if end < wanted and any(offset < wanted for offset, stop in used if offset >= end and stop > end):
+        return None
+    if not loader.is_blank(elf.buffer, end, wanted) or loader.is_pointed_into(elf, start, end):
         return None
     if end <= start or not all(_moves_with(each, start, end) for each in elf.segments if each.file_size):
         return None

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import values
+
 if TYPE_CHECKING:
     import argparse
 
@@ -40,7 +42,10 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 def add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", metavar="FOLDER", type=Path, help="the Python environment to look in")
     parser.add_argument(
-        "--platform", metavar="TAG", help="of name==version, the wheel for this platform, such as win_amd64"
+        "--platform",
+        metavar="TAG",
+        type=values.platform,
+        help="of name==version, the wheel for this platform, such as win_amd64",
     )
 
 

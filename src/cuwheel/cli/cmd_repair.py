@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import values
 from cuwheel.cli.cmd_inspect import add_html, write_html
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requires", action="store_true", help="write the packages of NVIDIA's libraries into the metadata"
     )
-    parser.add_argument("--cuda", metavar="VERSION", help="its CUDA (13.0, 12), where the libraries do not tell it")
+    parser.add_argument(
+        "--cuda", metavar="VERSION", type=values.cuda, help="its CUDA (13.0, 12), where the libraries do not tell it"
+    )
     parser.add_argument(
         "--exclude",
         metavar="SONAME",
@@ -53,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="look for libraries there first; also a toolkit's folder",
     )
-    parser.add_argument("--platform", metavar="TAG", help="of name==version, the wheel for this platform")
+    parser.add_argument(
+        "--platform", metavar="TAG", type=values.platform, help="of name==version, the wheel for this platform"
+    )
     add_html(parser)
 
 

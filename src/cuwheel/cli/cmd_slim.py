@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import values
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -54,7 +55,10 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what is left out")
     what.add_argument("--future", action="store_true", help="keep PTX that later GPUs can use")
     what.add_argument(
-        "--cuda", metavar="VERSION", help="of packages with a library per CUDA version, keep the one loaded with this"
+        "--cuda",
+        metavar="VERSION",
+        type=values.cuda,
+        help="of packages with a library per CUDA version, keep the one loaded with this",
     )
     what.add_argument("--recompress", action="store_true", help="compress device code better, lossless")
     what.add_argument("--drop-relocatable", action="store_true", help="also relocatable code that linked code covers")
@@ -68,7 +72,9 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
     wheels.add_argument(
         "--level", metavar="N", type=_level, help="deflate everything anew, 0 to 9; without it what changed, at 6"
     )
-    wheels.add_argument("--platform", metavar="TAG", help="of name==version, the wheel for this platform")
+    wheels.add_argument(
+        "--platform", metavar="TAG", type=values.platform, help="of name==version, the wheel for this platform"
+    )
 
 
 def _level(text: str) -> int:

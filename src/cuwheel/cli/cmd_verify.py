@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import numbers
+from cuwheel.cli import numbers, values
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -66,7 +66,9 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--cuda", metavar="VERSION", help="that the wheel is to serve, whatever is installed")
     group.add_argument("--timeout", metavar="SECONDS", type=numbers.seconds, help="of each check, in place of its own")
     group.add_argument("--keep", action="store_true", help="keep the environments and say where they are")
-    group.add_argument("--platform", metavar="TAG", help="of name==version, the wheel for this platform")
+    group.add_argument(
+        "--platform", metavar="TAG", type=values.platform, help="of name==version, the wheel for this platform"
+    )
 
 
 def _add_let_in(parser: argparse.ArgumentParser) -> None:

@@ -126,10 +126,20 @@ def _verb_parser(verb: str, module: Verb) -> argparse.ArgumentParser:
 
 def fill_verb_parser(parser: argparse.ArgumentParser, module: Verb) -> None:
     module.add_arguments(parser)
+    guard_values(parser)
     common = parser.add_argument_group("output")
     common.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     common.add_argument("-v", "--verbose", action="store_true", help="say more: where each fact was found")
     common.add_argument("-q", "--quiet", action="store_true", help="no progress and no warnings on stderr")
+
+
+def guard_values(parser: argparse.ArgumentParser) -> None:
+    """No value is empty or holds a NUL, whatever the option's own type makes of it."""
+    from cuwheel.cli import values
+
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
+        if action.nargs not in (0, argparse.REMAINDER) and action.choices is None:
+            action.type = values.guarded(action.type, without=action.const)  # type: ignore[arg-type]
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

@@ -46,10 +46,17 @@ def _words(on: Iterable[str | Path | Machine]) -> Iterator[str | Machine]:
     for word in on:
         if isinstance(word, Machine):
             yield word
-        elif isinstance(word, Path) or Path(word).is_file():
+        elif isinstance(word, Path) or _is_file(word):
             yield str(word)
         else:
             yield from (part.strip() for part in word.split(",") if part.strip())
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except (OSError, ValueError):  # too long for a name
+        return False
 
 
 def _named(word: str | Machine) -> Sequence[Machine]:

@@ -151,16 +151,16 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
         (
             ["--for", "h100", "--driver", "new", "--torch-cuda", "cpu"],
             2,
-            ["--driver 'new' is", "--torch-cuda 'cpu' is"],
+            ["--driver: 'new' is no driver version"],
         ),
-        (["--read", "90", "--on", "h100", "--driver-cuda", "x"], 2, ["--driver-cuda 'x' is not a version"]),
+        (["--read", "90", "--on", "h100", "--driver-cuda", "x"], 2, ["--driver-cuda: 'x' is no CUDA version"]),
         (["--for", "nowhere.toml"], 4, ["nowhere.toml"]),
         (["--for", "h100", "--future", "--no-ptx"], 2, ["--future and --no-ptx exclude each other"]),
         (["--for", "h100", "--cmake", "new"], 2, ["'new' is not a version of CMake"]),
         (["--read", "90", "--for", "h100", "--future"], 2, ["--for, --future is about what to build"]),
         (["--on", "h100", "--as", "cmake"], 2, ["--as, --on is about a list"]),
         (["--read", "90", "--as", "bazel"], 2, ["invalid choice: 'bazel'"]),
-        (["--read", " "], 2, ["the list to read is empty"]),
+        (["--read", " "], 2, ["--read: it must not be empty"]),
         (["--read", "90", "--cuda", "12.8,13.0"], 2, ["one CUDA version at a time"]),
         (
             [

@@ -77,7 +77,8 @@ def test_every_wrapper_names_a_container(fixture: manifest.Fixture) -> None:
     if fixture.format in ("elf", "pe") and fixture.entries and fixture.file != "hidden-130.so":
         assert named
         assert None not in named
-        assert registration.unnamed == ()
+        # nvcc links a container of its own, without kernels, into what it links itself: nothing names it.
+        assert registration.unnamed == ((0,) if fixture.file == "default-130.so" else ())
 
 
 @pytest.mark.parametrize("fixture", [each for each in FIXTURES if each.kernels], ids=lambda each: each.file)

@@ -120,7 +120,7 @@ def test_a_page_with_the_matrix(tmp_path: Path) -> None:
     html.save(answer, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     for look, word in (("good", "native"), ("bad", "fails"), ("fair", "jit")):
-        assert f'<td class="{look}"><b>{word}</b>' in page
+        assert f'<td class="{look}" data-label="pkg 1.0"><b>{word}</b>' in page
 
 
 def test_a_fleet_file_from_the_guide(tmp_path: Path) -> None:

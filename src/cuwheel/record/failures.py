@@ -17,7 +17,7 @@ _TRIAL = re.compile(
     r"|sanitycheck\w*|has_flag\w*|_configtest|detect_cuda_\w+|tmp[a-z0-9_]{8})\.\w+$|^__cmake_determine_cuda$"
 )
 # Of those, the ones without which nothing can be built: a compiler that does not work at all.
-_VITAL = re.compile(r"(?:^|/)(?:test(?:C|CXX|CUDA)Compiler|CMake\w*CompilerId|sanitycheck\w*)\.")
+_VITAL = re.compile(r"(?:^|/)(?:test(?:C|CXX|CUDA)Compiler|CMake\w*Compiler(?:Id|ABI)|sanitycheck\w*)\.")
 _NO_FILE = frozenset(("-", "/dev/null", "NUL"))
 
 
@@ -51,7 +51,8 @@ def is_trial(call: Call) -> bool:
 
 def _is_vital(record: Record, last: Call) -> bool:
     """A test of the compiler itself; or nothing that was tried ever worked."""
-    if any(_VITAL.search(each) for each in summary.parse(last).inputs):
+    same = [call for call in record.calls if call.failed and call.tool == last.tool]
+    if any(_VITAL.search(each) for call in same for each in summary.parse(call).inputs):
         return True
     tried = [call for call in record.calls if summary.parse(call).inputs]
     return bool(tried) and not any(call.state == "succeeded" for call in tried)

@@ -147,7 +147,7 @@ def test_frameworks_are_known_without_importing_them(tmp_path: Path) -> None:
 
 
 def test_drivers_decide_too(tmp_path: Path) -> None:
-    """The library that was built with CUDA 13.0 has a runtime that a driver of 12.4 is too old for; the other has not."""
+    """The library that was built with CUDA 13.0 wants a newer driver than 12.4; the other does not."""
     _, _, found = run(packed(tmp_path), gpu(driver=12040))
     assert found["wheels"][0]["prediction"]["outcome"] == "partial"
     assert found["wheels"][0]["prediction"]["error"]["code"] == 35

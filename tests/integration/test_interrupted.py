@@ -13,7 +13,7 @@ from tests.campaign import jobs, race
 from tests.campaign.__main__ import sweep
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build the interposer with")
-SECONDS = 6.0
+SECONDS = 2.0
 
 
 @pytest.mark.parametrize("mode", ["kill", "torn", "once", "full"])

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from harness import Measure, alternate, finish, shown
 
 from cuwheel.machine.fleet import Machine
-from cuwheel.plan import planner, serving
-from cuwheel.plan.settings import Wishes
+from cuwheel.planning import planner, serving
+from cuwheel.planning.settings import Wishes
 
 MACHINES = 10_000
 ROUNDS = 5

@@ -20,11 +20,11 @@ sys.path.insert(0, str(ROOT))
 from tests.fixtures import cache
 from tests.oracle import packages
 
+from cuwheel.binary.decisions import SlimOptions
+from cuwheel.binary.library import slim_library
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.rewrite.decide import decide
-from cuwheel.rewrite.library import slim_library
-from cuwheel.rewrite.values import SlimOptions
+from cuwheel.slimming.decide import decide
 
 MEGABYTE = 1e6
 ROUNDS = 7

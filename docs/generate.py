@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import errors
-from cuwheel.build import gate
+from cuwheel.building import gate
 from cuwheel.compat import rules
 from cuwheel.diagnose.causes import knowledge
-from cuwheel.verify import wheel_rules
+from cuwheel.verifying import wheel_rules
 
 if TYPE_CHECKING:
     from cuwheel.diagnose.rows import CauseFile

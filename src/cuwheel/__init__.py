@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-import sys
-import types
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cuwheel.api import (
+        build,
+        check,
+        compare,
+        doctor,
+        explain,
+        gpus,
+        inspect,
+        kernels,
+        plan,
+        record,
+        repair,
+        replay,
+        slim,
+        toolchain,
+        toolkits,
+        verify,
+    )
 
 __version__ = "0.1.0"
 
-_VERBS = (
+__all__ = [
+    "__version__",
     "build",
     "check",
     "compare",
@@ -17,32 +37,19 @@ _VERBS = (
     "inspect",
     "kernels",
     "plan",
-    "repair",
     "record",
+    "repair",
     "replay",
     "slim",
     "toolchain",
     "toolkits",
     "verify",
-)
-
-__all__ = ["__version__", *_VERBS]  # noqa: PLE0604 - the verbs are names, one list serves both uses
-
-
-class _Package(types.ModuleType):
-    """`cuwheel.plan` is the verb, also once the room of that name was imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _VERBS and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+]
 
 
 def __getattr__(name: str) -> object:
     """Import the API on first use: `cuwheel --version` must not pay for it."""
-    if name in _VERBS:
+    if name in __all__:
         from cuwheel import api  # noqa: PLC0415
 
         return getattr(api, name)

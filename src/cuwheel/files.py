@@ -1,13 +1,16 @@
-"""Files that people keep are written beside their place and renamed: nobody finds half of one."""
+"""Writing files that people keep: beside their place and renamed, on the disk, with room, errors said in words."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnreadableError
+from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 _LONGEST = 200  # of a name's 255 bytes, so that what is added fits
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -45,3 +49,55 @@ def write(path: Path, data: str | bytes, *, durable: bool = False) -> None:
     """The whole file, or the one that was there before. Text is UTF-8; names of files that are not stay as they are."""
     with replacing(path, durable=durable) as file:
         file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
+
+
+def sync_folder(folder: Path) -> None:
+    """So that names survive a crash, too; where folders cannot be synced there is nothing to be done."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def must_have_room(folder: Path, needed: int) -> None:
+    """Better told now than after minutes of work."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UnreadableError(
+            folder,
+            f"about {size(needed)} are needed there and {size(free)} are free",
+            hint="make room, or slim fewer packages at a time; nothing was changed",
+        )
+
+
+@contextlib.contextmanager
+def errors_of(place: Path, hint: str) -> Iterator[None]:
+    """`place`: what was being written, where the system does not say. `hint`: what became of it.
+
+    Errors that name a file already pass through here too, and get the same ending.
+    """
+    try:
+        yield
+    except UnreadableError as error:
+        cause = error.__cause__
+        if error.hint or not isinstance(cause, OSError):
+            raise
+        raise _explained(cause, place, hint) from cause
+    except OSError as error:
+        raise _explained(error, place, hint) from error
+
+
+def _explained(error: OSError, place: Path, hint: str) -> UnreadableError:
+    if error.errno in _FULL:
+        hint = f"make room first; {hint}"
+    return UnreadableError.from_os(error, error.filename or place, hint=hint)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.fixtures import manifest, small_wheel
-from tests.unit.rewrite.packages import FOO, make_environment, make_wheel
+from tests.unit.slimming.packages import FOO, make_environment, make_wheel
 
 Command = Callable[[Path], Sequence[str]]
 
@@ -39,7 +39,7 @@ def _folder_of_libraries(folder: Path) -> None:
 
 
 def _journal_left(folder: Path) -> bool:
-    from cuwheel.rewrite import changes
+    from cuwheel.slimming import changes
 
     return changes.folder_of(folder / "env").is_dir()
 

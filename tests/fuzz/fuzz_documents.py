@@ -19,22 +19,22 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 with atheris.instrument_imports(include=["cuwheel"]):
-    from cuwheel.build import config, pyproject
+    from cuwheel.building import config, pyproject
     from cuwheel.diagnose import explain
     from cuwheel.diagnose import text as log
     from cuwheel.machine import fleet_file, profile
     from cuwheel.network import addresses, pip_settings, uv_settings
-    from cuwheel.record import failures, matrix, reader, summary
-    from cuwheel.rewrite import changes, journal
-    from cuwheel.toolchain import lock
-    from cuwheel.verify import proof
+    from cuwheel.recording import failures, matrix, reader, summary
+    from cuwheel.slimming import changes, journal
+    from cuwheel.toolchains import lock
+    from cuwheel.verifying import proof
 
 from tests.fuzz import harness, mutators
 from tests.unit.compat.machines import MACHINES
-from tests.unit.record import records
-from tests.unit.record.test_matrix import CASE_4
-from tests.unit.toolchain.test_lock import WHOLE
-from tests.unit.verify import proofs
+from tests.unit.recording import records
+from tests.unit.recording.test_matrix import CASE_4
+from tests.unit.toolchains.test_lock import WHOLE
+from tests.unit.verifying import proofs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,10 @@ import atheris
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-with atheris.instrument_imports(include=["cuwheel.rewrite", "cuwheel.inspection"]):
-    from cuwheel.rewrite.library import slim_library
+with atheris.instrument_imports(include=["cuwheel.binary", "cuwheel.slimming", "cuwheel.inspection"]):
+    from cuwheel.binary.library import slim_library
     from tests.fuzz import harness
-    from tests.unit.rewrite import engine
+    from tests.unit.binary import engine
 
 from tests.fuzz import binaries
 

@@ -9,8 +9,8 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection.buffer import MemoryBuffer
 from tests.fixtures import cache, manifest
 from tests.fixtures.damage import elf
 

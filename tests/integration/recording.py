@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.record import native, reader, session
-from cuwheel.record.orders import Wish
+from cuwheel.recording import native, reader, session
+from cuwheel.recording.orders import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pytest
 
-    from cuwheel.record.values import Call, Record
+    from cuwheel.recording.values import Call, Record
 
 TOOL = Path(__file__).with_name("record_tool.py")
 WAYS = ("preload", "path", "python")  # the last: shims on PATH, in Python

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel import api
-from cuwheel.toolchain.settings import applied
+from cuwheel.toolchains.settings import applied
 from tests.fixtures import cache
 from tests.integration import build_world as world
 

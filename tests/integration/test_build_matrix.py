@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.record import cache_server as compiler_cache
+from cuwheel.recording import cache_server as compiler_cache
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:

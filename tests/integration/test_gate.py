@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from cuwheel import api
-from cuwheel.build import gate
+from cuwheel.building import gate
 from cuwheel.inspection.survey import survey
-from cuwheel.record import reader, session
-from cuwheel.record.values import Record
+from cuwheel.recording import reader, session
+from cuwheel.recording.values import Record
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.rewrite import guard
-from cuwheel.rewrite.guard import Run, Wish
+from cuwheel.stamping import guard
+from cuwheel.stamping.guard import Run, Wish
 from tests.integration import pretend
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import CuwheelError, UnsafeWheelError, UsageError
-from cuwheel.verify import kit, proof
+from cuwheel.verifying import kit, proof
 from tests.integration import pretend
-from tests.unit.rewrite.packages import FOO, make_wheel
+from tests.unit.slimming.packages import FOO, make_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -239,7 +239,7 @@ def test_requirements_that_cannot_be_had_are_said(tmp_path: Path) -> None:
 
 def _require(wheel: Path, requirement: str) -> None:
     from cuwheel.inspection.description import Description
-    from cuwheel.rewrite import stamp
+    from cuwheel.stamping import stamp
 
     stamp.stamp(
         wheel, wheel.parent, stamp.Wish(description=Description(cuda="13.0", archs=()), extra_requires=(requirement,))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.record import archs, words
-from cuwheel.record.orders import Wish
+from cuwheel.recording import archs, words
+from cuwheel.recording.orders import Wish
 from tests.fixtures import toolkits
 from tests.integration.recording import Bench, bench, no_native
 
 if TYPE_CHECKING:
-    from cuwheel.record.values import Call
+    from cuwheel.recording.values import Call
 
 PLAN = ("-gencode", "arch=compute_90,code=sm_90")
 KEPT = [

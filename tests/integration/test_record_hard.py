@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.record import private, reader
+from cuwheel.recording import private, reader
 from tests.integration.recording import WAYS, Bench, bench, no_native
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import UsageError
-from cuwheel.record import cache_server, reader
+from cuwheel.recording import cache_server, reader
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 from tests.integration.test_replay import PLAIN, cuwheel

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import masking
-from cuwheel.record import reader
-from cuwheel.record.orders import Wish
+from cuwheel.recording import reader
+from cuwheel.recording.orders import Wish
 from tests.integration.recording import WAYS, Bench, bench, no_native, printed
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cuwheel import api, process
 from cuwheel.cli import main
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnsafeWheelError, UsageError
 from cuwheel.inspection.survey import survey
-from cuwheel.rewrite import record
+from cuwheel.wheel import record
 from tests.fixtures import compiled
 from tests.fixtures.wheels import wheel
 

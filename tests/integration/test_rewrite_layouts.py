@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.binary.library import slim_library
 from cuwheel.inspection.fatbin import CONTAINER
-from cuwheel.rewrite.library import slim_library
 from tests.fixtures import toolkits
 from tests.fixtures.damage import elf, patch
-from tests.unit.rewrite import engine
-from tests.unit.rewrite.engine import container, entry, noise
+from tests.unit.binary import engine
+from tests.unit.binary.engine import container, entry, noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from cuwheel import api, process
 from cuwheel.machine.fleet import Refinement
 from tests.fixtures.cache import UnavailableError
 from tests.oracle import packages
-from tests.unit.rewrite.packages import snapshot, wrong_members, wrong_records
+from tests.unit.slimming.packages import snapshot, wrong_members, wrong_records
 
 if TYPE_CHECKING:
     from pathlib import Path

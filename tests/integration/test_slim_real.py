@@ -18,7 +18,7 @@ import pytest
 
 from cuwheel import api, process
 from cuwheel.cli import main
-from tests.unit.rewrite.packages import FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot, wrong_records
+from tests.unit.slimming.packages import FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot, wrong_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,9 +128,8 @@ def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], monkeypatch: p
         assert main(["slim", "--env", str(disk / "env"), "--for", "h100"]) == 4
         assert "are needed there" in capsys.readouterr().err
         # And where the estimate was wrong:
-        from cuwheel.rewrite import work
 
-        monkeypatch.setattr(work, "must_have_room", lambda *_: None)
+        monkeypatch.setattr("cuwheel.slimming.in_place.must_have_room", lambda *_: None)
         assert main(["slim", "--env", str(disk / "env"), "--for", "h100"]) == 4
         told = capsys.readouterr().err
         assert "No space left on device" in told
@@ -143,10 +142,9 @@ def test_a_disk_that_fills_up(capsys: pytest.CaptureFixture[str], monkeypatch: p
 def test_a_wheel_on_a_disk_that_fills_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cuwheel.rewrite import work
 
     wheel = make_wheel(tmp_path, FOO)
-    monkeypatch.setattr(work, "must_have_room", lambda *_: None)
+    monkeypatch.setattr("cuwheel.slimming.wheel.must_have_room", lambda *_: None)
     with small_disk("60k") as disk:
         assert main(["slim", str(wheel), "--for", "h100", "-o", str(disk)]) == 4
         assert "was not written" in capsys.readouterr().err
@@ -179,7 +177,7 @@ def test_a_second_run_at_the_same_time(tmp_path: Path, capsys: pytest.CaptureFix
     script = (
         "import sys, time\n"
         "from cuwheel import api\n"
-        "from cuwheel.rewrite import library\n"
+        "from cuwheel.binary import library\n"
         "real = library.slim_library\n"
         "def slow(*args):\n"
         "    sys.stdout.write('at work\\n'); sys.stdout.flush(); time.sleep(60)\n"
@@ -207,7 +205,7 @@ def test_interrupted_by_a_person(tmp_path: Path) -> None:
     script = (
         "import sys, time\n"
         "from cuwheel.cli import main\n"
-        "from cuwheel.rewrite import library\n"
+        "from cuwheel.binary import library\n"
         "def slow(*args):\n"
         "    sys.stdout.write('at work\\n'); sys.stdout.flush(); time.sleep(1)\n"
         "    raise SystemExit(99)\n"

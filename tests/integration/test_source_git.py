@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.build import repository, source, trees
+from cuwheel.building import repository, source, trees
 
 if TYPE_CHECKING:
     from pathlib import Path

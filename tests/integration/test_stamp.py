@@ -11,8 +11,8 @@ from cuwheel import venvs
 from cuwheel.inspection import description
 from cuwheel.inspection.description import Description
 from cuwheel.inspection.survey import survey
-from cuwheel.rewrite import guard, stamp
-from tests.unit.rewrite.packages import FOO, make_wheel
+from cuwheel.stamping import guard, stamp
+from tests.unit.slimming.packages import FOO, make_wheel
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import MalformedError, UnavailableError, UsageError
-from cuwheel.toolchain import inside
+from cuwheel.toolchains import inside
 from tests.integration import toolchain_site as site
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import UnavailableError
-from cuwheel.toolchain import archives, settings
+from cuwheel.toolchains import archives, settings
 from tests.fixtures import cache
 from tests.integration import toolchain_site as site
 

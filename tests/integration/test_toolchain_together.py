@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import api
-from cuwheel.toolchain import downloads, lock
-from cuwheel.toolchain.downloads import Supply
-from cuwheel.toolchain.store import Store
-from cuwheel.toolchain.values import Archive
+from cuwheel.toolchains import downloads, lock
+from cuwheel.toolchains.downloads import Supply
+from cuwheel.toolchains.store import Store
+from cuwheel.toolchains.values import Archive
 from tests.integration import index_server, toolchain_site
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.verify import kit
-from cuwheel.verify.runner import launch
+from cuwheel.verifying import kit
+from cuwheel.verifying.runner import launch
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
-    from cuwheel.verify.values import Installation
+    from cuwheel.verifying.values import Installation
 
 SECRETS = {
     "PGPASSWORD": "pg-hunter2-pg",

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection import library, payload
-from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.values import Compression
 from tests.fixtures import cache, cuobjdump, manifest
 from tests.gpu import assemble

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cuwheel.buffer import MemoryBuffer, occurrences
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection import library
-from cuwheel.inspection.buffer import MemoryBuffer, occurrences
 from cuwheel.inspection.fatbin import MAGIC
 from cuwheel.inspection.survey import survey
 from tests.unit.inspection import build

@@ -12,8 +12,8 @@ from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.fleet import Jit, Machine
-from cuwheel.plan import planner
-from cuwheel.plan.settings import Wishes
+from cuwheel.planning import planner
+from cuwheel.planning.settings import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection import description
 from cuwheel.report import documents, terminal
-from cuwheel.verify import proof
-from tests.unit.verify import proofs
+from cuwheel.verifying import proof
+from tests.unit.verifying import proofs
 
 WHOLE = proofs.proof(proofs.wheel(proofs.check(), proofs.check("b", "failed"), agreement="open"), succeeded=False)
 TEXT = json.dumps(WHOLE).encode()

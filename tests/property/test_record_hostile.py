@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuwheel.errors import CuwheelError
-from cuwheel.record import exports, failures, layout, reader, sealing, summary
+from cuwheel.recording import exports, failures, layout, reader, sealing, summary
 
 _NAMES = ("event", "id", "pid", "began", "ended", "tool", "name", "program", "words", "ran", "cwd", "changed", "unset")
 _MORE = ("status", "signal", "errno", "memory", "stdout", "phases", "response_files", "searched", "hit", "parent")

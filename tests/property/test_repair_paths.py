@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuwheel.rewrite.repair import paths
-from cuwheel.rewrite.repair.contents import Binary, installed_path
+from cuwheel.repairing import paths
+from cuwheel.repairing.contents import Binary, installed_path
 
 _WORDS = st.sampled_from(["pkg", "a", "b", "lib", "nvidia", "cublas", "x.data", "platlib"])
 _FOLDERS = st.lists(_WORDS, max_size=5).map("/".join)

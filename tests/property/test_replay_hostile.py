@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cuwheel import process
 from cuwheel.cli import main
 from cuwheel.errors import ConfigurationError, CuwheelError
-from cuwheel.record import layout, matrix
+from cuwheel.recording import layout, matrix
 
 TEXT = st.text(max_size=12) | st.sampled_from(
     [

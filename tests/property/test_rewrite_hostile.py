@@ -9,14 +9,14 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuwheel.binary import draft
+from cuwheel.binary.library import slim_library
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection import elf
-from cuwheel.inspection.buffer import MemoryBuffer
-from cuwheel.rewrite import draft
-from cuwheel.rewrite.library import slim_library
 from tests.fixtures import manifest
 from tests.property.test_fixture_mutations import PATCHES, Patch, mutated
-from tests.unit.rewrite import engine
+from tests.unit.binary import engine
 
 DATA = {
     fixture.file: fixture.path.read_bytes()

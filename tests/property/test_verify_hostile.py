@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from cuwheel.compat.wheel_subject import Subject
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection import wheel_contents
 from cuwheel.inspection.survey import survey
-from cuwheel.verify import modules, wheel_rules
-from cuwheel.verify.runner.capture import HEAD, TAIL, Bounded, Search, shown
+from cuwheel.verifying import modules, wheel_rules
+from cuwheel.verifying.runner.capture import HEAD, TAIL, Bounded, Search, shown
+from cuwheel.wheel import contents as wheel_contents
 from tests.fixtures.small_wheel import Wheel
 
 SOUND = Wheel(files={"subject/__init__.py": "x = 1\n" * 50, "subject/deep/data.bin": bytes(range(256)) * 4})

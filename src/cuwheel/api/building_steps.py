@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.build.requirements import Source
-    from cuwheel.build.values import Job
+    from cuwheel.building.requirements import Source
+    from cuwheel.building.values import Job
     from cuwheel.finding import Finding
-    from cuwheel.plan.values import Job as PlanJob
-    from cuwheel.plan.values import NotServed
+    from cuwheel.planning.values import Job as PlanJob
+    from cuwheel.planning.values import NotServed
     from cuwheel.report import build as answers
-    from cuwheel.toolchain.provide import Wish
-    from cuwheel.toolchain.values import Toolchain
+    from cuwheel.toolchains.provide import Wish
+    from cuwheel.toolchains.values import Toolchain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,9 @@ class Steps:
 
     def __init__(self, asked: str, said: Mapping[str, object], options: Options) -> None:
         from cuwheel import log
-        from cuwheel.build import config, jobs, pyproject, recipes, source
+        from cuwheel.building import config, jobs, pyproject, recipes, source
         from cuwheel.errors import MalformedError
-        from cuwheel.toolchain.store import open_store
+        from cuwheel.toolchains.store import open_store
 
         self.options = options
         self.store = open_store(options.toolkit_cache)
@@ -74,7 +74,7 @@ class Steps:
 
     def decide(self, caller: Mapping[str, str], *, dry_run: bool) -> None:
         from cuwheel import log
-        from cuwheel.build import jobs
+        from cuwheel.building import jobs
 
         _refuse_unwritable(self.options.output)
         planned = self._plan()
@@ -138,7 +138,7 @@ class Steps:
         """Each wheel its own: by local versions where nobody said how."""
         from dataclasses import replace
 
-        from cuwheel.build import naming
+        from cuwheel.building import naming
         from cuwheel.errors import UsageError
 
         table = self.table
@@ -157,7 +157,7 @@ class Steps:
     def _toolchains(self, planned: Sequence[PlanJob], *, dry_run: bool, pythons: Sequence[str]) -> dict[str, Toolchain]:
         """One that cannot be had fails its jobs, and none that can be had ends the build."""
         from cuwheel.errors import CuwheelError
-        from cuwheel.toolchain import lock, provide
+        from cuwheel.toolchains import lock, provide
 
         found: dict[str, Toolchain] = {}
         errors: dict[str, CuwheelError] = {}
@@ -180,7 +180,7 @@ class Steps:
 
     def _wish(self, cuda: str) -> Wish:
         from cuwheel.facts import toolkits
-        from cuwheel.toolchain.provide import Wish
+        from cuwheel.toolchains.provide import Wish
 
         options = self.options
         named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
@@ -227,7 +227,7 @@ class Steps:
             return {job.id: self._one(job) for job in wanted}
         from concurrent.futures import ThreadPoolExecutor
 
-        from cuwheel.build import workspace
+        from cuwheel.building import workspace
 
         with ThreadPoolExecutor(self.options.at_once) as pool:
             try:
@@ -240,9 +240,9 @@ class Steps:
 
     def _requirements(self, job: Job) -> Source:
         """Python's packages: of the lock where it knows them, to be written down, or whatever the index has."""
-        from cuwheel.build.requirements import Source
-        from cuwheel.toolchain import lock
-        from cuwheel.toolchain.downloads import Supply
+        from cuwheel.building.requirements import Source
+        from cuwheel.toolchains import lock
+        from cuwheel.toolchains.downloads import Supply
 
         options, toolkit = self.options, job.toolchain.toolkit
         supply = Supply(store=self.store, offline=options.offline, base=options.toolkit_source)
@@ -255,8 +255,8 @@ class Steps:
     def _one(self, job: Job) -> answers.Job:
         from cuwheel import log
         from cuwheel.api import built
-        from cuwheel.build import run
-        from cuwheel.toolchain import lock
+        from cuwheel.building import run
+        from cuwheel.toolchains import lock
 
         options = run.Options(
             timeout=self.table.timeout,
@@ -279,7 +279,7 @@ class Steps:
 def _served(job: Job, first: answers.Job) -> answers.Job | None:
     """The wheel of another Python, where it can be installed for this one."""
     from cuwheel.api import built
-    from cuwheel.build import jobs
+    from cuwheel.building import jobs
 
     if first.wheel is None or not jobs.serves(Path(first.wheel.path).name, job.python):
         return None

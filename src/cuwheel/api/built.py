@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.api.building_steps import Steps
-    from cuwheel.build.values import Built, Job, Trouble
+    from cuwheel.building.values import Built, Job, Trouble
     from cuwheel.diagnose.values import Cause
     from cuwheel.errors import CuwheelError
     from cuwheel.finding import Finding
-    from cuwheel.plan.values import Job as PlanJob
-    from cuwheel.record.values import Call, Record
+    from cuwheel.planning.values import Job as PlanJob
+    from cuwheel.recording.values import Call, Record
     from cuwheel.report import build as answers
 
 _TAIL = 200_000  # bytes of a log that are looked through for a cause
@@ -53,7 +53,7 @@ def _told(job: Job, *, outcome: answers.Outcome, reason: str = "") -> answers.Jo
     from cuwheel import masking
     from cuwheel.report.build import Job as Answer
     from cuwheel.report.build_made import tools_of
-    from cuwheel.toolchain.values import Setting
+    from cuwheel.toolchains.values import Setting
 
     return Answer(
         id=job.id,
@@ -126,7 +126,7 @@ def _about_cache(built: Built) -> Iterator[Finding]:
 def _record(built: Built) -> Record | None:
     from cuwheel import log
     from cuwheel.errors import CuwheelError
-    from cuwheel.record import reader
+    from cuwheel.recording import reader
 
     if not built.record:
         return None
@@ -142,9 +142,9 @@ def _failure(job: Job, built: Built, record: Record | None) -> answers.Failure:
     from dataclasses import replace
 
     from cuwheel import masking
-    from cuwheel.build.values import Trouble
+    from cuwheel.building.values import Trouble
     from cuwheel.diagnose import ending
-    from cuwheel.record import reader
+    from cuwheel.recording import reader
     from cuwheel.report.build_made import failure_of
 
     def told(text: str) -> str:
@@ -175,7 +175,7 @@ def _failure(job: Job, built: Built, record: Record | None) -> answers.Failure:
 
 def _guilty(trouble: Trouble, record: Record) -> Call | None:
     """Where time ran out, what was running then; where a program failed, the first call that did and mattered."""
-    from cuwheel.record import failures
+    from cuwheel.recording import failures
 
     if trouble.kind == "time":
         return next((each for each in record.calls if each.state in ("started", "signalled")), None)

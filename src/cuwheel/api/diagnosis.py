@@ -77,7 +77,7 @@ def _recorded(log: str | Path) -> Case | None:
         return None
     from cuwheel.diagnose import recorded, text
     from cuwheel.diagnose.case import Case
-    from cuwheel.record import again, compilers, reader
+    from cuwheel.recording import again, compilers, reader
 
     record = reader.read(folder)
     call = chosen(record, number)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cuwheel import repairing as repair
     from cuwheel.api.building_steps import Steps
-    from cuwheel.build.gate import Result
-    from cuwheel.build.values import Built, Job, Phase
+    from cuwheel.building.gate import Result
+    from cuwheel.building.values import Built, Job, Phase
     from cuwheel.finding import Finding
     from cuwheel.inspection.values import Survey
-    from cuwheel.record.values import Record
+    from cuwheel.recording.values import Record
     from cuwheel.report import build as answers
-    from cuwheel.rewrite import guard, repair
+    from cuwheel.stamping import guard
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class Finishing:
 
         from cuwheel.errors import UnreadableError
         from cuwheel.report.build_made import wheel_of
-        from cuwheel.toolchain.downloads import digest
+        from cuwheel.toolchains.downloads import digest
 
         output = self.steps.options.output
         scratch = output / f".cuwheel-{self.job.folder.name}"  # ours alone: the job's folder is held
@@ -65,7 +66,7 @@ class Finishing:
         )
 
     def _timed(self, name: str, step: Callable[[], T]) -> T:
-        from cuwheel.build.values import Phase
+        from cuwheel.building.values import Phase
 
         self.phase = name
         began = time.monotonic()
@@ -78,7 +79,7 @@ class Finishing:
     def _stamped(self, wheel: Path, to: Path) -> Path:
         from cuwheel import masking
         from cuwheel.inspection.survey import survey
-        from cuwheel.rewrite import described, stamp
+        from cuwheel.stamping import described, stamp
 
         to.mkdir()
         table, job = self.steps.table, self.job
@@ -104,8 +105,8 @@ class Finishing:
 
     def _guard(self, found: Survey, whole: str) -> guard.Wish | None:
         """`whole`: the wheel's name and version as they will be."""
-        from cuwheel.inspection.zip_reader import ZipReader
-        from cuwheel.rewrite import guard, guard_call, stamp
+        from cuwheel.stamping import guard, guard_call, stamp
+        from cuwheel.wheel.zip_reader import ZipReader
 
         table = self.steps.table.guard
         if not table.package and not table.inject:
@@ -129,8 +130,8 @@ class Finishing:
         """
         from dataclasses import replace
 
+        from cuwheel import repairing as repair
         from cuwheel.errors import MalformedError
-        from cuwheel.rewrite import repair
 
         table = self.steps.table.repair
         platform = wheel.name.rpartition("-")[2]
@@ -153,7 +154,7 @@ class Finishing:
         return done.path
 
     def _repair_wish(self) -> repair.Wish:
-        from cuwheel.rewrite import repair
+        from cuwheel import repairing as repair
 
         table, toolchain = self.steps.table.repair, self.job.toolchain
         root = Path(toolchain.root)
@@ -167,7 +168,7 @@ class Finishing:
         )
 
     def _gate(self, wheel: Path) -> tuple[Survey, Result]:
-        from cuwheel.build import gate
+        from cuwheel.building import gate
         from cuwheel.inspection.survey import survey
 
         job, steps = self.job, self.steps

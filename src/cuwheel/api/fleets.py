@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.machine.fleet import Machine, Refinement
-    from cuwheel.plan.values import Job
+    from cuwheel.planning.values import Job
     from cuwheel.report.check import Check
     from cuwheel.report.plan import Plan
 
@@ -58,7 +58,7 @@ def plan(  # noqa: PLR0913 - one keyword for each wish
 ) -> Plan:
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
     from cuwheel.errors import CuwheelError, UsageError
-    from cuwheel.plan import planner, settings
+    from cuwheel.planning import planner, settings
     from cuwheel.report.plan import Plan
 
     errors: list[CuwheelError] = []
@@ -80,7 +80,7 @@ def _with_sizes(jobs: tuple[Job, ...], like: str | Path) -> tuple[Job, ...]:
     from dataclasses import replace
 
     from cuwheel.inspection.survey import survey
-    from cuwheel.plan import sizes
+    from cuwheel.planning import sizes
 
     found = survey(on_disk(like, None))
     return tuple(replace(job, size=sizes.predict(found, job.cuda, [*job.archs, *job.ptx])) for job in jobs)
@@ -95,7 +95,7 @@ def read_list(
 ) -> Plan:
     """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
     from cuwheel.errors import CuwheelError, UsageError
-    from cuwheel.plan import planner, reading, settings
+    from cuwheel.planning import planner, reading, settings
     from cuwheel.report.plan import Plan
 
     errors: list[CuwheelError] = []

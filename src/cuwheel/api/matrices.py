@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cuwheel.diagnose.values import Cause
-    from cuwheel.record.matrix import Configuration
-    from cuwheel.record.matrix_run import Run
-    from cuwheel.record.orders import Wish
+    from cuwheel.recording.matrix import Configuration
+    from cuwheel.recording.matrix_run import Run
+    from cuwheel.recording.orders import Wish
     from cuwheel.report.matrix import Cell, Matrix
 
 _FOLDER = "cuwheel-matrix"
@@ -32,7 +32,7 @@ def record_matrix(
     What fails does not stop the rest. `resume`: what an earlier run finished, with the same settings, is taken over.
     """
     from cuwheel import log
-    from cuwheel.record import matrix, matrix_run
+    from cuwheel.recording import matrix, matrix_run
     from cuwheel.report.matrix import Matrix, cell
 
     plan = matrix.load(Path(file))
@@ -72,7 +72,7 @@ def _cell(configuration: Configuration, run: Run) -> Cell:
 def _causes(run: Run) -> tuple[tuple[Cause, ...], str]:
     """By the call that failed; where none did, by what the command printed. And the first error."""
     from cuwheel.api.diagnosis import explain
-    from cuwheel.record import again
+    from cuwheel.recording import again
 
     found = explain(Path(run.record))
     printed = Path(run.log).read_bytes()[-(1 << 20) :].decode(errors="replace") if Path(run.log).is_file() else ""

@@ -52,12 +52,12 @@ def _checked(steps: Steps, group: Sequence[answers.Job], scratch: Path) -> answe
     """Into the output folder by a rename, if the whole may leave the build too."""
     from dataclasses import replace
 
-    from cuwheel.build import gate
+    from cuwheel.building import gate
     from cuwheel.inspection.survey import survey
     from cuwheel.report.build import Merged
     from cuwheel.report.build_made import wheel_of
-    from cuwheel.rewrite import merge
-    from cuwheel.toolchain.downloads import digest
+    from cuwheel.stamping import merge
+    from cuwheel.toolchains.downloads import digest
 
     ids = tuple(job.id for job in group)
     made = merge.merge([Path(job.wheel.path) for job in group if job.wheel], scratch)

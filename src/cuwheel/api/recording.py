@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cuwheel.record.orders import Wish
-    from cuwheel.record.values import Call, Record
+    from cuwheel.recording.orders import Wish
+    from cuwheel.recording.values import Call, Record
     from cuwheel.report.record import Failure, Reason, Recorded
 
 _NAME = "cuwheel-record"
@@ -38,7 +38,7 @@ def record(
     """
     from cuwheel import process
     from cuwheel.errors import CuwheelError
-    from cuwheel.record import exports, session
+    from cuwheel.recording import exports, session
 
     exports.see_that_they_can_be_written(*(path for path in (trace, compile_commands) if path))
     folder = (output or _new(Path.cwd())).absolute()
@@ -87,8 +87,8 @@ def _new(place: Path) -> Path:
 def _told(folder: Path, status: int, trace: Path | None, compile_commands: Path | None) -> Recorded:
     """Whatever became of the record, the command's status is told."""
     from cuwheel import log
-    from cuwheel.record import failures, layout, summary
-    from cuwheel.record.words import readable
+    from cuwheel.recording import failures, layout, summary
+    from cuwheel.recording.words import readable
     from cuwheel.report.answer import to_json
     from cuwheel.report.record import Recorded
 
@@ -117,8 +117,8 @@ def _read(folder: Path, status: int) -> Record:
     from dataclasses import replace
 
     from cuwheel.errors import CuwheelError
-    from cuwheel.record import reader
-    from cuwheel.record.values import Record
+    from cuwheel.recording import reader
+    from cuwheel.recording.values import Record
 
     try:
         return replace(reader.read(folder), status=status)
@@ -139,7 +139,7 @@ def _read(folder: Path, status: int) -> Record:
 def _exported(record: Record, trace: Path | None, compile_commands: Path | None) -> Iterator[str]:
     from cuwheel import log
     from cuwheel.errors import CuwheelError
-    from cuwheel.record import exports
+    from cuwheel.recording import exports
 
     for path, save in ((trace, exports.save_trace), (compile_commands, exports.save_compile_commands)):
         try:
@@ -151,8 +151,8 @@ def _exported(record: Record, trace: Path | None, compile_commands: Path | None)
 
 
 def _failure(record: Record, call: Call) -> Failure:
-    from cuwheel.record import quoting, reader, summary
-    from cuwheel.record.words import readable
+    from cuwheel.recording import quoting, reader, summary
+    from cuwheel.recording.words import readable
     from cuwheel.report.record import Failure
 
     parsed = summary.parse(call)
@@ -178,7 +178,7 @@ def _failure(record: Record, call: Call) -> Failure:
 def _causes(record: Record, call: Call, said: str) -> tuple[Reason, ...]:
     """With what compilers said of their versions before: a cause is surer with them."""
     from cuwheel.api.diagnosis import explain
-    from cuwheel.record import quoting, reader
+    from cuwheel.recording import quoting, reader
     from cuwheel.report.record import Reason
 
     asked = [each for each in record.calls if _VERSION_WORDS.intersection(each.words) and each.state == "succeeded"]

@@ -28,9 +28,9 @@ def repair(
     """
     from pathlib import Path
 
+    from cuwheel import repairing as stage
     from cuwheel.api.binaries import on_disk
     from cuwheel.report.repair import Repair, wheel_of
-    from cuwheel.rewrite import repair as stage
 
     wish = stage.Wish(
         policy=None if policy == "auto" else policy,

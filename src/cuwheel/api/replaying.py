@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.record.again import Prepared, Ready
-    from cuwheel.record.quoting import Shell
-    from cuwheel.record.remedies import Blame
-    from cuwheel.record.values import Call, Record
+    from cuwheel.recording.again import Prepared, Ready
+    from cuwheel.recording.quoting import Shell
+    from cuwheel.recording.remedies import Blame
+    from cuwheel.recording.values import Call, Record
     from cuwheel.report.replay import CallLine, Replay
 
 _SHORTEST_S = 60.0  # a run's time, whatever the recorded one took
@@ -38,7 +38,7 @@ def replay(
     import time
 
     from cuwheel import log, process
-    from cuwheel.record import again
+    from cuwheel.recording import again
     from cuwheel.report.replay import Written
 
     record, call, prepared = _prepared(target, here=here, directory=directory)
@@ -75,7 +75,7 @@ def replay_print(
     target: str | Path, *, here: bool = False, directory: Path | None = None, shell: Shell = "posix"
 ) -> Replay:
     """The lines that run the call, to paste into a shell that has the caller's environment."""
-    from cuwheel.record import differences, quoting
+    from cuwheel.recording import differences, quoting
 
     record, call, prepared = _prepared(target, here=here, directory=directory)
     situation = prepared.situation
@@ -115,7 +115,7 @@ def replay_diff(
     `runs`: runs the call, writing nothing where the build did, until the smallest change is found that makes the
     difference: at most `most` times, each at most `timeout` seconds (ten times the recorded time, at least a minute).
     """
-    from cuwheel.record import again, compilers, culprits, differences, remedies
+    from cuwheel.recording import again, compilers, culprits, differences, remedies
 
     record, call, prepared = _prepared(target, directory=directory)
     if other is None:
@@ -146,7 +146,7 @@ def _keep(record: Record, call: Call, blamed: Blame) -> None:
     """Beside the record, for whoever explains it later."""
     from cuwheel import log
     from cuwheel.errors import CuwheelError
-    from cuwheel.record import layout
+    from cuwheel.recording import layout
 
     try:
         layout.write(Path(record.folder), layout.blame(call.number), {"answer": blamed.answer})
@@ -166,7 +166,7 @@ def _unlike(call: Call, *, works: bool) -> tuple[str, ...]:
 def _other(other: str | Path, target: str | Path, call: Call) -> Prepared:
     """`RECORD:M`; `:M` of the same record; or a record, in which the call that did the same job is sought."""
     from cuwheel.errors import UsageError
-    from cuwheel.record import again
+    from cuwheel.recording import again
 
     text = str(other)
     same, _ = split_target(target)
@@ -180,7 +180,7 @@ def _other(other: str | Path, target: str | Path, call: Call) -> Prepared:
 def _prepared(
     target: str | Path, *, here: bool = False, directory: Path | None = None
 ) -> tuple[Record, Call, Prepared]:
-    from cuwheel.record import again
+    from cuwheel.recording import again
 
     record, number = _record(target)
     call = chosen(record, number) or _none_failed(record)
@@ -204,7 +204,7 @@ def split_target(target: str | Path) -> tuple[str, int | None]:
 
 
 def _record(target: str | Path) -> tuple[Record, int | None]:
-    from cuwheel.record import reader
+    from cuwheel.recording import reader
 
     folder, number = split_target(target)
     return reader.read(Path(folder)), number
@@ -221,14 +221,14 @@ def _numbered(record: Record, number: int) -> Call:
 
 
 def _listing(record: Record) -> str:
-    from cuwheel.record import quoting
+    from cuwheel.recording import quoting
 
     return quoting.posix(("cuwheel", "replay", record.folder, "--list"))
 
 
 def chosen(record: Record, number: int | None) -> Call | None:
     """The call of that number; without one, the first that failed and mattered."""
-    from cuwheel.record import failures
+    from cuwheel.recording import failures
 
     return _numbered(record, number) if number is not None else failures.first(record)
 
@@ -244,7 +244,7 @@ def _none_failed(record: Record) -> NoReturn:
 
 
 def _line(call: Call) -> CallLine:
-    from cuwheel.record import words
+    from cuwheel.recording import words
     from cuwheel.report.replay import CallLine
 
     seconds = round(call.ended - call.began, 3) if call.ended is not None else None
@@ -273,7 +273,7 @@ def _answer(record: Record, call: Call, prepared: Prepared) -> Replay:
 
 
 def _outputs(call: Call) -> tuple[str, ...]:
-    from cuwheel.record import outputs
+    from cuwheel.recording import outputs
 
     return outputs.outputs(call.words, call.tool)
 

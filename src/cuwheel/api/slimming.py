@@ -35,10 +35,10 @@ def slim(  # noqa: PLR0913 - the options of the verb, all by keyword
 
     `machines`: as for `check`; also `this`, and `all` to keep every architecture.
     """
+    from cuwheel.binary.decisions import SlimOptions
     from cuwheel.report.slim import answer_of
-    from cuwheel.rewrite import slim as stage
-    from cuwheel.rewrite import wanted
-    from cuwheel.rewrite.values import SlimOptions
+    from cuwheel.slimming import machines as wanted
+    from cuwheel.slimming import targets as stage
 
     changes_all = recompress or drop_relocatable or strip_debug or cuda is not None
     options = SlimOptions(
@@ -66,7 +66,7 @@ def slim(  # noqa: PLR0913 - the options of the verb, all by keyword
 def slim_undo(root: Path) -> Slim:
     """Every original of the environment or folder back in its place."""
     from cuwheel.report.slim import settled
-    from cuwheel.rewrite import slim as stage
+    from cuwheel.slimming import targets as stage
 
     return settled(stage.take_back(root), root, "undo")
 
@@ -74,6 +74,6 @@ def slim_undo(root: Path) -> Slim:
 def slim_commit(root: Path) -> Slim:
     """Give up the originals of the environment or folder, and so free their space."""
     from cuwheel.report.slim import settled
-    from cuwheel.rewrite import slim as stage
+    from cuwheel.slimming import targets as stage
 
     return settled(stage.settle(root), root, "commit")

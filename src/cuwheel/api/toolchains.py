@@ -30,9 +30,9 @@ def toolchain(  # noqa: PLR0913 - the options of the verb, all by keyword
 ) -> ToolchainAnswer:
     """A CUDA toolkit and a host compiler that it takes, installed into the cache if they are not there yet."""
     from cuwheel.report.toolchain import Toolchain
-    from cuwheel.toolchain import lock as lock_
-    from cuwheel.toolchain import notes, provide, store
-    from cuwheel.toolchain.values import Recipe
+    from cuwheel.toolchains import lock as lock_
+    from cuwheel.toolchains import notes, provide, store
+    from cuwheel.toolchains.values import Recipe
 
     wish = provide.Wish(
         version=version,
@@ -77,7 +77,7 @@ def toolchain(  # noqa: PLR0913 - the options of the verb, all by keyword
 def toolchains(*, cache: Path | None = None) -> ToolchainAnswer:
     """The toolkits that are installed."""
     from cuwheel.report.toolchain import Toolchain
-    from cuwheel.toolchain import store
+    from cuwheel.toolchains import store
 
     there = store.open_store(cache)
     return Toolchain(action="list", cache=str(there.folder), toolkits=there.all())
@@ -94,7 +94,7 @@ def toolchain_env(
     """The variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
     from cuwheel.errors import UsageError
     from cuwheel.report.toolchain import Toolchain
-    from cuwheel.toolchain import provide, settings, store
+    from cuwheel.toolchains import provide, settings, store
 
     made = provide.find(
         provide.Wish(
@@ -127,7 +127,7 @@ def toolchain_verify(
 ) -> ToolchainAnswer:
     """Whether an installed toolkit compiles and links for every architecture that it claims."""
     from cuwheel.report.toolchain import Toolchain
-    from cuwheel.toolchain import notes, provide, store, verify
+    from cuwheel.toolchains import notes, provide, store, verify
 
     made = provide.find(
         provide.Wish(
@@ -166,7 +166,7 @@ def toolchain_fetch(  # noqa: PLR0913 - the options of the verb, all by keyword
 ) -> ToolchainAnswer:
     """The archives of a toolkit in a folder, with their lock, for `toolchain(version, source=folder)` elsewhere."""
     from cuwheel.report.toolchain import Toolchain
-    from cuwheel.toolchain import carry, lock, provide, store
+    from cuwheel.toolchains import carry, lock, provide, store
 
     wish = provide.Wish(
         version=version,
@@ -200,7 +200,7 @@ def toolchain_remove(
 ) -> ToolchainAnswer:
     """Remove installed toolkits: those of a version, or all."""
     from cuwheel.report.toolchain import Toolchain
-    from cuwheel.toolchain import provide, store
+    from cuwheel.toolchains import provide, store
 
     there = store.open_store(cache)
     wish = provide.Wish(version=version or "", components=tuple(components), providers=tuple(providers), cache=cache)

@@ -11,13 +11,13 @@ from cuwheel.api.binaries import on_disk
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.build.tables import VerifyTable
+    from cuwheel.building.tables import VerifyTable
     from cuwheel.errors import MalformedError
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.report.proof import Proof
     from cuwheel.report.verify import Verify
-    from cuwheel.verify.values import Check, Installation, Verified
+    from cuwheel.verifying.values import Check, Installation, Verified
 
 _UNSAFE = "not tried: unpacking it may do harm, see the errors of the file"
 
@@ -79,7 +79,7 @@ def verify(  # noqa: PLR0913 - one keyword for each wish
     from cuwheel.inspection.survey import survey
     from cuwheel.machine import named, probe
     from cuwheel.report.verify import Verify
-    from cuwheel.verify import serving
+    from cuwheel.verifying import serving
 
     if not wheels:
         raise UsageError("there is no wheel to verify", hint="cuwheel verify dist/*.whl")
@@ -139,8 +139,8 @@ def verify_pack(  # noqa: PLR0913 - one keyword for each wish
     """
     from cuwheel.inspection.survey import survey
     from cuwheel.report.verify import Kit, Verify
-    from cuwheel.verify import kit
-    from cuwheel.verify.checks import chosen, of
+    from cuwheel.verifying import kit
+    from cuwheel.verifying.checks import chosen, of
 
     paths = [_wheel(target, platform, python) for target in wheels]
     tables = {str(path): _table(config, survey(path)) for path in paths}
@@ -168,7 +168,7 @@ def verify_pack(  # noqa: PLR0913 - one keyword for each wish
 
 def verify_read(proof: Path, *wheels: str | Path) -> Proof:
     """The proof that a kit wrote elsewhere; of `wheels`, if they are said, whether it is theirs."""
-    from cuwheel.verify import proof as stage
+    from cuwheel.verifying import proof as stage
 
     return stage.read(proof, [_wheel(target, None) for target in wheels])
 
@@ -200,13 +200,13 @@ def _wheel(target: str | Path, platform: str | None, python: str | None = None) 
 
 def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | None]:
     """The configuration that was named; else that of the project in this folder, if the wheel is its own."""
-    from cuwheel.build import config as configuration
+    from cuwheel.building import config as configuration
 
     if config is not None:
         found = configuration.find(config, None, {}) if config.is_dir() else configuration.find(None, config, {})
         return found.table.verify, found.path
-    from cuwheel.build.tables import VerifyTable
-    from cuwheel.verify import project
+    from cuwheel.building.tables import VerifyTable
+    from cuwheel.verifying import project
 
     if surveyed.distribution and project.is_of(Path.cwd(), surveyed.distribution.name):
         found = configuration.find(Path.cwd(), None, {})
@@ -217,8 +217,8 @@ def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | N
 
 def _unread(target: str, path: Path, error: MalformedError) -> Verified:
     from cuwheel.finding import Finding
-    from cuwheel.inspection import wheel_contents
-    from cuwheel.verify.values import Verified
+    from cuwheel.verifying.values import Verified
+    from cuwheel.wheel import contents as wheel_contents
 
     finding = Finding(
         rule="not-a-wheel", severity="error", message=error.problem, fix=error.hint or "build it or download it again"
@@ -239,9 +239,9 @@ def _unread(target: str, path: Path, error: MalformedError) -> Verified:
 def _verified_file(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
     """The wheel as a file."""
     from cuwheel.compat.wheel_subject import Subject
-    from cuwheel.inspection import wheel_contents
-    from cuwheel.verify import serving, wheel_rules
-    from cuwheel.verify.values import Verified
+    from cuwheel.verifying import serving, wheel_rules
+    from cuwheel.verifying.values import Verified
+    from cuwheel.wheel import contents as wheel_contents
 
     told = surveyed.distribution
     opened = wheel_contents.read(path)
@@ -263,8 +263,8 @@ def _verified_file(target: str, path: Path, surveyed: Survey, cuda: str | None =
 def _verified(target: str, path: Path, surveyed: Survey, table: VerifyTable, work: _Work, here: Machine) -> Verified:
     from dataclasses import replace
 
-    from cuwheel.verify import checks as stage
-    from cuwheel.verify import wheel_rules
+    from cuwheel.verifying import checks as stage
+    from cuwheel.verifying import wheel_rules
 
     shown = _verified_file(target, path, surveyed, work.cuda)
     if work.static:
@@ -284,10 +284,10 @@ def _installations(
     *,
     unsafe: bool,
 ) -> list[Installation]:
-    from cuwheel.verify import pythons as stage
-    from cuwheel.verify.environment import Wanted
-    from cuwheel.verify.installation import Wish, attempt
-    from cuwheel.verify.values import Installation
+    from cuwheel.verifying import pythons as stage
+    from cuwheel.verifying.environment import Wanted
+    from cuwheel.verifying.installation import Wish, attempt
+    from cuwheel.verifying.values import Installation
 
     wanted = Wanted(
         wheel=path,

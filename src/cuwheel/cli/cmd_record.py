@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
-    from cuwheel.record.orders import Wish
+    from cuwheel.recording.orders import Wish
     from cuwheel.report.matrix import Matrix
     from cuwheel.report.record import Recorded
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Recorded | Matrix:
     from cuwheel import api
-    from cuwheel.record.orders import Wish
+    from cuwheel.recording.orders import Wish
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     wish = Wish(masked=not args.no_mask, phases=not args.no_phases, way=args.way)

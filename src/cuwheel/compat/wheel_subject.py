@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.inspection.values import Survey
-from cuwheel.inspection.wheel_contents import Contents
+from cuwheel.wheel.contents import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,8 +13,8 @@ from cuwheel.compat.loading import is_loadable, loading
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.wheel_subject import Subject, some
 from cuwheel.facts import manylinux, versions
-from cuwheel.inspection.metadata import fields
 from cuwheel.machine.fleet import Machine
+from cuwheel.wheel.metadata import fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

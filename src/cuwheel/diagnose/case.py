@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cuwheel.diagnose.text import Log
 from cuwheel.diagnose.values import Evidence
-from cuwheel.record.values import CallState
+from cuwheel.recording.values import CallState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

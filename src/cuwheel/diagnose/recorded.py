@@ -10,13 +10,13 @@ from cuwheel import masking
 from cuwheel.diagnose import text
 from cuwheel.diagnose.case import RecordedCall, Setting
 from cuwheel.diagnose.values import Evidence
-from cuwheel.record import again, differences, failures, layout, quoting, reader
+from cuwheel.recording import again, differences, failures, layout, quoting, reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.diagnose.text import Log
-    from cuwheel.record.values import Call, Record
+    from cuwheel.recording.values import Call, Record
 
 _PRINTED = 8 << 20  # of one call
 _KEPT = 60  # lines of it, in the answer

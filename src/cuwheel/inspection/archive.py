@@ -5,14 +5,14 @@ from __future__ import annotations
 import bisect
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.buffer import SliceBuffer
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import elf
-from cuwheel.inspection.buffer import SliceBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.buffer import Buffer
     from cuwheel.inspection.image import Section
     from cuwheel.inspection.relocations import ElfPointers
 

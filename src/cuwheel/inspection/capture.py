@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from cuwheel.inspection.buffer import occurrences
+from cuwheel.buffer import occurrences
 from cuwheel.inspection.fatbin import CONTAINER, ENTRY, MAGIC
 
 _KEPT = 128  # the longest header seen; longer ones are read again

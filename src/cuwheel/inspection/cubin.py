@@ -7,17 +7,17 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection import elf as elf_file
-from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.dynamic import SYMBOL
 from cuwheel.inspection.values import Symbols
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf
 
 ABI_7, ABI_8 = 7, 8

@@ -154,7 +154,7 @@ def words(described: Description) -> Iterator[str]:
 
 
 def _of_wheel(path: Path) -> Description | None:
-    from cuwheel.inspection.zip_reader import ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
+    from cuwheel.wheel.zip_reader import ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
 
     reader = ZipReader(path)
     try:

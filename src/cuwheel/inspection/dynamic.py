@@ -7,10 +7,10 @@ import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.buffer import find, string_at
 from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
 from cuwheel.inspection import limits
-from cuwheel.inspection.buffer import find, string_at
 from cuwheel.inspection.elf import PT_DYNAMIC, SHT_DYNAMIC, SHT_DYNSYM, SHT_SYMTAB
 
 if TYPE_CHECKING:

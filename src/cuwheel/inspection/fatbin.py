@@ -11,11 +11,11 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from cuwheel.buffer import SCAN_CHUNK, Buffer, find
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.finding import Finding
 from cuwheel.inspection import limits
 from cuwheel.inspection import payload as payloads
-from cuwheel.inspection.buffer import SCAN_CHUNK, Buffer, find
 from cuwheel.inspection.values import DeviceCode, Entry
 
 if TYPE_CHECKING:

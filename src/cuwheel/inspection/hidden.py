@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.buffer import SCAN_CHUNK, occurrences
 from cuwheel.finding import Finding
 from cuwheel.inspection import elf, fatbin, limits
-from cuwheel.inspection.buffer import SCAN_CHUNK, occurrences
 from cuwheel.inspection.image import AMD_SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.buffer import Buffer
     from cuwheel.inspection.image import Section
     from cuwheel.inspection.values import Search
 

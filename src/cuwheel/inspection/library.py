@@ -6,6 +6,7 @@ import bisect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from cuwheel.buffer import Buffer
 from cuwheel.errors import MalformedError
 from cuwheel.finding import Finding
 from cuwheel.inspection import (
@@ -24,7 +25,6 @@ from cuwheel.inspection import (
     saving,
     wrappers,
 )
-from cuwheel.inspection.buffer import Buffer
 from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint
 from cuwheel.inspection.loose import Loose
 from cuwheel.inspection.relocations import ElfPointers

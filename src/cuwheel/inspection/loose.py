@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.buffer import SliceBuffer
 from cuwheel.inspection import cubin, payload
-from cuwheel.inspection.buffer import SliceBuffer
 from cuwheel.inspection.values import DeviceCode, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.buffer import Buffer
 
 
 class Loose(NamedTuple):

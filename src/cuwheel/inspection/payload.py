@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.buffer import Buffer
     from cuwheel.inspection.values import Compression
 
 # The most seen is seventyfold; much more is a bomb.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.buffer import Buffer, string_at
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import limits
-from cuwheel.inspection.buffer import Buffer, string_at
 from cuwheel.inspection.image import FATBIN_SECTIONS, AddressMap, Range, Role, Section
 
 if TYPE_CHECKING:

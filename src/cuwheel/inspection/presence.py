@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError
-from cuwheel.inspection import elf, metadata, pe
-from cuwheel.inspection.buffer import FileBuffer
+from cuwheel.inspection import elf, pe
 from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

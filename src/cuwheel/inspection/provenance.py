@@ -16,7 +16,7 @@ from cuwheel.inspection.values import Cudart, Platform
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf
     from cuwheel.inspection.fatbin import RawEntry
     from cuwheel.inspection.values import DeviceCode

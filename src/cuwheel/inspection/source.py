@@ -8,16 +8,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
 from cuwheel.finding import Finding
-from cuwheel.inspection import metadata
-from cuwheel.inspection.buffer import FileBuffer
+from cuwheel.inspection.capture import HeaderCapture
+from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cuwheel.inspection.buffer import Buffer
-    from cuwheel.inspection.values import Distribution
+    from cuwheel.buffer import Buffer
+    from cuwheel.wheel.metadata import Distribution
+    from cuwheel.wheel.zip_reader import Member, ZipReader
 
 HEAD = 4096
 _PYTHON_LIMIT = 1 << 20
@@ -85,6 +87,25 @@ class FileItem(NamedTuple):
         return FileBuffer(self.place, self.path)
 
 
+class ZipItem(NamedTuple):
+    reader: ZipReader
+    member: Member
+
+    @property
+    def path(self) -> str:
+        return self.member.name
+
+    @property
+    def size(self) -> int:
+        return self.member.size
+
+    def head(self) -> bytes:
+        return self.reader.head(self.member, HEAD)
+
+    def open(self, advance: Callable[[int], None]) -> Buffer:
+        return self.reader.open(self.member, advance, HeaderCapture())
+
+
 def find(target: str | Path, *, env: Path | None = None) -> Source:
     """The target as the user wrote it: a path that exists, else the name of what is installed.
 
@@ -133,7 +154,7 @@ def _kind(path: Path) -> Literal["folder", "file"] | None:
 
 
 def _wheel(path: Path) -> Source:
-    from cuwheel.inspection.zip_reader import ZipItem, ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
+    from cuwheel.wheel.zip_reader import ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
 
     reader = ZipReader(path)
     named = metadata.from_file_name(path.name)

@@ -7,10 +7,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from cuwheel import log
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import packages
 from cuwheel.inspection import elf, library, pe, source
-from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.values import Survey
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cuwheel.finding import Finding
+from cuwheel.wheel.metadata import Distribution
 
 Kind: TypeAlias = Literal["cubin", "ptx", "lto-ir", "unknown"]
 Compression: TypeAlias = Literal["none", "lz4", "zstd"]
@@ -150,17 +151,6 @@ class Library:
     containers: tuple[Container, ...]  # empty unless asked for
     entries: tuple[Entry, ...]  # empty unless asked for
     findings: tuple[Finding, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
-    """What a wheel, or an installed distribution, says of itself."""
-
-    name: str
-    version: str
-    tags: tuple[str, ...]
-    requires: tuple[str, ...]
-    build: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from cuwheel.inspection.values import Registration, Wrapper
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.buffer import Buffer
+    from cuwheel.buffer import Buffer
     from cuwheel.inspection.fatbin import RawContainer
     from cuwheel.inspection.image import Section
 

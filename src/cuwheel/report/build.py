@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cuwheel.build.gate_values import Listed
-from cuwheel.build.values import Phase
+from cuwheel.building.gate_values import Listed
+from cuwheel.building.values import Phase
 from cuwheel.diagnose.values import Cause
 from cuwheel.finding import Finding
-from cuwheel.plan.values import NotServed, Served
-from cuwheel.record.values import CallState, ToolKind
-from cuwheel.toolchain.values import Archive, HostCompiler, Setting
+from cuwheel.planning.values import NotServed, Served
+from cuwheel.recording.values import CallState, ToolKind
+from cuwheel.toolchains.values import Archive, HostCompiler, Setting
 
 if TYPE_CHECKING:
     from cuwheel.report.document import Document

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.finding import Finding
-    from cuwheel.plan.values import Served
+    from cuwheel.planning.values import Served
     from cuwheel.report.build import Build, Job, Merged, Outcome, Tools
     from cuwheel.report.document import Block, Look
 

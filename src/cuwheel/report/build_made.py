@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from cuwheel.build import recipes
+from cuwheel.building import recipes
 from cuwheel.report import build_timeline
 from cuwheel.report.build import ArchBytes, Failure, LibraryBytes, Recipe, Source, Tools, Wheel
 from cuwheel.report.inspect_summary import arch_order
@@ -14,13 +14,13 @@ from cuwheel.units import uncoloured
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from cuwheel.build.tables import Table
-    from cuwheel.build.values import Project, Tree, Trouble
+    from cuwheel.building.tables import Table
+    from cuwheel.building.values import Project, Tree, Trouble
     from cuwheel.diagnose.values import Cause
     from cuwheel.inspection.values import Library, Survey
-    from cuwheel.record.values import Call, Record
+    from cuwheel.recording.values import Call, Record
     from cuwheel.report.build import Calls
-    from cuwheel.toolchain.values import Toolchain
+    from cuwheel.toolchains.values import Toolchain
 
 _OUTPUT = 8000  # characters kept of what a call printed: its end; the record has all
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cuwheel.record import failures, summary
+from cuwheel.recording import failures, summary
 from cuwheel.report.build import Calls, Piece, Span
 from cuwheel.report.document import Bar, Timeline
 from cuwheel.units import file_name
@@ -13,7 +13,7 @@ from cuwheel.units import file_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.record.values import Call, Record
+    from cuwheel.recording.values import Call, Record
     from cuwheel.report.build import Job
 
 _MOST_SPANS = 5000  # a page of more would not open; the record has them all

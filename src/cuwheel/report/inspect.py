@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding
 from cuwheel.inspection.description import Description
-from cuwheel.inspection.values import Distribution, Library
+from cuwheel.inspection.values import Library
+from cuwheel.wheel.metadata import Distribution
 
 if TYPE_CHECKING:
     from cuwheel.report.document import Document

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel import __version__, files, printable
 from cuwheel.machine import privacy
 from cuwheel.machine.variables import NAMES
-from cuwheel.record import quoting
+from cuwheel.recording import quoting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

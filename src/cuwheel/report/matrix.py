@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Literal
 from cuwheel import __version__
 from cuwheel.diagnose.values import Cause
 from cuwheel.machine import privacy
-from cuwheel.record.matrix_run import Run
-from cuwheel.record.quoting import posix
+from cuwheel.recording.matrix_run import Run
+from cuwheel.recording.quoting import posix
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.record.matrix import Configuration
+    from cuwheel.recording.matrix import Configuration
     from cuwheel.report.document import Block
 
 _MINUTE = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel.plan.values import Job, NotServed, OnMachine, Reading, Served, Spelling
+from cuwheel.planning.values import Job, NotServed, OnMachine, Reading, Served, Spelling
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.units import size
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.units import size
-from cuwheel.verify.proof import Proof
+from cuwheel.verifying.proof import Proof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.report.document import Block
-    from cuwheel.verify.proof import ProofCheck, ProofMachine, ProofPrediction, ProofWheel
+    from cuwheel.verifying.proof import ProofCheck, ProofMachine, ProofPrediction, ProofWheel
 
 __all__ = ["Proof", "document"]
 

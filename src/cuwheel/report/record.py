@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cuwheel.record.summary import FileTime, Share, Summary, Told
-from cuwheel.record.values import CallState
+from cuwheel.recording.summary import FileTime, Share, Summary, Told
+from cuwheel.recording.values import CallState
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.units import size
 

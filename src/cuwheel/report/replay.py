@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cuwheel.record.again import Masked
-from cuwheel.record.differences import Differences, VariableDifference
-from cuwheel.record.remedies import Blame
-from cuwheel.record.values import CallState
+from cuwheel.recording.again import Masked
+from cuwheel.recording.differences import Differences, VariableDifference
+from cuwheel.recording.remedies import Blame
+from cuwheel.recording.values import CallState
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
 if TYPE_CHECKING:

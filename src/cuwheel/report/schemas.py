@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from cuwheel.build import config
+from cuwheel.building import config
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.answer import SCHEMAS, json_schema, schema_text
 

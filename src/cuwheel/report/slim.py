@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 from cuwheel.finding import Finding
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.report.inspect_summary import arch_order
-from cuwheel.rewrite.note import names_of
-from cuwheel.rewrite.outcome import FileChange, Heavy, Remaining, Size
-from cuwheel.rewrite.slim import Kind, kind_of
+from cuwheel.slimming.note import names_of
+from cuwheel.slimming.outcome import FileChange, Heavy, Remaining, Size
+from cuwheel.slimming.targets import Kind, kind_of
 from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from cuwheel.machine.fleet import Machine
     from cuwheel.report.document import Block
-    from cuwheel.rewrite.outcome import Outcome
-    from cuwheel.rewrite.slim import SlimJob
+    from cuwheel.slimming.outcome import Outcome
+    from cuwheel.slimming.targets import SlimJob
 
 _SHOWN = 12
 _ARCHS = 6

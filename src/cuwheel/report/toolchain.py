@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from cuwheel.finding import Finding
 from cuwheel.machine.profile import Attempt
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
-from cuwheel.toolchain.values import Archive, HostCompiler, Installed, Recipe, Setting
-from cuwheel.toolchain.verify import Verification
+from cuwheel.toolchains.values import Archive, HostCompiler, Installed, Recipe, Setting
+from cuwheel.toolchains.verify import Verification
 from cuwheel.units import size
 
 if TYPE_CHECKING:

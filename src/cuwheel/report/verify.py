@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.units import size
-from cuwheel.verify.values import Verified
+from cuwheel.verifying.values import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.compat.verdict import Verdict
     from cuwheel.report.document import Block
-    from cuwheel.verify.values import Installation, Result
+    from cuwheel.verifying.values import Installation, Result
 
 _LINES = 12
 _EVIDENCE = 3

@@ -11,7 +11,7 @@ from cuwheel.cli import main
 from cuwheel.machine import probe
 from cuwheel.report.answer import SCHEMAS, to_json
 from tests.unit.compat.machines import MACHINES
-from tests.unit.rewrite.packages import BIN, FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot
+from tests.unit.slimming.packages import BIN, FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,6 @@ from cuwheel.inspection.values import (
     Container,
     Cudart,
     DeviceCode,
-    Distribution,
     Library,
     Platform,
     Registration,
@@ -19,6 +18,7 @@ from cuwheel.inspection.values import (
     Wrapper,
 )
 from cuwheel.machine.fleet import Machine
+from cuwheel.wheel.metadata import Distribution
 
 SECTIONS = {True: ".nv_fatbin", False: "__nv_relfatbin"}
 

@@ -17,7 +17,7 @@ from cuwheel.diagnose.causes import knowledge
 from cuwheel.diagnose.explain import explain
 from cuwheel.diagnose.text import parse
 from cuwheel.report import investigation
-from tests.unit.record import records
+from tests.unit.recording import records
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import lz4.block
 import pytest
 import zstandard
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import cubin, payload
-from cuwheel.inspection.buffer import MemoryBuffer
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import dynamic, elf
-from cuwheel.inspection.buffer import MemoryBuffer
 from tests.unit.inspection import build
 
 

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from cuwheel.inspection.buffer import MemoryBuffer
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection.fatbin import Walk
 from tests.unit.inspection import build
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection import kernelless, library, objects
-from cuwheel.inspection.buffer import MemoryBuffer
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:

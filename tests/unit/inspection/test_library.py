@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import library
-from cuwheel.inspection.buffer import MemoryBuffer
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection import library
-from cuwheel.inspection.buffer import MemoryBuffer
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:

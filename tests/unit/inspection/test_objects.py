@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection import cubin, library
-from cuwheel.inspection.buffer import MemoryBuffer
 from cuwheel.inspection.values import Container, Symbols
 from tests.unit.inspection import build
 

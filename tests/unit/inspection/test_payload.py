@@ -10,8 +10,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection import payload
-from cuwheel.inspection.buffer import MemoryBuffer
 
 if TYPE_CHECKING:
     from cuwheel.inspection.values import Compression

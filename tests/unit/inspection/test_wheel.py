@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError, UnknownNameError, UnreadableError, UnsafeWheelError
-from cuwheel.inspection import inflate, metadata, source, zip_reader
-from cuwheel.inspection.buffer import MemoryBuffer
+from cuwheel.inspection import source
 from cuwheel.inspection.capture import HeaderCapture
 from cuwheel.inspection.survey import survey
+from cuwheel.wheel import inflate, metadata, zip_reader
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:

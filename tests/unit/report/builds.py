@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuwheel.build.gate_values import Listed
-from cuwheel.build.values import Phase
+from cuwheel.building.gate_values import Listed
+from cuwheel.building.values import Phase
 from cuwheel.diagnose.values import Cause, Evidence
 from cuwheel.finding import Finding
-from cuwheel.plan.values import Served
+from cuwheel.planning.values import Served
 from cuwheel.report.build import (
     ArchBytes,
     Build,
@@ -22,7 +22,7 @@ from cuwheel.report.build import (
     Tools,
     Wheel,
 )
-from cuwheel.toolchain.values import Archive, HostCompiler, Setting
+from cuwheel.toolchains.values import Archive, HostCompiler, Setting
 
 EVIL = "src/<script>document.title='owned'</script>\"onload=\"x.cu"
 _SUM = "a1b2c3d4" * 8

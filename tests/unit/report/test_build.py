@@ -13,12 +13,12 @@ import pytest
 
 from cuwheel import units
 from cuwheel.errors import UnreadableError
-from cuwheel.record.values import Phase
+from cuwheel.recording.values import Phase
 from cuwheel.report import build_files, documents, html, terminal
 from cuwheel.report.build import Build, Calls
 from cuwheel.report.build_made import calls_of, failure_of
 from cuwheel.report.build_timeline import blocks
-from tests.unit.build.wheels import call, record
+from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def test_calls_from_a_record() -> None:
 
 
 def test_a_failure_from_a_call() -> None:
-    from cuwheel.build.values import Trouble
+    from cuwheel.building.values import Trouble
 
     trouble = Trouble(phase="build", what="the backend failed", hint="see the log")
     plain = failure_of(trouble, output="x" * 20_000)

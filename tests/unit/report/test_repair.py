@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
+from cuwheel import repairing as repair
 from cuwheel.report import documents, terminal
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.report.repair import Repair, wheel_of
-from cuwheel.rewrite import repair
 from tests.fixtures.elves import elf
 from tests.fixtures.wheels import wheel
 
@@ -32,8 +32,8 @@ def _an_empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "no-env"))
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("cuwheel.rewrite.repair.search._SYSTEM", ())
-    monkeypatch.setattr("cuwheel.rewrite.repair.search._LD_CONF", str(tmp_path / "none"))
+    monkeypatch.setattr("cuwheel.repairing.search._SYSTEM", ())
+    monkeypatch.setattr("cuwheel.repairing.search._LD_CONF", str(tmp_path / "none"))
 
 
 def answered(folder: Path, needed: Sequence[str], wish: repair.Wish) -> Repair:

@@ -1,0 +1,61 @@
+"""Bytes from one file into another, in pieces and without holding them: memory stays small whatever the size."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cuwheel.buffer import OutOfBoundsError
+from cuwheel.errors import UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.binary.elf_writer import Patch
+    from cuwheel.binary.fatbin_writer import Piece
+
+# In the cache of one core. Faster than copy_file_range where nothing lies on the same place of a page.
+_CHUNK = 1 << 18
+
+
+def write(source: int, spool: int | None, target: int, pieces: Iterable[Piece], patches: Iterable[Patch]) -> None:
+    """Pieces first, patches over them. All three are file descriptors."""
+    chunk = memoryview(bytearray(_CHUNK))
+    try:
+        for piece in pieces:
+            if piece.data:
+                _write(target, memoryview(piece.data), piece.place)
+            elif piece.spool and spool is not None:
+                _copy(spool, piece.offset, target, piece.place, piece.size, chunk)
+            else:
+                _copy(source, piece.offset, target, piece.place, piece.size, chunk)
+        for place, data in patches:
+            _write(target, memoryview(data), place)
+    except OSError as error:
+        raise UnreadableError.from_os(error) from error
+
+
+def same(one: int, at: int, other: int, place: int, size: int) -> bool:
+    """Whether two files hold the same bytes there."""
+    while size:
+        count = min(size, _CHUNK)
+        first = os.pread(one, count, at)
+        if not first or first != os.pread(other, len(first), place):
+            return False
+        at, place, size = at + len(first), place + len(first), size - len(first)
+    return True
+
+
+def _copy(source: int, offset: int, target: int, place: int, size: int, chunk: memoryview) -> None:
+    while size:
+        count = os.preadv(source, [chunk[: min(size, _CHUNK)]], offset)
+        if not count:  # it was cut while it was read
+            raise OutOfBoundsError("the file", offset, size, offset)
+        _write(target, chunk[:count], place)
+        offset, place, size = offset + count, place + count, size - count
+
+
+def _write(target: int, data: memoryview, place: int) -> None:
+    while data:
+        count = os.pwrite(target, data, place)
+        data, place = data[count:], place + count

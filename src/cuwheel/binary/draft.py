@@ -1,0 +1,226 @@
+"""A plan applied to the bytes of a file: where everything goes in the new one. Nothing is written here."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.binary import elf_writer, layout, loader, references
+from cuwheel.binary.fatbin_writer import NewContainer, Piece, pack, pieces, rebuilt
+from cuwheel.binary.geometry import PAGES, Shift, without
+from cuwheel.errors import MalformedError
+from cuwheel.finding import Finding
+from cuwheel.inspection import elf, fatbin, limits, wrappers
+from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, disjoint
+from cuwheel.inspection.relocations import ElfPointers
+from cuwheel.units import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.binary.decisions import LibraryPlan
+    from cuwheel.binary.elf_writer import Patch
+    from cuwheel.binary.fatbin_writer import Packed, Replacement
+    from cuwheel.binary.layout import Layout
+    from cuwheel.binary.references import Reference, SymbolAt
+    from cuwheel.buffer import Buffer
+    from cuwheel.inspection.elf import Elf, Header
+    from cuwheel.inspection.values import Registration
+
+_TYPES = (2, 3)  # executables and shared objects; an object file has yet to be linked
+_LEAST_ALIGNMENT, _MOST_ALIGNMENT = 8, 4096
+_TRAILING = 16  # zeros that some tools leave behind the last table
+
+
+class Draft(NamedTuple):
+    """`placed`: from the old offset of a container to the new. `patches` go over the pieces."""
+
+    elf: Elf
+    containers: tuple[NewContainer, ...]
+    registration: Registration
+    replacements: Mapping[int, Replacement]
+    placed: Mapping[int, int]
+    pieces: tuple[Piece, ...]
+    patches: tuple[Patch, ...]
+    shift: Shift
+    size: int
+    findings: tuple[Finding, ...]
+
+
+def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacement]) -> Draft:
+    """Raises MalformedError, with what it is about the file that forbids changing it."""
+    file = elf.read(buffer)
+    _check_file(file)
+    walk, registration = walked(file)
+    containers = _containers(buffer, walk, registration, plan, replacements)
+    packed = dict(_packed(file, containers))
+    changed = [(header.address, header.address + header.size) for header in (file.headers[each] for each in packed)]
+    loader.must_agree(file, [file.headers[each] for each in packed])
+    pointers = tuple(references.pointers(file, changed))
+    tables = elf_writer.read(file)
+    made = layout.plan(file, tables.programs, tables.places, packed)
+    shift = Shift(made.cuts, made.block)
+    moved, placed = _moves(file, packed, shift)
+    _check_pointers(file, pointers, containers, moved)
+    moving = [*changed, *_block_addresses(file, made)]
+    symbols = tuple(references.symbols(file, moving))
+    _check_symbols(buffer.name, symbols, changed)
+    try:
+        patches = tuple(elf_writer.patches(file, tables, made, moved, pointers, symbols))
+    except struct.error as error:
+        raise MalformedError(buffer.name, "its tables hold numbers that make no sense") from error
+    return Draft(
+        elf=file,
+        containers=containers,
+        registration=registration,
+        replacements=replacements,
+        placed=placed,
+        pieces=tuple(_pieces(file, made, containers, shift)),
+        patches=patches,
+        shift=shift,
+        size=elf_writer.size(file, tables, made),
+        findings=(_no_room(made.zeros),) if made.zeros else (),
+    )
+
+
+def _check_file(file: Elf) -> None:
+    name = file.buffer.name
+    if file.machine_name not in PAGES:
+        raise MalformedError(name, f"rewriting is for {' and '.join(PAGES)}, and this is for {file.machine_name}")
+    if file.type not in _TYPES or not file.segments:
+        raise MalformedError(name, "it is not linked yet: what is in it can still be left out when it is built")
+    end = elf.extent(file)
+    behind = file.buffer.size - end
+    if behind > _TRAILING or any(file.buffer.read(end, behind)):
+        raise MalformedError(name, f"{behind:,} bytes stand behind it, which may be a signature over it")
+    if disjoint(file.sections())[1]:
+        raise MalformedError(name, "sections lie over one another")
+
+
+def walked(file: Elf) -> tuple[fatbin.Walk, Registration]:
+    """The containers in the sections made for them, and what names them. Raises MalformedError on any damage."""
+    walk = fatbin.Walk(file.buffer)
+    sections, _ = disjoint(file.sections())
+    with limits.collected() as met:
+        for each in sections:
+            if each.name in FATBIN_SECTIONS:
+                walk.section(each.name, each.offset, each.offset + each.size, linked=FATBIN_SECTIONS[each.name])
+        pointers = ElfPointers(file, tuple(WRAPPER_SECTIONS))
+        found, problems = wrappers.read(file.buffer, sections, walk.containers, pointers)
+    if problem := next(iter((*walk.findings, *problems, *met)), None):
+        raise MalformedError(file.buffer.name, problem.message)
+    return walk, found
+
+
+def _containers(
+    buffer: Buffer,
+    walk: fatbin.Walk,
+    registration: Registration,
+    plan: LibraryPlan,
+    replacements: Mapping[int, Replacement],
+) -> tuple[NewContainer, ...]:
+    decisions = {each.offset: each for each in plan.entries if each.section in FATBIN_SECTIONS}
+    found = {entry.offset: entry.header_size + entry.payload for each in walk.containers for entry in each.entries}
+    if found != {offset: each.bytes for offset, each in decisions.items()}:
+        raise MalformedError(buffer.name, "it is not the file that the plan was made for")
+    unnamed = set(registration.unnamed) if registration.wrappers else set(range(len(walk.containers)))
+    made = []
+    for index, old in enumerate(walk.containers):
+        keep = [entry for entry in old.entries if decisions[entry.offset].keep]
+        replaced = {entry.offset: new for entry in keep if (new := replacements.get(entry.offset))}
+        changes = len(keep) != len(old.entries) or replaced
+        if changes and index in unnamed:
+            raise MalformedError(buffer.name, f"nothing names the container at {old.offset:#x}, which was to change")
+        start = old.entries[0].offset if old.entries else old.offset + old.size
+        head = buffer.read(old.offset, start - old.offset)
+        made.append(rebuilt(old, head, keep, replaced, pinned=index in unnamed))
+    return tuple(made)
+
+
+def _packed(file: Elf, containers: Sequence[NewContainer]) -> Iterator[tuple[int, Packed]]:
+    """For each section that something changes in."""
+    for header in file.headers:
+        inside = [each for each in containers if header.offset <= each.old.offset < header.offset + header.size]
+        if header.name not in FATBIN_SECTIONS or not any(each.size != each.old.size for each in inside):
+            continue
+        if layout.segment_of(file, header) is None:
+            raise MalformedError(file.buffer.name, f"{header.name} is not loaded as one piece")
+        found = pack(inside, header.offset, header.offset + header.size, _alignment(file, header))
+        if found is None:
+            raise MalformedError(file.buffer.name, f"{header.name} has an alignment that its contents do not have")
+        yield header.number, found
+
+
+def _alignment(file: Elf, header: Header) -> int:
+    wanted = elf_writer.read(file).sections[header.number][8]
+    return min(max(wanted, _LEAST_ALIGNMENT), _MOST_ALIGNMENT)
+
+
+def _moves(file: Elf, packed: Mapping[int, Packed], shift: Shift) -> tuple[dict[int, int], dict[int, int]]:
+    moved, placed = {}, {}
+    for number, each in packed.items():
+        base = file.headers[number].address - file.headers[number].offset
+        for old, new in each.places.items():
+            moved[base + old] = base + new
+            placed[old] = shift.placed(new)
+    return moved, placed
+
+
+def _check_pointers(
+    file: Elf, pointers: Sequence[Reference], containers: Sequence[NewContainer], moved: Mapping[int, int]
+) -> None:
+    still = [(each.old.offset, each.old.offset + each.old.size) for each in containers if each.pinned]
+    for each in pointers:
+        at = file.addresses.offset_of(each.target)
+        if each.target not in moved and not any(at is not None and start <= at < end for start, end in still):
+            problem = f"something points into its device code at {each.target:#x}, not at a container"
+            raise MalformedError(file.buffer.name, problem)
+    named = {each.target for each in pointers}
+    if unknown := [old for old, new in moved.items() if old != new and old not in named]:
+        raise MalformedError(file.buffer.name, f"how the container at {unknown[0]:#x} is named is not understood")
+    if file.type == references.TYPE_EXECUTABLE:
+        moving = [old for old, new in moved.items() if old != new]
+        if (word := next(references.words_like(file, moving), None)) is not None:
+            raise MalformedError(file.buffer.name, f"its data seems to name a container too, at {word:#x}")
+
+
+def _check_symbols(name: str, symbols: Sequence[SymbolAt], changed: Sequence[tuple[int, int]]) -> None:
+    """A name that others can ask for may be how the library's own code finds a container: that must not move."""
+    for each in symbols:
+        if each.exported and any(start <= each.value < end for start, end in changed):
+            raise MalformedError(name, f"it exports a symbol in its device code, at {each.value:#x}")
+
+
+def _block_addresses(file: Elf, made: Layout) -> Iterator[tuple[int, int]]:
+    if made.block:
+        for header in file.headers:
+            if header.address and made.block.holds(header.offset):
+                yield header.address, header.address + max(header.size, 1)
+
+
+def _pieces(file: Elf, made: Layout, containers: Sequence[NewContainer], shift: Shift) -> Iterator[Piece]:
+    position = 0
+    for number in sorted(made.packed, key=lambda each: file.headers[each].offset):
+        header = file.headers[number]
+        yield from _host(position, header.offset, made, shift)
+        for each in containers:
+            if each.old.offset in made.packed[number].places:
+                yield from pieces(each, shift.placed(made.packed[number].places[each.old.offset]))
+        position = header.offset + header.size
+    yield from _host(position, file.buffer.size, made, shift)
+    if made.block:
+        yield Piece(shift.placed(made.block.to), made.block.end - made.block.start, made.block.start)
+
+
+def _host(start: int, end: int, made: Layout, shift: Shift) -> Iterator[Piece]:
+    for low, high in without(start, end, made.cuts):
+        yield Piece(shift.placed(low), high - low, low)
+
+
+def _no_room(zeros: int) -> Finding:
+    return Finding(
+        rule="file-keeps-its-size",
+        severity="note",
+        message=f"{size(zeros)} of the device code taken out stay in the file as zeros: "
+        "there is no room for the program headers that leaving them out takes",
+    )

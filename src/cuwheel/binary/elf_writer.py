@@ -1,0 +1,278 @@
+"""The tables of an ELF file as a layout wants them: patches, each at its place in the new file. Pure."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from cuwheel.binary.geometry import Block, Shift, up, without
+from cuwheel.binary.layout import Table, page_of
+from cuwheel.binary.loader import MOVABLE_TAGS
+from cuwheel.errors import MalformedError
+from cuwheel.inspection.dynamic import SYMBOL
+from cuwheel.inspection.elf import HEADER_SIZE, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.binary.layout import Layout
+    from cuwheel.binary.references import Reference, SymbolAt
+    from cuwheel.inspection.elf import Elf
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_PAIR = struct.Struct("<QQ")
+_WORD = struct.Struct("<Q")
+_PT_PHDR = 6
+_FIRST_RESERVED = 0xFF00  # section number: those from here on mean something else
+_PF_X = 0x1
+_STT_SECTION, _TYPE_MASK = 3, 15
+
+Patch: TypeAlias = tuple[int, bytes]
+
+
+class _Part(NamedTuple):
+    """A part of a section: its number in the new table, from and to in the original file."""
+
+    number: int
+    start: int
+    end: int
+
+
+class Tables(NamedTuple):
+    """The file's header and both tables, as they are."""
+
+    header: tuple[bytes, int, int, int, int, int, int, int, int, int, int, int, int, int]
+    segments: tuple[tuple[int, int, int, int, int, int, int, int], ...]
+    sections: tuple[tuple[int, int, int, int, int, int, int, int, int, int], ...]
+    programs: Table
+    sections_at: int
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        end = self.sections_at + len(self.sections) * _SECTION.size
+        return (0, HEADER_SIZE), (self.programs.offset, self.programs.end), (self.sections_at, end)
+
+
+def read(elf: Elf) -> Tables:
+    """What `elf` was read from, with the fields that reading does not need."""
+    header = _HEADER.unpack(elf.buffer.read(0, HEADER_SIZE))
+    programs = Table(header[5], len(elf.segments))
+    sections = elf.buffer.read(header[6], len(elf.headers) * _SECTION.size)
+    return Tables(
+        header=header,
+        segments=tuple(_SEGMENT.iter_unpack(elf.buffer.read(programs.offset, programs.end - programs.offset))),
+        sections=tuple(_SECTION.iter_unpack(sections)),
+        programs=programs,
+        sections_at=header[6],
+    )
+
+
+def patches(
+    elf: Elf,
+    tables: Tables,
+    layout: Layout,
+    moved: Mapping[int, int],
+    pointers: Sequence[Reference],
+    symbols: Sequence[SymbolAt],
+) -> Iterator[Patch]:
+    """`moved`: from the old address of a container to its new one."""
+    shift = Shift(layout.cuts, layout.block)
+    segments = _aligned(elf, tables, tuple(_segments(elf, tables, layout, shift)))
+    yield 0, _file_header(elf, tables, layout, len(segments))
+    table = b"".join(_SEGMENT.pack(*each) for each in segments)
+    at = shift.placed(tables.programs.offset)
+    yield at, table
+    if layout.block:
+        left = layout.block.end - (tables.programs.offset + len(table))
+        yield at + len(table), bytes(max(left, 0))
+    parts = _parts(tables, layout)
+    sections = b"".join(_SECTION.pack(*each) for each in _sections(tables, layout, parts, shift))
+    yield sections_at(elf, tables, layout), sections
+    yield from _pointers(elf, pointers, moved, shift)
+    yield from _symbols(elf, symbols, moved, layout, parts)
+    if layout.block:
+        yield from _dynamic(elf, layout.block, shift)
+
+
+def sections_at(elf: Elf, tables: Tables, layout: Layout) -> int:
+    """Where the section headers go in the new file: at its end where there are more of them than before."""
+    shift = Shift(layout.cuts, layout.block)
+    end = tables.sections_at + len(tables.sections) * _SECTION.size
+    if not _more_sections(layout) or end + _SECTION.size > elf.buffer.size:
+        return shift(tables.sections_at)
+    return up(shift.placed(elf.buffer.size), _WORD.size)
+
+
+def size(elf: Elf, tables: Tables, layout: Layout) -> int:
+    """Of the new file."""
+    count = len(tables.sections) + _more_sections(layout)
+    end = sections_at(elf, tables, layout) + count * _SECTION.size
+    return max(Shift(layout.cuts, layout.block).placed(elf.buffer.size), end if _more_sections(layout) else 0)
+
+
+def _more_sections(layout: Layout) -> int:
+    return sum(len(tuple(layout.parts(number))) - 1 for number in layout.packed)
+
+
+def _parts(tables: Tables, layout: Layout) -> dict[int, list[_Part]]:
+    """What each section of device code becomes: itself and, behind a cut, sections more at the table's end."""
+    found: dict[int, list[_Part]] = {}
+    following = len(tables.sections)
+    for number in sorted(layout.packed):
+        for start, end in layout.parts(number):
+            known = found.setdefault(number, [])
+            known.append(_Part(following if known else number, start, end))
+            following += len(known) > 1
+    return found
+
+
+def _file_header(elf: Elf, tables: Tables, layout: Layout, count: int) -> bytes:
+    fields = list(tables.header)
+    fields[5] = Shift(layout.cuts, layout.block).placed(tables.programs.offset)
+    fields[6] = sections_at(elf, tables, layout)
+    fields[10] = count
+    fields[12] = tables.header[12] + _more_sections(layout)
+    if _more_sections(layout) and len(tables.sections) + _more_sections(layout) >= _FIRST_RESERVED:
+        raise MalformedError(elf.buffer.name, "it has more sections than its header can count")
+    return _HEADER.pack(*fields)
+
+
+def _segments(elf: Elf, tables: Tables, layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
+    count = len(tables.segments) + sum(
+        len(tuple(without(each[2], each[2] + each[5], layout.cuts))) - 1
+        for each in tables.segments
+        if each[0] == PT_LOAD
+    )
+    for number, row in enumerate(tables.segments):
+        kind, flags, offset, address, physical, stored, memory, alignment = row
+        if kind == PT_LOAD:
+            yield from _split(elf, number, row, layout, shift)
+            continue
+        if kind == _PT_PHDR:
+            size = count * _SEGMENT.size
+            yield kind, flags, shift.placed(offset), address, physical, size, size, alignment
+            continue
+        if not stored:
+            yield kind, flags, shift.placed(offset), address, physical, stored, memory, alignment
+            continue
+        if tuple(without(offset, offset + stored, layout.cuts)) != ((offset, offset + stored),):
+            raise MalformedError(elf.buffer.name, f"a program header of type {kind:#x} covers device code")
+        delta = _moved_by(layout.block, offset)
+        yield kind, flags, shift(offset), address + delta, physical + delta, stored, memory, alignment
+
+
+def _aligned(elf: Elf, tables: Tables, rows: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """A library is placed by the largest alignment of its segments: where that is lost, another segment takes it."""
+    wanted = max(row[7] for row in tables.segments if row[0] == PT_LOAD)
+    if any(row[0] == PT_LOAD and row[7] >= wanted for row in rows):
+        return rows
+    able = next((n for n, row in enumerate(rows) if row[0] == PT_LOAD and (row[2] - row[3]) % wanted == 0), None)
+    if able is None:
+        raise MalformedError(elf.buffer.name, f"nothing of it could be aligned to {wanted:#x} bytes any more")
+    return (*rows[:able], (*rows[able][:7], wanted), *rows[able + 1 :])
+
+
+def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
+    kind, flags, offset, address, physical, stored, memory, alignment = row
+    parts = tuple(without(offset, offset + stored, layout.cuts)) or ((offset, offset),)
+    for start, end in parts:
+        # Loaders go by segments: what a section's flags say of the rest of a file proves nothing. Device code is
+        # not run by the host.
+        flags = row[1] & ~_PF_X if len(parts) > 1 and _is_device_code(elf, layout, start, end) else row[1]
+        last = end == offset + stored
+        extra = memory - stored if last else 0
+        place = shift.placed(start)
+        step = start - offset
+        if alignment > 1 and (place - address - step) % alignment:
+            alignment = page_of(elf, elf.segments[number]) or 0
+            if not alignment or (place - address - step) % alignment:
+                raise MalformedError(elf.buffer.name, "a segment would no longer lie at a whole page")
+        yield kind, flags, place, address + step, physical + step, end - start, end - start + extra, alignment
+
+
+def _is_device_code(elf: Elf, layout: Layout, start: int, end: int) -> bool:
+    """Whether a part of the file lies within a section of device code, and what was moved to its end."""
+    headers = [elf.headers[number] for number in layout.packed]
+    return any(each.offset <= start and end <= each.offset + each.size for each in headers)
+
+
+def _sections(
+    tables: Tables, layout: Layout, parts: Mapping[int, Sequence[_Part]], shift: Shift
+) -> Iterator[tuple[int, ...]]:
+    added = {}
+    for number, row in enumerate(tables.sections):
+        name, kind, flags, address, offset, size, link, info, alignment, width = row
+        if number in parts:
+            for part in parts[number]:
+                place = address + part.start - offset, shift.placed(part.start), part.end - part.start
+                added[part.number] = (name, kind, flags, *place, link, info, alignment, width)
+            yield added.pop(number)
+            continue
+        if kind:
+            delta = _moved_by(layout.block, offset) if kind != SHT_NOBITS and size else 0
+            address += delta
+            offset = shift(offset) if delta else shift.placed(offset)
+        yield name, kind, flags, address, offset, size, link, info, alignment, width
+    yield from added.values()
+
+
+def _moved_by(block: Block | None, offset: int) -> int:
+    """How far the address of what stands at `offset` moves."""
+    return block.address_delta if block and block.holds(offset) else 0
+
+
+def _pointers(elf: Elf, pointers: Sequence[Reference], moved: Mapping[int, int], shift: Shift) -> Iterator[Patch]:
+    for each in pointers:
+        new = moved.get(each.target, each.target)
+        if new == each.target:
+            continue
+        data = _WORD.pack(new)
+        if each.addend is not None:
+            yield shift(each.addend), data
+        # Some linkers write the address in place too, and prelinked files rest on it.
+        if each.addend is None or _WORD.unpack(elf.buffer.read(each.slot, _WORD.size))[0] == each.target:
+            yield shift(each.slot), data
+
+
+def _symbols(
+    elf: Elf,
+    symbols: Sequence[SymbolAt],
+    moved: Mapping[int, int],
+    layout: Layout,
+    parts: Mapping[int, Sequence[_Part]],
+) -> Iterator[Patch]:
+    """Local names of containers follow them; a name of anything else in the section stays within its bounds."""
+    shift = Shift(layout.cuts, layout.block)
+    for each in symbols:
+        name, info, other, section, value, size = SYMBOL.unpack(elf.buffer.read(each.at, SYMBOL.size))
+        if delta := _moved_by(layout.block, elf.headers[section].offset if section < len(elf.headers) else 0):
+            value += delta
+        elif section in parts:
+            base = elf.headers[section].address - elf.headers[section].offset
+            first, *others = parts[section]
+            if info & _TYPE_MASK == _STT_SECTION:
+                value = base + first.start
+            else:
+                value = moved.get(value, value)
+                first = next((part for part in reversed(others) if base + part.start <= value), first)
+                value = min(max(value, base + first.start), base + first.end)
+            section = first.number
+            size = min(size, base + first.end - value)
+        else:
+            continue
+        yield shift(each.at), SYMBOL.pack(name, info, other, section, value, size)
+
+
+def _dynamic(elf: Elf, block: Block, shift: Shift) -> Iterator[Patch]:
+    place = next((each for each in elf.segments if each.type == PT_DYNAMIC), None)
+    if place is None:
+        return
+    size = place.file_size // _PAIR.size * _PAIR.size
+    for index, (tag, value) in enumerate(_PAIR.iter_unpack(elf.buffer.read(place.offset, size))):
+        if tag == 0:
+            return
+        at = elf.addresses.offset_of(value) if tag in MOVABLE_TAGS else None
+        if at is not None and (delta := _moved_by(block, at)):
+            yield shift(place.offset) + index * _PAIR.size, _PAIR.pack(tag, value + delta)

@@ -1,0 +1,259 @@
+"""Which pages of an ELF file can be cut out once its device code is packed, and how the loader is told. Pure.
+
+A cut in the middle of a segment makes two of it, so the table of program headers grows. It stays where it is, right
+behind the file's header, where every tool looks for it: the small sections behind it (build id, hash table) move into
+room that the device code no longer needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.binary import loader
+from cuwheel.binary.geometry import PAGES, Block, Cut, down, up, without
+from cuwheel.inspection.elf import PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_STRTAB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.binary.fatbin_writer import Packed
+    from cuwheel.inspection.elf import Elf, Header, Segment
+
+SHT_GNU_HASH = 0x6FFFFFF6
+_SHT_VERSYM = 0x6FFFFFFF
+PROGRAM_HEADER = 56
+_BLOCK_ALIGNMENT = 64
+# How to make room, the best way first: rows to spare, and what may move. patchelf adds rows of its own, and looks for
+# room only where section headers are in order. Where the dynamic symbols have moved, strip puts their section elsewhere
+# in its table without telling the symbols: harmless, but better avoided.
+_SMALL = frozenset({SHT_NOTE, SHT_HASH, SHT_GNU_HASH})
+_MOVABLE = _SMALL | {SHT_DYNSYM, SHT_STRTAB, _SHT_VERSYM}
+_WAYS = ((4, _SMALL), (3, _SMALL), (2, _SMALL), (4, _MOVABLE), (1, _SMALL), (0, _SMALL), (0, _MOVABLE))
+_INTERPRETER = ".interp"
+
+
+class Layout(NamedTuple):
+    """`packed`: by the number of the section. `zeros`: bytes not cut out for want of room for program headers."""
+
+    packed: Mapping[int, Packed]
+    cuts: tuple[Cut, ...]
+    block: Block | None
+    zeros: int = 0
+
+    def parts(self, number: int) -> Iterator[tuple[int, int]]:
+        """What is left of a section, from and to: a cut in the middle of it makes two."""
+        packed = self.packed[number]
+        for start, end in without(packed.low, packed.high, self.cuts):
+            if inside := [high for low, high in packed.islands if low < end and start < high]:
+                yield start, min(end, max(inside))
+
+
+class Table(NamedTuple):
+    """The program headers: where, and how many."""
+
+    offset: int
+    rows: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.rows * PROGRAM_HEADER
+
+
+def plan(elf: Elf, table: Table, tables: Sequence[tuple[int, int]], packed: Mapping[int, Packed]) -> Layout:
+    """`tables`: where the tables of section and program headers are, from and to."""
+    used = sorted(_used(elf, tables))
+    every = _cuts(elf, packed, used)
+    first = min((start for start, _ in used if start >= table.end), default=elf.buffer.size)
+    wanted = sum(cut.size for cut in every)
+    for count in range(len(every), 0, -1):  # where not all fit the table, the largest
+        cuts = _largest(every, count)
+        zeros = wanted - sum(cut.size for cut in cuts)
+        wanted_end = table.end + _splits(elf, cuts) * PROGRAM_HEADER
+        if wanted_end <= first and loader.is_blank(elf.buffer, table.end, wanted_end):
+            return Layout(packed, cuts, None, zeros)
+        for way in _WAYS:
+            if made := _with_room(elf, table, packed, used, count, way):
+                return made._replace(zeros=zeros)
+    return Layout(packed, (), None, wanted)
+
+
+def _largest(cuts: Sequence[Cut], count: int) -> tuple[Cut, ...]:
+    return tuple(sorted(sorted(cuts, key=lambda cut: -cut.size)[:count]))
+
+
+def _with_room(
+    elf: Elf,
+    table: Table,
+    packed: Mapping[int, Packed],
+    used: Sequence[tuple[int, int]],
+    count: int,
+    way: tuple[int, frozenset[int]],
+) -> Layout | None:
+    """Move what stands behind the table to behind device code, which makes a cut the smaller."""
+    cuts = _largest(_cuts(elf, packed, used), count)
+    spare, movable = way
+    block = _block(elf, table.end, table.end + (_splits(elf, cuts) + spare) * PROGRAM_HEADER, used, movable)
+    if block is None:
+        return None
+    start, end = block
+    free, until = max(_holes(elf, packed), key=lambda hole: hole[1] - hole[0])
+    to = up(free - start, _BLOCK_ALIGNMENT) + start
+    if to + end - start > until:
+        return None
+    left = _largest(_cuts(elf, packed, used, (to, to + end - start)), count)
+    if not left or _splits(elf, left) > _splits(elf, cuts):
+        return None
+    return Layout(packed, left, Block(start, end, to, _distance(elf, start, to)))
+
+
+def page_of(elf: Elf, segment: Segment) -> int | None:
+    """What must divide a cut; None where the segment's offset and address do not allow one."""
+    page = PAGES[elf.machine_name]
+    if segment.alignment and segment.alignment < page:
+        page = segment.alignment  # linked for kernels with small pages only
+    if page < min(PAGES.values()) or (segment.offset - segment.address) % page:
+        return None
+    return page
+
+
+def segment_of(elf: Elf, header: Header) -> Segment | None:
+    """The one segment that loads a section."""
+    found = [
+        each
+        for each in elf.segments
+        if each.type == PT_LOAD and each.offset < header.offset + header.size and header.offset < _end(each)
+    ]
+    if len(found) != 1 or header.offset < found[0].offset or header.offset + header.size > _end(found[0]):
+        return None
+    return found[0]
+
+
+def _holes(elf: Elf, packed: Mapping[int, Packed]) -> Iterator[tuple[int, int]]:
+    """What is free behind each part of a section that is used."""
+    for number, each in packed.items():
+        following = [start for start, _ in each.islands[1:]]
+        for (_, end), until in zip(each.islands, [*following, _section_end(elf, number)], strict=True):
+            yield end, until
+
+
+def _cuts(
+    elf: Elf, packed: Mapping[int, Packed], used: Sequence[tuple[int, int]], block: tuple[int, int] | None = None
+) -> tuple[Cut, ...]:
+    """The pages that nothing needs; `block`: what else goes among the device code."""
+    cuts = []
+    for number, each in packed.items():
+        header = elf.headers[number]
+        segment = segment_of(elf, header)
+        page = page_of(elf, segment) if segment else None
+        if segment is None or page is None:
+            continue
+        free = _free_behind(elf, header, segment, used)
+        inside = [block] if block and header.offset <= block[0] < free else []
+        taken = sorted([*each.islands, *inside, (free, free)])
+        start = header.offset
+        for low, high in taken:
+            cut = Cut(up(start, page), down(low, page))
+            if cut.size > 0 and cut.start > segment.offset:
+                cuts.append(cut)
+            start = max(start, high)
+    return tuple(sorted(cuts))
+
+
+def _free_behind(elf: Elf, header: Header, segment: Segment, used: Sequence[tuple[int, int]]) -> int:
+    """Up to where nothing but padding follows a section.
+
+    What is loaded behind it stays: that no section tells of it does not mean that no code reads it.
+    """
+    end = header.offset + header.size
+    if _end(segment) > end or segment.memory_size > segment.file_size:
+        return end
+    following = min((start for start, stop in used if stop > end and start >= end), default=elf.buffer.size)
+    if any(start < end < stop for start, stop in used if start != header.offset):
+        return end
+    return following if loader.is_blank(elf.buffer, end, following) else end
+
+
+def _used(elf: Elf, tables: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What the file's bytes are needed for, as far as its tables say. Segments count where they begin."""
+    yield from tables
+    for section in elf.headers:
+        if section.type not in (0, SHT_NOBITS) and section.size:
+            yield section.offset, section.offset + section.size
+    for segment in elf.segments:
+        if segment.file_size:
+            if segment.type == PT_LOAD:
+                yield segment.offset, segment.offset + 1
+            else:
+                yield segment.offset, _end(segment)
+
+
+def _section_end(elf: Elf, number: int) -> int:
+    return elf.headers[number].offset + elf.headers[number].size
+
+
+def _splits(elf: Elf, cuts: Sequence[Cut]) -> int:
+    """How many program headers more there will be."""
+    return sum(
+        1
+        for cut in cuts
+        for each in elf.segments
+        if each.type == PT_LOAD and each.offset < cut.start and cut.end < _end(each)
+    )
+
+
+def _block(
+    elf: Elf, start: int, wanted: int, used: Sequence[tuple[int, int]], movable: frozenset[int]
+) -> tuple[int, int] | None:
+    """What stands between `start` and at least `wanted`, if all of it may move.
+
+    Free to move is what the loader finds through the dynamic section or a program header alone.
+    """
+    sections = sorted((each for each in elf.headers if each.type not in (0, SHT_NOBITS)), key=lambda each: each.offset)
+    end = start
+    for section in sections:
+        if section.offset < start or not section.size:
+            continue
+        # What a program header covers moves as one piece: several notes may have one.
+        wanted = max(wanted, *(_end(each) for each in elf.segments if _straddles(each, start, end)), 0)
+        if section.offset >= wanted and section.offset >= end:
+            break
+        if section.type not in movable and section.name != _INTERPRETER:
+            return None
+        if not loader.finds(elf, section):
+            return None
+        end = section.offset + section.size
+    if end < wanted and any(offset < wanted for offset, stop in used if offset >= end and stop > end):
+        return None
+    if not loader.is_blank(elf.buffer, end, wanted) or loader.is_pointed_into(elf, start, end):
+        return None
+    if end <= start or not all(_moves_with(each, start, end) for each in elf.segments if each.file_size):
+        return None
+    return start, end
+
+
+def _straddles(segment: Segment, start: int, end: int) -> bool:
+    return segment.type != PT_LOAD and start <= segment.offset < end < _end(segment)
+
+
+def _moves_with(segment: Segment, start: int, end: int) -> bool:
+    """Whether a segment does not care that [start, end) moves: it has none of it, or is moved too, or loads it."""
+    low, high = segment.offset, _end(segment)
+    if high <= start or low >= end:
+        return True
+    if segment.type == PT_LOAD:
+        return low <= start and end <= high
+    return start <= low and high <= end
+
+
+def _distance(elf: Elf, start: int, to: int) -> int:
+    """Between the addresses of two places that are loaded."""
+
+    def address(offset: int) -> int:
+        home = next(each for each in elf.segments if each.type == PT_LOAD and each.offset <= offset < _end(each))
+        return offset - home.offset + home.address
+
+    return address(to) - address(start)
+
+
+def _end(segment: Segment) -> int:
+    return segment.offset + segment.file_size

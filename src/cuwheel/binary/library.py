@@ -1,0 +1,136 @@
+"""One library, rewritten as its plan says, and read again before it takes its name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.binary import compress, copying
+from cuwheel.binary import read_back as check
+from cuwheel.binary.decisions import Dropped, FileResult, Recompressed
+from cuwheel.binary.draft import Draft, draft
+from cuwheel.buffer import FileBuffer
+from cuwheel.errors import MalformedError, UnreadableError
+from cuwheel.finding import Finding
+
+if TYPE_CHECKING:
+    from cuwheel.binary.compress import Spool
+    from cuwheel.binary.decisions import LibraryPlan
+    from cuwheel.inspection.values import Compression, Kind
+
+__all__ = ["Dropped", "FileResult", "Recompressed", "slim_library"]
+
+
+def slim_library(source: Path, target: Path, plan: LibraryPlan) -> FileResult:
+    """Write the library that `plan` describes to `target`: beside it first, then renamed. `source` is only read.
+
+    Where the plan changes nothing, or the file is such that it cannot be changed safely, nothing is written,
+    `written` is false and the findings say why. Raises MalformedError where what was written is not what was
+    planned, and UnreadableError where the disk does not do its part: `target` is then what it was.
+    """
+    if not plan.changes:
+        return _untouched(source, plan, ())
+    with ExitStack() as stack:
+        buffer = FileBuffer(source)
+        stack.callback(buffer.close)
+        spool = stack.enter_context(compress.spool(target.parent, buffer, plan))
+        try:
+            made = draft(buffer, plan, spool.replacements)
+        except MalformedError as error:
+            return _untouched(source, plan, (_cannot(error),))
+        return _write(source, target, plan, made, spool)
+
+
+def _write(source: Path, target: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> FileResult:
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target.parent) from error
+    beside = Path(name)
+    try:
+        _fill(handle, source, made, spool)
+        check.same_as_planned(source, beside, plan, made, spool)
+        beside.replace(target)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target) from error
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+    return FileResult(
+        path=plan.path,
+        written=True,
+        bytes_before=made.elf.buffer.size,
+        bytes_after=made.size,
+        dropped=dropped(plan),
+        recompressed=recompressed(plan, made),
+        findings=(*plan.untouched, *made.findings, *spool.findings),
+    )
+
+
+def _fill(handle: int, source: Path, made: Draft, spool: Spool) -> None:
+    with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
+        os.fchmod(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
+        os.ftruncate(file.fileno(), made.size)
+        copying.write(original.fileno(), spool.fileno, file.fileno(), made.pieces, made.patches)
+
+
+def _untouched(source: Path, plan: LibraryPlan, findings: tuple[Finding, ...]) -> FileResult:
+    size = source.stat().st_size
+    return FileResult(
+        path=plan.path,
+        written=False,
+        bytes_before=size,
+        bytes_after=size,
+        dropped=(),
+        recompressed=(),
+        findings=(*plan.untouched, *findings),
+    )
+
+
+def _cannot(error: MalformedError) -> Finding:
+    return Finding(
+        rule="cannot-rewrite",
+        severity="warning",
+        message=f"it is left as it is: {error.problem}",
+    )
+
+
+def dropped(plan: LibraryPlan) -> tuple[Dropped, ...]:
+    """Rows of what a plan drops, in the order of the file."""
+    sums: dict[tuple[Kind, str, str], tuple[int, int]] = {}
+    for each in plan.entries:
+        if not each.keep:
+            key = (each.kind, each.arch, each.section)
+            count, size = sums.get(key, (0, 0))
+            sums[key] = count + 1, size + each.bytes
+    return tuple(
+        Dropped(kind=kind, arch=arch, section=section, count=count, bytes=size)
+        for (kind, arch, section), (count, size) in sums.items()
+    )
+
+
+def recompressed(plan: LibraryPlan, made: Draft) -> tuple[Recompressed, ...]:
+    """Rows of what was compressed anew: entries that it would not have made smaller are left as they were."""
+    sums: dict[tuple[Kind, str, str, Compression, Compression], tuple[int, int, int]] = {}
+    for each in plan.entries:
+        new = made.replacements.get(each.offset)
+        if new and each.recompress_to:
+            key = (each.kind, each.arch, each.section, each.compression, each.recompress_to)
+            count, before, after = sums.get(key, (0, 0, 0))
+            sums[key] = count + 1, before + each.bytes, after + len(new.header) + new.size
+    return tuple(
+        Recompressed(
+            kind=kind,
+            arch=arch,
+            section=section,
+            before=old,
+            after=new_kind,
+            count=count,
+            bytes_before=before,
+            bytes_after=after,
+        )
+        for (kind, arch, section, old, new_kind), (count, before, after) in sums.items()
+    )

@@ -1,0 +1,132 @@
+"""What the dynamic loader goes by: program headers and the dynamic section, and whether section headers agree.
+
+Loaders never look at section headers. Rewriting goes by them, so wherever something rests on one it is checked here
+against what is loaded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import TYPE_CHECKING
+
+from cuwheel.binary import references
+from cuwheel.errors import MalformedError
+from cuwheel.inspection import dynamic
+from cuwheel.inspection.elf import PT_INTERP, PT_LOAD, PT_NOTE, SHT_DYNSYM, SHT_HASH, SHT_NOTE, SHT_RELA, SHT_STRTAB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.buffer import Buffer
+    from cuwheel.inspection.elf import Elf, Header, Segment
+
+_ALLOC = 0x2
+_AT_ONCE = 1 << 20
+_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
+MOVABLE_TAGS = frozenset({_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM})
+_SHT_GNU_HASH, _SHT_VERSYM = 0x6FFFFFF6, 0x6FFFFFFF
+_TAG_OF = {
+    SHT_HASH: _HASH,
+    SHT_STRTAB: _STRTAB,
+    SHT_DYNSYM: _SYMTAB,
+    _SHT_GNU_HASH: _GNU_HASH,
+    _SHT_VERSYM: _VERSYM,
+}
+# Entries of the dynamic section that hold addresses: PLTGOT, RELA, INIT, FINI, JMPREL, INIT_ARRAY, FINI_ARRAY,
+# PREINIT_ARRAY, RELR, VERDEF, VERNEED, and those that may move.
+_ADDRESSES = MOVABLE_TAGS | {3, 7, 12, 13, 23, 25, 26, 32, 36, 0x6FFFFFFC, 0x6FFFFFFE}
+# Tables of relocations: where, how long, and the type of their section.
+_RELOCATIONS = ((7, 8, SHT_RELA), (23, 2, SHT_RELA), (36, 35, references.SHT_RELR))
+_NOTE = struct.Struct("<III")
+_LINKERS = b"GNU\0"
+
+
+def must_agree(elf: Elf, changing: Sequence[Header]) -> None:
+    """Raises MalformedError where what is loaded is not what the section headers say of the parts that matter."""
+    name = elf.buffer.name
+    loads = sorted((each for each in elf.segments if each.type == PT_LOAD), key=lambda each: each.address)
+    if any(two.address < one.address + one.memory_size for one, two in itertools.pairwise(loads)):
+        raise MalformedError(name, "its segments lie over one another in memory")
+    tags = list(dynamic.tags(elf))
+    for header in changing:
+        end = header.offset + header.size
+        for each in elf.segments:
+            if each.type == PT_LOAD and each.offset <= header.offset < _end(each):
+                if header.address - header.offset != each.address - each.offset:
+                    raise MalformedError(name, f"{header.name} is not loaded where its section header says")
+            elif each.type and each.type != PT_LOAD and each.offset < end and header.offset < _end(each):
+                raise MalformedError(name, f"a program header of type {each.type:#x} covers device code")
+        for tag, value in tags:
+            if tag in _ADDRESSES and header.address <= value < header.address + header.size:
+                raise MalformedError(name, f"its dynamic section points into its device code, at {value:#x}")
+    _relocations_agree(elf, dict(tags))
+
+
+def _relocations_agree(elf: Elf, tags: dict[int, int]) -> None:
+    """Every relocation that the loader applies must be in a table that is searched for pointers."""
+    for place, size, kind in _RELOCATIONS:
+        start, end = tags.get(place, 0), tags.get(place, 0) + tags.get(size, 0)
+        for each in sorted(elf.headers, key=lambda each: each.address):
+            if each.flags & _ALLOC and each.type == kind and each.address <= start < each.address + each.size:
+                start = each.address + each.size
+        if start < end:
+            raise MalformedError(elf.buffer.name, f"no section header tells of the relocations at {start:#x}")
+    if _SYMTAB in tags and not any(
+        each.type == SHT_DYNSYM and each.address == tags[_SYMTAB] == _loaded_at(elf, each.offset)
+        for each in elf.headers
+    ):
+        raise MalformedError(elf.buffer.name, "its dynamic symbols are not where its section headers say")
+
+
+def finds(elf: Elf, section: Header) -> bool:
+    """Whether the loader finds a section through the dynamic section or a program header, and code has no other way.
+
+    Notes of the linker's own are such; what another put into a note, code beside it may read.
+    """
+    if section.address != _loaded_at(elf, section.offset):
+        return False
+    if (tag := _TAG_OF.get(section.type)) is not None:
+        return dict(dynamic.tags(elf)).get(tag) == section.address
+    kind = PT_NOTE if section.type == SHT_NOTE else PT_INTERP
+    end = section.offset + section.size
+    covered = any(each.type == kind and each.offset <= section.offset and end <= _end(each) for each in elf.segments)
+    return covered and (kind == PT_INTERP or _by_linker(elf.buffer, section.offset, end))
+
+
+def _by_linker(buffer: Buffer, at: int, end: int) -> bool:
+    while at + _NOTE.size <= end:
+        owner, size, _ = _NOTE.unpack(buffer.read(at, _NOTE.size))
+        if owner != len(_LINKERS) or buffer.read(at + _NOTE.size, owner) != _LINKERS:
+            return False
+        at += _NOTE.size + owner + -(-size // 4) * 4
+        if at < end and end - at < _NOTE.size + len(_LINKERS):
+            return is_blank(buffer, at, end)
+    return at >= end
+
+
+def is_pointed_into(elf: Elf, start: int, end: int) -> bool:
+    """Whether a relocation, or an entry of the dynamic section that is not known to move, names a part of the file."""
+    low = _loaded_at(elf, start)
+    if low is None:
+        return True
+    ranges = [(low, low + end - start)]
+    others = (value for tag, value in dynamic.tags(elf) if tag in _ADDRESSES - MOVABLE_TAGS)
+    return any(low <= value < low + end - start for value in others) or any(references.pointers(elf, ranges))
+
+
+def is_blank(buffer: Buffer, start: int, end: int) -> bool:
+    """Whether nothing but zeros stands there: what no table tells of may be needed all the same."""
+    end = min(end, buffer.size)
+    return not any(any(buffer.read(at, min(_AT_ONCE, end - at))) for at in range(start, end, _AT_ONCE))
+
+
+def _loaded_at(elf: Elf, offset: int) -> int | None:
+    for each in elf.segments:
+        if each.type == PT_LOAD and each.offset <= offset < _end(each):
+            return offset - each.offset + each.address
+    return None
+
+
+def _end(segment: Segment) -> int:
+    return segment.offset + segment.file_size

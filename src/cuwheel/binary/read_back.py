@@ -1,0 +1,137 @@
+"""Whether what was written is what was planned: the new file is read again as if somebody else had made it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.binary import copying
+from cuwheel.binary.chosen import chosen, device
+from cuwheel.binary.draft import walked
+from cuwheel.buffer import FileBuffer
+from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel.inspection import elf
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cuwheel.binary.chosen import HasCode
+    from cuwheel.binary.compress import Spool
+    from cuwheel.binary.decisions import LibraryPlan
+    from cuwheel.binary.draft import Draft
+    from cuwheel.binary.fatbin_writer import NewContainer
+    from cuwheel.compat.choose import Device
+    from cuwheel.inspection.fatbin import Walk
+    from cuwheel.inspection.values import Entry, Registration
+
+_HINT = (
+    "nothing was changed: either the original is damaged, or this is a bug in cuwheel "
+    "(then please report it with the name of the package)"
+)
+
+
+class _Found(NamedTuple):
+    """What the new file holds."""
+
+    walk: Walk
+    entries: tuple[Entry, ...]
+    registration: Registration
+
+
+def same_as_planned(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> None:
+    """Raises MalformedError where it is not."""
+    buffer = FileBuffer(written, plan.path)
+    try:
+        walk, registration = walked(elf.read(buffer))
+        found = _Found(walk, walk.entries(), registration)
+    except CuwheelError as error:
+        raise MalformedError(plan.path, f"the slimmed file cannot be read: {error}", _HINT) from error
+    finally:
+        buffer.close()
+    _entries(found, made, plan)
+    _registration(found, made, plan)
+    _choices(found, made, plan)
+    _bytes(source, written, plan, made, spool)
+
+
+def _entries(found: _Found, made: Draft, plan: LibraryPlan) -> None:
+    """Every container stands where it should, with the entries that were kept, in their order."""
+    inside = {
+        each.offset: [(entry.header_size, entry.payload) for entry in each.entries] for each in found.walk.containers
+    }
+    wanted = {_place(each, made): _expected(each) for each in made.containers}
+    if inside != wanted:
+        raise MalformedError(plan.path, "the slimmed file does not hold what was planned", _HINT)
+
+
+def _place(container: NewContainer, made: Draft) -> int:
+    return made.placed.get(container.old.offset, made.shift(container.old.offset))
+
+
+def _expected(container: NewContainer) -> list[tuple[int, int]]:
+    replaced = container.replaced
+    return [
+        (entry.header_size, replaced[entry.offset].size if entry.offset in replaced else entry.payload)
+        for entry in container.entries
+    ]
+
+
+def _registration(found: _Found, made: Draft, plan: LibraryPlan) -> None:
+    """Every wrapper names the container that it named."""
+    after = [
+        (each.version, None if each.container is None else found.walk.containers[each.container].offset)
+        for each in found.registration.wrappers
+    ]
+    before = [
+        (each.version, None if each.container is None else _place(made.containers[each.container], made))
+        for each in made.registration.wrappers
+    ]
+    if after != before or found.registration.module_ids != made.registration.module_ids:
+        raise MalformedError(plan.path, "the slimmed file registers something else than the original", _HINT)
+
+
+def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
+    """For each target the driver takes the same entry of each container as before."""
+    if plan.options.targets is None:
+        return
+    by_place: dict[int, list[Entry]] = {}
+    for each in found.entries:
+        if each.container is not None:
+            by_place.setdefault(found.walk.containers[each.container].offset, []).append(each)
+    decisions = {each.offset: each for each in plan.entries}
+    seen: set[tuple[tuple[tuple[str, str], ...], ...]] = set()
+    for container in made.containers:
+        before = [decisions[entry.offset] for entry in container.old.entries]
+        after = by_place.get(_place(container, made), [])
+        if plan.options.drop_relocatable and not all(each.linked for each in before):
+            continue
+        lists = (tuple(_code(each) for each in before), tuple(_code(each) for each in after))
+        if lists in seen:  # thousands of containers share a few
+            continue
+        seen.add(lists)
+        for machine in plan.options.targets:
+            if (on := device(machine)) and _taken(before, on) != _taken(after, on):
+                raise MalformedError(plan.path, f"{machine.name} would get other code than before", _HINT)
+
+
+def _taken(entries: Sequence[HasCode], on: Device) -> tuple[str, str] | None:
+    index = chosen(entries, on)
+    return None if index is None else _code(entries[index])
+
+
+def _code(entry: HasCode) -> tuple[str, str]:
+    return entry.kind, entry.arch
+
+
+def _bytes(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> None:
+    """Kept entries are the same bytes, header and all; those compressed anew are what the spool holds."""
+    try:
+        with source.open("rb", buffering=0) as old, written.open("rb", buffering=0) as new:
+            for piece in made.pieces:
+                if piece.data:
+                    continue
+                original = spool.fileno if piece.spool and spool.fileno is not None else old.fileno()
+                if piece.device and not copying.same(original, piece.offset, new.fileno(), piece.place, piece.size):
+                    raise MalformedError(plan.path, f"device code at {piece.offset:#x} is not the same", _HINT)
+    except OSError as error:
+        raise MalformedError(plan.path, f"the slimmed file cannot be read: {error}", _HINT) from error

@@ -1,0 +1,71 @@
+"""A compiler cache for a job: tried with the job's nvcc before anything relies on it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import process
+from cuwheel.building.values import Cached
+from cuwheel.errors import CuwheelError
+from cuwheel.recording import cache_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.building.values import Job
+
+_TRIAL_S = 300.0
+_TRIAL = "__global__ void trial(int *to) { *to = 1; }\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """`launcher` goes before nvcc; `environ` leads its client to this server. Both empty, with a reason, for none."""
+
+    launcher: tuple[str, ...] = ()
+    environ: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+    behind: cache_server.Server | None = None
+
+    def counted(self) -> Cached:
+        """What it did so far."""
+        hits, misses = (self.behind.counted() if self.behind else None) or (0, 0)
+        return Cached(hits=hits, misses=misses, problem=self.problem)
+
+
+@contextlib.contextmanager
+def server(job: Job, folder: Path) -> Iterator[Server]:
+    """`folder`: where results are kept, for all jobs. A cache that does not work is no reason not to build."""
+    if job.toolchain.prefix:
+        yield Server(problem="there is no compiler cache inside of a container")
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            log = job.folder / "logs" / "sccache.txt"
+            made = stack.enter_context(cache_server.serving(folder, log, job.environ))
+            problem = _trial(job, made)
+        except CuwheelError as error:
+            problem = f"{error.message}: {error.hint}" if error.hint else error.message
+        yield (
+            Server(problem=problem) if problem else Server(launcher=(made.client,), environ=made.environ, behind=made)
+        )
+
+
+def _trial(job: Job, made: cache_server.Server) -> str:
+    """Whether it takes this nvcc: asked with a kernel of one line, for a version of either may be new to the other."""
+    nvcc = f"{job.toolchain.root}/bin/nvcc"
+    with tempfile.TemporaryDirectory(dir=job.folder / "tmp") as place:
+        Path(place, "trial.cu").write_text(_TRIAL)
+        words = [made.client, nvcc, "-c", "trial.cu", "-o", "trial.o"]
+        done = process.run(words, timeout=_TRIAL_S, check=False, env={**job.environ, **made.environ}, cwd=Path(place))
+        if done.status or not Path(place, "trial.o").exists():
+            told = (done.stderr or done.stdout).strip().splitlines()
+            return f"sccache does not take this nvcc: {told[-1] if told else f'status {done.status}'}"
+    if not sum(made.counted() or ()):
+        return "sccache passes this nvcc by: it is no compiler that it knows"
+    made.forget()
+    return ""

@@ -1,0 +1,265 @@
+"""The configuration of a build: found, read, checked whole, and overridden by what the command line says.
+
+Keys are written with hyphens; a field that Python cannot have (`for`, `import`) has an underscore behind it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cuwheel import decode, log
+from cuwheel.building import rules
+from cuwheel.building.tables import GuardTable, Table
+from cuwheel.errors import ConfigurationError, UnreadableError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+FILE = "cuwheel.toml"
+PYPROJECT = "pyproject.toml"
+_MAX_BYTES = 8 * 1024 * 1024
+_HINT = "every key is explained in docs/build.md"
+_INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
+_LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas, as on the command line
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Where a configuration came from: `path` None where there is none.
+
+    `keys`: what it says, by field names; `told`: what was said beside it.
+    """
+
+    path: Path | None
+    table: Table
+    keys: dict[str, Any]
+    told: dict[str, Any]
+
+
+def load(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Table:
+    """The configuration of a source folder, or that of a file; `overrides` by field names, nested as the tables are."""
+    return find(source, file, overrides).table
+
+
+def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Found:
+    path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
+    problems: list[str] = []
+    named = _by_field(data, Table, where, problems)
+    told = _told(overrides)
+    decode.convert(named, Table, where, problems)
+    own = [f"{where}.{each}" if where else each for each in rules.problems(msgspec.convert(_readable(named), Table))]
+    if problems or own:
+        told_all = [_as_written(each) for each in [*problems, *own]]
+        raise ConfigurationError(path or "the configuration", told_all, _hint(problems))
+    table = msgspec.convert(_merged(named, told), Table)
+    if wrong := list(rules.problems(table)):  # the file is right: it is what was said beside it
+        raise UsageError("; ".join(wrong), hint="cuwheel build --help")
+    return Found(path=path, table=table, keys=named, told=told)
+
+
+def over(below: dict[str, Any], found: Found) -> Table:
+    """A configuration laid over the settings of a recipe, key by key. What both need for the build adds up."""
+    above = _merged(found.keys, found.told)
+    merged = _merged(below, above)
+    for name, joined in (("requires", _requirements), ("components", _joined)):
+        if both := joined(below.get(name, ()), above.get(name, ())):
+            merged[name] = both
+    return msgspec.convert(merged, Table)
+
+
+def _joined(below: Sequence[str], above: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys((*above, *below)))
+
+
+def _requirements(below: Sequence[str], above: Sequence[str]) -> list[str]:
+    """One that names the same package takes the recipe's place."""
+    named = {canonicalize_name(Requirement(each).name) for each in above}
+    return [*above, *(each for each in below if canonicalize_name(Requirement(each).name) not in named)]
+
+
+def settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    """What a recipe says, by field names and checked as every configuration is."""
+    named = _by_field(data, Table, where, problems)
+    decode.convert(named, Table, where, problems)
+    problems += [f"{where}.{each}" for each in rules.problems(msgspec.convert(_readable(named), Table))]
+    return named
+
+
+def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # noqa: ANN401
+    """What has the right shape: a key that has not must not hide what is wrong with the others."""
+    hints = typing.get_type_hints(type_)
+    good: dict[str, Any] = {}
+    for key, value in named.items():
+        hint = hints.get(key)
+        if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+            good[key] = _readable(value, hint)
+        elif typing.get_origin(hint) is dict and isinstance(value, dict):
+            good[key] = {name: each for name, each in value.items() if isinstance(each, str)}
+        elif key in _LISTS and isinstance(value, list):
+            good[key] = [each for each in value if isinstance(each, str)]
+        elif decode.convert({key: value}, type_, "", []) is not None:
+            good[key] = value
+    return good
+
+
+def _hint(problems: list[str]) -> str:
+    if any("got `float`" in each or "got `int`" in each for each in problems):
+        return 'versions are texts: cuda = ["13.0"]'
+    return _HINT
+
+
+def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | None, dict[str, Any], str]:
+    """The file, what it says, and how its table is called in messages. `below`: the folder of the project in it."""
+    if file:
+        return _from(file)
+    for folder in dict.fromkeys((source / below, source)) if source else ():
+        own, project = folder / FILE, folder / PYPROJECT
+        also = project.is_file() and _tool(_decoded(project)) is not None
+        if own.is_file():
+            if also:
+                log.warning("%s is used; [tool.cuwheel] of %s is not", own, project)
+            return _from(own)
+        if also:
+            return _from(project)
+    return None, {}, ""
+
+
+def _from(path: Path) -> tuple[Path, dict[str, Any], str]:
+    data = _decoded(path)
+    own = _tool(data)
+    if own is not None or path.name == PYPROJECT:
+        if not isinstance(own, dict | None):
+            raise ConfigurationError(path, ["tool.cuwheel is no table"], _HINT)
+        return path, own or {}, "tool.cuwheel"
+    return path, data, ""
+
+
+def _tool(data: dict[str, Any]) -> Any:  # noqa: ANN401 - a person wrote it
+    tool = data.get("tool")
+    return tool.get("cuwheel") if isinstance(tool, dict) else None
+
+
+def _decoded(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    if len(text) > _MAX_BYTES:
+        raise ConfigurationError(path, ["it is too large to be a configuration"])
+    try:
+        return decode.toml(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(path, [f"it is not TOML: {error}"]) from error
+
+
+def _told(overrides: Mapping[str, object]) -> dict[str, Any]:
+    problems: list[str] = []
+    told: dict[str, Any] = _by_field(dict(overrides), Table, "", problems)
+    decode.convert(msgspec.to_builtins(told), Table, "", problems)
+    if problems:
+        raise UsageError("; ".join(map(_as_written, problems)), hint="cuwheel build --help")
+    return told
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables are joined key by key, everything else is replaced."""
+    both = {key: _merged(below[key], above[key]) for key in above if isinstance(below.get(key), dict)}
+    return below | above | both
+
+
+def _by_field(data: dict[str, Any], type_: Any, where: str, problems: list[str]) -> dict[str, Any]:  # noqa: ANN401
+    """Keys as the fields are called, in tables of tables too; a single text where a list of texts is meant."""
+    hints = typing.get_type_hints(type_)
+    result: dict[str, Any] = {}
+    for written, value in data.items():
+        name = _field(str(written), hints)
+        if name in result:
+            problems.append(f"{where}: {key(name)!r} is there twice, with a hyphen and an underscore")
+        below = f"{where}.{name}" if where else name
+        result[name] = _value(value, hints.get(name), name, below, problems)
+    return result
+
+
+def _value(value: Any, hint: Any, name: str, where: str, problems: list[str]) -> Any:  # noqa: ANN401
+    if hint is GuardTable and value == _INJECT:
+        return {"inject": True}
+    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        return _by_field(value, hint, where, problems)
+    item = _item(hint)
+    if isinstance(value, str) and item is str:
+        return [part.strip() for part in value.split(",") if part.strip()] if name in _LISTS else [value]
+    if isinstance(value, list | tuple):
+        rows = dataclasses.is_dataclass(item)
+        return [
+            _by_field(each, item, f"{where}[{index}]", problems) if rows and isinstance(each, dict) else each
+            for index, each in enumerate(value)
+        ]
+    return value
+
+
+def _item(hint: Any) -> Any:  # noqa: ANN401
+    """The type of what is in a `tuple[X, ...]`, also where it may be None."""
+    choices = [hint, *typing.get_args(hint)]
+    found = (typing.get_args(each)[0] for each in choices if typing.get_origin(each) is tuple)
+    return next(found, None)
+
+
+def _field(key: str, fields: Mapping[str, object]) -> str:
+    name = key.replace("-", "_")
+    found = f"{name}_" if f"{name}_" in fields else name
+    return found if found in fields else key  # an unknown one is told as it was written
+
+
+def key(field: str) -> str:
+    return field.removesuffix("_").replace("_", "-")
+
+
+def _tables() -> Iterator[Any]:
+    """Table and every table below it."""
+    waiting: list[Any] = [Table]
+    while waiting:
+        table = waiting.pop()
+        yield table
+        hints = typing.get_type_hints(table).values()
+        waiting += [each for hint in hints for each in (hint, _item(hint)) if dataclasses.is_dataclass(each)]
+
+
+def _as_written(problem: str) -> str:
+    """A problem with the keys as a person writes them, not as the fields are called."""
+    names = {name for table in _tables() for name in typing.get_type_hints(table) if key(name) != name}
+    for name in names:
+        problem = re.sub(rf"(?<![\w{{]){name}(?![\w}}])", key(name), problem)
+    return problem.removeprefix(": ")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a cuwheel.toml, for editors; of pyproject.toml it is `tool.cuwheel`."""
+    made = msgspec.json.schema(Table)
+    for table in made["$defs"].values():
+        table["properties"] = {key(name): _lenient(each) for name, each in table["properties"].items()}
+        table["additionalProperties"] = False
+        table.pop("required", None)
+        if guard := table["properties"].get("guard"):
+            table["properties"]["guard"] = {"anyOf": [guard, {"const": _INJECT}]}
+    return made
+
+
+def _lenient(schema: dict[str, Any]) -> dict[str, Any]:
+    """Where a list of texts is taken, a single text is too. TOML has no null."""
+    if "anyOf" in schema:
+        rest = [each for each in schema["anyOf"] if each != {"type": "null"}]
+        kept = {key: value for key, value in schema.items() if key != "anyOf" and value is not None}
+        schema = kept | (rest[0] if len(rest) == 1 else {"anyOf": rest})
+    if schema.get("type") == "array" and schema.get("items") == {"type": "string"}:
+        default = {"default": schema["default"]} if "default" in schema else {}
+        return {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}], **default}
+    return schema

@@ -1,0 +1,235 @@
+"""The variables of a build: everything that matters is set, and nothing leaks in from whoever started it."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.building import texts
+from cuwheel.building.resources import Share
+from cuwheel.building.tables import Table
+from cuwheel.planning.values import Job as PlanJob
+from cuwheel.toolchains import settings as toolchain_settings
+from cuwheel.toolchains.values import Setting, Toolchain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.planning.values import Spelling
+    from cuwheel.toolchains.values import HostCompiler
+
+MARK = "CUWHEEL_BUILD"  # by which what a killed build left running is found
+SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+# How to reach the network and the indexes: no part of what is built.
+_PASSED = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NETRC"),
+    *("PIP_*", "UV_*", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_HTTP_*", "CARGO_NET_*"),
+    *("CARGO_REGISTRIES_*", "CARGO_REGISTRY_*", "CARGO_SOURCE_*", "USER", "LOGNAME", "SOURCE_DATE_EPOCH"),
+)
+# pip and uv must not be led into environments of the caller, nor told where to put things; nobody publishes here.
+_NEVER = (
+    *("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "UV_PYTHON", "UV_PROJECT*"),
+    *("UV_PUBLISH_*", "CARGO_REGISTRY_TOKEN", "CARGO_REGISTRY_CREDENTIAL_PROVIDER"),
+)
+# What lies in the user's home and is needed, when the build has a home of its own.
+_AT_HOME = {
+    "CARGO_HOME": ".cargo",
+    "RUSTUP_HOME": ".rustup",
+    "NETRC": ".netrc",
+    "PIP_CONFIG_FILE": ".config/pip/pip.conf",
+    "UV_CONFIG_FILE": ".config/uv/uv.toml",
+}
+_PARTS = {"cudnn": ("CUDNN_ROOT", "CUDNN_PATH", "CUDNN_HOME"), "nccl": ("NCCL_ROOT", "NCCL_HOME")}
+_FIXED = {
+    "FORCE_CUDA": "1",
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "NO_COLOR": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "TZ": "UTC",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """All that the variables of a job follow from."""
+
+    table: Table
+    plan: PlanJob
+    toolchain: Toolchain
+    share: Share
+    folder: Path  # the job's
+    python: str
+    caller: Mapping[str, str]
+    epoch: int
+    backend: str = "other"
+    path: tuple[str, ...] = SYSTEM_PATH  # of the system, or of a container's image
+    build_dir: bool = False  # the project leaves the place of its build folder to scikit-build-core
+
+
+def settings(given: Given) -> tuple[Setting, ...]:
+    """By name, each once."""
+    merged = _base(given) | _architectures(given.plan, given.backend)
+    if given.build_dir:  # a fixed one: what failed in a temporary folder cannot be run again
+        merged["SKBUILD_BUILD_DIR"] = str(given.folder / "work")
+    values = placeholders(given)
+    for name, text in given.table.environment.items():
+        value = texts.fill(text, values)
+        # A person adds to CMake's arguments; the last of two definitions wins there.
+        merged[name] = f"{merged[name]} {value}" if name == "CMAKE_ARGS" and merged.get(name) else value
+    return tuple(Setting(name=name, value=merged[name]) for name in sorted(merged))
+
+
+def _base(given: Given) -> dict[str, str]:
+    folder, toolchain = given.folder, given.toolchain
+    made = _passed(given.caller, given.table.pass_through) | _FIXED
+    if not toolchain.prefix:  # an image has no part in the user's home
+        made = _at_home(given.caller) | made
+    made.setdefault("SOURCE_DATE_EPOCH", str(given.epoch))
+    made |= {
+        MARK: str(folder),
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "VIRTUAL_ENV": str(folder / "venv"),
+        "CUDA_ROOT": toolchain.root,
+        "CUDA_TOOLKIT_ROOT_DIR": toolchain.root,  # as FindCUDA and scripts of its time call it
+        "MAX_JOBS": str(given.share.jobs),
+        "NVCC_THREADS": str(given.share.threads),
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(given.share.jobs),
+        "CARGO_BUILD_JOBS": str(given.share.jobs),
+    }
+    made["PATH"] = ":".join((str(folder / "bin"), *given.path))
+    made |= {name: toolchain.root for part, names in _PARTS.items() if part in _parts(toolchain) for name in names}
+    if compiler := toolchain.host_compiler:
+        made |= dict(_compilers(compiler))
+    made = toolchain_settings.applied(toolchain.settings, made)
+    made["PATH"] = f"{folder / 'venv' / 'bin'}:{made['PATH']}"
+    return made
+
+
+def _parts(toolchain: Toolchain) -> tuple[str, ...]:
+    return toolchain.toolkit.components
+
+
+def _passed(caller: Mapping[str, str], wanted: tuple[str, ...]) -> dict[str, str]:
+    kept = {}
+    for name, value in caller.items():
+        asked = any(fnmatch.fnmatchcase(name, each) for each in wanted)
+        usual = any(fnmatch.fnmatchcase(name, each) for each in _PASSED)
+        if asked or (usual and not any(fnmatch.fnmatchcase(name, each) for each in _NEVER)):
+            kept[name] = value
+    return kept
+
+
+def without_leads(caller: Mapping[str, str]) -> dict[str, str]:
+    """For pip and uv themselves: all of the caller's but what would lead them elsewhere."""
+    return {
+        name: value for name, value in caller.items() if not any(fnmatch.fnmatchcase(name, each) for each in _NEVER)
+    }
+
+
+def passed_names(names: Iterable[str]) -> frozenset[str]:
+    """Those of them that say how to reach the network and the indexes."""
+    return frozenset(
+        name
+        for name in names
+        if name != "SOURCE_DATE_EPOCH" and any(fnmatch.fnmatchcase(name, each) for each in _PASSED)
+    )
+
+
+def _at_home(caller: Mapping[str, str]) -> dict[str, str]:
+    home = caller.get("HOME")
+    places = {name: Path(home, place) for name, place in _AT_HOME.items()} if home else {}
+    return {name: str(place) for name, place in places.items() if place.exists()}
+
+
+def _compilers(compiler: HostCompiler) -> Iterator[tuple[str, str]]:
+    yield "CXX", compiler.path
+    if beside := c_compiler(compiler.path):
+        yield "CC", beside
+
+
+def c_compiler(cxx: str) -> str:
+    """The C compiler beside a C++ one: `g++-12` → `gcc-12`; empty where none is known to be there."""
+    path = Path(cxx)
+    name = re.sub(r"g\+\+", "gcc", path.name) if "clang" not in path.name else path.name.replace("++", "")
+    name = re.sub(r"c\+\+", "cc", name)
+    plain = cxx == path.name  # found on the PATH of an image: it cannot be looked at
+    return str(path.with_name(name)) if name != path.name and (plain or path.with_name(name).exists()) else ""
+
+
+def _architectures(plan: PlanJob, backend: str) -> dict[str, str]:
+    """In every spelling that can say the list.
+
+    The build's own gets what comes nearest where it cannot say it: the gate sees what came of it.
+    """
+    said = plan.spellings
+    made = {
+        "CUDAARCHS": said.cudaarchs.value,
+        "TORCH_CUDA_ARCH_LIST": exact_or_near(said.torch) if backend == "torch" else said.torch.value,
+        "CUDA_COMPUTE_CAP": exact_or_near(said.cargo) if backend == "cargo" else said.cargo.value,
+        "CMAKE_ARGS": f"-DCMAKE_CUDA_ARCHITECTURES={said.cmake.value}" if said.cmake.value else None,
+    }
+    return {name: value for name, value in made.items() if value}
+
+
+def exact_or_near(spelling: Spelling) -> str | None:
+    return spelling.value if spelling.value is not None else spelling.nearest
+
+
+def placeholders(given: Given) -> dict[str, str | None]:
+    toolchain = given.toolchain
+    made: dict[str, str | None] = {
+        f"archs.{name}": exact_or_near(getattr(given.plan.spellings, name)) for name in texts.SPELLINGS
+    }
+    return made | {
+        "cuda": given.plan.cuda,
+        "cuda_digits": given.plan.cuda.replace(".", ""),
+        "toolkit": toolchain.root,
+        "nvcc": f"{toolchain.root}/bin/nvcc",
+        "host_compiler": toolchain.host_compiler.path if toolchain.host_compiler else None,
+        "python": given.python,
+        "source": str(given.folder / "src" / given.table.subdirectory),
+        "jobs": str(given.share.jobs),
+    }
+
+
+def links(path: str) -> Iterator[tuple[str, str]]:
+    """Tools of the caller's PATH that a build may use, and that the system's folders lack: name and place."""
+    for name in _TOOLS:
+        places = (Path(folder, name) for folder in path.split(os.pathsep) if folder)
+        found = next((each for each in places if each.is_file() and os.access(each, os.X_OK)), None)
+        if (
+            found
+            and str(found.parent) not in SYSTEM_PATH
+            and not any(Path(each, name).exists() for each in SYSTEM_PATH)
+        ):
+            yield name, str(found)
+
+
+def compiler_links(compiler: HostCompiler | None) -> Iterator[tuple[str, str]]:
+    """The chosen GCC under the names by which an nvcc that knows no NVCC_CCBIN looks for one."""
+    if compiler is None or compiler.kind != "gcc":
+        return
+    usual = next((path for each in SYSTEM_PATH if (path := Path(each, "g++")).exists()), None)
+    if usual and usual.resolve() == Path(compiler.path).resolve():
+        return
+    yield from ((name, compiler.path) for name in ("g++", "c++"))
+    if beside := c_compiler(compiler.path):
+        yield from ((name, beside) for name in ("gcc", "cc"))
+
+
+# Linked one by one: a folder of the caller's PATH would bring its compilers too.
+_TOOLS = (
+    *("cargo", "rustc", "rustdoc", "rustup", "git", "make", "cmake", "ninja", "pkg-config", "patchelf"),
+    *("ld.lld", "mold", "swig", "protoc", "m4", "bison", "flex"),
+)

@@ -1,0 +1,129 @@
+"""A project's own PEP 517 backend, in an environment that has what it asks for and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import warnings
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from cuwheel import venvs
+from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from build import ProjectBuilder
+
+    from cuwheel.building.shell import Shell
+    from cuwheel.building.values import Job
+
+T = TypeVar("T")
+_DIST_INFO = re.compile(r"(.+)-([^-]+)\.dist-info", re.ASCII)
+
+
+def make_environment(job: Job, shell: Shell, *, offline: bool) -> Path:
+    """An empty environment; its interpreter."""
+    folder = job.folder / "venv"
+    if job.interpreter:
+        return venvs.make(folder, job.interpreter)
+    if offline:
+        raise UnavailableError("an environment inside a container needs the index, and --offline forbids to ask it")
+    shell.run([_inner_python(job, shell), "-m", "venv", str(folder)])
+    return venvs.interpreter(folder)
+
+
+def _inner_python(job: Job, shell: Shell) -> str:
+    """Where images keep interpreters: those for building wheels have them all below /opt/python."""
+    digits = job.python.replace(".", "")
+    names = (f"/opt/python/cp{digits}-cp{digits}/bin/python", f"python{job.python}", "python3")
+    for name in names:
+        try:
+            told = shell.answer([name, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+        except CuwheelError:
+            continue
+        if told.strip() == job.python:
+            return name
+    image = job.toolchain.prefix[-1]
+    raise UnavailableError(
+        f"the image {image} has no Python {job.python}; looked at {', '.join(names)}",
+        hint="name one that has it, such as the manylinux images: --image IMAGE",
+    )
+
+
+def builder(job: Job, shell: Shell, interpreter: Path) -> ProjectBuilder:
+    import build  # noqa: PLC0415 - the library of that name, not our room
+
+    def runner(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+        # The hook's script and the folder for its answer lie outside of the job's.
+        folders = [Path(word).parent if word.endswith(".py") else Path(word) for word in (cmd[1], cmd[-1])]
+        shell.run(list(cmd), cwd=Path(cwd or job.source), extra=extra_environ, folders=folders)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return build.ProjectBuilder(job.source, str(interpreter), runner)
+    except build.BuildException as error:
+        raise MalformedError(job.source / "pyproject.toml", str(error)) from error
+
+
+def backend_requires(made: ProjectBuilder, job: Job) -> set[str]:
+    return _through(lambda: made.get_requires_for_build("wheel", job.config_settings))
+
+
+def wheel(made: ProjectBuilder, job: Job) -> Path:
+    """The one wheel that the backend wrote."""
+    out = job.folder / "out"
+    told = Path(_through(lambda: made.build("wheel", out, job.config_settings)))
+    there = sorted(out.glob("*.whl"))
+    if len(there) != 1 or told.name != there[0].name:
+        written = ", ".join(each.name for each in there) or "none"
+        raise MalformedError(
+            told.name or "the backend",
+            f"the backend said that it wrote this wheel, and wrote {len(there)}: {written}",
+            hint="it must write one wheel and return its name (PEP 517)",
+        )
+    try:
+        parse_wheel_filename(told.name)
+    except InvalidWheelFilename as error:
+        raise MalformedError(told, f"is no name of a wheel: {error}") from error
+    if not zipfile.is_zipfile(told):
+        raise MalformedError(told, "is no wheel: it is not a zip file")
+    return told
+
+
+def _through(call: Callable[[], T]) -> T:
+    """The library wraps what our own runner raised: that is what happened."""
+    import build  # noqa: PLC0415
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the backend's own, told again here: they are in the log
+            return call()
+    except build.BuildBackendException as error:
+        inner = error.exception
+        if isinstance(inner, CuwheelError):
+            raise inner from error
+        if isinstance(inner, FileNotFoundError):
+            raise ToolError(["the backend"], "ended without an answer and without an error") from error
+        raise ToolError(["the backend"], f"failed: {inner}") from error
+    except build.BuildException as error:
+        raise ToolError(["the backend"], f"failed: {error}") from error
+
+
+def installed(folder: Path) -> dict[str, str]:
+    """What is in an environment: names and versions."""
+    found = (_DIST_INFO.fullmatch(each.name) for each in folder.glob("lib*/python*/site-packages/*.dist-info"))
+    return {match[1].replace("_", "-").lower(): match[2] for match in found if match}
+
+
+def keep(built: Path, folder: Path) -> Path:
+    """Beside the job's work, where the next run finds it."""
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*"):
+        old.unlink()
+    return Path(shutil.move(built, folder / built.name))

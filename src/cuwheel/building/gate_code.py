@@ -1,0 +1,298 @@
+"""Is the device code what was planned, by whom it was to be compiled?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.building import gate_reasons, gate_units
+from cuwheel.building.gate_case import DEBUG, joined, of, order, some
+from cuwheel.building.gate_reasons import Reason
+from cuwheel.compat.rule import Found, rule
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import libraries, toolkits, versions
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from cuwheel.building.gate_case import Case
+    from cuwheel.building.gate_units import Unit
+    from cuwheel.facts.rows.toolkits import Toolkit
+
+_PTX = "compute_"
+_ALLOWED = 3
+
+
+@rule(
+    "built-without-device-code",
+    severity="error",
+    why="""A build that finds no CUDA often goes on without it, and gives a wheel for the CPU alone that installs and
+    imports like the one that was meant.""",
+    source="torch.utils.cpp_extension and CMake projects whose CUDA is optional",
+    fix="cuwheel explain LOG: look for what the build said of CUDA, and set what makes it required (FORCE_CUDA=1); "
+    "if it has none by design: --host-only, or [gate] device-code = false",
+)
+def built_without_device_code(case: Case) -> Iterator[Found]:
+    there = [library.path for library in case.libraries if library.device_code]
+    if not case.wanted.table.device_code:
+        if there:
+            yield Found(
+                message="there is CUDA device code in it, and [gate] device-code = false says that there is none",
+                evidence=some(there),
+                severity="warning",
+                fix="take it out of the configuration",
+            )
+    elif not there:
+        count = len(case.libraries)
+        evidence = f"{count} {'library was' if count == 1 else 'libraries were'} read" if count else "it has no library"
+        yield Found(message="there is no CUDA device code in it", evidence=(evidence,))
+
+
+@rule(
+    "planned-architecture-missing",
+    severity="error",
+    why="""The driver chooses in each container by itself: a kernel whose container lacks the GPU's architecture fails
+    when it is called, though the others run. So every container that was compiled from the sources must hold the
+    whole plan; so must the linked code of a device link.""",
+    source="measured on an H200: a container without fitting code gives error 209, whatever the others hold",
+    fix=gate_reasons.FORCE,
+)
+def planned_architecture_missing(case: Case) -> Iterator[Found]:
+    yield from _missing(case, lambda unit: gate_units.missing_archs(unit, case.wanted))
+    loose = {row.arch for library in case.libraries if not library.containers for row in library.device_code}
+    lacking = [arch for arch in case.wanted.archs if arch not in loose]
+    if loose and lacking and not any(case.judged()):
+        yield Found(message=f"no cubin for {joined(lacking)}", evidence=(f"there are {joined(loose)}",))
+
+
+@rule(
+    "planned-ptx-missing",
+    severity="error",
+    why="""PTX is what GPUs use for which no machine code was planned, those not yet made among them. The driver needs
+    it in every container.""",
+    source="NVIDIA: CUDA programming guide, binary and PTX compatibility",
+    fix=gate_reasons.FORCE,
+)
+def planned_ptx_missing(case: Case) -> Iterator[Found]:
+    yield from _missing(case, lambda unit: gate_units.missing_ptx(unit, case.wanted))
+
+
+def _missing(case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[Found]:
+    """Containers of a library that lack the same, together."""
+    alike: dict[tuple[str, tuple[str, ...]], list[Unit]] = {}
+    total: dict[str, int] = {}
+    for unit in case.judged():
+        total[unit.library] = total.get(unit.library, 0) + 1
+        if lacking := lacks(unit):
+            alike.setdefault((unit.library, lacking), []).append(unit)
+    for (library, lacking), units in alike.items():
+        reason = gate_reasons.for_missing(case.wanted, lacking)
+        yield Found(
+            message=f"{library}: {joined(lacking)} was planned and is not in "
+            f"{of(len(units), total[library], 'container')}{_because(reason, units)}",
+            evidence=(*some(units, _held), *reason.evidence),
+            fix=reason.fix,
+        )
+
+
+def _held(unit: Unit) -> str:
+    return f"{unit.words} has {joined(unit.archs) or 'nothing'}"
+
+
+def _because(reason: Reason, units: list[Unit]) -> str:
+    if all(unit.device_linked for unit in units):
+        return ": the device link was made for another list than the objects"
+    return f": {reason.words}" if reason.words else ""
+
+
+@rule(
+    "architecture-not-planned",
+    severity="error",
+    why="""Machine code that nobody planned is a build system that did not do as it was told, or another compiler than
+    the one that was provided: then what was planned may be missing elsewhere, and the wheel is larger than it need be.
+    What the toolkit's own archives bring (libcudadevrt.a, the static CUDA libraries) is recognised by its bytes and
+    only listed.""",
+    source="projects that hard-code their list; nvcc's own default, where the list never reached it",
+    fix=gate_reasons.FORCE,
+)
+def architecture_not_planned(case: Case) -> Iterator[Found]:
+    yield from _unplanned(case, ptx=False)
+
+
+@rule(
+    "ptx-not-planned",
+    severity="error",
+    why="""PTX that nobody planned lets the driver compile for GPUs that were not meant, and costs its size. Some build
+    systems always add it for their highest architecture: bitsandbytes does, and CMake for every number without
+    `-real`.""",
+    source="bitsandbytes' CMakeLists.txt; CMake: CUDA_ARCHITECTURES",
+    fix="plan it, or name it in `[gate] allow`",
+)
+def ptx_not_planned(case: Case) -> Iterator[Found]:
+    yield from _unplanned(case, ptx=True)
+
+
+def _unplanned(case: Case, *, ptx: bool) -> Iterator[Found]:
+    alike: dict[str, list[tuple[Unit, list[str]]]] = {}
+    total: dict[str, int] = {}
+    for unit in case.from_sources():
+        total[unit.library] = total.get(unit.library, 0) + 1
+        if extra := [arch for arch in case.unplanned(unit) if arch.startswith(_PTX) == ptx]:
+            alike.setdefault(unit.library, []).append((unit, extra))
+    yield from (_unplanned_in(case, library, found, total[library]) for library, found in alike.items())
+    yield from _unplanned_loose(case, ptx=ptx)
+
+
+def _unplanned_in(case: Case, library: str, found: list[tuple[Unit, list[str]]], total: int) -> Found:
+    extra = {arch for _, archs in found for arch in archs}
+    allow = _allow(library, extra)
+    reason = _why_unplanned(case, [unit for unit, _ in found], extra)
+    return Found(
+        message=f"{library}: {joined(extra)} in {of(len(found), total, 'container')}, which nobody planned"
+        + (f": {reason.words}" if reason.words else ""),
+        evidence=(*some(found, lambda each: f"{each[0].words} has {joined(each[1])}"), *reason.evidence),
+        fix="; ".join(filter(None, (reason.fix, f"if it may stay: {allow}"))),
+    )
+
+
+def _why_unplanned(case: Case, units: Collection[Unit], archs: Collection[str]) -> Reason:
+    archives = list(dict.fromkeys(unit.origin.path for unit in units if unit.origin))
+    if archives and all(unit.origin for unit in units):
+        return Reason(f"it comes out of {archives[0]}, which is not the toolkit's")
+    if strangers := gate_reasons.wrong_nvcc(case.wanted):
+        return Reason("another nvcc than the planned one was called", strangers, _own_nvcc(case))
+    return gate_reasons.for_unplanned(case.wanted, archs)
+
+
+def _allow(library: str, archs: Collection[str]) -> str:
+    """The line that lets them stay, in this library alone."""
+    words = ", ".join(f'"{file_name(library)}:{arch}"' for arch in sorted(archs, key=order)[:_ALLOWED])
+    return f"[gate] allow = [{words}{', …' if len(archs) > _ALLOWED else ''}]"
+
+
+def _unplanned_loose(case: Case, *, ptx: bool) -> Iterator[Found]:
+    """Cubins that stand in no container: data files, mostly."""
+    for library in case.libraries:
+        inside = {index for container in library.containers for index in container.code}
+        extra = {row.arch for index, row in enumerate(library.device_code) if index not in inside} - case.planned
+        extra = {arch for arch in extra if not case.allowance.word(library.path, arch) and arch.startswith(_PTX) == ptx}
+        if extra:
+            yield Found(
+                message=f"{library.path}: {joined(extra)}, which nobody planned",
+                evidence=("it stands in no container",),
+                fix=f"if it may stay: {_allow(library.path, extra)}",
+            )
+
+
+@rule(
+    "compiled-by-other-cuda",
+    severity="error",
+    why="""Another nvcc than the planned one was picked up: from PATH, from CUDA_HOME, by CMake. PTX of a newer one
+    gives error 222 on drivers that the plan counts on; code of another major needs another runtime.""",
+    source="the cubins' own notes and the PTX's .version; seen when an nvcc of the system came first on PATH",
+)
+def compiled_by_other_cuda(case: Case) -> Iterator[Found]:
+    planned = toolkits.find_toolkit(case.wanted.cuda)
+    alike: dict[tuple[str, str], list[Unit]] = {}
+    for unit in case.from_sources():
+        for by in _compiled_by(unit, planned):
+            alike.setdefault((unit.library, by), []).append(unit)
+    for (library, by), units in alike.items():
+        strangers = gate_reasons.wrong_nvcc(case.wanted)
+        yield Found(
+            message=f"{library}: {by}, and CUDA {planned.version} was planned"
+            + (": a wrong nvcc was picked up" if strangers or not case.wanted.record else ""),
+            evidence=(*some(units, lambda unit: unit.words), *strangers),
+            fix=_own_nvcc(case),
+            severity=None if any(unit.registered for unit in units) else "warning",
+        )
+
+
+def _compiled_by(unit: Unit, planned: Toolkit) -> Iterator[str]:
+    if unit.toolkit and unit.toolkit != planned.version:
+        yield f"compiled by CUDA {unit.toolkit}"
+        return
+    for isa in sorted({code.ptx_isa for code in unit.codes if code.ptx_isa} - {planned.ptx_isa}):
+        by = next((row.version for row in reversed(toolkits.all_toolkits()) if row.ptx_isa == isa), None)
+        yield f"PTX of ISA {isa}{f', as CUDA {by} writes it' if by else ''}"
+
+
+def _own_nvcc(case: Case) -> str:
+    root = case.wanted.toolkit_root
+    nvcc = f"{root}/bin/nvcc" if root else "the planned toolkit's nvcc"
+    return f"make the build take {nvcc} (CUDACXX, CUDA_HOME, CMAKE_CUDA_COMPILER), and no path of its own"
+
+
+@rule(
+    "other-nvcc-called",
+    severity="warning",
+    why="""The wheel was compiled by another nvcc than the one that was provided, of the same version: what the report
+    and the lock say of its compilers is not so, and on another machine it is built by another one, or not at all.""",
+    source="the record of the build's compiler calls",
+)
+def other_nvcc_called(case: Case) -> Iterator[Found]:
+    strangers = gate_reasons.wrong_nvcc(case.wanted)
+    planned = toolkits.find_toolkit(case.wanted.cuda)
+    told_already = any(True for unit in case.from_sources() for _ in _compiled_by(unit, planned))
+    if strangers and not told_already:
+        yield Found(message="another nvcc than the planned one was called", evidence=strangers, fix=_own_nvcc(case))
+
+
+@rule(
+    "linked-with-other-cuda",
+    severity="error",
+    why="""A library of another CUDA major is not there where the planned one is: the import fails, or two runtimes are
+    loaded that do not know each other.""",
+    source="ld.so(8); the sonames of NVIDIA's packages",
+    fix="link with the planned toolkit's libraries: look for -L of another before its own (CUDA_HOME, LIBRARY_PATH)",
+)
+def linked_with_other_cuda(case: Case) -> Iterator[Found]:
+    major = versions.major(case.wanted.cuda)
+    for library in case.libraries:
+        for name in library.needed:
+            majors = _majors(name)
+            if majors and major not in majors:
+                told = " or ".join(map(str, majors))
+                yield Found(
+                    message=f"{library.path} needs {name}, which is CUDA {told}'s: {case.wanted.cuda} was planned",
+                    evidence=tuple(f"RUNPATH {each}" for each in (*library.runpath, *library.rpath))[:2],
+                )
+
+
+def _majors(name: str) -> tuple[int, ...]:
+    try:
+        return libraries.find_library(name).majors
+    except UnknownNameError:
+        return ()
+
+
+@rule(
+    "debug-code-built",
+    severity="error",
+    why="""Code compiled with -G is not optimised and carries its source positions: several times larger and many times
+    slower. Whoever wants it says so: `allow = ["debug"]`.""",
+    source="NVIDIA: CUDA compiler driver, -G",
+    fix='compile without -G (CMAKE_BUILD_TYPE=Release; -lineinfo for profilers), or [gate] allow = ["debug"]',
+)
+def debug_code_built(case: Case) -> Iterator[Found]:
+    for library in case.libraries:
+        count = sum(row.debug_count for row in library.device_code)
+        if count and not case.allowance.word(library.path, DEBUG):
+            archs = joined(row.arch for row in library.device_code if row.debug_count)
+            yield Found(
+                message=f"{library.path}: device code was compiled for debugging",
+                evidence=(f"{count} {'entry' if count == 1 else 'entries'} for {archs}",),
+            )
+
+
+RULES = (
+    built_without_device_code,
+    compiled_by_other_cuda,
+    other_nvcc_called,
+    linked_with_other_cuda,
+    planned_architecture_missing,
+    architecture_not_planned,
+    planned_ptx_missing,
+    ptx_not_planned,
+    debug_code_built,
+)

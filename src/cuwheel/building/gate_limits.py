@@ -1,0 +1,243 @@
+"""May the wheel go out: size, libraries it needs or holds, the C library, paths of this machine?"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from cuwheel import units
+from cuwheel.building.gate_case import DEBUG, order, some
+from cuwheel.compat import library_rules
+from cuwheel.compat.rule import Found, rule
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import libraries, versions
+from cuwheel.units import file_name, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.building.gate_case import Case
+    from cuwheel.inspection.values import Library
+
+_TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - looked for, not written to
+_SHOWN = 4
+
+
+@rule(
+    "wheel-unreadable",
+    severity="error",
+    why="What cannot be read cannot be vouched for: a library that was cut short, a damaged fat binary.",
+    source="the inspection of the wheel",
+    fix="build it again; if it stays, look at what changed the file after the link (strip, patchelf)",
+)
+def wheel_unreadable(case: Case) -> Iterator[Found]:
+    for where, finding in (
+        *(("", each) for each in case.survey.findings),
+        *((library.path, each) for library in case.survey.libraries for each in library.findings),
+    ):
+        if finding.severity == "error":
+            told = f"{where}: {finding.message}" if where and where not in finding.message else finding.message
+            yield Found(message=told, evidence=finding.evidence)
+
+
+@rule(
+    "wheel-over-budget",
+    severity="error",
+    why="Indexes have limits, and so have people who wait: `[gate] size` is the most that this wheel may take.",
+    source="the configuration",
+)
+def wheel_over_budget(case: Case) -> Iterator[Found]:
+    told = case.wanted.table.size
+    budget = units.read_size(told) if told else None
+    if budget is None or case.survey.size <= budget:
+        return
+    by_arch: Counter[str] = Counter()
+    for library in case.survey.libraries:
+        for row in library.device_code:
+            by_arch[row.arch] += row.bytes
+    largest = sorted(case.survey.libraries, key=lambda each: -each.size)[:_SHOWN]
+    archs = ", ".join(f"{arch} {size(by_arch[arch])}" for arch in sorted(by_arch, key=order))
+    yield Found(
+        message=f"it has {size(case.survey.size)} and {told} was allowed: {size(case.survey.size - budget)} too much",
+        evidence=(
+            *(f"{each.path} {size(each.size)}" for each in largest),
+            *((f"device code: {archs}",) if archs else ()),
+        ),
+        fix="plan fewer architectures (cuwheel plan), compress (nvcc --compress-mode=size), or raise [gate] size",
+    )
+
+
+@rule(
+    "forbidden-library",
+    severity="error",
+    why="""`[gate] forbidden` names libraries that users of this wheel do not have, or must not get twice: they may
+    neither be needed nor stand in the wheel.""",
+    source="the configuration",
+)
+def forbidden_library(case: Case) -> Iterator[Found]:
+    patterns = case.wanted.table.forbidden
+    for library in case.survey.libraries:
+        for name in library.needed:
+            if pattern := _match(patterns, libraries.plain_name(name)):
+                yield Found(
+                    message=f"{library.path} needs {name}, which is forbidden ({pattern})",
+                    fix=f"link without it, or statically; or take {pattern!r} out of [gate] forbidden",
+                )
+        if pattern := _match(patterns, libraries.plain_name(file_name(library.path))):
+            yield Found(
+                message=f"{library.path} is in the wheel, and forbidden ({pattern})",
+                fix=f'leave it out: [repair] exclude = ["{libraries.plain_name(file_name(library.path))}"]',
+            )
+
+
+def _match(patterns: Iterable[str], name: str) -> str:
+    return next((pattern for pattern in patterns if fnmatchcase(name, pattern)), "")
+
+
+def nvidia(library: Library) -> libraries.Library | None:
+    """Which of NVIDIA's libraries this file is, if it is one."""
+    if library.format not in ("elf", "pe") or library.type == "relocatable":
+        return None
+    try:
+        found = libraries.find_library(libraries.plain_name(file_name(library.path)))
+    except UnknownNameError:
+        return None
+    # A few bear plain words as names (libcheckpoint.so): those are anybody's.
+    return found if ".so." in found.pattern or found.pattern.lower().endswith(".dll") else None
+
+
+@rule(
+    "nvidia-library-inside",
+    severity="warning",
+    why="""NVIDIA's libraries are hundreds of megabytes and come as packages of their own; two copies in one process do
+    not know each other. Those that belong to the driver must fit the machine's kernel module: a copy in a wheel breaks
+    every machine but the one that it was taken from.""",
+    source="NVIDIA's packages on the index; jax and torch, which load the packages' libraries",
+    fix="[repair] leaves them out, and with `requires = true` asks for their packages instead",
+)
+def nvidia_library_inside(case: Case) -> Iterator[Found]:
+    for library in case.survey.libraries:
+        found = nvidia(library)
+        if found and found.from_driver:
+            yield Found(
+                message=f"{library.path} belongs to the driver and must never be shipped",
+                evidence=(size(library.size),),
+                severity="error",
+                fix=f'[repair] exclude = ["{libraries.plain_name(file_name(library.path))}"]',
+            )
+        elif found:
+            packages = sorted({package.name for package in found.packages})
+            yield Found(
+                message=f"{library.path} is NVIDIA's {found.component}, {size(library.size)}",
+                evidence=(f"it is also in {' or '.join(packages)}",) if packages else (),
+            )
+
+
+@rule(
+    "glibc-over-ceiling",
+    severity="error",
+    why="""A symbol version above that of a machine's C library fails at import: version `GLIBC_2.34' not found.
+    `[gate] glibc` is that of the oldest machine that must run it.""",
+    source="ld.so(8); the version needs of the files",
+    fix="build on an older system: cuwheel build --provider container, with a manylinux image",
+)
+def glibc_over_ceiling(case: Case) -> Iterator[Found]:
+    ceiling = case.wanted.table.glibc
+    over = [
+        each for each in case.survey.libraries if ceiling and each.glibc and not versions.at_least(ceiling, each.glibc)
+    ]
+    if over:
+        newest = max((each.glibc or "" for each in over), key=versions.key)
+        yield Found(
+            message=f"it needs glibc {newest}, and {ceiling} is the newest that it may",
+            evidence=some(f"{each.path} needs GLIBC_{each.glibc}" for each in over),
+        )
+
+
+@rule(
+    "search-path-into-build-machine",
+    severity="error",
+    why="""An RPATH or RUNPATH that names the folder of a build finds nothing elsewhere; or it finds what somebody put
+    there, which is how a library is replaced by another.""",
+    source="ld.so(8)",
+    fix="CMAKE_INSTALL_RPATH='$ORIGIN' with CMAKE_INSTALL_RPATH_USE_LINK_PATH=OFF, or let [repair] set it",
+)
+def search_path_into_build_machine(case: Case) -> Iterator[Found]:
+    for library in case.survey.libraries:
+        kind = "RPATH" if library.rpath else "RUNPATH"
+        entries = [*library.rpath, *library.runpath]
+        within = [entry for entry in entries if _is_here(entry, case)]
+        others = [entry for entry in entries if entry not in within and not entry.startswith(("$ORIGIN", "${ORIGIN}"))]
+        if within:
+            yield Found(
+                message=f"{library.path}: its {kind} leads into the machine that built it", evidence=some(within)
+            )
+        if others:
+            named = "absolute" if all(entry.startswith("/") for entry in others) else "relative to where a user stands"
+            yield Found(
+                message=f"{library.path}: its {kind} has folders that are {named}",
+                evidence=some(repr(entry) for entry in others),
+                severity="warning",
+            )
+
+
+def _is_here(entry: str, case: Case) -> bool:
+    places = [*case.wanted.places, case.wanted.toolkit_root, tempfile.gettempdir(), *_TEMPORARY]
+    return any(_lies_in(entry, place) for place in places if place)
+
+
+def _lies_in(entry: str, place: str) -> bool:
+    folder = os.path.normpath(place)
+    if folder == os.sep or not entry.startswith(os.sep):
+        return False
+    ways = (os.path.normpath(entry), os.path.realpath(entry))
+    return any(each == folder or each.startswith(folder + os.sep) for each in ways)
+
+
+@rule(
+    "allow-without-effect",
+    severity="note",
+    why="What `[gate] allow` names and no wheel has is a hole that nobody needs: the next mistake falls through it.",
+    source="the configuration",
+    fix="take it out of [gate] allow",
+)
+def allow_without_effect(case: Case) -> Iterator[Found]:
+    there = {(unit.library, arch) for unit in case.units for arch in unit.archs - case.planned}
+    there |= {
+        (library.path, arch)
+        for library in case.libraries
+        for row in library.device_code
+        for arch in ({row.arch} - case.planned | ({DEBUG} if row.debug_count else set()))
+    }
+    used = {case.allowance.word(library, arch) for library, arch in there}
+    used |= {case.allowance.whole(library.path) for library in case.survey.libraries if library.device_code}
+    if unused := [word for word in case.wanted.table.allow if word not in used]:
+        yield Found(message=f"nothing in this wheel needs [gate] allow = {', '.join(map(repr, unused))}")
+
+
+@rule(
+    "wheel-could-be-smaller",
+    severity="note",
+    why="Raw device code and objects kept beside the linked code cost bytes and nothing else.",
+    source="see uncompressed-device-code and relocatable-code-kept",
+)
+def wheel_could_be_smaller(case: Case) -> Iterator[Found]:
+    for library in case.libraries:
+        for each in (library_rules.uncompressed_device_code, library_rules.relocatable_code_kept):
+            for finding in each.findings(library):
+                yield Found(message=f"{library.path}: {finding.message}", evidence=finding.evidence, fix=finding.fix)
+
+
+RULES = (
+    wheel_unreadable,
+    wheel_over_budget,
+    forbidden_library,
+    nvidia_library_inside,
+    glibc_over_ceiling,
+    search_path_into_build_machine,
+    allow_without_effect,
+    wheel_could_be_smaller,
+)

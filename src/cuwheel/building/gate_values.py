@@ -1,0 +1,47 @@
+"""What the gate is asked and what it answers: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cuwheel.building.tables import GateTable
+from cuwheel.finding import Finding
+from cuwheel.recording.values import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a wheel was to be.
+
+    `archs` and `ptx` as the plan has them (`sm_90a`, `compute_90`). `places`: folders of this machine that no library
+    may name: the job's, the source's, the toolkit store's. `toolkit_root`: whose static archives are looked into for
+    device code that nobody planned; empty where there is none. `record`: tells which archives were linked.
+    """
+
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...]
+    cuda: str
+    table: GateTable = field(default_factory=GateTable)
+    places: tuple[str, ...] = ()
+    toolkit_root: str = ""
+    record: Record | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Device code that nobody planned and that may stay: it came from an archive of the toolkit, or is allowed."""
+
+    library: str
+    archs: tuple[str, ...]
+    containers: int
+    bytes: int
+    origin: str  # `libcudadevrt.a`, or the word of `allow` that names it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """`succeeded`: whether the wheel may leave the build. With `enabled = false` it always may."""
+
+    findings: tuple[Finding, ...]
+    listed: tuple[Listed, ...]
+    succeeded: bool

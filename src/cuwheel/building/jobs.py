@@ -1,0 +1,222 @@
+"""From a plan, toolchains and Pythons to jobs: every command and every variable, before anything is done."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from cuwheel import __version__, process, venvs
+from cuwheel.building import environment, needs, resources, texts, workspace
+from cuwheel.building.tables import Table
+from cuwheel.building.values import Job, Project, Tree
+from cuwheel.errors import CuwheelError, UnavailableError, UsageError
+from cuwheel.facts import versions
+from cuwheel.finding import Finding
+from cuwheel.toolchains import inside
+from cuwheel.toolchains.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.planning.values import Job as PlanJob
+    from cuwheel.toolchains.values import Toolchain
+    from cuwheel.venvs import Python
+
+# How fast it is built, and how the network is reached: no part of what comes out.
+_NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))
+_ASK_S = 60.0
+_SPOKEN = {"torch": "torch", "cmake": "cmake", "scikit-build-core": "cmake", "cargo": "cargo"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What all jobs of a build share."""
+
+    table: Table
+    tree: Tree
+    project: Project
+    store: Store
+    jobs: int | None = None
+    at_once: int = 1
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
+
+
+def below(tree: Tree, subdirectory: str) -> tuple[Path, tuple[str, ...]]:
+    """The folder of a source's project, and its files."""
+    if not subdirectory:
+        return tree.folder, tree.files
+    start = subdirectory.strip("/") + "/"
+    return tree.folder / subdirectory, tuple(each.removeprefix(start) for each in tree.files if each.startswith(start))
+
+
+def pythons(table: Table, project: Project) -> tuple[str, ...]:
+    """The minor versions to build for, oldest first: an abi3 wheel of the oldest serves the others."""
+    wanted = table.python or (venvs.find_python().minor,)
+    chosen = tuple(sorted(dict.fromkeys(wanted), key=versions.key))
+    try:
+        allowed = SpecifierSet(project.requires_python)
+    except InvalidSpecifier:
+        return chosen  # the backend will have its own word on it
+    refused = [each for each in chosen if not (allowed.contains(f"{each}.0") or allowed.contains(f"{each}.99"))]
+    if refused:
+        raise UsageError(
+            f"{project.name} does not take Python {', '.join(refused)}: requires-python is {project.requires_python}",
+            hint="choose others: --python 3.12",
+        )
+    return chosen
+
+
+def interpreters(wanted: Sequence[str]) -> dict[str, Python]:
+    """All that are missing at once."""
+    found: dict[str, Python] = {}
+    missing: list[CuwheelError] = []
+    for each in wanted:
+        try:
+            found[each] = venvs.find_python(each)
+        except UnavailableError as error:
+            missing.append(error)
+    if missing:
+        told = "; ".join(each.message for each in missing)
+        raise UnavailableError(told, hint="; ".join(each.hint for each in missing))
+    return found
+
+
+def image_paths(toolchains: Iterable[Toolchain]) -> dict[str, tuple[str, ...]]:
+    """Where images have their programs: compilers for wheels are in places of their own there."""
+    found = {}
+    for each in toolchains:
+        if each.prefix:
+            told = process.run(inside.command(each.toolkit, ["env"]), timeout=_ASK_S).stdout
+            paths = [line.partition("=")[2] for line in told.splitlines() if line.startswith("PATH=")]
+            found[each.identity] = tuple(paths[0].split(":")) if paths else environment.SYSTEM_PATH
+    return found
+
+
+def make(
+    order: Order,
+    plan: PlanJob,
+    toolchain: Toolchain,
+    python: str,
+    interpreter: Python | None,
+    caller: Mapping[str, str],
+) -> Job:
+    archs = (*plan.archs, *plan.ptx)
+    folder = workspace.place(order.store, name=order.project.name, cuda=plan.cuda, archs=archs, python=python)
+    chosen = environment.compiler_links(toolchain.host_compiler)
+    links = () if toolchain.prefix else (*environment.links(caller.get("PATH", "")), *chosen)
+    given = environment.Given(
+        table=order.table,
+        plan=plan,
+        toolchain=toolchain,
+        share=resources.share(len(archs), jobs=order.jobs, at_once=order.at_once),
+        folder=folder,
+        python=python,
+        caller=caller,
+        epoch=order.tree.epoch,
+        backend=order.project.backend,
+        build_dir=order.project.build_dir,
+        path=order.images.get(toolchain.identity, environment.SYSTEM_PATH),
+    )
+    values = environment.placeholders(given)
+    job = Job(
+        id=f"cu{plan.cuda.replace('.', '')}-cp{python.replace('.', '')}",
+        cuda=plan.cuda,
+        python=python,
+        interpreter=interpreter,
+        plan=plan,
+        backend=order.project.backend,
+        toolchain=toolchain,
+        folder=folder,
+        settings=environment.settings(given),
+        before=tuple(texts.fill(each, values) for each in order.table.before),
+        requires=tuple(_requires(order, plan, links, inside=bool(toolchain.prefix))),
+        subdirectory=order.table.subdirectory,
+        config_settings={name: texts.fill(each, values) for name, each in order.table.config_settings.items()},
+        force_archs=tuple(shlex.split(plan.flags.nvcc or "")) if order.table.force_archs else (),
+        links=links,
+        notes=tuple(_notes(order, plan, toolchain)),
+    )
+    return replace(job, key=_key(job, order))
+
+
+def _requires(order: Order, plan: PlanJob, links: Sequence[tuple[str, str]], *, inside: bool) -> Iterator[str]:
+    yield from order.table.requires
+    there = {} if inside else needs.there(environment.SYSTEM_PATH, dict(links))
+    minimum = needs.minimum(*below(order.tree, order.table.subdirectory))
+    archs = (*plan.archs, *plan.ptx)
+    yield from needs.requirements(order.project.backend, order.table.before, archs, minimum, there)
+
+
+def _notes(order: Order, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
+    """What is known beforehand and may surprise."""
+    if order.table.force_archs and toolchain.prefix:
+        raise UsageError(
+            "--force-archs does not reach into a container: nothing there stands before nvcc",
+            hint="use another provider: --provider index,redist",
+        )
+    own = any("{archs." in text for text in _texts(order.table))
+    name = _SPOKEN.get(order.project.backend)
+    if order.table.force_archs:
+        return
+    if name and not own:
+        spelling = getattr(plan.spellings, name)
+        if spelling.value is None:
+            yield Finding(
+                rule="list-cannot-be-said",
+                severity="warning",
+                message=f"{spelling.variable} cannot say this list: {spelling.reason}",
+                evidence=(f"the nearest is given: {spelling.nearest}",) if spelling.nearest else (),
+                fix="--force-archs makes nvcc compile the plan's list whatever it is told",
+            )
+    if name is None and not own:
+        yield Finding(
+            rule="no-spelling",
+            severity="note",
+            message="nothing tells how this project takes its architecture list",
+            evidence=(f"{order.project.backend}: {order.project.evidence}",),
+            fix='--force-archs, or its own variable: environment = { ARCHS = "{archs.nvcc}" }',
+        )
+
+
+def _texts(table: Table) -> Iterable[str]:
+    return (*table.environment.values(), *table.before, *table.config_settings.values())
+
+
+def _key(job: Job, order: Order) -> str:
+    """Of everything that goes in. A folder's place counts too: names of kernels depend on it."""
+    compiler = job.toolchain.host_compiler
+    passed = environment.passed_names(job.environ)
+    told = [
+        __version__,
+        [order.tree.sha256, order.tree.commit, order.tree.described],
+        [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs],
+        [job.toolchain.identity, job.toolchain.toolkit.version],
+        [compiler.kind, compiler.version, compiler.path] if compiler else None,
+        [job.python, job.interpreter.version if job.interpreter else None],
+        [job.before, job.requires, job.config_settings, str(job.folder), job.subdirectory],
+        [[each.name, each.value] for each in job.settings if each.name not in _NO_INPUT | passed],
+    ]
+    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+
+
+def serves(wheel: str, python: str) -> bool:
+    """Whether a wheel can be installed for another minor version than it was built with."""
+    try:
+        tags = parse_wheel_filename(wheel)[3]
+    except InvalidWheelFilename:
+        return False
+    version = [int(part) for part in python.split(".")]
+    known: set[Tag] = set()
+    for platform in {tag.platform for tag in tags}:
+        known.update(cpython_tags(version, platforms=[platform]))
+        known.update(compatible_tags(version, f"cp{python.replace('.', '')}", [platform]))
+    return not known.isdisjoint(tags)

@@ -1,0 +1,124 @@
+"""How known packages are built: what nobody should have to find out again. Each is one file beside this one.
+
+`names`: of the project, as an index normalises them. `why`: what the settings are for. `versions`: the releases that it
+holds for. `tried`: what was really built with it. `settings`: as in `[tool.cuwheel]`, which goes before them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cuwheel import decode
+from cuwheel.building import config
+from cuwheel.errors import FactsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.building.tables import Table
+
+FOLDER = Path(__file__).parent
+_NAMES_OF_OTHERS = ("environment.", "config-settings.")  # variables and keys that are not ours to spell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """`outcome`: built, or how far it came."""
+
+    version: str
+    cuda: str
+    archs: tuple[str, ...]
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    names: tuple[str, ...]
+    why: str
+    tried: tuple[Trial, ...]
+    versions: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+
+def find(name: str, version: str) -> Recipe | None:
+    """Of a project by its name; a version that is not known is taken to be one that fits."""
+    return next((each for each in known() if fits(each, name, version)), None)
+
+
+def fits(recipe: Recipe, name: str, version: str) -> bool:
+    if canonicalize_name(name) not in recipe.names:
+        return False
+    try:
+        return not version or SpecifierSet(recipe.versions).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+@cache
+def known() -> tuple[Recipe, ...]:
+    """Every recipe; raises FactsError with every mistake of every file."""
+    return load(FOLDER)
+
+
+def load(folder: Path) -> tuple[Recipe, ...]:
+    problems: list[str] = []
+    found = [_read(path, problems) for path in sorted(folder.glob("*.toml"))]
+    if problems:
+        raise FactsError(problems)
+    return tuple(each for each in found if each)
+
+
+def _read(path: Path, problems: list[str]) -> Recipe | None:
+    try:
+        data = msgspec.toml.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        problems.append(f"{path.name}: {error}")
+        return None
+    said = data.pop("settings", {}) if isinstance(data, dict) else {}
+    recipe = decode.convert(data, Recipe, path.name, problems)
+    if recipe is None:
+        return None
+    problems += [f"{path.name}: {each}" for each in _problems(recipe)]
+    settings = config.settings(said, f"{path.name}: settings", problems)
+    return Recipe(names=recipe.names, why=recipe.why, tried=recipe.tried, versions=recipe.versions, settings=settings)
+
+
+def _problems(recipe: Recipe) -> Iterator[str]:
+    if not recipe.names or any(each != canonicalize_name(each) for each in recipe.names):
+        yield "names are written as an index normalises them"
+    if not recipe.tried:
+        yield "nobody tried it"
+    try:
+        SpecifierSet(recipe.versions)
+    except InvalidSpecifier:
+        yield f"versions: {recipe.versions!r} is no specifier such as >=1.2"
+
+
+def in_effect(recipe: Recipe, table: Table) -> tuple[str, ...]:
+    """Its settings as a person writes them, without those that somebody's own took the place of."""
+    return tuple(_lines(recipe.settings, msgspec.to_builtins(table), ""))
+
+
+def _lines(said: dict[str, Any], there: dict[str, Any], where: str) -> Iterator[str]:
+    for name, value in said.items():
+        label = where + (name if where in _NAMES_OF_OTHERS else config.key(name))
+        now = there.get(name)
+        if isinstance(value, dict):
+            yield from _lines(value, now if isinstance(now, dict) else {}, f"{label}.")
+        elif isinstance(value, list):
+            if kept := [str(each) for each in value if isinstance(now, list | tuple) and each in now]:
+                yield f"{label} = {', '.join(kept)}"
+        elif value == now:
+            yield f"{label} = {str(value).lower() if isinstance(value, bool) else value}"

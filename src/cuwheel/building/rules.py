@@ -1,0 +1,123 @@
+"""What a configuration must be beyond its shape: every problem, one sentence each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from cuwheel import units
+from cuwheel.building import texts
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import toolchains
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.building.tables import CheckTable, Table
+
+_PYTHON = re.compile(r"3\.\d{1,2}", re.ASCII)
+_VERSION = re.compile(r"\d+(\.\d+)*", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_POLICY = re.compile(r"(many|musl)linux\w+", re.ASCII)
+_TAG = re.compile(r"[a-z]{2,8}\d{1,4}(\.[a-z]{2,8}\d{1,4})*-(none|abi3)", re.ASCII)
+_ALLOWED = re.compile(
+    r"debug|(sm|compute|lto)_\d+[af]?|[\w*?\[\]!-]*[*?\[][\w*?\[\]!-]*", re.ASCII
+)  # or a glob of them
+_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
+
+
+def problems(table: Table) -> Iterator[str]:
+    yield from (f"python: {each!r} is no version such as 3.12" for each in table.python if not _PYTHON.fullmatch(each))
+    yield from _requirements("requires", table.requires)
+    yield from _components(table.components)
+    yield from (
+        f"pass-through: {each!r} is no name of a variable (a * may end it)"
+        for each in table.pass_through
+        if not _PATTERN.fullmatch(each)
+    )
+    yield from (
+        f"environment: {each!r} is no name of a variable" for each in table.environment if not _VARIABLE.fullmatch(each)
+    )
+    if not 0 < table.timeout < float("inf"):
+        yield f"timeout: {table.timeout:g} is no time in seconds"
+    if table.python_tag is not None and not _TAG.fullmatch(table.python_tag):
+        yield f"python-tag: {table.python_tag!r} is none such as py3-none"
+    if table.subdirectory.startswith("/") or ".." in PurePosixPath(table.subdirectory).parts:
+        yield f"subdirectory: {table.subdirectory!r} leads out of the source"
+    if table.merge and table.naming not in (None, "none"):
+        yield f"merge: one wheel for several CUDA versions is named after none of them (naming is {table.naming})"
+    yield from _texts(table)
+    yield from _gate_and_repair(table)
+    yield from _requirements("verify.requires", table.verify.requires)
+    yield from (
+        f"verify.python: {each!r} is no version such as 3.12"
+        for each in table.verify.python
+        if not _PYTHON.fullmatch(each)
+    )
+    for number, check in enumerate(table.verify.check):
+        yield from (f"verify.check[{number}]: {each}" for each in _check(check))
+
+
+def _components(names: tuple[str, ...]) -> Iterator[str]:
+    for each in names:
+        try:
+            toolchains.find_components(each)
+        except UnknownNameError as error:
+            yield f"components: {error.message}"
+
+
+def _requirements(where: str, requirements: tuple[str, ...]) -> Iterator[str]:
+    for each in requirements:
+        try:
+            Requirement(each)
+        except InvalidRequirement as error:
+            yield f"{where}: {each!r} is no requirement: {str(error).splitlines()[0]}"
+
+
+def _texts(table: Table) -> Iterator[str]:
+    for name, text in table.environment.items():
+        yield from (f"environment.{name}: {each}" for each in texts.problems(text))
+        if "\0" in text:
+            yield f"environment.{name}: no variable can hold a NUL"
+    for number, text in enumerate(table.before):
+        yield from (f"before[{number}]: {each}" for each in texts.problems(text))
+        if not text.strip():
+            yield f"before[{number}]: it is empty"
+    for name, text in table.config_settings.items():
+        yield from (f"config-settings.{name}: {each}" for each in texts.problems(text))
+
+
+def _gate_and_repair(table: Table) -> Iterator[str]:
+    yield from (
+        f"gate.allow: {each!r} is no architecture such as sm_75, compute_* or library.so:sm_75"
+        for each in table.gate.allow
+        if not _ALLOWED.fullmatch(each.rpartition(":")[2].strip())
+    )
+    if table.gate.size is not None and not units.read_size(table.gate.size):
+        yield f"gate.size: {table.gate.size!r} is no size such as 100 MB"
+    if table.gate.glibc is not None and not _VERSION.fullmatch(table.gate.glibc):
+        yield f"gate.glibc: {table.gate.glibc!r} is no version such as 2.28"
+    if table.repair.policy is not None and not _POLICY.fullmatch(table.repair.policy):
+        yield f"repair.policy: {table.repair.policy!r} is none such as manylinux_2_28"
+    if table.guard.package is not None and not _PACKAGE.fullmatch(table.guard.package):
+        yield f"guard.package: {table.guard.package!r} is no name of a package"
+
+
+def _check(check: CheckTable) -> Iterator[str]:
+    ways = [name for name in ("command", "python", "import_") if getattr(check, name) is not None]
+    if len(ways) != 1:
+        told = " and ".join(each.removesuffix("_") for each in ways) or "none of them"
+        yield f"exactly one of command, python and import; it has {told}"
+    if not 0 < check.timeout < float("inf"):
+        yield f"timeout: {check.timeout:g} is no time in seconds"
+    if not units.read_size(check.memory):
+        yield f"memory: {check.memory!r} is no size such as 8 GB"
+    if check.tolerance < 0:
+        yield f"tolerance: {check.tolerance:g} is below nothing"
+    yield from (
+        f"environment: {each!r} is no name of a variable" for each in check.environment if not _VARIABLE.fullmatch(each)
+    )

@@ -1,0 +1,214 @@
+"""One job carried out: a clean copy, an environment, the commands before, the wheel. A failure is a value too."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from cuwheel import log, units
+from cuwheel.building import cache as cache_
+from cuwheel.building import frontend, recorder, trees, workspace
+from cuwheel.building.requirements import Installer, Source
+from cuwheel.building.shell import Shell
+from cuwheel.building.values import Built, Phase, Trouble
+from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.toolchains import downloads
+from cuwheel.toolchains import store as store_
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.building.cache import Server
+    from cuwheel.building.values import Job, Tree
+    from cuwheel.recording.session import Session
+    from cuwheel.toolchains.store import Store
+
+_TELL_S = 0.3
+_SHOWN = 2  # of what is being compiled at the same time
+_STEP = re.compile(r"^\s*\[\s*(\d+)/(\d+)\]")  # ninja's
+_SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    timeout: float
+    cache: bool = False
+    offline: bool = False
+    resume: bool = False
+    keep: bool = False
+    requirements: Source = field(default_factory=Source)
+
+
+@contextlib.contextmanager
+def carried_out(job: Job, tree: Tree, store: Store, options: Options) -> Iterator[Built]:
+    """What became of a job. Its folder is ours until the block ends: another build of the same job waits."""
+    with workspace.held(store, job.folder):
+        there = workspace.earlier(job.folder, job.key) if options.resume else None
+        if there and (there.requirements or not options.requirements.kept):
+            log.info("%s: made by an earlier run", job.id)
+            yield replace(there, resumed=True)
+            return
+        workspace.forget(job.folder)
+        workspace.clean(job.folder)
+        try:
+            built = _Work(job, tree, store, options).through()
+        finally:  # ninja starts compilers in groups of their own, and those survive it
+            workspace.end_leftovers(job.folder)
+        if built.wheel:
+            workspace.note(job.folder, built)
+        yield built
+        if built.wheel and not options.keep:
+            workspace.release(job.folder)
+
+
+class _Work:
+    """The phases of one job, timed."""
+
+    def __init__(self, job: Job, tree: Tree, store: Store, options: Options) -> None:
+        self.job, self.tree, self.store, self.options = job, tree, store, options
+        self.log = workspace.new_log(job.folder)
+        self.log.touch()
+        self.phases: list[Phase] = []
+        self.began = time.monotonic()
+        self.phase = ""
+        self.recorded = 0.0
+        self.others: dict[str, str] = {}
+        self.server: Server | None = None
+        self.session: Session | None = None
+        self.step = ""
+        self.installer: Installer | None = None
+
+    def through(self) -> Built:
+        built = Built(key=self.job.key, log=str(self.log))
+        trouble, wheel, cached = None, None, None
+        with self._telling(), contextlib.ExitStack() as stack:
+            try:
+                wheel = self._phases(stack)
+            except CuwheelError as error:
+                trouble = self._trouble(error)
+            except OSError as error:
+                trouble = self._trouble(UnreadableError.from_os(error, hint=store_.NO_SPACE))
+            finally:
+                if self.session:
+                    self.session.finish(0 if wheel else 1)
+            if self.server:
+                cached = self.server.counted()
+        record = self.job.folder / "record"
+        return replace(
+            built,
+            wheel=str(wheel or ""),
+            sha256=downloads.digest(wheel) if wheel else "",
+            phases=tuple(self.phases),
+            seconds=time.monotonic() - self.began,
+            record=str(record) if record.is_dir() else "",
+            recorded=self.recorded,
+            others=self.others,
+            requirements=self.installer.used if self.installer else (),
+            cached=cached,
+            trouble=trouble,
+        )
+
+    def _phases(self, stack: contextlib.ExitStack) -> Path:
+        job = self.job
+        with self._timed("source"):
+            trees.copy(self.tree, job.copy)
+        with self._timed("environment"):
+            shell = self._shell(job.environ)
+            for name, place in job.links:
+                (job.folder / "bin" / name).symlink_to(place)
+            interpreter = frontend.make_environment(job, shell, offline=self.options.offline)
+            made = frontend.builder(job, shell, interpreter)
+            self.installer = Installer(
+                job=job, shell=shell, source=self.options.requirements, offline=self.options.offline
+            )
+            self.installer.install(interpreter, made.build_system_requires | set(job.requires))
+            if self.options.cache:
+                self.server = stack.enter_context(cache_.server(job, self.store.folder / "sccache"))
+            self.session = stack.enter_context(recorder.recorded(job, self.server))
+            self.recorded = time.monotonic() - self.began
+            if self.session:
+                shell.environ = dict(self.session.environ)
+            self.installer.install(interpreter, frontend.backend_requires(made, job))
+            self.others = frontend.installed(job.folder / "venv")
+        if job.before:
+            with self._timed("before"):
+                for command in job.before:
+                    shell.run(["sh", "-ec", command], cwd=job.source)
+        with self._timed("build"):
+            return frontend.keep(frontend.wheel(made, job), job.folder / "wheel")
+
+    def _shell(self, environ: dict[str, str]) -> Shell:
+        return Shell(
+            toolkit=self.job.toolchain.toolkit,
+            folder=self.job.folder,
+            log=self.log,
+            environ=environ,
+            deadline=self.began + self.options.timeout,
+            on_line=self._heed,
+        )
+
+    @contextlib.contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        self.phase, self.step = name, ""
+        log.debug("%s: %s", self.job.id, name)
+        try:
+            yield
+        finally:
+            self.phases.append(Phase(name=name, began=began - self.began, seconds=time.monotonic() - began))
+
+    def _heed(self, line: str) -> None:
+        """What ninja or make says of how far it is."""
+        if match := _STEP.match(line):
+            self.step = f"{match[1]} of {match[2]} files"
+        elif match := _SHARE.match(line):
+            self.step = f"{match[1]} %"
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """How far it is, a few times a second: a compiler that takes minutes prints nothing."""
+        ended = threading.Event()
+
+        def tell(progress: log.Progress) -> None:
+            while not ended.wait(_TELL_S):
+                progress.tell(self._now())
+
+        with log.progress(self.job.id) as progress:
+            teller = threading.Thread(target=tell, args=[progress], daemon=True)
+            teller.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                teller.join()
+
+    def _now(self) -> str:
+        """How far it is, what is being compiled and for how long: the longest first, which is what it waits for."""
+        since = time.monotonic() - self.began
+        parts = [f"{self.phase} {self.step}".strip()]
+        if self.session:
+            now = self.session.progress()
+            if now.calls_ended and not self.step:
+                parts[0] += f" {now.calls_ended} compiler calls"
+            parts += [f"{label} for {units.lasted(seconds)}" for label, seconds in now.running[:_SHOWN]]
+            if len(now.running) > _SHOWN:
+                parts.append(f"and {len(now.running) - _SHOWN} more")
+        return f"{units.lasted(round(since))}: {', '.join(parts)}"
+
+    def _trouble(self, error: CuwheelError) -> Trouble:
+        if isinstance(error, ToolTimeoutError):
+            limit = self.options.timeout
+            return Trouble(
+                phase=self.phase,
+                what=f"it took longer than {limit:g} s and was ended",
+                kind="time",
+                hint="--timeout SECONDS, where it needs more; the log shows where it stood",
+            )
+        if isinstance(error, ToolError):  # the log has what it said
+            return Trouble(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)
+        return Trouble(phase=self.phase, what=error.message, hint=error.hint)

@@ -1,0 +1,136 @@
+"""What a build is made of: jobs decided before anything is done, and what became of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from cuwheel.finding import Finding
+from cuwheel.planning import values as plan_values
+from cuwheel.toolchains.values import Archive, Setting, Toolchain
+from cuwheel.venvs import Python
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What the files of a source say of it, without running any of them."""
+
+    name: str
+    version: str = ""  # empty where the backend works it out
+    requires_python: str = ""
+    backend: str  # how it is built: see tables.Backend, without `auto`
+    build_backend: str = ""  # the PEP 517 one
+    requires: tuple[str, ...] = ()
+    build_dir: bool = False  # it leaves the place of its build folder to scikit-build-core
+    evidence: str = ""  # why this backend was taken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """A source on disk. `files` are relative to `folder`.
+
+    `left_out`: links that lead out of it. `empty`: submodules that nobody fetched.
+    """
+
+    asked: str
+    folder: Path
+    files: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    repository: bool = False  # the folder is the top of a git repository
+    commit: str = ""
+    described: str = ""  # by its nearest tag: many projects make their version of it
+    epoch: int = 0  # when it was last changed, as far as that can be told without its files' times
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One wheel to build: decided, and nothing done yet.
+
+    `python` is the minor version. `interpreter` is None where it is in a container, and found there. `folder`: where it
+    is built; it depends on nothing but the job. `settings`: every variable that the build sees.
+    """
+
+    id: str
+    cuda: str
+    python: str
+    interpreter: Python | None
+    plan: plan_values.Job
+    backend: str
+    toolchain: Toolchain
+    folder: Path
+    settings: tuple[Setting, ...]
+    before: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    subdirectory: str = ""
+    config_settings: dict[str, str] = field(default_factory=dict)
+    force_archs: tuple[str, ...] = ()  # nvcc's own words; empty: the build system is trusted
+    links: tuple[tuple[str, str], ...] = ()  # tools outside of the system's folders: name and place
+    notes: tuple[Finding, ...] = ()
+    key: str = ""  # of everything that goes in: the same key gives the same wheel
+
+    @property
+    def copy(self) -> Path:
+        """Of the whole source."""
+        return self.folder / "src"
+
+    @property
+    def source(self) -> Path:
+        """Where its pyproject.toml is."""
+        return self.copy / self.subdirectory
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {each.name: each.value for each in self.settings}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """`began`: seconds since the job began."""
+
+    name: str
+    began: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cached:
+    """What the compiler cache did; `problem`: why there was none."""
+
+    hits: int = 0
+    misses: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why a job ended without a wheel: a program failed, its time was over, or something else."""
+
+    phase: str
+    what: str
+    kind: Literal["program", "time", "other"] = "other"
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What became of a job, as far as the backend's own wheel: naming, repair and gate come after it.
+
+    `record` is empty where nothing was recorded. `resumed`: an earlier run made the wheel, and these are its figures.
+    """
+
+    key: str
+    wheel: str = ""
+    sha256: str = ""
+    phases: tuple[Phase, ...] = ()
+    seconds: float = 0.0
+    log: str = ""
+    record: str = ""
+    recorded: float = 0.0  # when the record began
+    others: dict[str, str] = field(default_factory=dict)  # versions of what was installed to build
+    requirements: tuple[Archive, ...] = ()  # the files that it was installed from, where a lock is to name them
+    cached: Cached | None = None
+    trouble: Trouble | None = None
+    resumed: bool = False

@@ -1,0 +1,99 @@
+"""How large a job's libraries will be, going by a wheel that was built from the same sources."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+from cuwheel.facts import toolkits, versions
+from cuwheel.facts.arch import Arch
+from cuwheel.planning.values import ArchSize, Size
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.inspection.values import Library, Survey
+
+
+def predict(survey: Survey, cuda: str, archs: Sequence[str]) -> Size:
+    """The unpacked libraries with this list instead of theirs.
+
+    A wheel may have one library for each CUDA version: those of the version nearest to `cuda` are taken.
+    """
+    libraries = _nearest([each for each in survey.libraries if each.device_code], cuda)
+    if not libraries:
+        raise UsageError(
+            f"{file_name(survey.target)} has no device code, and its size says nothing about architectures",
+            hint=f"cuwheel inspect {survey.target}",
+        )
+    known = _bytes(libraries)
+    total = sum(each.size for each in libraries)
+    other = total - sum(known.values())
+    rows = tuple(_row(Arch.parse(arch), known) for arch in archs)
+    return Size(
+        bytes=other + sum(row.bytes for row in rows),
+        other_bytes=other,
+        archs=rows,
+        like_bytes=total,
+        libraries=tuple(each.path for each in libraries),
+        method=_method(survey, libraries, rows),
+    )
+
+
+def _nearest(libraries: Sequence[Library], cuda: str) -> list[Library]:
+    """The libraries of the toolkit nearest to `cuda`: of its major before others, then by release."""
+    order = [row.version for row in toolkits.all_toolkits()]
+    wanted = order.index(cuda)
+
+    def distance(library: Library) -> tuple[bool, int]:
+        found = [version for each in library.toolkits if (version := versions.minor(each)) in order]
+        if not found:
+            return False, 0  # nothing says otherwise
+        return min((versions.major(each) != versions.major(cuda), abs(order.index(each) - wanted)) for each in found)
+
+    best = min(map(distance, libraries), default=None)
+    return [each for each in libraries if distance(each) == best]
+
+
+def _bytes(libraries: Iterable[Library]) -> Counter[Arch]:
+    """Stored bytes of each architecture that was asked for.
+
+    Relocatable code alone was not: CUDA's own libcudadevrt brings some for every architecture there is.
+    """
+    known: Counter[Arch] = Counter()
+    for library in libraries:
+        linked = {row.arch for row in library.device_code if row.linked}
+        for row in library.device_code:
+            if row.kind in ("cubin", "ptx") and (row.arch in linked or not linked):
+                known[Arch.parse(row.arch)] += row.bytes
+    return known
+
+
+def _row(arch: Arch, known: Counter[Arch]) -> ArchSize:
+    alike = [each for each in known if each.kind == arch.kind] or list(known)
+    like = min(alike, key=lambda each: _unlikeness(each, arch))
+    return ArchSize(arch=str(arch), bytes=known[like], like=str(like))
+
+
+def _unlikeness(each: Arch, arch: Arch) -> tuple[bool, bool, int, bool]:
+    return (
+        each != arch,
+        each.capability.major != arch.capability.major,
+        abs(each.capability.number - arch.capability.number),
+        each.suffix != arch.suffix,
+    )
+
+
+def _method(survey: Survey, libraries: Sequence[Library], rows: Sequence[ArchSize]) -> str:
+    built = sorted({versions.minor(each) for library in libraries for each in library.toolkits}, key=versions.key)
+    by = f", built by CUDA {', '.join(built)}" if built else ""
+    named = ", ".join(file_name(library.path) for library in libraries[:3])
+    more = f" and {len(libraries) - 3} more" if len(libraries) > 3 else ""  # noqa: PLR2004 - as many as were named
+    guessed = [f"{row.arch} like {row.like}" for row in rows if row.arch != row.like]
+    estimates = f"; not in it, and counted like the nearest: {', '.join(guessed)}" if guessed else ""
+    return (
+        f"unpacked size of {named}{more} of {file_name(survey.target)}{by}, with the stored bytes of each architecture "
+        f"of the list and everything else as it is{estimates}"
+    )

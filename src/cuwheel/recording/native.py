@@ -1,0 +1,172 @@
+"""The small programs that stand in for compilers: our own C, compiled once with the compiler at hand."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import shutil
+import stat
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import log, masking, process
+from cuwheel.errors import ToolError, ToolTimeoutError
+from cuwheel.recording import orders
+from cuwheel.recording.orders import Orders, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SOURCES = Path(__file__).parent / "shim"
+_COMPILERS = ("cc", "gcc", "clang", "c++", "g++")
+_COMMON = ("-x", "c", "-std=gnu11", "-O2", "-w")
+_COMPILE_S = 120
+_ANSWER_S = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Native:
+    """`library` None: programs of this machine cannot be made to load it, and shims on PATH do the work."""
+
+    shim: Path
+    library: Path | None
+
+
+def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
+    """Compiled now, or before; None where no C compiler is to be found, or it cannot make programs that run."""
+    if not sys.platform.startswith("linux"):
+        return None
+    folder = home(cache) / "record" / _digest()
+    if not (folder / "shim").is_file():
+        made = _made(folder, environ)
+        if not made:
+            return None
+    library = folder / "preload.so"
+    return Native(shim=folder / "shim", library=library if library.is_file() else None)
+
+
+def home(cache: Path) -> Path:
+    """The cache, unless the loader could not take its name: LD_PRELOAD is a list, with blanks and colons between."""
+    if not any(letter in str(cache) for letter in " :"):
+        return cache
+    home = Path(f"/tmp/cuwheel-{os.getuid()}")  # noqa: S108 - checked below
+    with contextlib.suppress(FileExistsError):
+        home.mkdir(mode=0o700)
+    found = home.lstat()
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return home if ours else cache
+
+
+def _digest() -> str:
+    """Of the sources, and of what decides whether a program made elsewhere runs here."""
+    libc = ""
+    with contextlib.suppress(OSError, ValueError):
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    digest = hashlib.sha256(f"{platform.machine()}\0{libc}\0".encode())
+    for path in sorted(SOURCES.glob("*.[ch]")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(_lists().encode())
+    return digest.hexdigest()[:16]
+
+
+def _lists() -> str:
+    """The lists of `masking` as C has them: there is one truth about what a secret is."""
+    names = ("PARTS", "LAST_PARTS", "TAILS", "LAST_TAILS", "INSIDE")
+    harmless = ("HARMLESS", "HARMLESS_HEADS", "HARMLESS_ENDS", "HARMLESS_WORDS")
+    lists = (
+        f"static const char *const {name}[] = {{{', '.join(map(json.dumps, getattr(masking, name)))}, 0}};\n"
+        for name in (*names, *harmless)
+    )
+    tokens = ", ".join(f"{{{json.dumps(head)}, {least}}}" for head, least in masking.TOKENS.items())
+    shape = "struct token { const char *head; unsigned long least; };\n"
+    return "".join(lists) + shape + f"static const struct token TOKENS[] = {{{tokens}, {{0, 0}}}};\n"
+
+
+def _made(folder: Path, environ: Mapping[str, str]) -> bool:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for compiler in _compilers(environ):
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as name:
+            scratch = Path(name)
+            if not _compile(compiler, scratch, environ):
+                continue
+            # Renamed as a whole: who finds the folder finds programs that were tried.
+            with contextlib.suppress(OSError):  # another cuwheel was first
+                os.rename(_moved(scratch), folder)  # noqa: PTH104 - pathlib's would replace it
+            return (folder / "shim").is_file()
+    return False
+
+
+def _moved(scratch: Path) -> Path:
+    """The products apart from the scratch folder, which is removed under its own name."""
+    target = scratch.with_name(scratch.name + ".made")
+    target.mkdir()
+    for name in ("shim", "preload.so"):
+        if (scratch / name).is_file():
+            shutil.move(scratch / name, target / name)
+    return target
+
+
+def _compilers(environ: Mapping[str, str]) -> Iterator[str]:
+    path = environ.get("PATH", os.defpath)
+    wished = environ.get("CC", "").split()
+    for name in (*wished[:1], *_COMPILERS):
+        if found := shutil.which(name, path=path):
+            yield found
+
+
+def _compile(compiler: str, scratch: Path, environ: Mapping[str, str]) -> bool:
+    (scratch / "secrets.h").write_text(_lists())
+    shim = SOURCES / "shim.c"
+    common = (*_COMMON, "-I", str(scratch))
+    attempts = ((*common, "-static"), common)  # without a loader it starts in half the time
+    if not any(_ran([compiler, *words, shim, "-o", scratch / "shim"], environ) for words in attempts):
+        return False
+    if not steps_aside(scratch / "shim"):
+        return False
+    words = (*common, "-shared", "-fPIC", "-fvisibility=hidden")
+    library = scratch / "preload.so"
+    if not _ran([compiler, *words, SOURCES / "preload.c", "-o", library, "-ldl"], environ) or not _is_loaded(scratch):
+        library.unlink(missing_ok=True)
+    return True
+
+
+def _ran(command: list[str | Path], environ: Mapping[str, str]) -> bool:
+    try:
+        done = process.run(command, timeout=_COMPILE_S, check=False, env=environ)
+    except (ToolError, ToolTimeoutError) as error:
+        log.debug("%s", error.message)
+        return False
+    if done.status:
+        log.debug("%s failed: %s", command[0], done.stderr)
+    return done.status == 0
+
+
+def steps_aside(shim: Path) -> bool:
+    """A compiler for another machine, or a folder from which nothing may be run, shows here."""
+    with contextlib.suppress(ToolError, ToolTimeoutError):
+        done = process.run(
+            [shim, "--cuwheel-run", "/bin/sh", "sh", "-c", "exit 7"], timeout=_ANSWER_S, check=False, env={}
+        )
+        return done.status == 7  # noqa: PLR2004 - any that is no accident
+    return False
+
+
+def _is_loaded(scratch: Path) -> bool:
+    """Whether a shell of this machine loads the library, and so starts the shim in place of a compiler."""
+    record = scratch / "trial"
+    record.mkdir()
+    (record / "output").mkdir()
+    (record / "cc").write_text("#!/bin/sh\nexit 7\n")
+    (record / "cc").chmod(0o755)
+    library = scratch / "preload.so"
+    orders.write(record, Orders(record=record, began=0, wish=Wish(), library=library, environ={}))
+    environ = {orders.VARIABLE: str(record), "LD_PRELOAD": str(library), "PATH": os.defpath}
+    with contextlib.suppress(ToolError, ToolTimeoutError):
+        process.run(["/bin/sh", "-c", '"$0" -c; :', record / "cc"], timeout=_ANSWER_S, env=environ)
+    return (record / "calls.jsonl").is_file()

@@ -1,0 +1,58 @@
+"""The folder that tells the shims of a session what to do. It holds variables as they are, secrets among them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.recording import layout, orders, sealing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PREFIX = "cuwheel-record-"
+_LOCK = "lock"  # held as long as the session lives: the kernel lets go of it however that ends
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """A new one, for its owner alone; gone afterwards. Those that killed sessions have left are removed first."""
+    _sweep(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, Path(name, f"{_LOCK}.new").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        Path(lock.name).rename(Path(name, _LOCK))  # under this name it is never free while we live
+        yield Path(name)
+
+
+def _sweep(place: Path) -> None:
+    """Also where the build outlived its session: shims that find no orders step aside.
+
+    A session that was killed could not mask what its build printed: that is done now, by the variables that it left.
+    """
+    for path in place.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if path.lstat().st_uid == os.getuid() and not path.is_symlink() and _is_free(path / _LOCK):
+                _seal(path)
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _seal(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        given = orders.read(path)
+        if given.masked and (given.record / layout.HEAD).is_file():
+            sealing.mask(given.record, given.environ)
+
+
+def _is_free(lock: Path) -> bool:
+    """Not where there is none: a session that is about to make it."""
+    with lock.open("rb") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

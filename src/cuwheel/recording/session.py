@@ -1,0 +1,198 @@
+"""Recording a command: every compiler that it calls, however it finds it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import __version__, log, masking
+from cuwheel.errors import ToolError, UnreadableError, UsageError
+from cuwheel.recording import cachelog, fallback, layout, marks, native, orders, private, reader, sealing, shadow, words
+from cuwheel.recording.orders import Orders, Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["Progress", "Session", "Wish", "recording"]
+
+_LONGEST_LINE = 1 << 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """`running`: what is being compiled now and since how many seconds, the longest first."""
+
+    calls_ended: int
+    running: tuple[tuple[str, float], ...]
+
+
+class Session:
+    """A record being made. Run `command` with `environ`, then `finish`."""
+
+    def __init__(self, folder: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
+        self.folder, self.command, self.environ = folder, command, environ
+        self._began = began
+        told = Path(environ.get(cachelog.VARIABLE) or Path(environ[orders.VARIABLE], cachelog.NAME))
+        self._cache_log = (told, cachelog.size(told))
+        self._finished = False
+        self._seen = 0
+        self._running: dict[str, tuple[str, int]] = {}
+        self._ended = 0
+
+    def finish(self, status: int) -> None:
+        """The command has ended: with this status, negative for a signal."""
+        if self._finished:
+            return
+        self._finished = True
+        end = {"event": "finish", "ended": time.monotonic_ns() - self._began, "status": status}
+        try:
+            layout.append(self.folder, end)
+        except OSError as error:  # a full disk, or a build that cleaned up the folder that the record was in
+            log.warning("%s: the record is not whole: %s", self.folder, error.strerror)
+            return
+        told, start = self._cache_log
+        if cachelog.size(told) > start:
+            record = reader.read(self.folder)
+            marks.mark_hits(record, cachelog.hits(told, start, record.calls))
+
+    def progress(self) -> Progress:
+        """Reads only what was written since it was asked before."""
+        with contextlib.suppress(OSError), (self.folder / layout.CALLS).open("rb") as file:
+            file.seek(self._seen)
+            for line in iter(lambda: file.readline(_LONGEST_LINE), b""):
+                if not line.endswith(b"\n"):
+                    break
+                self._seen += len(line)
+                self._heed(line)
+        now = time.monotonic_ns() - self._began
+        running = sorted(self._running.values(), key=lambda each: each[1])
+        return Progress(
+            calls_ended=self._ended, running=tuple((label, max(now - start, 0) / 1e9) for label, start in running)
+        )
+
+    def _heed(self, line: bytes) -> None:
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            event = json.loads(line)
+            if event["event"] == "start":
+                self._running[event["id"]] = words.label(event["name"], event["words"]), int(event["began"])
+            elif event["event"] == "end":
+                self._running.pop(event["id"], None)
+                self._ended += 1
+
+
+@contextlib.contextmanager
+def recording(
+    folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish | None = None
+) -> Iterator[Session]:
+    """A new record in `folder` of a command that the caller runs: the session's, with its environment, in `cwd`."""
+    wish = wish or Wish()
+    folder = folder.absolute()
+    with private.folder() as own:
+        means = _means(environ, wish)
+        _begin(folder, command, environ, cwd, wish)
+        began = time.monotonic_ns()
+        led = _preloaded(means.library, environ) if means.library else shadow.led(means.home, means.shim, environ)
+        changed = {name: value for name, value in led.items() if environ.get(name) != value and name != "LD_PRELOAD"}
+        orders.write(
+            own,
+            Orders(record=folder, began=began, wish=wish, library=means.library, environ=environ, led=changed),
+        )
+        led[orders.VARIABLE] = str(own)
+        session = Session(folder, _through(means.shim, command, environ), led, began)
+        try:
+            yield session
+        finally:
+            if wish.masked:
+                sealing.mask(folder, environ)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Means:
+    """`library` None: by shims on PATH."""
+
+    home: Path
+    shim: Path
+    library: Path | None
+
+
+def _means(environ: Mapping[str, str], wish: Wish) -> _Means:
+    from platformdirs import user_cache_path  # noqa: PLC0415 - needed here alone
+
+    cache = Path(os.environ.get("CUWHEEL_CACHE") or user_cache_path("cuwheel")).absolute()
+    home = native.home(cache)
+    try:
+        made = native.built(cache, environ)
+        shim = made.shim if made else fallback.launcher(home)
+        if not made and not native.steps_aside(shim):
+            raise UnreadableError(home, "no program can be run from it", hint="CUWHEEL_CACHE names another folder")
+    except OSError as error:
+        raise UnreadableError.from_os(error, hint="CUWHEEL_CACHE names another folder for the cache") from error
+    library = made.library if made and wish.way != "path" else None
+    if wish.way == "preload" and not library:
+        raise ToolError(
+            ["cc"], "cannot make a library that programs of this machine load", hint="--way path does without"
+        )
+    return _Means(home=home, shim=shim, library=library)
+
+
+def _preloaded(library: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    before = environ.get("LD_PRELOAD")
+    return {**environ, "LD_PRELOAD": f"{library}:{before}" if before else str(library)}
+
+
+def _through(shim: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Nobody loads our library before the command itself: where that is a compiler, the shim runs it."""
+    if not command or not words.tool(command[0]):
+        return tuple(command)
+    found = shutil.which(command[0], path=environ.get("PATH", os.defpath))
+    return (str(shim), "--cuwheel-run", found, *command) if found else tuple(command)
+
+
+def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty, and a record is never written over", hint="name another folder")
+    except OSError as error:
+        raise UnreadableError.from_os(error, folder, hint="name a folder that can be written with --output") from error
+    try:
+        _lay_out(folder, command, environ, cwd, wish)
+    except (OSError, UnreadableError) as error:
+        for path in (folder,) if made else tuple(folder.iterdir()):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        hint = "name a folder that can be written with --output"
+        reason = error.__cause__ if isinstance(error, UnreadableError) else error
+        raise UnreadableError(folder, getattr(reason, "strerror", None) or str(error), hint=hint) from error
+
+
+def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:
+    for name in layout.FOLDERS:
+        (folder / name).mkdir()
+    told = masking.variables(environ) if wish.masked else dict(environ)
+    hide = partial(masking.known, environ=environ)
+    said = masking.words(command, hide) if wish.masked else list(command)
+    layout.write(folder, layout.ENVIRONMENT, told)
+    layout.write(
+        folder,
+        layout.HEAD,
+        {
+            "schema": layout.SCHEMA,
+            "cuwheel": __version__,
+            "system": " ".join(filter(None, (platform.system(), platform.release(), platform.machine()))),
+            "command": said,
+            "cwd": str(cwd),
+            "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "masked": wish.masked,
+        },
+    )
+    (folder / layout.CALLS).touch()

@@ -1,0 +1,95 @@
+"""What a repaired wheel must be, looked at as if somebody else had made it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import MalformedError
+from cuwheel.finding import Finding
+from cuwheel.repairing import objections, paths, policies, sorting
+from cuwheel.repairing.contents import installed_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.repairing.contents import Contents
+    from cuwheel.repairing.values import Decision
+
+
+def check(decision: Decision, before: Contents, after: Contents) -> tuple[Finding, ...]:
+    """Raises with everything that is wrong. What is left to say of a wheel that is right is returned."""
+    wrong = [
+        *_nothing_of_nvidias(before, after),
+        *_nothing_missing(decision, after),
+        *_the_same_code(before, after),
+        *_as_decided(decision, before, after),
+    ]
+    if wrong:
+        raise MalformedError(
+            decision.wheel, "repaired wrongly, so nothing was written: " + "; ".join(wrong[:6]), hint="a bug: report it"
+        )
+    return tuple(_leads_elsewhere(after))
+
+
+def _nothing_of_nvidias(before: Contents, after: Contents) -> Iterator[str]:
+    came = {each.path for each in before.binaries}
+    for binary in after.binaries:
+        if binary.path not in came and objections.nvidias(binary.path, binary.soname):
+            yield f"{binary.path} of NVIDIA's was grafted"
+
+
+def _nothing_missing(decision: Decision, after: Contents) -> Iterator[str]:
+    kept = {each.soname for each in decision.of("kept-out")}
+    inside = paths.inside_of(after.binaries)
+    policy = policies.find(decision.policy, decision.machine) if decision.policy and decision.machine else None
+    for binary in after.binaries:
+        for soname in binary.needed:
+            if soname in kept or (policy and policies.is_from_system(soname, policy)):
+                continue
+            places = inside.get(soname, ())
+            if not places:
+                yield f"{binary.path} needs {soname}, which nobody brings"
+            elif not any(paths.leads(binary, each) for each in places) and installed_path(binary.path):
+                yield f"{binary.path} needs {soname}, and its search path does not lead there"
+        if sorting.asked_for(binary.soname or "", ("libpython*",)):
+            yield f"{binary.path} is an interpreter's library"
+
+
+def _the_same_code(before: Contents, after: Contents) -> Iterator[str]:
+    """Device code and symbols are what they were: only the loader's table changed."""
+    now = {each.path: each for each in after.binaries}
+    for binary in before.binaries:
+        there = now.get(binary.path)
+        if there is None:
+            continue  # a script that became a shim: its library is elsewhere
+        if there.device_code != binary.device_code:
+            yield f"{binary.path} lost device code"
+        if there.soname != binary.soname:
+            yield f"{binary.path} lost its name"
+
+
+def _as_decided(decision: Decision, before: Contents, after: Contents) -> Iterator[str]:
+    if after.platforms != decision.platforms:
+        yield f"its tags are {'.'.join(after.platforms)}"
+    lost = {each for each in before.members - after.members if not each.endswith((".jws", ".p7s"))}
+    if lost:
+        yield f"{', '.join(sorted(lost)[:3])} got lost"
+    grafted = {each.path for each in after.binaries} - {each.path for each in before.binaries}
+    folder = f"{before.parts[0]}.libs/"
+    expected = len({each.place for each in decision.of("grafted")})
+    came = len([each for each in grafted if each.startswith(folder)])
+    if came != expected:
+        yield f"{came} libraries were grafted and {expected} were decided on"
+
+
+def _leads_elsewhere(after: Contents) -> Iterator[Finding]:
+    for binary in after.binaries:
+        odd = [each for each in binary.search_path if not each.startswith(("$ORIGIN", "${ORIGIN}"))]
+        if odd:
+            yield Finding(
+                rule="search-path-of-a-machine",
+                severity="warning",
+                message=f"{binary.path} is looked up in folders of the machine that built it",
+                evidence=tuple(odd[:5]),
+                fix="put it into the package: what is installed elsewhere cannot be led",
+            )

@@ -1,0 +1,103 @@
+"""NVIDIA's packages as requirements of a wheel: of the CUDA that it was linked with, and of no other."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.facts import versions
+from cuwheel.finding import Finding
+from cuwheel.repairing import paths
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.facts.libraries import Library
+    from cuwheel.repairing.contents import Binary
+    from cuwheel.repairing.values import Fact
+
+_NAME = re.compile(rb"(?i)requires-dist\s*:\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+def wanted(
+    binaries: Iterable[Binary], facts: Iterable[Fact], wished: int | None, required: Sequence[str]
+) -> tuple[tuple[str, ...], list[Finding]]:
+    """The lines to add, and what stands against them. `required`: what the wheel requires already."""
+    kept = {each.soname: each for each in facts if each.fate == "kept-out" and not each.indirect}
+    lines: set[str] = set()
+    majors: set[int] = set()
+    findings: list[Finding] = []
+    unclear: list[str] = []
+    for binary in binaries:
+        major = paths.cuda_major(binary, wished)
+        for fact in (kept[each] for each in binary.needed if each in kept):
+            row = paths.known(fact.soname)
+            if row is None or row.from_driver:
+                continue
+            if major is None:
+                unclear.append(fact.soname)
+            elif wished in (None, major):
+                majors.add(major)
+                lines |= {requirement(row, major, fact.version)} if major in row.majors else set()
+    if len(majors) > 1 or unclear:
+        findings.append(_ambiguous(majors, unclear))
+    # What only an extra brings does not count: nobody need ask for it.
+    always = [each for each in required if "extra" not in each.partition(";")[2]]
+    have = {normalised(match[0]) for each in always if (match := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", each))}
+    return tuple(each for each in sorted(lines) if normalised(re.split(r"[<>=!~]", each)[0]) not in have), findings
+
+
+def requirement(library: Library, major: int, found: str | None) -> str:
+    """From the minor version that was linked with to the end of its major: so long NVIDIA keeps its ABI.
+
+    Within a major only releases that have the library; its folder may be another, which the search path allows for.
+    """
+    package = library.package_for(major)
+    assert package is not None  # noqa: S101 - of the library's own majors
+    rows = [each for each in library.packages if each.name == package.name and each.measured_release]
+    if not rows:
+        return package.name
+    bounds = [each.bounds(library.pattern) for each in rows]
+    newest = max(versions.major(each.measured_release or "") for each in rows)
+    since = [lower for lower, _ in bounds]
+    below = [upper for _, upper in bounds]
+    first = None if None in since else min(filter(None, since), key=versions.key)
+    last = None if None in below else max(filter(None, below), key=versions.key)
+    same = found and versions.major(found) == newest and not (last and versions.at_least(found, last))
+    lower = versions.minor(found) if found and same else first or str(newest)
+    return f"{package.name}>={lower},<{last or newest + 1}"
+
+
+def _ambiguous(majors: set[int], unclear: Sequence[str]) -> Finding:
+    if unclear:
+        return Finding(
+            rule="cuda-unclear",
+            severity="error",
+            message="which CUDA its libraries are for cannot be told, so neither can the packages to require",
+            evidence=tuple(dict.fromkeys(unclear)),
+            fix="say it: --cuda 13",
+        )
+    names = " and ".join(str(each) for each in sorted(majors))
+    return Finding(
+        rule="several-cudas",
+        severity="error",
+        message=f"the wheel has libraries for CUDA {names}; requiring the packages of each would install them all",
+        fix="choose one with --cuda, or leave --requires out and name the packages in extras",
+    )
+
+
+def added_to(metadata: bytes, lines: Sequence[str]) -> bytes:
+    """METADATA with more requirements behind those that it has, and not one other byte changed."""
+    if not lines:
+        return metadata
+    found = metadata.splitlines(keepends=True)
+    end = next((number for number, line in enumerate(found) if not line.strip()), len(found))
+    last = max((number for number in range(end) if _NAME.match(found[number])), default=end - 1)
+    while last + 1 < end and found[last + 1][:1] in (b" ", b"\t"):  # a field may go on for lines
+        last += 1
+    newline = b"\r\n" if found and found[0].endswith(b"\r\n") else b"\n"
+    new = [b"Requires-Dist: " + each.encode() + newline for each in lines]
+    if last >= 0 and not found[last].endswith(b"\n"):
+        found[last] += newline
+    return b"".join([*found[: last + 1], *new, *found[last + 1 :]])

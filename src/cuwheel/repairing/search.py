@@ -1,0 +1,201 @@
+"""Where libraries are looked for, in order, each folder with the reason why it is looked at."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.facts import libraries
+from cuwheel.machine import environment
+from cuwheel.machine.world import World
+from cuwheel.repairing import contents
+from cuwheel.repairing.contents import Binary
+from cuwheel.repairing.values import Looked
+from cuwheel.toolchains import store
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+_LIBRARY_FOLDERS = ("lib64", "lib")
+_ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_ROOT")
+_SYSTEM = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
+_LD_CONF = "/etc/ld.so.conf"
+_MOST_FOLDERS = 500  # of ld.so.conf, which may include itself
+_DIST_INFO = re.compile(r"(.+)-([^-]+)\.dist-info")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """`versions`: of the packages whose files are there, where that is known."""
+
+    path: Path
+    via: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    binary: Binary
+    folder: Folder
+
+
+class Searcher:
+    """Looks into the same folders for every library, and reads a file once."""
+
+    def __init__(self, folders: Sequence[Folder], machine: str) -> None:
+        self.folders, self._machine = tuple(folders), machine
+        self._versions = {each.path: each.versions for each in self.folders}
+        self._read: dict[Path, Binary | None] = {}
+
+    def find(self, soname: str, first: Sequence[Folder] = ()) -> tuple[Found | None, tuple[Looked, ...]]:
+        """`first`: where the library that needs it says to look."""
+        trail = []
+        if "/" in soname or not soname:
+            return None, ()
+        once: dict[Path, Folder] = {}
+        for folder in (*first, *self.folders):
+            once.setdefault(folder.path, folder)
+        for folder in once.values():
+            binary, outcome = self._look(folder.path / soname)
+            trail.append(Looked(folder=str(folder.path), via=folder.via, found=outcome))
+            if binary:
+                told = self._versions.get(folder.path) or _beside(folder.path)
+                return Found(binary=binary, folder=replace(folder, versions=told)), tuple(trail)
+        return None, tuple(trail)
+
+    def _look(self, path: Path) -> tuple[Binary | None, str]:
+        try:
+            if not path.is_file():
+                return None, "not there"
+        except (OSError, ValueError):
+            return None, "may not be read"
+        if path not in self._read:
+            self._read[path] = contents.outside(path)
+        binary = self._read[path]
+        if binary is None:
+            return None, "not a library"
+        if binary.machine != self._machine:
+            return None, f"is for {binary.machine}"
+        return binary, "found"
+
+
+def folders(
+    given: Sequence[Path], named: Mapping[str, Sequence[str]], environ: Mapping[str, str], machine: str
+) -> tuple[Folder, ...]:
+    """Those asked for, toolkits, LD_LIBRARY_PATH, the environment's packages, the system; each once.
+
+    `named`: library of the wheel → its search path. What one of them was linked with another may need, too.
+    """
+    once: dict[Path, Folder] = {}
+    for each in (*_given(given), *_named(named), *_around(environ, machine)):
+        if each.path.is_dir():
+            once.setdefault(each.path, each)
+    return tuple(once.values())
+
+
+def _given(given: Sequence[Path]) -> Iterator[Folder]:
+    kits = _toolkits() if given else []
+    for root in given:
+        # The folder itself, or that of a toolkit: both are what people give.
+        known = next((each for each in kits if _is_of(root, each)), None)
+        for path in (root, *(root / each for each in _LIBRARY_FOLDERS)):
+            yield Folder(path=path.absolute(), via="asked for", versions=known.versions if known else {})
+
+
+def _named(named: Mapping[str, Sequence[str]]) -> Iterator[Folder]:
+    for library, entries in named.items():
+        for entry in entries:
+            if entry.startswith("/"):
+                yield Folder(path=Path(os.path.normpath(entry)), via=f"the search path of {library}")
+
+
+def _around(environ: Mapping[str, str], machine: str) -> Iterator[Folder]:
+    for name in _ROOTS:
+        if value := environ.get(name):
+            for each in _LIBRARY_FOLDERS:
+                yield Folder(path=Path(value, each).absolute(), via=name)
+    yield from _toolkits()
+    for value in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if value:
+            yield Folder(path=Path(value).absolute(), via="LD_LIBRARY_PATH")
+    yield from _packages(environ)
+    for value in (*_ld_conf(_LD_CONF), f"/lib/{machine}-linux-gnu", f"/usr/lib/{machine}-linux-gnu", *_SYSTEM):
+        yield Folder(path=Path(value), via="the system")
+
+
+def _toolkits() -> list[Folder]:
+    """Of cuwheel's own cache, the newest first."""
+    return [
+        Folder(
+            path=Path(kit.root, each),
+            via=f"CUDA {kit.version} of `cuwheel toolchain`",
+            versions={archive.name: archive.version for archive in kit.archives},
+        )
+        for kit in reversed(store.open_store().all())
+        for each in _LIBRARY_FOLDERS
+    ]
+
+
+def _is_of(root: Path, kit: Folder) -> bool:
+    try:
+        return kit.path.resolve().is_relative_to(root.resolve()) or root.resolve() == kit.path.resolve()
+    except OSError:
+        return False
+
+
+def _packages(environ: Mapping[str, str]) -> Iterator[Folder]:
+    """Of the active environment, the folders that NVIDIA's packages put libraries into."""
+    world = World(environ=environ, cwd=Path.cwd())
+    _, places = environment.locate(world, None)
+    wanted = dict.fromkeys(row.folder for row in libraries.rows() if row.folder)
+    for place in places:
+        installed = _installed(place)
+        for folder in wanted:
+            yield Folder(path=place / folder, via="the environment's packages", versions=installed)
+
+
+def _beside(path: Path) -> dict[str, str]:
+    """The versions of packages that lie unpacked with their dist-info above this folder: `pip install --target`."""
+    for place in path.parents[:4]:
+        if found := _installed(place):
+            return found
+    return {}
+
+
+def _installed(place: Path) -> dict[str, str]:
+    """The packages of the table that a site-packages folder has, with their versions."""
+    known = {row.name for row in libraries.rows()}
+    found = {}
+    for path in place.glob("*.dist-info"):
+        match = _DIST_INFO.fullmatch(path.name)
+        if match and normalised(match[1]) in known:
+            found[normalised(match[1])] = match[2]
+    return found
+
+
+def _ld_conf(name: str) -> Iterator[str]:
+    """ld.so.conf and what it includes. A file may include itself: not more than any real one has."""
+    waiting = [name]
+    seen: set[str] = set()
+    while waiting and len(seen) < _MOST_FOLDERS:
+        path = waiting.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        for line in (each.split("#")[0].strip() for each in lines):
+            if line.startswith("include "):
+                pattern = os.path.join(os.path.dirname(path), line.removeprefix("include ").strip())  # noqa: PTH118, PTH120
+                waiting += sorted(glob.glob(pattern))  # noqa: PTH207 - an absolute pattern
+            elif line.startswith("/"):
+                yield line

@@ -1,0 +1,1 @@
+"""The same wheel, folder or environment without what its machines never load."""

@@ -1,0 +1,110 @@
+"""Libraries and folders slimmed to another place: the originals are only read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import locking as lock
+from cuwheel.binary import library
+from cuwheel.confined import leads_inside
+from cuwheel.errors import UsageError
+from cuwheel.files import errors_of
+from cuwheel.inspection.survey import survey
+from cuwheel.slimming import distributions as environment
+from cuwheel.slimming import in_place, proposal
+from cuwheel.slimming import workers as work
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.binary.decisions import FileResult, LibraryPlan
+    from cuwheel.slimming.in_place import Request
+    from cuwheel.slimming.outcome import Outcome
+
+
+def slim_libraries(paths: Sequence[Path], output: Path, request: Request) -> Outcome:
+    """Each to `output`: a folder, or for one library the file itself. What cannot shrink is copied as it is."""
+    places = _places(paths, output)
+    found = [survey(path, detail="entries") for path in paths]
+    libraries = [replace(each.libraries[0], path=str(path)) for each, path in zip(found, paths, strict=True)]
+    plan = proposal.propose(libraries, request.options, cuda=request.cuda, package_of=lambda path: _owner(Path(path)))
+    findings = (*(each for one in found for each in one.findings), *plan.findings)
+    if plan.refused or request.dry_run:
+        return in_place.outcome(plan, proposal.expected(plan), findings, written=False)
+    with errors_of(output, "what is there is whole, the rest was not written"):
+        for place in places.values():
+            place.parent.mkdir(parents=True, exist_ok=True)
+        results = work.each_of(plan.to_write, lambda each: _write(each, places[each.path]))
+        done = {result.path for result in results if result.written}
+        for path in paths:
+            if str(path) not in done and str(path) not in plan.removed:
+                _copy(path, places[str(path)])
+    findings += proposal.met(plan, results)
+    made = in_place.outcome(plan, in_place.files_of(plan, results), findings, written=True)
+    return replace(made, written=True, output=str(output))
+
+
+def _owner(path: Path) -> proposal.Owning | None:
+    """Of a library on its own: by the folder that it is in."""
+    folder = path.parent
+    return proposal.owning(folder.name, None, folder) if folder.name else None
+
+
+def _places(paths: Sequence[Path], output: Path) -> dict[str, Path]:
+    is_file = len(paths) == 1 and not output.is_dir() and not str(output).endswith(os.sep)
+    places = {str(path): output if is_file else output / path.name for path in paths}
+    if len(set(places.values())) < len(paths):
+        raise UsageError("two of the libraries have the same name", hint="slim them to two folders")
+    for path in paths:
+        place = places[str(path)]
+        if place.exists() and path.exists() and place.samefile(path):
+            raise UsageError(f"{path} would replace itself", hint="give another folder with -o")
+    return places
+
+
+def _write(plan: LibraryPlan, place: Path) -> FileResult:
+    source = Path(plan.path)
+    result = library.slim_library(source, place, plan)
+    if result.written:
+        shutil.copymode(source, place)
+    return replace(result, path=plan.path)
+
+
+def _copy(path: Path, place: Path) -> None:
+    with lock.scratch(place.parent) as folder:
+        shutil.copy2(path, folder / "copy")
+        (folder / "copy").replace(place)
+
+
+def slim_folder(folder: Path, output: Path, request: Request) -> Outcome:
+    """A copy of the folder, slimmed before it takes its name."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UsageError(f"{output} exists and is not empty", hint="give a new folder with -o")
+    if leads_inside(folder.resolve(), output):
+        raise UsageError(f"{output} is inside {folder}", hint="give a folder elsewhere with -o")
+    layout = environment.of_folder(folder)
+    planned = in_place.slim(layout, replace(request, dry_run=True))
+    if request.dry_run or planned.refused:
+        return replace(planned, output=str(output))
+    shrinking = {layout.root / each.path for each in planned.files if each.fate != "unchanged"}
+
+    def copy(source: str, target: str) -> None:
+        if Path(source) in shrinking:  # replaced by a file of its own before anybody sees the link
+            try:
+                os.link(source, target)
+            except OSError:
+                shutil.copy2(source, target)
+        else:
+            shutil.copy2(source, target)
+
+    # shutil's own error is one of the system's.
+    with errors_of(output, f"{output} was not written"), lock.scratch(output.parent) as scratch:
+        tree = scratch / "tree"
+        shutil.copytree(layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(".cuwheel"))
+        made = in_place.slim(environment.of_folder(tree), replace(request, commit=True))
+        tree.replace(output)
+    return replace(made, output=str(output), written=True)

@@ -1,0 +1,226 @@
+"""What of a library its machines load: pure, from a survey with every entry.
+
+Kept is, in each container, what the driver would take for each machine, and whatever that cannot be said of. A
+container with nothing for any of them is left empty: the driver says 209 of an empty one as it did of the full one
+(seen on an H200, where PyTorch and NVIDIA's libraries ran with theirs emptied).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.binary.chosen import LOADABLE, chosen, code, device, possible
+from cuwheel.binary.decisions import EntryDecision, LibraryPlan, SlimOptions
+from cuwheel.compat import drivers
+from cuwheel.slimming import unchanged as left
+from cuwheel.slimming.newer_gpus import later_devices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.compat.choose import Device
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.values import Compression, Entry, Library
+
+__all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
+
+_VERSION_LINKED = 2
+_ANY = "for every architecture"
+# Emptied, it could not be told from one that lost its kernels.
+_NO_KERNEL = "no kernel is in it, and it is small"
+# What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
+_RATIOS: dict[tuple[Compression, Compression], float] = {
+    ("none", "zstd"): 0.12,
+    ("none", "lz4"): 0.2,
+    ("lz4", "zstd"): 0.4,
+}
+
+
+class _Verdict(NamedTuple):
+    keep: bool
+    reason: str
+
+
+def decide(library: Library, options: SlimOptions) -> LibraryPlan:
+    """`library` must have been surveyed with `detail="entries"`."""
+    fixed = left.reason(library)
+    verdicts: dict[int, _Verdict] = {}
+    refused: tuple[Finding, ...] = ()
+    if fixed is None:
+        members = _members(library)
+        verdicts = _verdicts(library, options, members)
+        if options.drop_relocatable:
+            refused = _drop_relocatable(library, options, members, verdicts)
+        if options.strip_debug:
+            _strip_debug(library, members, verdicts)
+        if options.targets is not None and not options.force and _nothing_left(library, verdicts):
+            verdicts = {}
+            refused = ()
+            fixed = left.nothing_for(options.targets)
+    wanted = _compression(library, options) if fixed is None else None
+    named = left.named(library)
+    entries = tuple(
+        _decision(index, entry, verdicts.get(index), wanted if entry.container in named else None)
+        for index, entry in enumerate(library.entries)
+    )
+    return LibraryPlan(
+        path=library.path,
+        options=options,
+        entries=entries,
+        untouched=tuple(left.findings(library, options, fixed, wanted)),
+        refused=refused,
+        bytes_before=library.size,
+        bytes_after_estimate=library.size - sum(map(_saved, entries)),
+    )
+
+
+def _members(library: Library) -> dict[int, list[int]]:
+    """The entries of each container that may be changed."""
+    members: dict[int, list[int]] = {each: [] for each in left.named(library)}
+    for index, entry in enumerate(library.entries):
+        if entry.container in members:
+            members[entry.container].append(index)
+    return members
+
+
+def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[int]]) -> dict[int, _Verdict]:
+    if options.targets is None:
+        return {}
+    machines = [(machine.name, device(machine)) for machine in options.targets]
+    known = [(name, found) for name, found in machines if found]
+    later = later_devices([found.capability for _, found in known]) if options.future else ()
+    if unknown := [name for name, found in machines if found is None]:
+        return {
+            index: _Verdict(keep=True, reason=f"the capability of {unknown[0]} is not known")
+            for indices in members.values()
+            for index in indices
+        }
+    seen: dict[tuple[tuple[str, str], ...], tuple[_Verdict, ...]] = {}  # thousands of containers share a few lists
+    verdicts: dict[int, _Verdict] = {}
+    linked = {each.container for each in library.registration.wrappers if each.version == _VERSION_LINKED}
+    for number, indices in members.items():
+        entries = [library.entries[index] for index in indices]
+        key = tuple((entry.kind, entry.arch) for entry in entries)
+        if library.containers[number].without_kernels and number not in linked:
+            verdicts.update((index, _Verdict(keep=True, reason=_NO_KERNEL)) for index in indices)
+            continue
+        if key not in seen:
+            seen[key] = _container(entries, known, later)
+        verdicts.update(zip(indices, seen[key], strict=True))
+    return verdicts
+
+
+def _container(
+    entries: Sequence[Entry], machines: Sequence[tuple[str, Device]], later: Sequence[Device]
+) -> tuple[_Verdict, ...]:
+    reasons: dict[int, str] = {}
+    for name, on in machines:
+        for index in possible(entries, on):
+            verb = "takes" if entries[index].linked else "would link"
+            reasons.setdefault(index, f"what the driver {verb} for {name}")
+    for on in later:
+        if (taken := chosen(entries, on)) is not None:
+            reasons.setdefault(taken, f"later GPUs can use it, such as {on.capability}")
+    for index, entry in enumerate(entries):
+        if code(entry) is None:
+            reasons.setdefault(index, f"nothing tells who uses {entry.kind} code")
+    return tuple(
+        _Verdict(index in reasons, reasons.get(index, "no machine of these would take it"))
+        for index in range(len(entries))
+    )
+
+
+def _drop_relocatable(
+    library: Library, options: SlimOptions, members: dict[int, list[int]], verdicts: dict[int, _Verdict]
+) -> tuple[Finding, ...]:
+    """Relocatable code is linked at load where the linked code does not fit: it goes where that does, everywhere."""
+    objects = [index for indices in members.values() for index in indices if not library.entries[index].linked]
+    if not objects:
+        return ()
+    if not options.force and (missing := _not_linked_for(library, options)):
+        return (left.needs_relocatable(missing),)
+    for index in objects:
+        verdicts[index] = _Verdict(keep=False, reason="the linked code covers every machine")
+    return ()
+
+
+def _not_linked_for(library: Library, options: SlimOptions) -> list[str]:
+    """The machines for which the linked containers have no machine code, so that the driver links at load."""
+    linked = {each.container for each in library.registration.wrappers if each.version == _VERSION_LINKED}
+    containers: dict[int, list[Entry]] = {each: [] for each in linked if each is not None}
+    for entry in library.entries:
+        if entry.container in containers:
+            containers[entry.container].append(entry)
+    machines = [(each.name, device(each)) for each in options.targets or ()]
+    if options.targets is None:
+        machines = [(str(each.capability), each) for each in left.served(library)]
+    missing = []
+    for name, on in machines:
+        taken = [] if on is None else [(each, chosen(each, on)) for each in containers.values()]
+        if not taken or any(index is None or each[index].kind != "cubin" for each, index in taken):
+            missing.append(name)
+    return missing
+
+
+def _strip_debug(library: Library, members: dict[int, list[int]], verdicts: dict[int, _Verdict]) -> None:
+    """A debug cubin goes where the same container has the same without: taking a cubin apart is not safe."""
+    for indices in members.values():
+        plain = {
+            (library.entries[index].kind, library.entries[index].arch): index
+            for index in reversed(indices)
+            if not library.entries[index].debug
+        }
+        for index in indices:
+            entry = library.entries[index]
+            equal = plain.get((entry.kind, entry.arch))
+            if entry.debug and equal is not None and verdicts.get(index, _Verdict(keep=True, reason="")).keep:
+                verdicts[index] = _Verdict(keep=False, reason="the same code without debug information is beside it")
+                verdicts[equal] = _Verdict(keep=True, reason="in place of the same code with debug information")
+
+
+def _nothing_left(library: Library, verdicts: dict[int, _Verdict]) -> bool:
+    """Whether nothing in the whole library is for any of the machines."""
+    kept = [index for index, each in verdicts.items() if each.keep and each.reason != _NO_KERNEL]
+    return bool(verdicts) and not any(library.entries[index].kind in LOADABLE for index in kept)
+
+
+def _compression(library: Library, options: SlimOptions) -> Compression | None:
+    if not options.recompress:
+        return None
+    old = any(drivers.below_zstd_floor(library, machine) for machine in options.targets or ())
+    return "lz4" if old else "zstd"
+
+
+def _decision(index: int, entry: Entry, verdict: _Verdict | None, wanted: Compression | None) -> EntryDecision:
+    keep = verdict is None or verdict.keep
+    better = wanted if keep and entry.kind in LOADABLE and _improves(entry.compression, wanted) else None
+    return EntryDecision(
+        index=index,
+        container=entry.container,
+        offset=entry.offset,
+        section=entry.section,
+        kind=entry.kind,
+        arch=entry.arch,
+        ptx_isa=entry.ptx_isa,
+        compression=entry.compression,
+        linked=entry.linked,
+        bytes=entry.header_size + entry.bytes,
+        header_size=entry.header_size,
+        compressed_bytes=entry.compressed_bytes,
+        real_bytes=entry.real_bytes,
+        keep=keep,
+        recompress_to=better,
+        reason=verdict.reason if verdict else _ANY,
+    )
+
+
+def _improves(now: Compression, wanted: Compression | None) -> bool:
+    return wanted is not None and (now, wanted) in _RATIOS
+
+
+def _saved(each: EntryDecision) -> int:
+    if not each.keep:
+        return each.bytes
+    if each.recompress_to is None:
+        return 0
+    return int((each.bytes - each.header_size) * (1 - _RATIOS[each.compression, each.recompress_to]))

@@ -1,0 +1,72 @@
+"""What slimming a wheel, a folder or an environment came to, or would come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from cuwheel.binary.decisions import Dropped, Recompressed
+from cuwheel.finding import Finding
+
+Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """One library with device code. In a dry run `bytes_after` and `recompressed` are estimates."""
+
+    path: str
+    fate: Fate
+    bytes_before: int
+    bytes_after: int
+    dropped: tuple[Dropped, ...] = ()
+    recompressed: tuple[Recompressed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remaining:
+    """What the libraries still consist of: `host code`, `device code` and so on."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heavy:
+    """A library that slim left as it is, or nearly, and what most of it is."""
+
+    path: str
+    bytes: int
+    mostly: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`output`: what was written. `wheel`: the sizes of the zip files; null where there is none.
+
+    `refused`: nothing was written, because a target would have lost code. `undo`: how to take it back, while
+    that is possible.
+    """
+
+    files: tuple[FileChange, ...]
+    remaining: tuple[Remaining, ...]
+    heavy: tuple[Heavy, ...]
+    findings: tuple[Finding, ...]
+    written: bool
+    refused: bool = False
+    output: str | None = None
+    wheel: Size | None = None
+    undo: str | None = None
+
+    @property
+    def total(self) -> Size:
+        return Size(
+            bytes_before=sum(each.bytes_before for each in self.files),
+            bytes_after=sum(each.bytes_after for each in self.files),
+        )

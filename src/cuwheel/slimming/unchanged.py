@@ -1,0 +1,157 @@
+"""What is left as it is, and why: libraries that cannot be changed, containers that nobody names, code elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.binary.chosen import code, device, possible
+from cuwheel.binary.geometry import PAGES
+from cuwheel.compat import drivers
+from cuwheel.compat.choose import Device
+from cuwheel.compat.targets import serves
+from cuwheel.facts import architectures
+from cuwheel.finding import Finding
+from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.machine.fleet import Machine
+from cuwheel.units import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.binary.decisions import SlimOptions
+    from cuwheel.inspection.values import Compression, Entry, Library
+
+# What a reader says of a file whose parts cannot be trusted to be what they seem.
+_DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
+_SHOWN = 5
+
+
+class Reason(NamedTuple):
+    """Why a whole library is left as it is."""
+
+    rule: str
+    words: str
+    fix: str = ""
+
+
+def reason(library: Library) -> Reason | None:
+    if damage := next((each for each in library.findings if each.rule in _DAMAGE), None):
+        return Reason("damaged", damage.message, damage.fix)
+    if not library.entries:
+        return None
+    if library.format == "pe":
+        return Reason("windows-binary", "Windows binaries are not rewritten yet")
+    if library.format != "elf" or library.type not in ("shared", "executable"):
+        return Reason("not-linked", "it is not linked yet: leave code out when it is built")
+    if library.machine not in PAGES:
+        return Reason("other-machine", f"binaries for {library.machine} are not rewritten")
+    return None
+
+
+def nothing_for(targets: Sequence[Machine]) -> Reason:
+    names = ", ".join(each.name for each in targets)
+    return Reason(
+        "nothing-for-targets",
+        f"nothing in it is for {names}: without what it holds it would be of no use at all",
+        "remove the file, or slim it with --force",
+    )
+
+
+def named(library: Library) -> frozenset[int]:
+    """The containers that the runtime registers, in the sections made for them: those that may be changed."""
+    if not library.registration.wrappers:
+        return frozenset()
+    inside = (index for index, each in enumerate(library.containers) if each.section in FATBIN_SECTIONS)
+    return frozenset(inside) - frozenset(library.registration.unnamed)
+
+
+def findings(
+    library: Library, options: SlimOptions, fixed: Reason | None, wanted: Compression | None
+) -> Iterator[Finding]:
+    if fixed and library.entries:
+        yield _finding(fixed.rule, fixed.words, library.entries, options, fix=fixed.fix)
+        return
+    outside = [each for each in library.entries if each.section not in FATBIN_SECTIONS or each.container is None]
+    if outside:
+        words = "device code stands outside the sections that the CUDA runtime registers: the library loads it itself"
+        yield _finding("code-elsewhere", words, outside, options)
+    inside = [each for each in library.entries if each.section in FATBIN_SECTIONS and each.container is not None]
+    known = named(library)
+    nameless = [each for each in inside if each.container not in known]
+    if nameless:
+        words = "nothing that the CUDA runtime registers names these containers: the library finds them in its own way"
+        yield _finding("container-without-wrapper", words, nameless, options)
+    plain = {(each.container, each.kind, each.arch) for each in inside if not each.debug}
+    debug = [each for each in inside if each.debug and (each.container, each.kind, each.arch) not in plain]
+    if options.strip_debug and debug:
+        words = "device code with debug information has no equal without: build it without -G"
+        yield _finding("debug-code", words, debug, options)
+    if wanted == "zstd":
+        yield from _driver_condition(library, options)
+
+
+def _finding(rule: str, words: str, entries: Sequence[Entry], options: SlimOptions, fix: str = "") -> Finding:
+    could = _could_save(entries, options)
+    places = [f"{each.arch} in {each.section or 'the file'} at {each.offset:#x}" for each in entries[:_SHOWN]]
+    if len(entries) > _SHOWN:
+        places.append(f"and {len(entries) - _SHOWN:,} more")
+    saving = f"; {size(could)} of it are for other GPUs" if could else ""
+    return Finding(
+        rule=rule, severity="note", message=f"left as it is: {words}{saving}", evidence=tuple(places), fix=fix
+    )
+
+
+def _could_save(entries: Sequence[Entry], options: SlimOptions) -> int:
+    """What dropping would save of these, were it safe."""
+    devices = [device(each) for each in options.targets or ()]
+    if not devices or None in devices:
+        return 0
+    groups: dict[int | None, list[Entry]] = {}
+    for each in entries:
+        groups.setdefault(each.container, []).append(each)
+    saved = 0
+    for container, group in groups.items():
+        kept = {index for on in devices if on for index in possible(group, on)}
+        if container is None:  # each stands alone
+            kept = {index for index, each in enumerate(group) if _fits(each, devices)}
+        saved += sum(
+            each.header_size + each.bytes
+            for index, each in enumerate(group)
+            if index not in kept and code(each) is not None
+        )
+    return saved
+
+
+def _fits(entry: Entry, devices: Sequence[Device | None]) -> bool:
+    found = code(entry)
+    return found is None or any(on and serves(found.arch, on.capability) for on in devices)
+
+
+def needs_relocatable(machines: Sequence[str]) -> Finding:
+    return Finding(
+        rule="relocatable-code-needed",
+        severity="error",
+        message=f"the relocatable code cannot go: the linked code has nothing for {', '.join(machines)}, "
+        "and the driver links the relocatable code there",
+        fix="leave out --drop-relocatable, or use --force",
+    )
+
+
+def _driver_condition(library: Library, options: SlimOptions) -> Iterator[Finding]:
+    """ZSTD wants a driver that an unknown one may not be."""
+    machines = options.targets or (Machine(name="any", capability=None),)
+    floors = (drivers.zstd_floor(library, each) for each in machines if not each.driver)
+    if floor := next((each for each in floors if each), None):
+        yield Finding(
+            rule="zstd-needs-driver",
+            severity="note",
+            message=f"code compressed with ZSTD needs driver {floor} or later",
+            fix="tell the drivers of the machines: where one is older, LZ4 is used instead",
+        )
+
+
+def served(library: Library) -> tuple[Device, ...]:
+    """Every device that anything in the library is for."""
+    archs = [found.arch for each in library.entries if (found := code(each))]
+    fleet = architectures.current_capabilities()
+    return tuple(Device(capability=each) for each in fleet if any(serves(arch, each) for arch in archs))

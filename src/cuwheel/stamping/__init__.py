@@ -1,0 +1,1 @@
+"""A built wheel given its name, its description and its guard."""

@@ -1,0 +1,91 @@
+"""A host compiler that this nvcc takes: found on the machine, chosen by the table, asked for its version."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import NoHostCompilerError
+from cuwheel.facts import versions
+from cuwheel.machine import compilers
+from cuwheel.toolchains.values import HostCompiler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.machine.profile import Compiler
+    from cuwheel.machine.world import World
+
+_WISHES = ("NVCC_CCBIN", "CUDAHOSTCXX")  # somebody chose: theirs before the newest
+_DOTTED = re.compile(r"\d+(?:\.\d+)*")
+
+
+def choose(machine: World, toolkit: Toolkit, wanted: str | None = None) -> HostCompiler:
+    """`wanted`: a program to use and no other. Otherwise what the variables name, else the newest gcc, else clang."""
+    if wanted:
+        machine = _with_variable(machine, wanted)
+    found = compilers.probe_compilers(machine)
+    if wanted:
+        found = tuple(each for each in found if _WISHES[0] in each.found_via)
+    reasons: list[str] = []
+    fitting = []
+    for each in found:
+        if reason := _unfit(each, toolkit, machine):
+            reasons.append(f"{each.path} {reason}")
+        else:
+            fitting.append(each)
+    if not fitting:
+        raise _none_fits(toolkit, reasons, wanted)
+    best = max(fitting, key=_preference)
+    return HostCompiler(kind=best.kind, version=best.version, path=best.path, found_via=", ".join(best.found_via))
+
+
+def _with_variable(machine: World, program: str) -> World:
+    from dataclasses import replace  # noqa: PLC0415 - a rare wish
+
+    return replace(machine, environ={**machine.environ, _WISHES[0]: program}, trail=machine.trail)
+
+
+def _preference(compiler: Compiler) -> tuple[bool, bool, tuple[int, ...]]:
+    wished = any(name in compiler.found_via for name in _WISHES)
+    return wished, compiler.kind == "gcc", versions.key(compiler.version)
+
+
+def _unfit(compiler: Compiler, toolkit: Toolkit, machine: World) -> str:
+    limits = toolkit.host_compilers
+    most = {"gcc": limits.gcc_max, "clang": limits.clang_max}.get(compiler.kind)
+    if most is None:
+        return f"is {compiler.kind}, of which no limit is known"
+    if versions.major(compiler.version) > most:
+        return f"is {compiler.kind} {compiler.version}, and CUDA {toolkit.version} takes at most {most}"
+    if "++" not in Path(compiler.path).name:
+        return "has no C++ compiler beside it"
+    told = machine.output([compiler.path, "-dumpversion"], "host compiler") or ""
+    match = _DOTTED.match(told)
+    if not match or versions.major(match[0]) != versions.major(compiler.version):
+        return f"says it is {told.strip() or 'nothing'} when asked again"
+    return ""
+
+
+def _none_fits(toolkit: Toolkit, reasons: list[str], wanted: str | None) -> NoHostCompilerError:
+    listed = "".join(f"\n  - {each}" for each in reasons) or "\n  - no compiler was found"
+    limit = toolkit.host_compilers.gcc_max
+    what = f"{wanted} is no compiler that" if wanted else "no host compiler is here that"
+    return NoHostCompilerError(
+        f"{what} nvcc {toolkit.version} takes (gcc up to {limit}):{listed}",
+        hint="install one, without disturbing the others:\n" + "\n".join(f"  {each}" for each in commands(limit or 0)),
+    )
+
+
+def commands(gcc: int) -> Iterator[str]:
+    """How each kind of system gets a gcc of that major version."""
+    yield from (command.format(gcc=gcc) for command in _COMMANDS)
+
+
+_COMMANDS = (
+    "apt install g++-{gcc}",
+    "dnf install gcc-toolset-{gcc}-gcc-c++   and --host-compiler /opt/rh/gcc-toolset-{gcc}/root/usr/bin/g++",
+    "conda install -c conda-forge gxx={gcc}",
+)

@@ -1,0 +1,234 @@
+"""cuwheel.lock: the toolkits that were used, each archive with its hash, so that the same ones can be had again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from cuwheel import decode, files
+from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
+from cuwheel.facts import versions
+from cuwheel.network import addresses
+from cuwheel.toolchains import downloads
+from cuwheel.toolchains.values import Archive, ProviderName, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.toolchains.values import Installed, Request
+
+NAME = "cuwheel.lock"
+SCHEMA: Final = "cuwheel.lock/1"
+_HEAD = "# What cuwheel built with. Written by `--lock` of build and toolchain install; used by `--locked`.\n"
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_SERVERS = ("https://", "http://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locked:
+    """One toolkit on one platform."""
+
+    cuda: str
+    release: str
+    provider: ProviderName
+    platform: str
+    identity: str
+    components: tuple[str, ...]
+    archive: tuple[Archive, ...] = ()
+
+    def recipe(self) -> Recipe:
+        return Recipe(
+            provider=self.provider,
+            cuda=self.cuda,
+            release=self.release,
+            platform=self.platform,
+            components=self.components,
+            archives=self.archive,
+            found_via=NAME,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """Python's packages that a build was made with: all of them, each a wheel with its hash."""
+
+    cuda: str
+    python: str
+    platform: str
+    archive: tuple[Archive, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    schema: Literal["cuwheel.lock/1"] = SCHEMA
+    toolchain: tuple[Locked, ...] = ()
+    requirements: tuple[Requirements, ...] = ()
+
+
+def locked(chosen: Recipe | Installed) -> Locked:
+    """Addresses on this machine are left out: the file is for others too."""
+    if not chosen.archives and chosen.provider != "system":
+        raise UsageError(
+            f"a toolkit of the provider {chosen.provider} cannot be locked: it is no set of files with hashes",
+            hint="choose another: --provider system,index,redist,debian,conda",
+        )
+    entry = Locked(
+        cuda=chosen.cuda,
+        release=chosen.release,
+        provider=chosen.provider,
+        platform=chosen.platform,
+        identity="",
+        components=chosen.components,
+        archive=_for_others(chosen.archives),
+    )
+    return replace(entry, identity=entry.recipe().identity)
+
+
+def _lasting(archive: Archive) -> str:
+    """The address, if it is one for others too: not on this disk, and without a query, which signs it for us alone."""
+    signed = archive.kind == "wheel" and "?" in archive.url  # the index is asked for it again
+    return archive.url if archive.url.startswith(_SERVERS) and not signed else ""
+
+
+def _for_others(archives: Iterable[Archive]) -> tuple[Archive, ...]:
+    return tuple(replace(each, url=_lasting(each)) for each in archives)
+
+
+def update(path: Path, *entries: Locked | Requirements) -> None:
+    """Add toolkits or requirements to the file, in place of those of the same version, platform and Python."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(path.parent):
+            before = read(path) if path.exists() else Lock()
+            rows = {_place(each): each for each in (*before.toolchain, *before.requirements, *entries)}
+            files.write(path, text(rows[place] for place in sorted(rows)))
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+
+
+def _place(entry: Locked | Requirements) -> tuple[bool, tuple[int, ...], str, tuple[int, ...]]:
+    """Toolkits first, by version; what has the same place takes it."""
+    python = entry.python if isinstance(entry, Requirements) else ""
+    return bool(python), versions.key(entry.cuda), entry.platform, versions.key(python)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time changes a lock. The folder itself is held: nothing is left behind in somebody's project."""
+    import fcntl  # noqa: PLC0415 - not on Windows, where no toolkit can be installed
+
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems cannot: then the last one wins
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read(path: Path) -> Lock:
+    try:
+        return parse(path.read_bytes(), str(path))
+    except OSError as error:
+        hint = "write one with: cuwheel toolchain install VERSION --lock"
+        raise UnreadableError.from_os(error, path, hint=hint) from error
+
+
+def parse(data: bytes, name: str) -> Lock:
+    try:
+        found = decode.toml(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedError(name, f"is no {NAME}: {error}") from error
+    schema = str(found.get("schema", ""))
+    version = schema.rpartition("/")[2]
+    if schema.startswith("cuwheel.lock/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
+        raise NewerSchemaError(name, schema, SCHEMA)
+    problems: list[str] = []
+    result = decode.convert(found, Lock, NAME, problems)
+    if result is None:
+        raise ConfigurationError(name, problems)
+    rows: tuple[Locked | Requirements, ...] = (*result.toolchain, *result.requirements)
+    strange = [each.file for row in rows for each in row.archive if not _is_plain(each)]
+    if strange:
+        raise MalformedError(name, f"has archives that are no plain files with a sha256: {', '.join(strange)}")
+    changed = [each.cuda for each in result.toolchain if each.archive and each.recipe().identity != each.identity]
+    if changed:
+        raise MalformedError(name, f"was edited: the identity of CUDA {', '.join(changed)} does not fit its archives")
+    return result
+
+
+def _is_plain(archive: Archive) -> bool:
+    """Names and hashes become paths in the cache: they must not lead out of it."""
+    hashed = _SHA256.fullmatch(archive.sha256) is not None or archive.kind == "conda"
+    return hashed and addresses.is_file_name(archive.file)
+
+
+def recipe_for(request: Request, source: str | None, path: Path | None) -> Recipe:
+    """What a lock, or the folder that `fetch` filled, says of this version and platform."""
+    name, found = _opened(source, path, offline=request.offline)
+    platform = f"linux-{request.cpu}"
+    for each in found.toolchain:
+        if each.cuda == request.cuda and each.platform == platform and request.exact in (None, each.release):
+            lacking = {row.name for row in request.components} - set(each.components)
+            if lacking:
+                raise UsageError(f"{name}: its CUDA {each.cuda} has no {', '.join(sorted(lacking))}")
+            return each.recipe()
+    there = ", ".join(f"{each.cuda} for {each.platform}" for each in found.toolchain) or "nothing"
+    raise UsageError(f"{name} has no CUDA {request.asked} for {platform}, but {there}")
+
+
+def _opened(source: str | None, path: Path | None, *, offline: bool) -> tuple[str, Lock]:
+    if source:
+        name = downloads.join(source, NAME)
+        return name, parse(downloads.text_of(source, NAME, offline=offline), name)
+    path = path or Path(NAME)
+    return str(path), read(path)
+
+
+def requirements_for(
+    toolkit: Installed, python: str, source: str | None, path: Path | None, *, offline: bool
+) -> tuple[Archive, ...] | None:
+    """Of a build with this toolkit and Python; None where the lock is of toolkits alone."""
+    _, found = _opened(source, path, offline=offline)
+    wanted = (toolkit.cuda, python, toolkit.platform)
+    return next(
+        (each.archive for each in found.requirements if (each.cuda, each.python, each.platform) == wanted), None
+    )
+
+
+def all_requirements(cuda: str, platform: str, path: Path | None) -> tuple[Requirements, ...]:
+    """Of a toolkit, for every Python that the lock knows."""
+    found = read(path).requirements if path else ()
+    return tuple(each for each in found if (each.cuda, each.platform) == (cuda, platform))
+
+
+def requirements(toolkit: Installed, python: str, archives: Iterable[Archive]) -> Requirements:
+    return Requirements(cuda=toolkit.cuda, python=python, platform=toolkit.platform, archive=_for_others(archives))
+
+
+def text(rows: Iterable[Locked | Requirements]) -> str:
+    return _HEAD + f'schema = "{SCHEMA}"\n' + "".join(_tables(rows))
+
+
+def _tables(rows: Iterable[Locked | Requirements]) -> Iterator[str]:
+    for row in rows:
+        table = "requirements" if isinstance(row, Requirements) else "toolchain"
+        yield f"\n[[{table}]]\n"
+        yield from _pairs(row, skip="archive")
+        for archive in row.archive:
+            yield f"\n[[{table}.archive]]\n"
+            yield from _pairs(archive)
+
+
+def _pairs(value: Locked | Requirements | Archive, skip: str = "") -> Iterator[str]:
+    """JSON's strings, numbers and lists are TOML's too."""
+    for name, each in msgspec.to_builtins(value).items():
+        if name != skip and each not in (None, "", (), []):
+            yield f"{name} = {json.dumps(each, ensure_ascii=False)}\n"

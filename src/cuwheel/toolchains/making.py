@@ -1,0 +1,61 @@
+"""Making a toolkit from archives: what index, redist and debian share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import log
+from cuwheel.toolchains import downloads, finish, store, unpack
+from cuwheel.toolchains.downloads import Supply
+from cuwheel.toolchains.values import Installed
+
+if TYPE_CHECKING:
+    from cuwheel.toolchains.values import HostCompiler, Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Making:
+    """`scratch` is filled, and then becomes `final`."""
+
+    scratch: Path
+    final: Path
+    supply: Supply
+
+
+def from_archives(recipe: Recipe, making: Making) -> Installed:
+    root = making.scratch.resolve() / "root"
+    root.mkdir()
+    for archive, path in zip(recipe.archives, downloads.obtain(recipe.archives, making.supply), strict=True):
+        unpack.unpack(archive, path, root)
+    finish.finish(root, recipe.platform.rpartition("-")[2])
+    log.debug("asking the new nvcc for its version")
+    return installed(recipe, making, root=making.final / "root", version=finish.nvcc_version(root / "bin" / "nvcc"))
+
+
+def installed(
+    recipe: Recipe,
+    making: Making,
+    *,
+    root: Path,
+    version: str,
+    host_compiler: HostCompiler | None = None,
+    prefix: tuple[str, ...] = (),
+) -> Installed:
+    return Installed(
+        identity=recipe.identity,
+        provider=recipe.provider,
+        cuda=recipe.cuda,
+        release=recipe.release,
+        version=version,
+        platform=recipe.platform,
+        components=recipe.components,
+        folder=str(making.final),
+        root=str(root),
+        size=store.size_of(making.scratch),
+        archives=recipe.archives,
+        prefix=prefix,
+        host_compiler=host_compiler,
+        found_via=recipe.found_via,
+    )

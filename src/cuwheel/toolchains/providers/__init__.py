@@ -1,0 +1,77 @@
+"""Where toolkits come from, in the order in which they are tried. Each decides first, and acts when told to."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Protocol, cast, get_args
+
+from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.machine.profile import Attempt
+from cuwheel.toolchains.values import ProviderName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cuwheel.toolchains.making import Making
+    from cuwheel.toolchains.values import Installed, Recipe, Request
+    from cuwheel.toolchains.world import Surroundings
+
+ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
+
+
+class Provider(Protocol):
+    """What a module of this package holds."""
+
+    def decide(self, request: Request, around: Surroundings) -> Recipe:
+        """What to do; raises with the reason where this provider cannot."""
+
+    def make(self, recipe: Recipe, making: Making) -> Installed:
+        """Do it."""
+
+
+def chosen(names: Sequence[str]) -> tuple[ProviderName, ...]:
+    """Those named, in the order in which they were named; else all."""
+    known: dict[str, ProviderName] = {name: name for name in ORDER}
+    return tuple(dict.fromkeys(known[name] for name in names)) or ORDER
+
+
+def provider(name: ProviderName) -> Provider:
+    return cast("Provider", importlib.import_module(f"cuwheel.toolchains.providers.{name}"))
+
+
+def decide(
+    request: Request, around: Surroundings, have: Callable[[ProviderName], Installed | None]
+) -> tuple[Recipe | Installed, tuple[Attempt, ...]]:
+    """The first provider's that can: what `have` finds in the store, else a recipe. And what the others said."""
+    trail: list[Attempt] = []
+    for name in request.providers:
+        if there := have(name):
+            trail.append(Attempt(fact="toolchain", tried=name, outcome=f"installed before: {there.root}"))
+            return there, tuple(trail)
+        try:
+            recipe = provider(name).decide(request, around)
+        except CuwheelError as error:
+            trail.append(Attempt(fact="toolchain", tried=name, outcome=_told(error)))
+            continue
+        trail.append(Attempt(fact="toolchain", tried=name, outcome=recipe.found_via or "can"))
+        return recipe, tuple(trail)
+    raise none_can(request, trail)
+
+
+def _told(error: CuwheelError) -> str:
+    """In one line: what happened, and the last that a program said of it."""
+    lines = [line.strip(" |") for line in error.message.splitlines() if line.strip(" |")]
+    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
+
+
+def none_can(request: Request, trail: Sequence[Attempt]) -> UnavailableError:
+    wanted = ", ".join(row.name for row in request.components if not row.base)
+    told = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
+    hint = "cuwheel toolkits lists the versions; docs/toolchains.md says what each provider needs"
+    if request.offline:
+        hint = (
+            "--offline takes only what was downloaded before: run it once without, or bring it: cuwheel toolchain fetch"
+        )
+    return UnavailableError(
+        f"no provider has CUDA {request.asked}{f' with {wanted}' if wanted else ''}:{told}", hint=hint
+    )

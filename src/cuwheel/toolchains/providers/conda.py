@@ -1,0 +1,142 @@
+"""NVIDIA's label channels through micromamba, mamba or conda, with a host compiler of conda's own."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cuwheel import process
+from cuwheel.errors import MalformedError, UnavailableError
+from cuwheel.facts import toolchains
+from cuwheel.facts.tables import tables
+from cuwheel.toolchains import finish
+from cuwheel.toolchains import making as making_
+from cuwheel.toolchains.store import size_of
+from cuwheel.toolchains.values import Archive, HostCompiler, Recipe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.facts.rows.toolchains import Component
+    from cuwheel.toolchains.making import Making
+    from cuwheel.toolchains.values import Installed, Request
+    from cuwheel.toolchains.world import Surroundings
+
+_TOOLS = ("micromamba", "mamba", "conda")
+_CREATE_S = 3600.0
+_ASK_S = 60.0
+
+
+def decide(request: Request, around: Surroundings) -> Recipe:
+    tool = next((path for name in _TOOLS for path in around.machine.which_all(name)), None)
+    if tool is None:
+        raise _no_tool()
+    release = request.exact or toolchains.release_of(request.cuda, "conda")
+    if release is None:
+        raise UnavailableError(f"no patch release of {request.cuda} is known: name one in full")
+    facts = tables().toolchains.conda
+    gcc = request.toolkit.host_compilers.gcc_max
+    packages = [name for row in request.components for name in _packages(row)]
+    compiler = f"{facts.compiler[request.cpu]}{f'={gcc}' if gcc else ''}"
+    channels = ["--override-channels", "-c", facts.channel.format(release=release), "-c", facts.also]
+    offline = ["--offline"] if request.offline else []
+    return Recipe(
+        provider="conda",
+        cuda=request.cuda,
+        release=release,
+        platform=f"linux-{request.cpu}",
+        components=tuple(row.name for row in request.components),
+        commands=((tool.name, "create", "--yes", *offline, "--prefix", "{root}", *channels, *packages, compiler),),
+        found_via=f"{tool}, channel {facts.channel.format(release=release)}",
+    )
+
+
+def _packages(row: Component) -> tuple[str, ...]:
+    if not row.conda and not row.base:
+        raise UnavailableError(f"conda has no {row.name}")
+    return row.conda
+
+
+def make(recipe: Recipe, making: Making) -> Installed:
+    """At its last place from the start, which conda writes into files: the store's folder only holds the note of it."""
+    root = making.supply.store.folder / "conda" / making.final.name
+    shutil.rmtree(root, ignore_errors=True)  # without a note: of an attempt that was interrupted
+    root.parent.mkdir(parents=True, exist_ok=True)
+    explicit = _explicit(recipe, making)
+    for command in recipe.commands or _locked_commands():
+        words = [word.format(root=root, explicit=explicit) for word in command]
+        process.run(words, timeout=_CREATE_S)
+    archives = _archives(root)
+    _compare(recipe.archives, archives)
+    if not (root / "lib64").exists():
+        (root / "lib64").symlink_to("lib")
+    headers = next((path.parent.parent for path in root.glob("targets/*/include/cuda.h")), root)
+    if not any(root.glob("**/stubs/libcuda.so")):
+        finish.write_stub(headers, making.scratch / "stubs", recipe.platform.rpartition("-")[2])
+    noted = making_.installed(
+        recipe,
+        making,
+        root=root,
+        version=finish.nvcc_version(root / "bin" / "nvcc"),
+        host_compiler=_compiler(root),
+    )
+    return replace(noted, archives=archives, size=size_of(root))
+
+
+def _explicit(recipe: Recipe, making: Making) -> Path:
+    """For a locked environment: the very files, by address."""
+    path = making.scratch / "explicit.txt"
+    path.write_text("@EXPLICIT\n" + "".join(f"{each.url}\n" for each in recipe.archives), encoding="utf-8")
+    return path
+
+
+def _locked_commands() -> tuple[tuple[str, ...], ...]:
+    tool = next((name for name in _TOOLS if shutil.which(name)), None)
+    if tool is None:
+        raise _no_tool()
+    return ((tool, "create", "--yes", "--prefix", "{root}", "--file", "{explicit}"),)
+
+
+def _no_tool() -> UnavailableError:
+    return UnavailableError(f"there is no {', '.join(_TOOLS[:-1])} or {_TOOLS[-1]} on PATH")
+
+
+def _archives(root: Path) -> tuple[Archive, ...]:
+    """What conda notes of each package that it installed."""
+    found = []
+    for path in sorted((root / "conda-meta").glob("*.json")):
+        try:
+            told = msgspec.json.decode(path.read_bytes())
+            found.append(
+                Archive(
+                    kind="conda",
+                    name=told["name"],
+                    version=told["version"],
+                    file=told["fn"],
+                    url=told["url"],
+                    sha256=told.get("sha256", ""),
+                    size=told.get("size"),
+                )
+            )
+        except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
+            raise MalformedError(path, f"is no note of a package: {error!r}") from error
+    return tuple(found)
+
+
+def _compare(wanted: tuple[Archive, ...], found: tuple[Archive, ...]) -> None:
+    """conda checks less than a lock promises."""
+    there = {each.file: each.sha256 for each in found}
+    wrong = [each.file for each in wanted if there.get(each.file) != each.sha256]
+    if wrong:
+        raise MalformedError(", ".join(wrong), "not what the lock says: another file came under that name")
+
+
+def _compiler(root: Path) -> HostCompiler:
+    path = next((root / "bin").glob("*-conda-linux-gnu-g++"), None)
+    if path is None:
+        raise UnavailableError(f"conda brought no host compiler into {root / 'bin'}")
+    version = process.run([path, "-dumpfullversion", "-dumpversion"], timeout=_ASK_S).stdout.strip()
+    return HostCompiler(kind="gcc", version=version, path=str(path), found_via="conda's own")

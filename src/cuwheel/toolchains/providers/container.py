@@ -1,0 +1,100 @@
+"""An image with the toolkit in it, or one without (manylinux) that a toolkit of the store is shown to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import process
+from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
+from cuwheel.facts import toolchains
+from cuwheel.facts.tables import tables
+from cuwheel.toolchains import inside
+from cuwheel.toolchains import making as making_
+from cuwheel.toolchains.finish import version_in
+from cuwheel.toolchains.providers import index, redist
+from cuwheel.toolchains.values import HostCompiler, Recipe
+
+if TYPE_CHECKING:
+    from cuwheel.toolchains.making import Making
+    from cuwheel.toolchains.values import Installed, Request
+    from cuwheel.toolchains.world import Surroundings
+
+_ENGINES = ("docker", "podman")
+_ASK_S = 60.0
+_PULL_S = 3600.0
+
+
+def decide(request: Request, around: Surroundings) -> Recipe:
+    engine = _engine(around)
+    release = request.exact or toolchains.release_of(request.cuda, "container")
+    image = request.image or toolchains.image_of(release or request.cuda)
+    base = Recipe(
+        provider="container",
+        cuda=request.cuda,
+        release=release or request.cuda,
+        platform=f"linux-{request.cpu}",
+        components=tuple(row.name for row in request.components),
+        commands=((engine, "pull", image),),
+        prefix=(engine, "run", "--rm", "--init", *inside.user(), image),
+        place=tables().toolchains.container.root,
+        found_via=f"{engine}, image {image}",
+    )
+    if _has_toolkit(image):
+        return base
+    carried = _carried(request, around)
+    return replace(base, archives=carried.archives, release=carried.release, place="")
+
+
+def _engine(around: Surroundings) -> str:
+    """One that answers: a client without its service is no engine."""
+    reasons = []
+    for name in _ENGINES:
+        for path in around.machine.which_all(name)[:1]:
+            try:
+                process.run([path, "version"], timeout=_ASK_S)
+            except CuwheelError as error:
+                reasons.append(f"{name} does not answer: {error.message.splitlines()[-1].strip(' |')}")
+            else:
+                return name
+    raise UnavailableError("; ".join(reasons) or f"there is no {' or '.join(_ENGINES)} on PATH")
+
+
+def _has_toolkit(image: str) -> bool:
+    """By its name, for it may not be here yet: NVIDIA's and those made from them say so."""
+    return "cuda" in image.rpartition("/")[2] or "nvidia" in image
+
+
+def _carried(request: Request, around: Surroundings) -> Recipe:
+    reasons = []
+    for way in (index.decide, redist.decide):
+        try:
+            return way(request, around)
+        except CuwheelError as error:
+            reasons.append(error.message)
+    raise UnavailableError("; ".join(reasons))
+
+
+def make(recipe: Recipe, making: Making) -> Installed:
+    for command in recipe.commands:
+        process.run(command, timeout=_PULL_S)
+    if recipe.archives:
+        carried = replace(making_.from_archives(recipe, making), prefix=recipe.prefix)
+        mount = ("--volume", f"{carried.root}:{carried.root}:ro")
+        # Asked without the toolkit, which is not at its place yet: an engine would make a folder of its own there.
+        compiler = _compiler(carried)
+        return replace(carried, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]), host_compiler=compiler)
+    noted = making_.installed(recipe, making, root=Path(recipe.place), version="", prefix=recipe.prefix)
+    nvcc = f"{recipe.place}/bin/nvcc"
+    said = process.run(inside.command(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
+    version = version_in(said)
+    if version is None or not version.startswith(f"{recipe.cuda}."):
+        raise MalformedError(recipe.prefix[-1], f"its nvcc is {version or 'none'}, not {recipe.cuda}")
+    return replace(noted, version=version, host_compiler=_compiler(noted))
+
+
+def _compiler(noted: Installed) -> HostCompiler:
+    words = inside.command(noted, ["g++", "-dumpfullversion", "-dumpversion"])
+    version = process.run(words, timeout=_ASK_S).stdout.strip()
+    return HostCompiler(kind="gcc", version=version, path="g++", found_via="the image's own")

@@ -1,0 +1,137 @@
+"""Debian's non-free packages, unpacked without root: the releases that a suite has, and no others.
+
+apt is given a configuration of its own: the system's sources are read (which mirror to ask), never changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import process
+from cuwheel.errors import UnavailableError, UnreadableError
+from cuwheel.facts import toolchains
+from cuwheel.facts.tables import tables
+from cuwheel.network import addresses
+from cuwheel.toolchains import archives, making
+from cuwheel.toolchains.providers import index
+from cuwheel.toolchains.values import Archive, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cuwheel.facts.rows.toolchains import DebianSuite
+    from cuwheel.toolchains.values import Request
+    from cuwheel.toolchains.world import Surroundings
+
+_UPDATE_S = 300.0
+_PROGRAMS = ("apt-get", "dpkg-deb")
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_CPUS = {"x86_64": "amd64", "aarch64": "arm64"}
+_FOLDERS = ("state/lists/partial", "cache/archives/partial", "parts")
+# 'http://…/x_1_amd64.deb' x_1_amd64.deb 1234 SHA256:…
+_URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
+_CONFIGURATION = """\
+Dir::State "{home}/state";
+Dir::State::status "/dev/null";
+Dir::Cache "{home}/cache";
+Dir::Etc::sourcelist "{listed}";
+Dir::Etc::sourceparts "{parts}";
+Dir::Etc::preferencesparts "/dev/null";
+APT::Architecture "{cpu}";
+APT::Architectures {{ "{cpu}"; }};
+APT::Get::AllowUnauthenticated "false";
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+"""
+_SOURCES = """\
+Types: deb
+URIs: {mirror}
+Suites: {suite}
+Components: main contrib non-free
+Signed-By: {keyring}
+"""
+
+
+def decide(request: Request, around: Surroundings) -> Recipe:
+    row = _suite(request)
+    for program in _PROGRAMS:
+        if not around.machine.which_all(program):
+            raise UnavailableError(f"this is not Debian or one of its kin: there is no {program}")
+    with around.store.locked(f"apt-{row.suite}"):  # apt would not wait for another
+        environ = _configured(row, request, around)
+        if not request.offline:
+            process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
+        done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
+    found = [_archive(*match) for match in _URI.findall(done.stdout)]
+    release = _release(found, row)
+    apart = [each for each in request.components if not each.base]
+    return Recipe(
+        provider="debian",
+        cuda=request.cuda,
+        release=release,
+        platform=f"linux-{request.cpu}",
+        components=tuple(each.name for each in request.components),
+        archives=archives.in_order([*found, *index.libraries(request, apart)]),
+        found_via=f"nvidia-cuda-toolkit {release} of Debian {row.suite}",
+    )
+
+
+def _suite(request: Request) -> DebianSuite:
+    row = toolchains.debian_suite(request.cuda)
+    if row is None:
+        there = ", ".join(f"{each.cuda} ({each.suite})" for each in tables().toolchains.debian)
+        raise UnavailableError(f"Debian has {there}")
+    if request.exact not in (None, toolchains.release_of(request.cuda)):
+        raise UnavailableError(f"Debian {row.suite} has {toolchains.release_of(request.cuda)}")
+    return row
+
+
+def _configured(row: DebianSuite, request: Request, around: Surroundings) -> Mapping[str, str]:
+    """The environment in which apt knows that suite and nothing else."""
+    home = around.store.folder / "apt" / row.suite
+    try:
+        for folder in _FOLDERS:
+            (home / folder).mkdir(parents=True, exist_ok=True)
+        listed, parts = "/dev/null", home / "parts"
+        if request.apt_sources:
+            given = Path(request.apt_sources).absolute()
+            listed, parts = (str(given), Path(os.devnull)) if given.suffix == ".list" else ("/dev/null", given.parent)
+        else:
+            text = _SOURCES.format(mirror=_mirror(), suite=row.suite, keyring=_KEYRING)
+            (home / "parts" / "suite.sources").write_text(text, encoding="utf-8")
+        cpu = _CPUS[request.cpu]
+        settings = _CONFIGURATION.format(home=home, listed=listed, parts=parts, cpu=cpu)
+        (home / "apt.conf").write_bytes(os.fsencode(settings))
+    except OSError as error:
+        raise UnreadableError.from_os(error, home) from error
+    return {**os.environ, "APT_CONFIG": str(home / "apt.conf")}
+
+
+def _mirror() -> str:
+    """The one that the system's own configuration asks for Debian's packages."""
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"]
+    found = process.run(command, timeout=_UPDATE_S).stdout.split()
+    if not found:
+        raise UnavailableError("no mirror of Debian is configured here: give one with --apt-sources FILE")
+    return found[0]
+
+
+def _archive(url: str, file: str, size: str, sha256: str) -> Archive:
+    file = addresses.file_name(file)
+    name, version, _ = file.split("_", 2)
+    return Archive(kind="deb", name=name, version=version, file=file, url=url, sha256=sha256, size=int(size))
+
+
+def _release(found: list[Archive], row: DebianSuite) -> str:
+    """`12.4.131~12.4.1-2` is the compiler of release 12.4.1."""
+    version = next((each.version for each in found if each.name == row.packages[0]), "")
+    match = re.search(r"~(\d+\.\d+\.\d+)-", version)
+    if not match or not match[1].startswith(f"{row.cuda}."):
+        raise UnavailableError(f"Debian {row.suite} has {row.packages[0]} {version or 'nowhere'} now")
+    return match[1]
+
+
+make = making.from_archives

@@ -1,0 +1,57 @@
+"""Toolkits as wheels of the package index: whole ones since the release that the table names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnavailableError
+from cuwheel.facts import toolchains
+from cuwheel.facts.tables import tables
+from cuwheel.toolchains import archives, making
+from cuwheel.toolchains.values import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.facts.rows.toolchains import Component
+    from cuwheel.toolchains.values import Archive, Request
+    from cuwheel.toolchains.world import Surroundings
+
+
+def decide(request: Request, around: Surroundings) -> Recipe:  # noqa: ARG001 - one signature
+    if not toolchains.on_index(request.cuda):
+        since = tables().toolchains.index.since
+        raise UnavailableError(f"the index has no nvcc before {since}: only ptxas, libnvvm and headers")
+    requirements = tuple(_requirements(request, request.components))
+    found = archives.resolve(requirements, offline=request.offline)
+    meta = tables().toolchains.index.package
+    release = next((each.version for each in found if each.name == meta), request.asked)
+    return Recipe(
+        provider="index",
+        cuda=request.cuda,
+        release=release,
+        platform=f"linux-{request.cpu}",
+        components=tuple(row.name for row in request.components),
+        archives=archives.in_order(each for each in found if each.name != meta),
+        found_via=f"the index has {meta} {release}",
+    )
+
+
+def libraries(request: Request, components: Iterable[Component]) -> tuple[Archive, ...]:
+    """Wheels of single components for toolkits of other providers."""
+    requirements = tuple(_requirements(request, components))
+    meta = tables().toolchains.index.package
+    found = archives.resolve(requirements, offline=request.offline) if requirements else ()
+    return tuple(each for each in found if each.name != meta)
+
+
+def _requirements(request: Request, components: Iterable[Component]) -> Iterator[str]:
+    """`13.0` means its last patch release; one that was named in full means that one."""
+    rows = tuple(components)
+    if extras := [extra for row in rows for extra in row.index]:
+        yield f"{tables().toolchains.index.package}[{','.join(extras)}]=={request.asked}.*"
+    major = request.toolkit.major
+    yield from (row.package.format(major=major) for row in rows if row.package)
+
+
+make = making.from_archives

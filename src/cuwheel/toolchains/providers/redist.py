@@ -1,0 +1,121 @@
+"""NVIDIA's redistributable archives: any release, described by a manifest, from a server, a mirror or a folder."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import msgspec
+
+from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
+from cuwheel.facts import toolchains, versions
+from cuwheel.facts.tables import tables
+from cuwheel.network import addresses
+from cuwheel.toolchains import archives, downloads, making
+from cuwheel.toolchains.providers import index
+from cuwheel.toolchains.values import Archive, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.facts.rows.toolchains import Component
+    from cuwheel.toolchains.values import Request
+    from cuwheel.toolchains.world import Surroundings
+
+_LISTED = re.compile(r"redistrib_(\d+\.\d+\.\d+)\.json")
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_TEGRA_RELEASE = "/etc/nv_tegra_release"
+
+
+def decide(request: Request, around: Surroundings) -> Recipe:
+    base = request.redist_url or tables().toolchains.redist.url
+    release = _release(base, request)
+    name = f"redistrib_{release}.json"
+    manifest = _manifest(base, name, offline=request.offline)
+    platform = _platform(request.cpu, tegra=around.machine.exists(_TEGRA_RELEASE))
+    found: dict[str, Archive] = {}
+    for row in request.components:
+        for archive in _archives(row, manifest, platform, base):
+            found[archive.name] = archive
+    apart = [row for row in request.components if row.package]
+    return Recipe(
+        provider="redist",
+        cuda=request.cuda,
+        release=release,
+        platform=f"linux-{request.cpu}",
+        components=tuple(row.name for row in request.components),
+        archives=archives.in_order([*found.values(), *index.libraries(request, apart)]),
+        found_via=f"{name} of {base}",
+    )
+
+
+def _release(base: str, request: Request) -> str:
+    """The patch release: as asked for, else the newest that the place lists, else the last that the table knows."""
+    if request.exact:
+        return request.exact
+    listed = [each for each in _listed(base, offline=request.offline) if versions.minor(each) == request.cuda]
+    release = max(listed, key=versions.key) if listed else toolchains.release_of(request.cuda)
+    if release is None:
+        raise UnavailableError(f"{base} lists no release of {request.cuda}")
+    return release
+
+
+def _listed(base: str, *, offline: bool) -> list[str]:
+    """A server may show no list: then there is none."""
+    if local := addresses.local_path(base):
+        return [match[1] for path in local.glob("redistrib_*.json") if (match := _LISTED.fullmatch(path.name))]
+    try:
+        page = downloads.text_of(base, "", offline=offline).decode(errors="replace")
+    except CuwheelError:
+        return []
+    return _LISTED.findall(page)
+
+
+def _manifest(base: str, name: str, *, offline: bool) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(downloads.text_of(base, name, offline=offline))
+    except msgspec.DecodeError as error:
+        raise MalformedError(downloads.join(base, name), f"is no manifest: {error}") from error
+    if not isinstance(found, dict):
+        raise MalformedError(downloads.join(base, name), "is no manifest: it holds no components")
+    return found
+
+
+def _platform(cpu: str, *, tegra: bool) -> str:
+    """As the manifests call them: arm64 is `sbsa` for servers and `aarch64` for Jetson."""
+    if cpu != "aarch64":
+        return f"linux-{cpu}"
+    return "linux-aarch64" if tegra else "linux-sbsa"
+
+
+def _archives(row: Component, manifest: dict[str, Any], platform: str, base: str) -> Iterator[Archive]:
+    for key in (*row.redist, *row.redist_any):
+        if key not in manifest:
+            if key in row.redist:
+                raise UnavailableError(f"the manifest has no {key}, which is part of {row.name}")
+            continue
+        there = manifest[key]
+        if platform not in there:
+            raise UnavailableError(f"{key} {there.get('version', '')} is not there for {platform}")
+        yield _archive(key, str(there.get("version", "")), there[platform], base)
+
+
+def _archive(key: str, version: str, told: dict[str, Any], base: str) -> Archive:
+    """Sizes are strings there. A path that leads out of the place is no path of a manifest."""
+    path, sha256, size = str(told.get("relative_path", "")), str(told.get("sha256", "")).lower(), str(told.get("size"))
+    inside = path and not path.startswith("/") and "://" not in path and ".." not in unquote(path).split("/")
+    if not inside or not _SHA256.fullmatch(sha256):
+        raise MalformedError(base, f"its manifest says nothing useful of {key}: {path!r} {sha256!r}")
+    return Archive(
+        kind="tar",
+        name=key,
+        version=version,
+        file=addresses.file_name(path),
+        url=downloads.join(base, path),
+        sha256=sha256,
+        size=int(size) if size.isdigit() else None,
+    )
+
+
+make = making.from_archives

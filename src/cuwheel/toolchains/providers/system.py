@@ -1,0 +1,81 @@
+"""Toolkits that are on the machine already: every one that `doctor` finds, if nothing that is wanted is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UnavailableError
+from cuwheel.facts import versions
+from cuwheel.machine import environment, toolkits
+from cuwheel.toolchains import finish
+from cuwheel.toolchains import making as making_
+from cuwheel.toolchains.values import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.facts.rows.toolchains import Component
+    from cuwheel.machine.profile import Toolkit
+    from cuwheel.toolchains.making import Making
+    from cuwheel.toolchains.values import Installed, Request
+    from cuwheel.toolchains.world import Surroundings
+
+
+def decide(request: Request, around: Surroundings) -> Recipe:
+    machine = around.machine
+    _, site_packages = environment.locate(machine, None)
+    found = [
+        each
+        for each in toolkits.probe_toolkits(machine, site_packages)
+        if not Path(each.root).is_relative_to(around.store.folder.resolve())  # ours, by `toolchain env`
+    ]
+    reasons = []
+    for toolkit in found:
+        if reason := _unfit(toolkit, request):
+            reasons.append(f"{toolkit.root} {reason}")
+            continue
+        return Recipe(
+            provider="system",
+            cuda=request.cuda,
+            release=toolkit.version,
+            platform=f"linux-{request.cpu}",
+            components=tuple(row.name for row in request.components),
+            place=toolkit.root,
+            found_via=f"{toolkit.root}, found by {', '.join(toolkit.found_via)}",
+        )
+    raise UnavailableError("; ".join(reasons) or "there is no toolkit on this machine")
+
+
+def _unfit(toolkit: Toolkit, request: Request) -> str:
+    if versions.minor(toolkit.version) != request.cuda:
+        return f"is {toolkit.version}"
+    if request.exact and toolkit.version != request.exact:
+        return f"is {toolkit.version}, by its nvcc"
+    if toolkit.nvcc is None:
+        return "has no nvcc"
+    lacking = list(missing(Path(toolkit.root), request.components))
+    return f"lacks {', '.join(lacking)}" if lacking else ""
+
+
+def missing(root: Path, components: Iterable[Component]) -> Iterator[str]:
+    """Files that a build would look for in vain."""
+    includes = [folder for pattern in ("include", "targets/*/include") for folder in root.glob(pattern)]
+    libraries = [folder for pattern in ("lib64", "lib", "targets/*/lib") for folder in root.glob(pattern)]
+    if root.is_relative_to("/usr/lib"):  # a distribution's own, spread over the system
+        includes.append(Path("/usr/include"))
+        libraries += Path("/usr/lib").glob("*-linux-gnu")
+    for row in components:
+        if row.header and not any((folder / row.header).is_file() for folder in includes):
+            yield row.header
+        if row.library and not any((folder / f"lib{row.library}.so").exists() for folder in libraries):
+            yield f"lib{row.library}.so"
+
+
+def make(recipe: Recipe, making: Making) -> Installed:
+    """Nothing but a note of where it is, and a libcuda to link with where it has none."""
+    root = Path(recipe.place)
+    if not any((root / folder / "libcuda.so").exists() for folder in ("lib64/stubs", "lib/stubs")):
+        finish.write_stub(root, making.scratch / "stubs", recipe.platform.rpartition("-")[2])
+    version = finish.nvcc_version(root / "bin" / "nvcc")
+    return making_.installed(recipe, making, root=root, version=version)

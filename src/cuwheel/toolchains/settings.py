@@ -1,0 +1,69 @@
+"""The variables by which build systems find a toolkit and its host compiler."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.facts import toolchains
+from cuwheel.toolchains.values import Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cuwheel.toolchains.values import HostCompiler, Installed
+
+_ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")
+_COMPILERS = ("NVCC_CCBIN", "CUDAHOSTCXX")
+
+
+def settings(toolkit: Installed, compiler: HostCompiler | None) -> tuple[Setting, ...]:
+    return tuple(_settings(toolkit, compiler))
+
+
+def _settings(toolkit: Installed, compiler: HostCompiler | None) -> Iterator[Setting]:
+    yield from (Setting(name=name, value=toolkit.root) for name in _ROOTS)
+    yield Setting(name="CUDACXX", value=f"{toolkit.root}/bin/nvcc")
+    yield Setting(name="PATH", value=f"{toolkit.root}/bin", how="prepend")
+    if compiler:
+        yield from (Setting(name=name, value=compiler.path) for name in _COMPILERS)
+        if not toolchains.reads_ccbin(toolkit.cuda):
+            yield from (
+                Setting(name=name, value=value) for name, value in toolchains.ccbin(toolkit.cuda, compiler.path).items()
+            )
+    if stubs := _stubs(toolkit):
+        yield Setting(name="LIBRARY_PATH", value=stubs, how="prepend")
+
+
+def _stubs(toolkit: Installed) -> str | None:
+    """The folder with a libcuda.so to link with. What is in an image cannot be looked at, and has one."""
+    if toolkit.prefix and not toolkit.archives:
+        return f"{toolkit.root}/lib64/stubs"
+    places = (Path(toolkit.root, "lib64", "stubs"), Path(toolkit.root, "lib", "stubs"), Path(toolkit.folder, "stubs"))
+    return next((str(place) for place in places if (place / "libcuda.so").exists()), None)
+
+
+def lines(chosen: Iterable[Setting]) -> tuple[str, ...]:
+    """For a shell to eval."""
+    return tuple(_line(each) for each in chosen)
+
+
+def _line(setting: Setting) -> str:
+    value = shlex.quote(setting.value)
+    rest = f'"${{{setting.name}:+:${setting.name}}}"' if setting.how == "prepend" else ""
+    return f"export {setting.name}={value}{rest}"
+
+
+def applied(chosen: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment with these settings in it."""
+    result = dict(environ)
+    for each in chosen:
+        before = result.get(each.name) if each.how == "prepend" else None
+        result[each.name] = f"{each.value}:{before}" if before else each.value
+    return result
+
+
+def inside(chosen: Iterable[Setting]) -> dict[str, str]:
+    """For a container, whose own PATH is kept: the compilers are named in full."""
+    return {each.name: each.value for each in chosen if each.name != "PATH"}

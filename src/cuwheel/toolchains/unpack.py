@@ -1,0 +1,151 @@
+"""Archives into one toolkit folder. Nothing is written outside it, whatever the archive says."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING
+
+from cuwheel import log, process
+from cuwheel.errors import MalformedError
+from cuwheel.toolchains import debian_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cuwheel.toolchains.values import Archive, ArchiveKind
+
+# Folders at the top of a toolkit. Packages put them below `nvidia/cu13`, `nvidia/cudnn`, `cutensor` and so on.
+_TOPS = ("bin", "include", "lib", "lib64", "nvvm", "cccl", "extras", "share", "compute-sanitizer", "targets")
+_UNPACK_S = 900.0
+_LEAST = 64 * 10**6
+_GROWTH = 50
+_MOST_FILES = 200_000
+# KeyError: a hard link to what is not in the archive.
+_BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, lzma.LZMAError, EOFError, UnicodeError, KeyError)
+
+
+def unpack(archive: Archive, path: Path, root: Path) -> None:
+    """Add the contents of an archive, whose hash was checked, to the toolkit at `root`."""
+    log.debug("unpacking %s", path.name)
+    try:
+        _UNPACKERS[archive.kind](path, root, _Room(path))
+    except _BROKEN as error:
+        raise MalformedError(path, f"cannot be unpacked: {error}") from error
+
+
+class _Room:
+    """What an archive may become: real ones grow to ten times their size at most, and bombs a thousandfold."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._bytes = _LEAST + _GROWTH * path.stat().st_size
+        self._files = _MOST_FILES
+
+    def take(self, size: int) -> None:
+        self._bytes -= size
+        if self._bytes < 0:
+            raise MalformedError(self._path, f"unpacks to more than {_GROWTH} times its size: it is not a toolkit's")
+
+    def take_file(self) -> None:
+        self._files -= 1
+        if self._files < 0:
+            raise MalformedError(self._path, f"has more than {_MOST_FILES:,} files: it is not a toolkit's")
+
+
+def _unpack_wheel(path: Path, root: Path, room: _Room) -> None:
+    with (
+        zipfile.ZipFile(path) as wheel,
+        log.progress(path.name, sum(each.file_size for each in wheel.infolist())) as bar,
+    ):
+        for info in wheel.infolist():
+            place = _place_in_wheel(info.filename)
+            if place is None or info.is_dir():
+                continue
+            with wheel.open(info) as source:
+                _write(source, _inside(root, place, path), room, mode=info.external_attr >> 16)
+            bar.advance(info.file_size)
+
+
+def _place_in_wheel(name: str) -> str | None:
+    """`nvidia/cu13/bin/nvcc` → `bin/nvcc`; licences are kept, Python files are not."""
+    parts = PurePosixPath(name).parts
+    if parts and parts[0].endswith(".dist-info"):
+        licence = "license" in parts[-1].lower()
+        return f"licenses/{parts[0].removesuffix('.dist-info')}/{parts[-1]}" if licence else None
+    top = next((index for index, part in enumerate(parts[:-1]) if index and part in _TOPS), None)
+    return None if top is None else "/".join(parts[top:])
+
+
+def _unpack_tar(path: Path, root: Path, room: _Room) -> None:
+    """NVIDIA's archives: one folder at the top, which is left out."""
+    with tarfile.open(path, "r:*") as archive, log.progress(path.name, None) as bar:
+        for member in archive:
+            parts = PurePosixPath(member.name).parts
+            if ".." in parts or member.name.startswith("/"):
+                raise MalformedError(path, f"has {member.name!r}, which lies outside of it")
+            if len(parts) > 1:
+                room.take_file()
+                _unpack_member(archive, member, _inside(root, "/".join(parts[1:]), path), room)
+            bar.advance(member.size)
+
+
+def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, room: _Room) -> None:
+    name = "/".join(PurePosixPath(member.name).parts[1:])
+    path = Path(str(archive.name))
+    if member.isdir():
+        place.mkdir(parents=True, exist_ok=True)
+    elif member.issym():
+        target = os.path.normpath(os.path.join(os.path.dirname(name), member.linkname))  # noqa: PTH118, PTH120 - lexical
+        if member.linkname.startswith("/") or target.split("/")[0] == "..":
+            raise MalformedError(path, f"has a link {member.name!r} to {member.linkname!r}, outside of it")
+        place.unlink(missing_ok=True)
+        place.symlink_to(member.linkname)
+    elif member.isfile() or member.islnk():
+        source = archive.extractfile(member)  # of a hard link: the contents of what it names within the archive
+        if source is None:
+            raise MalformedError(path, f"has {member.name!r} without contents")
+        with source:
+            _write(source, place, room, mode=member.mode)
+    else:
+        raise MalformedError(path, f"has {member.name!r}, which is no file, folder or link")
+
+
+def _unpack_deb(path: Path, root: Path, _room: _Room) -> None:
+    """Which Debian signed."""
+    with tempfile.TemporaryDirectory(prefix=".deb-", dir=root) as name:
+        process.run(["dpkg-deb", "-x", path, name], timeout=_UNPACK_S)
+        debian_layout.arrange(Path(name), root)
+
+
+def _inside(root: Path, name: str, archive: Path) -> Path:
+    """Where `name` goes. Its folder is made, and is refused where a link in the archive leads elsewhere."""
+    place = root / name
+    if ".." in PurePosixPath(name).parts:
+        raise MalformedError(archive, f"has {name!r}, which lies outside of it")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.parent.resolve() != place.parent:
+        raise MalformedError(archive, f"has {name!r} behind a link")
+    return place
+
+
+def _write(source: IO[bytes], place: Path, room: _Room, *, mode: int) -> None:
+    place.unlink(missing_ok=True)  # never through a link that an archive before this one made
+    with place.open("xb") as target:
+        while chunk := source.read(1 << 20):
+            room.take(len(chunk))
+            target.write(chunk)
+    place.chmod(0o755 if mode & stat.S_IXUSR else 0o644)
+
+
+_UNPACKERS: dict[ArchiveKind, Callable[[Path, Path, _Room], None]] = {
+    "wheel": _unpack_wheel,
+    "tar": _unpack_tar,
+    "deb": _unpack_deb,
+}

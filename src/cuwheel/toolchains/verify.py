@@ -1,0 +1,183 @@
+"""Proof that a toolchain works: a kernel compiled for every architecture it claims, linked, and inspected."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import process
+from cuwheel.errors import CuwheelError
+from cuwheel.facts import toolchains, toolkits
+from cuwheel.facts.arch import Arch
+from cuwheel.inspection.survey import survey
+from cuwheel.toolchains import inside, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuwheel.facts.rows.toolchains import Component
+    from cuwheel.toolchains.values import Toolchain
+
+_COMPILE_S = 900.0
+_KERNEL = """\
+#include <cuda.h>
+#include <cuda_runtime.h>
+{headers}
+__global__ void NAME(float *x) {{ x[threadIdx.x] *= 2.0f; }}
+int NAME(float *x, int) {{
+    if (cuInit(0) != CUDA_SUCCESS) return 1;
+    NAME<<<1, 32>>>(x);
+    return cudaGetLastError();
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    name: str
+    passed: bool
+    outcome: str
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """`architectures`: those that nvcc claims and the library has; `missing`: those that it has not."""
+
+    architectures: tuple[str, ...]
+    missing: tuple[str, ...]
+    checks: tuple[Check, ...]
+    seconds: float
+
+    @property
+    def succeeded(self) -> bool:
+        return all(each.passed for each in self.checks)
+
+    @property
+    def words(self) -> str:
+        failed = [each.name for each in self.checks if not each.passed]
+        if failed:
+            return f"It does not work: {', '.join(failed)}"
+        return f"It works: {len(self.architectures)} architectures compiled, linked and found in the result"
+
+
+def verify(toolchain: Toolchain) -> Verification:
+    with tempfile.TemporaryDirectory(prefix="cuwheel-verify-") as name:
+        return _Bench(toolchain, Path(name)).run()
+
+
+class _Bench:
+    """One folder to compile in, and what was found there."""
+
+    def __init__(self, toolchain: Toolchain, folder: Path) -> None:
+        self.toolchain, self.folder = toolchain, folder
+        self.environ = settings.applied(toolchain.settings, _plain_environment())
+        self.seconds = 0.0
+        self.claimed: tuple[str, ...] = ()
+        self.found: tuple[str, ...] = ()
+        self.objects: list[str] = []
+
+    def run(self) -> Verification:
+        checks: list[Check] = []
+        for name, check in CHECKS:
+            try:
+                checks += [Check(name=name, passed=True, outcome=each) for each in check(self)]
+            except CuwheelError as error:
+                lines = error.message.splitlines()
+                evidence = "\n".join(line.strip() for line in lines[1:][-4:])
+                checks.append(Check(name=name, passed=False, outcome=lines[0], evidence=evidence))
+                break  # each check stands on the one before it
+        missing = tuple(each for each in self.claimed if each not in self.found)
+        if missing and checks[-1].passed:
+            checks.append(Check(name="inspect", passed=False, outcome=f"not in the result: {' '.join(missing)}"))
+        return Verification(
+            architectures=tuple(each for each in self.claimed if each in self.found),
+            missing=missing,
+            checks=tuple(checks),
+            seconds=round(self.seconds, 2),
+        )
+
+    def nvcc(self, *arguments: str) -> str:
+        command = inside.command(
+            self.toolchain.toolkit,
+            [f"{self.toolchain.root}/bin/nvcc", *arguments],
+            folders=[self.folder],
+            cwd=self.folder,
+            environ=settings.inside(self.toolchain.settings),
+        )
+        done = process.run(command, timeout=_COMPILE_S, env=self.environ, cwd=self.folder)
+        self.seconds += done.seconds
+        return done.stdout
+
+
+def _plain_environment() -> dict[str, str]:
+    """Nothing of the caller's that changes what a compiler does."""
+    return {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+
+
+def _ask(bench: _Bench) -> Iterator[str]:
+    """nvcc does not list what has a suffix: the table does."""
+    plain = [word for word in bench.nvcc("--list-gpu-code").split() if word.startswith("sm_")]
+    row = toolkits.find_toolkit(bench.toolchain.toolkit.cuda)
+    listed = [f"sm_{number}" for number in row.architectures]
+    bench.claimed = tuple(dict.fromkeys([*plain, *(each for each in listed if each[:-1] in plain)]))
+    yield f"{bench.toolchain.toolkit.version} claims {len(bench.claimed)} architectures"
+    strange = sorted(set(plain) - set(listed)) + sorted({each for each in listed if each[-1].isdigit()} - set(plain))
+    if strange:
+        yield f"its list and the table differ in {' '.join(strange)}"
+
+
+def _compile(bench: _Bench) -> Iterator[str]:
+    headers = [row.header for row in _components(bench) if row.header and row.header != "cuda_runtime.h"]
+    source = bench.folder / "kernel.cu"
+    source.write_text(_KERNEL.format(headers="\n".join(f"#include <{each}>" for each in headers)), encoding="utf-8")
+    for suffix, archs in _groups(bench.claimed).items():
+        codes = [f"arch=compute_{Arch.parse(each).number},code={each}" for each in archs]
+        flags = [word for code in codes for word in ("-gencode", code)]
+        parallel = ["--threads", str(os.cpu_count() or 1)]
+        bench.nvcc(
+            "-Xcompiler", "-fPIC", f"-DNAME=verify{suffix}", *parallel, *flags, "-c", "kernel.cu", "-o", f"k{suffix}.o"
+        )
+        bench.objects.append(f"k{suffix}.o")
+    told = f" with {' '.join(headers)}" if headers else ""
+    yield f"one kernel for all of them{told}"
+
+
+def _groups(archs: tuple[str, ...]) -> dict[str, list[str]]:
+    """By suffix: nvcc does not take sm_100 and sm_100f for one file."""
+    found: dict[str, list[str]] = {}
+    for each in archs:
+        found.setdefault(Arch.parse(each).suffix, []).append(each)
+    return found
+
+
+def _link(bench: _Bench) -> Iterator[str]:
+    """Nothing may stay undefined: the stub of libcuda and the runtime must have it all."""
+    libraries = ["cuda", *(row.library for row in _components(bench) if row.library and row.library != "cudart")]
+    words = [f"-l{each}" for each in libraries]
+    bench.nvcc("-shared", "-Xlinker", "--no-undefined", *bench.objects, "-o", "libkernel.so", *words)
+    yield f"a shared library, with the static runtime and {' '.join(words)}"
+    bench.nvcc("-shared", "-cudart", "shared", *bench.objects, "-o", "libshared.so", "-lcuda")
+    yield "and one with the shared runtime"
+
+
+def _inspect(bench: _Bench) -> Iterator[str]:
+    (library,) = survey(bench.folder / "libkernel.so").libraries
+    bench.found = tuple(dict.fromkeys(each.arch for each in library.device_code if each.kind == "cubin"))
+    yield f"found in the library: {' '.join(bench.found)}"
+    yield f"it needs {' '.join(library.needed)}"
+
+
+def _components(bench: _Bench) -> list[Component]:
+    return [toolchains.find_component(name) for name in bench.toolchain.toolkit.components]
+
+
+CHECKS: tuple[tuple[str, Callable[[_Bench], Iterator[str]]], ...] = (
+    ("ask", _ask),
+    ("compile", _compile),
+    ("link", _link),
+    ("inspect", _inspect),
+)

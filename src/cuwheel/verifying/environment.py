@@ -1,0 +1,154 @@
+"""A fresh environment for a wheel: made, filled, and the variables that its checks see."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import masking, venvs
+from cuwheel.finding import Finding
+from cuwheel.verifying import stub
+from cuwheel.verifying.runner import variables as led
+from cuwheel.wheel import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.venvs import Python
+
+_PATHS = "LD_LIBRARY_PATH"
+_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is installed, and from where. `requires`: beside the wheel, and `requirements`: files that list such.
+
+    `sources`: also what comes as source, though building it runs its code with all that the caller has.
+    """
+
+    wheel: Path
+    requires: tuple[str, ...] = ()
+    requirements: tuple[Path, ...] = ()
+    find_links: tuple[Path, ...] = ()
+    offline: bool = False
+    sources: bool = False
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """As it is kept: a requirement may be an address with a password in it."""
+        return (str(self.wheel), *map(masking.text, self.requires), *(f"-r {path}" for path in self.requirements))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """`interpreter`: of the environment at `folder`."""
+
+    folder: Path
+    interpreter: Path
+
+    @property
+    def site_packages(self) -> tuple[Path, ...]:
+        return tuple(sorted(self.folder.glob("lib*/python3*/site-packages")))
+
+
+def make(folder: Path, python: Python, wanted: Wanted, environ: Mapping[str, str]) -> Made:
+    """Raises what the installer says where it cannot. It may see all variables: indexes have logins."""
+    interpreter = venvs.make(folder, python)
+    lines: list[str | Path] = [wanted.wheel, *wanted.requires]
+    for path in wanted.requirements:
+        lines += ["--requirement", path]
+    # With an index of one's own at hand (`find_links`), being offline means that one alone.
+    venvs.install(
+        interpreter,
+        lines,
+        find_links=wanted.find_links,
+        offline=wanted.offline,
+        sources=wanted.sources,
+        env=led.plain(environ),
+    )
+    return Made(folder=folder, interpreter=interpreter)
+
+
+def variables(
+    made: Made, environ: Mapping[str, str], scratch: Path, *, stub_folder: Path | None, passed: Sequence[str]
+) -> dict[str, str]:
+    told = led.clean(environ, made.folder, scratch, passed=passed, is_secret=masking.is_secret)
+    if stub_folder is not None:
+        told[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), environ.get(_PATHS, "")]))
+    return told
+
+
+def packages(made: Made) -> tuple[str, ...]:
+    """All that is installed, as name==version."""
+    found = set()
+    for folder in made.site_packages:
+        for info in folder.glob("*.dist-info"):
+            name, _, version = info.name.removesuffix(".dist-info").rpartition("-")
+            found.add(f"{metadata.normalised(name)}=={version}")
+    return tuple(sorted(found))
+
+
+def put_stub(made: Made, folder: Path) -> Path:
+    """A stub of libcuda with the functions that the libraries of the environment want; its folder."""
+    machine = platform.machine().lower()
+    libraries = (path for site in made.site_packages for path in _libraries(site))
+    stub.write(folder, stub.names_wanted(libraries), _CPUS.get(machine, machine))
+    return folder
+
+
+def _libraries(site: Path) -> Iterator[Path]:
+    for folder, _, names in os.walk(site):
+        for name in names:
+            if name.endswith(".so") or ".so." in name:
+                yield Path(folder, name)
+
+
+def conflicts(made: Made, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What `pip check` says. It runs the environment's interpreter, and what packages have put into its start."""
+    if found := venvs.conflicts(made.interpreter, env=environ):
+        yield Finding(
+            rule="requirements-broken",
+            severity="error",
+            message="pip check: requirements of what is installed are not met",
+            evidence=tuple(found[:_SHOWN]),
+            fix="correct the requirements in the metadata, or what is installed beside it (--with)",
+        )
+
+
+def shared_files(made: Made, name: str) -> Iterator[Finding]:
+    """Files of the wheel that another distribution of the environment brings too: one overwrites the other."""
+    own: set[str] = set()
+    others: dict[str, str] = {}
+    for folder in made.site_packages:
+        for info in folder.glob("*.dist-info"):
+            distribution = metadata.normalised(info.name.removesuffix(".dist-info").rpartition("-")[0])
+            files = {each for each in _recorded(info) if ".dist-info/" not in each and "__pycache__" not in each}
+            if distribution == metadata.normalised(name):
+                own |= files
+            else:
+                others |= dict.fromkeys(files, distribution)
+    both = sorted(own & others.keys())
+    if both:
+        yield Finding(
+            rule="files-of-two-distributions",
+            severity="warning",
+            message=f"{len(both)} files of it are brought by {', '.join(sorted({others[each] for each in both}))} too",
+            evidence=tuple(both[:_SHOWN]),
+            fix="one of them should not have them: an uninstallation breaks the other",
+        )
+
+
+def _recorded(info: Path) -> Iterator[str]:
+    try:
+        text = (info / "RECORD").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for path in metadata.recorded_files(text):
+        if not re.match(r"\.\./|/", path):
+            yield path

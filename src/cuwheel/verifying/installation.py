@@ -1,0 +1,212 @@
+"""A wheel in one fresh environment: installed, compared with what `check` says, and put to its checks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import log, masking, scratch
+from cuwheel.compat import matrix
+from cuwheel.errors import CuwheelError, UnreadableError
+from cuwheel.machine import named, probe
+from cuwheel.machine.fleet import Machine, Refinement
+from cuwheel.verifying import checks as choice
+from cuwheel.verifying import contradictions, environment, libraries
+from cuwheel.verifying.runner import checks as runner
+from cuwheel.verifying.runner import gpus, launch, processes
+from cuwheel.verifying.values import Check, Installation, Result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.compat.verdict import Verdict
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.values import Survey
+    from cuwheel.venvs import Python
+    from cuwheel.verifying.environment import Made, Wanted
+
+_OUTPUT_LINES = 20
+_PREFIX, _KEPT = "cuwheel-verify-", "cuwheel-kept-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """`patterns`: names of the checks that are run, all without one. `stub`: a libcuda where there is no driver.
+
+    `cuda`: the one that the wheel is to serve, whatever the framework that is installed was built for.
+    `pass_env`: variables that checks see beside those that all of them see. `network`: let them use it.
+    """
+
+    checks: tuple[Check, ...]
+    patterns: tuple[str, ...] = ()
+    stub: bool = False
+    keep: bool = False
+    cuda: str | None = None
+    timeout: float | None = None
+    pass_env: tuple[str, ...] = ()
+    network: bool = False
+
+
+def attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish) -> Installation:
+    """Whatever the wheel does, this ends with a value; what it leaves is taken away unless it is to be kept."""
+    with _folder(keep=wish.keep) as folder:
+        found = _attempt(survey, python, wanted, wish, folder)
+    return replace(found, folder=str(folder / "env") if wish.keep else "")
+
+
+@contextlib.contextmanager
+def _folder(*, keep: bool) -> Iterator[Path]:
+    """What a run that was killed left is cleared away first: its folders, and its processes by their mark."""
+    with contextlib.ExitStack() as stack:
+        try:
+            beside = Path(tempfile.gettempdir())
+            made = stack.enter_context(scratch.folder(beside, _PREFIX, processes.end_marked))
+            if keep:
+                made = Path(tempfile.mkdtemp(prefix=_KEPT, dir=beside))
+        except OSError as error:
+            raise UnreadableError.from_os(error, hint="TMPDIR says where the environments are made") from error
+        yield made
+
+
+def _attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish, folder: Path) -> Installation:
+    began = time.monotonic()
+    try:
+        made = environment.make(folder / "env", python, wanted, processes.marked(os.environ, folder.name))
+    except CuwheelError as error:
+        return Installation(
+            python=python.version,
+            outcome="failed",
+            problem=_shortened(masking.known(error.message, os.environ)),
+            seconds=round(time.monotonic() - began, 3),
+            requirements=wanted.listed,
+        )
+    installed = round(time.monotonic() - began, 3)
+    tried = _try(survey, made, wish, folder)
+    return replace(
+        tried, python=python.version, seconds=installed, requirements=wanted.listed, packages=environment.packages(made)
+    )
+
+
+def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
+    profile = probe.probe(made.folder)
+    machines = named.here(profile, Refinement(torch_cuda=wish.cuda, jax_cuda=wish.cuda))
+    driver = profile.driver.version is not None
+    stubbed = wish.stub and not driver
+    environ = environment.variables(
+        made,
+        processes.marked(os.environ, folder.name),
+        folder,
+        stub_folder=environment.put_stub(made, folder / "stub") if stubbed else None,
+        passed=wish.pass_env,
+    )
+    cut = not wish.network and launch.can_cut()
+    there = gpus.seen(str(made.interpreter), environ, cut=cut)
+    verdicts = matrix.judge_all(survey, machines)
+    foreseen = contradictions.foreseen(survey, machines[0])
+    checks, skipped = _with_libraries(survey, machines[0], wish)
+    raw = _run(checks, made, _Place(environ=environ, folder=folder, gpus=there, cut=cut))
+    loader = [each for each in raw if each.name == libraries.NAME]
+    told = [each for result in loader for each in libraries.loaded(result)]
+    scene = libraries.Scene(foreseen=foreseen, driver=driver or stubbed, gpu=bool(there))
+    results = [_told(each, made, scene) for each in raw]
+    return Installation(
+        python="",
+        outcome="passed",
+        stub=stubbed,
+        network="cut" if cut else "open",
+        gpus=there,
+        checks=(*results, *skipped),
+        verdicts=verdicts,
+        contradictions=(
+            *contradictions.of_gpu(verdicts, checks, results),
+            *contradictions.of_imports(verdicts, results),
+            *contradictions.of_libraries(foreseen, told),
+        ),
+        findings=(
+            *environment.conflicts(made, environ),
+            *_foreseen_failures(verdicts, machines),
+            *environment.shared_files(made, survey.distribution.name if survey.distribution else ""),
+            *(finding for result in loader for finding in libraries.findings(result, scene)),
+        ),
+    )
+
+
+def _told(result: Result, made: Made, scene: libraries.Scene) -> Result:
+    if result.name == libraries.NAME:
+        return libraries.judged(result, scene)
+    # A module of Python's own, or one that something else put before it, may have the same name.
+    imported = result.file if result.origin == "wheel" and result.outcome == "passed" else ""
+    if imported and not Path(imported).resolve().is_relative_to(made.folder.resolve()):
+        return replace(result, outcome="failed", problem=f"what was imported is not the wheel's: {imported}")
+    return result if scene.driver else libraries.without_driver(result)
+
+
+def _with_libraries(survey: Survey, machine: Machine, wish: Wish) -> tuple[tuple[Check, ...], tuple[Result, ...]]:
+    """The check of the libraries behind the imports; or a result that says why there is none."""
+    imports = [each.text for each in wish.checks if each.kind == "import"]
+    timeout = wish.timeout or choice.TIMEOUT_S
+    own, why = libraries.check_for(survey, machine, imports, timeout=timeout, memory=choice.MEMORY)
+    place = len([each for each in wish.checks if each.origin == "wheel"])
+    every = (*wish.checks[:place], *([own] if own else []), *wish.checks[place:])
+    left_out = Result(name=libraries.NAME, kind="python", origin="wheel", outcome="skipped", problem=why)
+    if wish.patterns:
+        return choice.chosen(every, wish.patterns), ()
+    return every, (left_out,) if why else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where and how checks run."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    gpus: Sequence[str]
+    cut: bool
+
+
+def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
+    results = []
+    with log.progress("checking", len(checks)) as progress:
+        for number, check in enumerate(checks):
+            progress.tell(check.name)
+            told = runner.run(
+                check.as_dict(),
+                str(made.interpreter),
+                place.environ,
+                place.folder / f"run-{number}",
+                capabilities=place.gpus,
+                cut=place.cut,
+                hide=lambda text: masking.known(text, os.environ),
+            )
+            results.append(as_result(told, check))
+            progress.advance(1)
+    return results
+
+
+def as_result(told: Mapping[str, object], check: Check) -> Result:
+    """What the runner says, as a value."""
+    import msgspec  # noqa: PLC0415 - the runner's own results travel as plain mappings
+
+    return msgspec.convert({**told, "origin": check.origin}, Result)
+
+
+def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine]) -> list[Finding]:
+    """Without a GPU a verdict is about nothing that could happen here, but for a library that a variable asks for."""
+    found = []
+    for verdict, machine in zip(verdicts, machines, strict=True):
+        for finding in verdict.findings:
+            asked = machine.capability or (machine.loads and finding.rule == "no-library-to-load")
+            if finding.severity == "error" and asked:
+                found.append(finding)
+    return list(dict.fromkeys(found))
+
+
+def _shortened(text: str) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines if len(lines) <= _OUTPUT_LINES else [lines[0], "…", *lines[-_OUTPUT_LINES:]])

@@ -1,0 +1,239 @@
+"""The kit: wheels, their checks and what is foretold of them in one file, for a machine that has nothing but Python."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from cuwheel import __version__, log
+from cuwheel import locking as lock
+from cuwheel.errors import MalformedError, UsageError
+from cuwheel.files import errors_of, sync_folder
+from cuwheel.inspection.survey import survey
+from cuwheel.units import size as in_words
+from cuwheel.verifying import foresight, requirements
+from cuwheel.verifying import probes as device_code
+from cuwheel.wheel import record
+from cuwheel.wheel.zip_writer import Traits, ZipWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cuwheel.inspection.values import Survey
+
+SCHEMA: Final = "cuwheel.kit/1"
+MANIFEST = "kit.json"
+_PACKAGE = "kit"
+_PARTS = ("onsite", "runner")
+_MODULES = ("masking.py", "scratch.py")
+_HERE = Path(__file__).parent
+_SHEBANG = b"#!/usr/bin/env python3\n"
+_MAIN = b"""\
+import sys
+
+if sys.version_info < (3, 9):
+    sys.exit("error: this kit needs Python 3.9 or later, and this is " + sys.version.split()[0])
+if sys.platform == "win32":
+    sys.exit("error: this kit runs on Linux")
+import zipfile
+
+try:  # Python imports from a zip without looking at its sums
+    with zipfile.ZipFile(sys.argv[0]) as archive:
+        for name in archive.namelist():
+            if not name.startswith("wheels/"):
+                archive.read(name)
+except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+    sys.exit("error: the kit was damaged on its way: " + str(error) + "\\nhint: carry it again")
+from kit import masking, scratch
+from kit.onsite.main import main
+
+sys.exit(main(masking, scratch))
+"""
+_FIRST_DAY = 0x21  # 1980-01-01, the earliest that a zip can say
+_FILE_MODE, _UNIX = 0o100644 << 16, 3
+# Python's own importer of zip files reads no larger ones, before 3.14.
+_MOST = (1 << 32) - (1 << 24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """`requirements`: download what the wheels require too, and `extra` beside it, for `python` (`3.12`) if said.
+
+    `find_links`: folders with wheels to take them from too; `offline`: from nowhere else.
+    `system`: let the wheels see the packages that the machine has.
+    """
+
+    requirements: bool = False
+    extra: tuple[str, ...] = ()
+    system: bool = False
+    python: str | None = None
+    find_links: tuple[Path, ...] = ()
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedFile:
+    """`member`: its name in the kit."""
+
+    file: str
+    sha256: str
+    size: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedWheel:
+    file: str
+    sha256: str
+    size: int
+    member: str
+    name: str
+    version: str
+    requirements: tuple[PackedFile, ...]
+    checks: tuple[dict[str, Any], ...]
+    rows: tuple[foresight.Row, ...]
+    later: tuple[foresight.Row, ...]
+    follows: str | None
+    override: str | None
+    groups: dict[str, int]
+    probes: tuple[device_code.Probe, ...]
+    answers: tuple[tuple[device_code.Answers, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    schema: str = SCHEMA
+    tool: str = f"cuwheel {__version__}"
+    system: bool
+    signs: dict[str, tuple[str, ...]]
+    wheels: tuple[PackedWheel, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """The kit that was written."""
+
+    path: str
+    size: int
+    sha256: str
+    wheels: tuple[PackedWheel, ...]
+
+
+def pack(
+    wheels: Sequence[Path],
+    checks_of: Callable[[Survey], Sequence[Mapping[str, Any]]],
+    to: Path,
+    wish: Wish | None = None,
+) -> Packed:
+    """`checks_of`: the checks of a wheel, as the runner takes them. The same input gives the same bytes."""
+    wish = wish or Wish()
+    if not wheels:
+        raise UsageError("there is no wheel to pack", hint="cuwheel verify WHEEL --pack kit.pyz")
+    to = to / "kit.pyz" if to.is_dir() else to
+    with errors_of(to, f"{to} was not written"), lock.scratch(to.parent) as folder:
+        files: dict[str, Path] = {}
+        packed = tuple(_wheel(each, checks_of, wish, folder, files) for each in wheels)
+        total = sum(each.stat().st_size for each in files.values())
+        if total > _MOST:
+            raise UsageError(
+                f"the kit would have {in_words(total)}, and Python imports from no zip file above {in_words(_MOST)}",
+                hint="leave the requirements out, and use the machine's own packages: --system-site-packages",
+            )
+        made = folder / "kit"
+        _write(made, Manifest(system=wish.system, signs=_signs(), wheels=packed), files)
+        made.chmod(0o755)
+        digest = record.digest_of(made)
+        made.replace(to)
+        sync_folder(to.parent)
+    return Packed(path=str(to), size=digest.size, sha256=digest.sha256, wheels=packed)
+
+
+def _wheel(
+    path: Path,
+    checks_of: Callable[[Survey], Sequence[Mapping[str, Any]]],
+    wish: Wish,
+    folder: Path,
+    files: dict[str, Path],
+) -> PackedWheel:
+    found = survey(path, detail="containers")
+    if found.kind != "wheel" or found.distribution is None:
+        raise UsageError(f"{path} is no wheel, and only wheels can be packed", hint="give a file that ends in .whl")
+    if bad := [each.message for each in found.findings if each.severity == "error"]:
+        raise MalformedError(path, f"not packed: {bad[0]}", hint="get the wheel again")
+    with log.progress(f"foretelling {path.name}"):
+        foretold, asked = foresight.foresee(found), device_code.of(found)
+    needed = _requirements(path, wish, folder) if wish.requirements else ()
+    file = _file(path, files)
+    return PackedWheel(
+        file=file.file,
+        sha256=file.sha256,
+        size=file.size,
+        member=file.member,
+        name=found.distribution.name,
+        version=found.distribution.version,
+        requirements=tuple(_file(each, files) for each in needed),
+        checks=tuple(msgspec.to_builtins(dict(each)) for each in checks_of(found)),
+        rows=foretold.rows,
+        later=foretold.later,
+        follows=foretold.follows,
+        override=foretold.override,
+        groups=foretold.groups,
+        probes=asked.probes,
+        answers=asked.lists,
+    )
+
+
+def _requirements(path: Path, wish: Wish, folder: Path) -> tuple[Path, ...]:
+    return requirements.download(
+        path, folder, extra=wish.extra, python=wish.python, find_links=wish.find_links, offline=wish.offline
+    )
+
+
+def _file(path: Path, files: dict[str, Path]) -> PackedFile:
+    """What several wheels require is in the kit once."""
+    digest = record.digest_of(path)
+    member = f"wheels/{digest.sha256[:16]}/{path.name}"
+    files[member] = path
+    return PackedFile(file=path.name, sha256=digest.sha256, size=digest.size, member=member)
+
+
+def _write(made: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
+    """Stored, not compressed: wheels are so already, and other versions of zlib give other bytes."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, where there is work to do
+
+    with made.open("wb") as file, ThreadPoolExecutor(1) as pool:
+        file.write(_SHEBANG)
+        writer = ZipWriter(file, pool, 0)
+        texts = {"__main__.py": _MAIN, f"{_PACKAGE}/__init__.py": b"", **_sources()}
+        texts[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1) + b"\n"
+        for name, data in sorted(texts.items()):
+            writer.add(_traits(name), io.BytesIO(data), len(data))
+        for name, path in sorted(files.items()):
+            with path.open("rb") as stream:
+                writer.add(_traits(name), stream, path.stat().st_size)
+        writer.finish()
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _signs() -> dict[str, tuple[str, ...]]:
+    return {str(code): texts for code, texts in foresight.SIGNS.items()}
+
+
+def _sources() -> dict[str, bytes]:
+    """The part of this package that works with nothing but Python."""
+    modules = {f"{_PACKAGE}/{name}": (_HERE.parent / name).read_bytes() for name in _MODULES}
+    return modules | {
+        f"{_PACKAGE}/{part}/{path.relative_to(_HERE / part).as_posix()}": path.read_bytes()
+        for part in _PARTS
+        for path in (_HERE / part).rglob("*.py")
+    }
+
+
+def _traits(name: str) -> Traits:
+    return Traits(name=name, time=0, date=_FIRST_DAY, external_attr=_FILE_MODE, create_system=_UNIX)

@@ -1,0 +1,182 @@
+"""Do the libraries of the wheel load in its environment: asked of the loader, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.loading import loading
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import libraries, packages
+from cuwheel.finding import Finding
+from cuwheel.toolchains.stub import SONAME
+from cuwheel.verifying.values import Check, Result
+from cuwheel.wheel.contents import installed_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.inspection.values import Survey
+    from cuwheel.machine.fleet import Machine
+
+NAME = "libraries load"
+_MARK = "cuwheel-library "
+# After the imports: packages load what theirs need first, by their own ways. What failed is said again at the end,
+# which is kept however much was printed.
+_SNIPPET = """\
+import ctypes, importlib, json, os, sys
+for module in json.loads({modules!r}):
+    try:
+        importlib.import_module(module)
+    except Exception:
+        pass
+failed = []
+for path in json.loads({libraries!r}):
+    print("\\n" + {mark!r} + json.dumps([path, None]), flush=True)
+    there = [place for place in (os.path.join(each, path) for each in sys.path) if os.path.exists(place)]
+    try:
+        ctypes.CDLL(there[0] if there else path)
+        problem = ""
+    except OSError as error:
+        problem = str(error)
+    print("\\n" + {mark!r} + json.dumps([path, problem]), flush=True)
+    if problem:
+        failed.append([path, problem])
+for each in failed[-40:]:
+    print("\\n" + {mark!r} + json.dumps(each), flush=True)
+"""
+_LINE = re.compile(rf"^{_MARK}(\[.*\])$", re.MULTILINE)
+_EXTENSION = re.compile(r"\.(?:cpython-[^./]+|abi3|cp\d[^./]*)\.(?:so|pyd)$", re.ASCII)
+_NOT_FOUND = re.compile(r"([\w.+-]+): cannot open shared object file", re.ASCII)
+_MOST = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """`problem`: what the loader said; nothing where it loaded, None where the process ended in it."""
+
+    path: str
+    problem: str | None
+
+    @property
+    def missing(self) -> str:
+        """The library that was not found, if that is what is wrong."""
+        match = _NOT_FOUND.match(self.problem or "")
+        return match[1] if match else ""
+
+    @property
+    def wants_driver(self) -> bool:
+        return self.missing == SONAME
+
+
+def check_for(
+    survey: Survey, machine: Machine, imports: Sequence[str], *, timeout: float, memory: int
+) -> tuple[Check | None, str]:
+    """Loads each library that is loaded on this machine for certain; or why there is nothing to load."""
+    if not survey.libraries:
+        return None, ""
+    found = loading(survey, machine)
+    always = [path for path in found.always if path not in found.optional]
+    places = installed_names(always)
+    paths = [place for place in places.values() if place.endswith(".so") or ".so." in place]
+    if found.candidates:
+        return None, f"which of its libraries is loaded goes by the CUDA of {found.follows}, and there is none here"
+    if found.missing:
+        return None, f"there is no library to load: {found.missing}"
+    if not paths:
+        return None, ""
+    needed = {soname for each in survey.libraries if each.path in places for soname in each.needed}
+    frameworks = sorted({name for soname in needed if (name := packages.framework_of(soname))})
+    text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(paths[:_MOST]), mark=_MARK)
+    return Check(name=NAME, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
+
+
+def loaded(result: Result) -> tuple[Loaded, ...]:
+    """What the loader said of each."""
+    told: dict[str, Loaded] = {}
+    for line in _LINE.findall(result.output):
+        try:
+            path, problem = json.loads(line)
+        except (ValueError, TypeError):
+            continue
+        if isinstance(path, str) and (problem is None or isinstance(problem, str)):
+            told[path] = Loaded(path=path, problem=problem)
+    return tuple(told.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What the results are judged by. `foreseen`: why libraries would not load here, by their paths.
+
+    `driver`: there is one, or a stub of its library. `gpu`: there is one.
+    """
+
+    foreseen: Mapping[str, Sequence[Finding]]
+    driver: bool
+    gpu: bool
+
+    def waits(self, each: Loaded) -> bool:
+        """For the driver alone."""
+        return each.wants_driver and not self.driver
+
+    def is_grave(self, each: Loaded) -> bool:
+        """What a package opens by itself may fail, unless the rules say that it will.
+
+        So may a module that wants a part of CUDA, where there is no GPU to use it with.
+        """
+        if not self.gpu and each.missing and _brings(each.missing):
+            return False
+        return bool(_EXTENSION.search(each.path) or self.foreseen.get(each.path))
+
+
+def judged(result: Result, scene: Scene) -> Result:
+    """The result in words."""
+    found = loaded(result)
+    shown = replace(result, output=_LINE.sub("", result.output).strip("\n"))
+    if not result.good:
+        inside = [each.path for each in found if each.problem is None]
+        return replace(shown, problem=f"{result.problem}, in loading {inside[0]}") if inside else shown
+    failed = [each for each in found if each.problem and not scene.waits(each)]
+    if grave := [each for each in failed if scene.is_grave(each)]:
+        return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
+    if found and all(scene.waits(each) for each in found):
+        problem = f"{SONAME} comes with the driver, and there is none here (--stub puts one in its place)"
+        return replace(shown, outcome="skipped", problem=problem)
+    return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
+
+
+def without_driver(result: Result) -> Result:
+    """An import that wants the driver, where there is none: what to do about it."""
+    if result.outcome != "failed" or f"{SONAME}: cannot open" not in result.problem:
+        return result
+    return replace(result, problem=f"{result.problem} (it comes with the driver; --stub puts one in its place)")
+
+
+def findings(result: Result, scene: Scene) -> Iterator[Finding]:
+    """What did not load, and perhaps is never asked to here."""
+    failed = [each for each in loaded(result) if each.problem and not scene.waits(each)]
+    slight = [each for each in failed if not scene.is_grave(each)]
+    if slight:
+        bringing = sorted({name for each in slight if each.missing and (name := _brings(each.missing))})
+        yield Finding(
+            rule="library-does-not-load",
+            severity="warning",
+            message="libraries of the wheel do not load in its environment, unless the package does something about it",
+            evidence=tuple(f"{each.path}: {each.problem}" for each in slight[:5]),
+            fix=f"try it with what it needs: {' '.join(f'--with {name}' for name in bringing)}"
+            if bringing
+            else "cuwheel repair WHEEL   (puts what they need beside them, or on their search path)",
+        )
+
+
+def _brings(soname: str) -> str:
+    """The package of NVIDIA's that brings a library; nothing for one that is not theirs."""
+    try:
+        found = libraries.find_library(soname)
+    except UnknownNameError:
+        return ""
+    package = found.package_for(None)
+    return package.name if package else ""

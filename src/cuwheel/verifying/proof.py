@@ -1,0 +1,265 @@
+"""A proof that a kit wrote on another machine, taken back: somebody's file, so everything in it is checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from cuwheel import decode, printable
+from cuwheel.compat.choose import CudaError
+from cuwheel.compat.predict import Outcome as Predicted
+from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.finding import Finding
+from cuwheel.machine.privacy import each_string
+from cuwheel.verifying import foresight
+from cuwheel.verifying.onsite import compare
+from cuwheel.verifying.values import Kind, Outcome
+from cuwheel.wheel import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+SCHEMA: Final = "cuwheel.proof/1"
+# `open`: no check could tell. `none`: nothing was predicted.
+Agreement: TypeAlias = Literal["agreed", "contradicted", "open", "none"]
+_CLAIMS: dict[Agreement, int] = {"contradicted": 0, "none": 1, "open": 1, "agreed": 2}
+_LIMIT = 1 << 26
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofGpu:
+    name: str
+    capability: str
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofMachine:
+    """`gpus`: as CUDA sees them; `smi_gpus`: as nvidia-smi lists them. `driver_status`: what cuInit gave."""
+
+    os: str
+    distribution: str
+    kernel: str
+    cpu: str
+    glibc: str | None
+    python: str
+    implementation: str
+    driver: str | None
+    driver_cuda: str | None
+    driver_status: int | None
+    gpus: tuple[ProofGpu, ...]
+    smi_gpus: tuple[str, ...]
+    variables: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofPrediction:
+    """`framework_cuda`: of the framework that decides which libraries are loaded (`follows`)."""
+
+    capability: str
+    driver_cuda: str | None
+    follows: str | None
+    framework_cuda: str | None
+    outcome: Predicted
+    error: CudaError | None
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofCheck:
+    name: str
+    kind: Kind
+    outcome: Outcome
+    gpu: bool
+    problem: str
+    seconds: float
+    status: int | None
+    signal: str
+    memory: int
+    output: str
+    output_bytes: int
+    left: tuple[str, ...]
+    file: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofFile:
+    file: str
+    sha256: str
+    size: int
+    member: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """Pieces of device code that the driver was given. `compared`: of so many its answer was foretold."""
+
+    loaded: int
+    refused: int
+    compared: int
+    against: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofWheel:
+    """`problem`: why it was not installed. `why`: what its agreement rests on."""
+
+    file: str
+    sha256: str
+    size: int
+    name: str
+    version: str
+    requirements: tuple[ProofFile, ...]
+    problem: str
+    frameworks: dict[str, tuple[str | None, str | None]]
+    prediction: ProofPrediction | None
+    probed: Probed
+    agreement: Agreement
+    why: str
+    checks: tuple[ProofCheck, ...]
+    seconds: float
+
+    @property
+    def succeeded(self) -> bool:
+        """A wheel that fails as it was predicted to is no success."""
+        passed = all(each.outcome in ("passed", "skipped") for each in self.checks)
+        fails = self.prediction is not None and self.prediction.outcome == "fails"
+        return not self.problem and passed and not fails and self.agreement != "contradicted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """`findings`: what is to be said of the proof itself. `network`: whether the checks had one, if it is known."""
+
+    schema: Literal["cuwheel.proof/1"] = SCHEMA
+    tool: str
+    began: str
+    seconds: float
+    machine: ProofMachine
+    wheels: tuple[ProofWheel, ...]
+    network: Literal["cut", "open", ""] = ""
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def succeeded(self) -> bool:
+        """By its checks, and not by what it says of itself."""
+        sound = not any(each.severity == "error" for each in self.findings)
+        return sound and bool(self.wheels) and all(each.succeeded for each in self.wheels)
+
+
+def read(path: Path, wheels: Sequence[Path] = ()) -> Proof:
+    """`wheels`: files that the proof is expected to be of."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LIMIT + 1)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    if len(data) > _LIMIT:
+        raise MalformedError(path, f"has more than {_LIMIT:,} bytes: that is no proof")
+    return _against(parse(data, str(path)), wheels)
+
+
+def parse(data: bytes, name: str) -> Proof:
+    """Raises where it is not one, whatever it is."""
+    try:
+        found = msgspec.json.decode(data, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(name, f"is no proof: {error}", hint="it is written by: python3 kit.pyz") from error
+    schema = str(found.get("schema", ""))
+    version = schema.rpartition("/")[2]
+    if schema.startswith("cuwheel.proof/") and version.isdecimal() and int(version[:9]) > int(SCHEMA[-1]):
+        raise NewerSchemaError(name, schema[:100], SCHEMA)
+    found = {
+        key: each_string(value, printable.line if key == "machine" else printable.text) for key, value in found.items()
+    }
+    claimed = found.pop("succeeded", None)
+    found.pop("findings", None)
+    problems: list[str] = []
+    proof = decode.convert(found, Proof, "proof", problems)
+    if proof:
+        problems += _wrong(proof)
+    if proof is None or problems:
+        told = "; ".join(each[:200] for each in problems[:3])
+        raise MalformedError(name, f"is no proof: {told}", hint="it is written by: python3 kit.pyz")
+    judged = tuple(_judged(each, proof.machine) for each in proof.wheels)
+    said = [finding for before, now in zip(proof.wheels, judged, strict=True) for finding in _forged(before, now)]
+    proof = replace(proof, wheels=judged, findings=tuple(said))
+    if claimed is True and not proof.succeeded:
+        proof = replace(proof, findings=(*proof.findings, _claims()))
+    return proof
+
+
+def _wrong(proof: Proof) -> Iterator[str]:
+    hashes = {each.file: each.sha256 for wheel in proof.wheels for each in wheel.requirements}
+    hashes |= {each.file: each.sha256 for each in proof.wheels}
+    yield from (f"{file} has no SHA-256" for file, digest in hashes.items() if not _SHA256.fullmatch(digest))
+    for gpu in proof.machine.gpus:
+        if not re.fullmatch(r"\d{1,3}\.\d{1,2}", gpu.capability, re.ASCII):
+            yield f"{gpu.capability!r} is no compute capability"
+
+
+def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
+    """What its checks say of its prediction, worked out again."""
+    if wheel.problem:
+        return replace(wheel, agreement="none")
+    signs = {str(code): texts for code, texts in foresight.SIGNS.items()}
+    agreement, why = compare.agreement(
+        msgspec.to_builtins(wheel.prediction),
+        msgspec.to_builtins(wheel.checks),
+        msgspec.to_builtins(wheel.probed),
+        signs,
+        machine.variables,
+    )
+    return replace(wheel, agreement=agreement, why=why)  # type: ignore[arg-type]  # one of the four
+
+
+def _forged(before: ProofWheel, now: ProofWheel) -> Iterator[Finding]:
+    """To claim more than the checks say is an error; less, and an earlier version may have judged it."""
+    if before.agreement != now.agreement:
+        yield Finding(
+            rule="proof-inconsistent",
+            severity="error" if _CLAIMS[before.agreement] > _CLAIMS[now.agreement] else "warning",
+            message=f"{before.file}: the proof says {before.agreement!r} of the prediction, and its checks say "
+            f"{now.agreement!r}",
+            fix="run the kit again",
+        )
+
+
+def _claims() -> Finding:
+    return Finding(
+        rule="proof-inconsistent",
+        severity="error",
+        message="the proof says that all went well, and its own checks say otherwise",
+        fix="run the kit again",
+    )
+
+
+def _against(proof: Proof, wheels: Sequence[Path]) -> Proof:
+    """Is it the proof of these files, byte for byte?"""
+    proven = {each.sha256: each for each in proof.wheels}
+    said = []
+    for path in wheels:
+        try:
+            digest = record.digest_of(path).sha256
+        except OSError as error:
+            raise UnreadableError.from_os(error, path) from error
+        if digest not in proven:
+            said.append(_of_another(path, digest, proof))
+    return replace(proof, findings=(*proof.findings, *said))
+
+
+def _of_another(path: Path, digest: str, proof: Proof) -> Finding:
+    same = next((each for each in proof.wheels if each.file == path.name), None)
+    return Finding(
+        rule="proof-of-another",
+        severity="error",
+        message=f"the proof is not of {path.name}" + (": of one with the same name and other bytes" if same else ""),
+        evidence=(f"here: sha256 {digest}", *([f"proven: sha256 {same.sha256}"] if same else [])),
+        fix="pack it, and run the kit again",
+    )

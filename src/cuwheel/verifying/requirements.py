@@ -1,0 +1,86 @@
+"""What a wheel requires, as wheels in a folder: resolved and downloaded for the machine that the kit goes to."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from typing import TYPE_CHECKING
+
+from cuwheel import log, process, venvs
+from cuwheel.errors import ToolError
+from cuwheel.wheel import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+_ASK_S = 30.0
+_DOWNLOAD_S = 3600.0
+_NEWEST_GLIBC, _OLDEST_GLIBC = 39, 4  # minors of glibc 2 that manylinux tags name
+_PACE = "--disable-pip-version-check", "--no-input", "--progress-bar", "off"
+
+
+def download(
+    wheel: Path,
+    folder: Path,
+    *,
+    extra: Sequence[str] = (),
+    python: str | None = None,
+    find_links: Sequence[Path] = (),
+    offline: bool = False,
+) -> tuple[Path, ...]:
+    """Without the wheel itself. Only wheels: on the machine nothing can be built."""
+    place = folder / hashlib.sha256(str(wheel).encode()).hexdigest()[:12]
+    place.mkdir()
+    options = ["--only-binary", ":all:", "--dest", str(place), *_target(wheel, python)]
+    options += [word for each in find_links for word in ("--find-links", str(each))]
+    options += ["--no-index"] if offline else []
+    with log.progress(f"downloading what {wheel.name} requires"):
+        try:
+            process.run([*_pip(offline=offline), "download", *_PACE, *options, str(wheel), *extra], timeout=_DOWNLOAD_S)
+        except ToolError as error:
+            hint = "without --pack-requirements, and with the packages of that machine: --system-site-packages"
+            raise ToolError(error.command, "could not get the requirements as wheels", error.output, hint) from error
+    return tuple(sorted(each for each in place.iterdir() if each.suffix == ".whl" and each.name != wheel.name))
+
+
+def _pip(*, offline: bool) -> list[str]:
+    """That of cuwheel's environment, else the one that uv brings."""
+    own = [sys.executable, "-m", "pip"]
+    try:
+        process.run([*own, "--version"], timeout=_ASK_S)
+    except ToolError:
+        tool = venvs.uv()
+        if tool is None:
+            raise
+        return [tool, *(["--offline"] if offline else []), "tool", "run", "pip"]
+    return own
+
+
+def _target(wheel: Path, python: str | None) -> Iterator[str]:
+    """For the wheel's own Python and platform, where they are not those of this machine."""
+    here = "{}.{}".format(*sys.version_info)
+    named = metadata.from_file_name(wheel.name)
+    tags = named.tags if named else ()
+    wanted = python or _python_of(tags) or here
+    if wanted == here:
+        return
+    yield from ("--python-version", wanted, "--implementation", "cp")
+    for abi in (f"cp{wanted.replace('.', '')}", "abi3", "none"):
+        yield from ("--abi", abi)
+    cpus = {tag.rpartition("-")[2].partition("_")[2] for tag in tags if not tag.endswith("-any")}
+    for platform in _platforms("aarch64" if any("aarch64" in each for each in cpus) else "x86_64"):
+        yield from ("--platform", platform)
+
+
+def _python_of(tags: Sequence[str]) -> str | None:
+    """The only Python that the wheel is for, if there is one."""
+    found = {tag.split("-")[0] for tag in tags if tag.split("-")[1].startswith("cp")}
+    name = found.pop() if len(found) == 1 else ""
+    return f"{name[2]}.{name[3:]}" if name.startswith("cp") and name[3:].isdigit() else None
+
+
+def _platforms(cpu: str) -> Iterator[str]:
+    """pip takes a platform as it is spelt, older ones not included."""
+    yield from (f"manylinux_2_{minor}_{cpu}" for minor in range(_NEWEST_GLIBC, _OLDEST_GLIBC, -1))
+    yield from (f"{legacy}_{cpu}" for legacy in ("manylinux2014", "manylinux2010", "manylinux1", "linux"))

@@ -1,0 +1,53 @@
+"""Licence files: those that the metadata names are there; one at least is there."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.rule import Found, rule
+from cuwheel.compat.wheel_subject import Subject, some
+from cuwheel.wheel.metadata import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SOURCE = "PEP 639"
+_LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", re.IGNORECASE)
+
+
+@rule(
+    "licence-file-missing",
+    severity="error",
+    why="License-File names a file of the wheel; most licences may only be passed on with their text.",
+    source=_SOURCE,
+    fix="license-files in pyproject.toml must match files of the source",
+)
+def named_and_missing(subject: Subject) -> Iterator[Found]:
+    info, there = subject.contents.info, subject.contents.sizes
+    named = [value for key, value in fields(subject.contents.metadata or "") if key == "license-file" and value]
+    # Before PEP 639 they lay beside METADATA, some by their bare names.
+    missing = [
+        each
+        for each in named
+        if not {f"{info}licenses/{each}", f"{info}license_files/{each}", info + each, info + each.rpartition("/")[2]}
+        & there.keys()
+    ]
+    if missing:
+        yield Found(message="licence files that METADATA names are not in the wheel", evidence=some(missing))
+
+
+@rule(
+    "licence-none",
+    severity="warning",
+    why="A wheel without the text of its licence cannot be passed on under most of them.",
+    source=_SOURCE,
+    fix='license-files = ["LICENSE*"] in [project] of pyproject.toml',
+)
+def none(subject: Subject) -> Iterator[Found]:
+    info = subject.contents.info
+    if info and not any(name.startswith(info) and _LIKE.search(name) for name in subject.contents.sizes):
+        yield Found(message="there is no licence file in it")
+
+
+RULES = (named_and_missing, none)

@@ -1,0 +1,79 @@
+"""Is it a wheel at all, with each file once?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.rule import Found, rule
+from cuwheel.compat.wheel_subject import Subject, some
+from cuwheel.wheel.contents import installed_names
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SOURCE = "the binary distribution format, packaging.python.org/specifications"
+
+
+@rule(
+    "wheel-structure",
+    severity="error",
+    why="A wheel has one dist-info folder, with METADATA, WHEEL and RECORD in it. Installers refuse anything else.",
+    source=_SOURCE,
+    fix="build it again with a standard build backend",
+)
+def structure(subject: Subject) -> Iterator[Found]:
+    contents = subject.contents
+    if len(contents.infos) != 1:
+        count = len(contents.infos) or "no"
+        yield Found(message=f"it has {count} dist-info folders, and must have one", evidence=contents.infos)
+        return
+    texts = (("METADATA", contents.metadata), ("WHEEL", contents.wheel), ("RECORD", contents.record))
+    unread = [name for name, text in texts if text is None]
+    missing = [name for name in unread if contents.info + name not in contents.sizes]
+    for name in unread:
+        if name not in missing:
+            size = contents.sizes[contents.info + name]
+            yield Found(message=f"{contents.info}{name} was not read: it is damaged, or too large ({size:,} bytes)")
+    if missing:
+        yield Found(message=f"{contents.info} has no {' and no '.join(missing)}")
+
+
+@rule(
+    "dist-info-name",
+    severity="error",
+    why="The dist-info folder is called after the name and the version of the file; installers compare them.",
+    source=_SOURCE,
+    fix="build it again with a standard build backend",
+)
+def dist_info_name(subject: Subject) -> Iterator[Found]:
+    parts = subject.file.removesuffix(".whl").split("-")
+    if len(subject.contents.infos) != 1 or len(parts) < 5:  # noqa: PLR2004 - tags say that
+        return
+    name, _, version = subject.contents.info.removesuffix(".dist-info/").partition("-")
+    if (normalised(name), version.replace("-", "_")) != (normalised(parts[0]), parts[1]):
+        yield Found(
+            message=f"the folder inside is {subject.contents.info} and the file is for {parts[0]} {parts[1]}",
+            evidence=(subject.file,),
+        )
+
+
+@rule(
+    "same-file-twice",
+    severity="warning",
+    why="""Two files that end up under one name hide each other: names that differ only in case do so on Windows and
+    macOS, and what lies in .data/platlib lands beside the rest.""",
+    source=_SOURCE,
+    fix="give them different names",
+)
+def same_file_twice(subject: Subject) -> Iterator[Found]:
+    seen: dict[str, str] = {}
+    twice = []
+    for member, place in installed_names(subject.contents.sizes).items():
+        if (other := seen.setdefault(place.lower(), member)) != member:
+            twice.append(f"{other} and {member}")
+    if twice:
+        yield Found(message="files that are installed under one name", evidence=some(twice))
+
+
+RULES = (structure, dist_info_name, same_file_twice)

@@ -1,0 +1,203 @@
+"""Deflated zip members as buffers: small ones in memory, large ones inflated once and then read in place.
+
+The one pass over a large member leaves checkpoints, copies of the decompressor every few megabytes,
+and any later read inflates from the nearest. So a library of 456 MB costs a few megabytes of memory.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import importlib
+import zlib
+from typing import TYPE_CHECKING, Protocol
+
+from cuwheel.buffer import check
+from cuwheel.errors import MalformedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
+
+    from cuwheel.buffer import Buffer
+
+# Measured: with these zlib is 12 % faster than with four times as much, its output staying in the cache.
+_INPUT = 1 << 16
+_OUTPUT = 1 << 18
+_SPACING = 1 << 22
+_SEGMENTS = 3  # of the space between checkpoints, kept inflated
+_RAW_DEFLATE = -15
+
+
+@functools.cache
+def _engine() -> ModuleType:
+    """zlib-ng where it is installed: the same interface, and half the time."""
+    try:
+        return importlib.import_module("zlib_ng.zlib_ng")
+    except ImportError:
+        return zlib
+
+
+def _decompressor() -> zlib._Decompress:
+    found: zlib._Decompress = _engine().decompressobj(_RAW_DEFLATE)
+    return found
+
+
+class Packed:
+    """A member's compressed bytes and what the zip says of them."""
+
+    def __init__(self, source: Buffer, offset: int, stored: int, size: int, crc: int, name: str) -> None:
+        self.source, self.offset, self.stored = source, offset, stored
+        self.size, self.crc, self.name = size, crc, name
+
+    def damaged(self, problem: str) -> MalformedError:
+        return MalformedError(self.name, problem, hint="download the wheel again")
+
+
+def start(packed: Packed, count: int) -> bytes:
+    """The first bytes, for recognising what it is."""
+    try:
+        return next(_stream(packed, _decompressor(), 0, b"", count), (b"", 0, b""))[0]
+    except _engine().error as error:
+        raise packed.damaged(f"does not inflate: {error}") from error
+
+
+def all_of(packed: Packed) -> bytes:
+    """The whole member, in memory."""
+    pieces: list[bytes] = []
+    _whole(packed, pieces.append)
+    return b"".join(pieces)
+
+
+class Capture(Protocol):
+    """Hears every byte of the first pass, and keeps what readers will come back for, by its offset."""
+
+    pieces: dict[int, bytes]
+
+    def feed(self, offset: int, chunk: bytes) -> None: ...
+
+
+class NoCapture:
+    def __init__(self) -> None:
+        self.pieces: dict[int, bytes] = {}
+
+    def feed(self, offset: int, chunk: bytes) -> None:
+        pass
+
+
+class InflatedBuffer:
+    """A large member. `advance` is told of every byte that the first pass takes in."""
+
+    def __init__(self, packed: Packed, capture: Capture, advance: Callable[[int], None]) -> None:
+        self.name, self.size = packed.name, packed.size
+        self._packed = packed
+        self._offsets: list[int] = []
+        self._checkpoints: list[tuple[zlib._Decompress, int, bytes]] = []
+        self._segments: dict[int, bytes] = {}
+        self._pieces = capture.pieces
+        self._first_pass(capture, advance)
+
+    def read(self, offset: int, count: int) -> bytes:
+        check(self, offset, count)
+        piece = self._pieces.get(offset)
+        if piece is not None and count <= len(piece):
+            return piece[:count]
+        found = []
+        while count:
+            index = bisect.bisect_right(self._offsets, offset) - 1
+            segment = self._segment(index)
+            start = offset - self._offsets[index]
+            part = segment[start : start + count]
+            if not part:
+                raise self._packed.damaged("changed while it was read")
+            found.append(part)
+            offset += len(part)
+            count -= len(part)
+        return b"".join(found)
+
+    def close(self) -> None:
+        self._segments.clear()
+        self._checkpoints.clear()
+
+    def _first_pass(self, capture: Capture, advance: Callable[[int], None]) -> None:
+        inflater = _decompressor()
+        self._remember(inflater, 0, 0, b"")
+        position = 0
+
+        def take(chunk: bytes, inflater: zlib._Decompress, consumed: int, tail: bytes) -> None:
+            nonlocal position
+            capture.feed(position, chunk)
+            position += len(chunk)
+            advance(len(chunk))
+            if position - self._offsets[-1] >= _SPACING and not inflater.eof:
+                self._remember(inflater, position, consumed, tail)
+
+        _checked(self._packed, inflater, take)
+
+    def _remember(self, inflater: zlib._Decompress, position: int, consumed: int, tail: bytes) -> None:
+        self._offsets.append(position)
+        self._checkpoints.append((inflater.copy(), consumed, tail))
+
+    def _segment(self, index: int) -> bytes:
+        if index in self._segments:
+            return self._segments[index]
+        inflater, consumed, tail = self._checkpoints[index]
+        end = self._offsets[index + 1] if index + 1 < len(self._offsets) else self.size
+        wanted = end - self._offsets[index]
+        pieces = []
+        try:
+            for chunk, _, _ in _stream(self._packed, inflater.copy(), consumed, tail, _OUTPUT):
+                pieces.append(chunk)
+                wanted -= len(chunk)
+                if wanted <= 0:
+                    break
+        except _engine().error as error:  # it inflated once
+            raise self._packed.damaged("changed while it was read") from error
+        while len(self._segments) >= _SEGMENTS:
+            del self._segments[next(iter(self._segments))]
+        self._segments[index] = b"".join(pieces)
+        return self._segments[index]
+
+
+def _whole(packed: Packed, take: Callable[[bytes], None]) -> None:
+    _checked(packed, _decompressor(), lambda chunk, *_: take(chunk))
+
+
+def _checked(
+    packed: Packed,
+    inflater: zlib._Decompress,
+    take: Callable[[bytes, zlib._Decompress, int, bytes], None],
+) -> None:
+    """Inflate all of it; it must have the size and the checksum that the zip declares, and no more."""
+    have = checksum = 0
+    crc32 = _engine().crc32
+    try:
+        for chunk, consumed, tail in _stream(packed, inflater, 0, b"", _OUTPUT):
+            have += len(chunk)
+            if have > packed.size:
+                raise packed.damaged(f"inflates to more than the {packed.size:,} bytes that the zip declares")
+            checksum = crc32(chunk, checksum)
+            take(chunk, inflater, consumed, tail)
+    except _engine().error as error:
+        raise packed.damaged(f"does not inflate: {error}") from error
+    if have != packed.size:
+        raise packed.damaged(f"inflates to {have:,} bytes, and the zip declares {packed.size:,}")
+    if checksum != packed.crc:
+        raise packed.damaged("its checksum is wrong")
+
+
+def _stream(
+    packed: Packed, inflater: zlib._Decompress, consumed: int, tail: bytes, most: int
+) -> Iterator[tuple[bytes, int, bytes]]:
+    """Pieces of at most `most` bytes, each with where the input stands behind it."""
+    while not inflater.eof:
+        if not tail:
+            wanted = min(_INPUT, packed.stored - consumed)
+            if not wanted:
+                return
+            tail = packed.source.read(packed.offset + consumed, wanted)
+            consumed += wanted
+        chunk = inflater.decompress(tail, most)
+        tail = inflater.unconsumed_tail
+        if chunk:
+            yield chunk, consumed, tail

@@ -1,0 +1,111 @@
+"""What a distribution says of itself: its file name, METADATA, WHEEL and RECORD."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SEPARATORS = re.compile(r"[-_.]+")
+_PLAIN_PARTS, _PARTS_WITH_BUILD = 5, 6
+_RECORD_FIELDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """What a wheel, or an installed distribution, says of itself."""
+
+    name: str
+    version: str
+    tags: tuple[str, ...]
+    requires: tuple[str, ...]
+    build: str | None = None
+
+
+def normalised(name: str) -> str:
+    """Names are equal if they are so after this (PEP 503)."""
+    return _SEPARATORS.sub("-", name).lower()
+
+
+def from_file_name(name: str) -> Distribution | None:
+    """`name-version(-build)?-python-abi-platform.whl`, tags expanded."""
+    parts = name.removesuffix(".whl").split("-")
+    if not name.endswith(".whl") or len(parts) not in (_PLAIN_PARTS, _PARTS_WITH_BUILD):
+        return None
+    tags = tuple(
+        f"{python}-{abi}-{platform}"
+        for python in parts[-3].split(".")
+        for abi in parts[-2].split(".")
+        for platform in parts[-1].split(".")
+    )
+    build = parts[2] if len(parts) == _PARTS_WITH_BUILD else None
+    return Distribution(name=parts[0], version=parts[1], tags=tags, requires=(), build=build)
+
+
+def from_texts(metadata: str, wheel: str, fallback: Distribution | None = None) -> Distribution:
+    """From METADATA and WHEEL; what they do not say is taken from `fallback`."""
+    said = list(fields(metadata))
+    first = dict(reversed(said))
+    tags = tuple(value for key, value in fields(wheel) if key == "tag")
+    return Distribution(
+        name=first.get("name") or (fallback.name if fallback else ""),
+        version=first.get("version") or (fallback.version if fallback else ""),
+        tags=(fallback.tags if fallback else ()) or tags,
+        requires=tuple(value for key, value in said if key == "requires-dist"),
+        build=fallback.build if fallback else None,
+    )
+
+
+class RecordRow(NamedTuple):
+    """A line of RECORD as it stands, and its fields; no path where it is not a row of the table."""
+
+    line: str
+    path: str
+    hash: str = ""
+    size: str = ""
+
+
+def record_rows(record: str) -> Iterator[RecordRow]:
+    for line in io.StringIO(record, newline=""):
+        fields = _cells(line)
+        if fields or line.strip():
+            yield RecordRow(line, *[*fields, "", "", ""][:_RECORD_FIELDS])
+
+
+def _cells(line: str) -> list[str]:
+    if "\0" in line:
+        return []
+    if '"' not in line:  # nearly all; the csv module takes ten times as long
+        return line.rstrip("\r\n").split(",")
+    import csv  # noqa: PLC0415 - as above
+
+    try:
+        return next(csv.reader([line], strict=True), [])
+    except csv.Error:
+        return []
+
+
+def recorded_files(record: str) -> Iterator[str]:
+    """The paths of RECORD, as written: relative to the folder that holds the dist-info."""
+    return (row.path for row in record_rows(record) if row.path)
+
+
+def fields(text: str) -> Iterator[tuple[str, str]]:
+    """The header of a message, which ends at the first empty line; continued lines are joined."""
+    key, value = "", ""
+    for line in text.splitlines():
+        if not line:
+            break
+        if line[0] in " \t":
+            value += " " + line.strip()
+            continue
+        if key:
+            yield key, value
+        key, _, value = (part.strip() for part in line.partition(":"))
+        key = key.lower()
+    if key:
+        yield key, value

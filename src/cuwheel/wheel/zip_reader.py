@@ -1,0 +1,162 @@
+"""Members of a zip as buffers. Nothing is written to disk, and nothing a hostile zip declares is believed."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.buffer import FileBuffer, MemoryBuffer, SliceBuffer
+from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
+from cuwheel.finding import Finding
+from cuwheel.wheel.inflate import InflatedBuffer, NoCapture, Packed, all_of, start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.buffer import Buffer
+    from cuwheel.wheel.inflate import Capture
+
+IN_MEMORY = 1 << 24
+TEXT_LIMIT = 1 << 26
+_LOCAL = struct.Struct("<4s5H3I2H")
+_ENCRYPTED = 0x1
+# Code deflates to a third; what is much smaller than that, and large, was made to hurt.
+_HIGHEST_RATIO = 200
+_LARGE = 1 << 26
+_CENTRAL_HEADER = 46
+_SHOWN = 5
+# No tool writes these by accident, and installers differ in what they make of them.
+_HARMFUL = ("zip-nameless", "zip-traversal", "zip-duplicate", "zip-overlap", "zip-bomb")
+_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OverflowError, IndexError)
+
+
+class Member(NamedTuple):
+    name: str
+    size: int
+    stored: int
+    crc: int
+    method: int
+    header_offset: int
+
+
+class ZipReader:
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self.findings: list[Finding] = []
+        self._unsafe: list[str] = []
+        try:
+            with zipfile.ZipFile(path) as archive:
+                infos = archive.infolist()
+                directory = archive.start_dir
+        except _ERRORS as error:
+            raise MalformedError(path, f"not a zip file that can be read: {error}") from error
+        except OSError as error:
+            raise UnreadableError.from_os(error, path) from error
+        self.members = {each.name: each for each in self._sound(infos, directory)}
+        if self._unsafe:
+            raise UnsafeWheelError(path, self._unsafe)
+        self.source = FileBuffer(path)
+
+    def head(self, member: Member, count: int) -> bytes:
+        count = min(count, member.size)
+        packed = self._packed(member)
+        if member.method == zipfile.ZIP_STORED:
+            return self.source.read(packed.offset, count)
+        return start(packed, count) if count else b""
+
+    def open(self, member: Member, advance: Callable[[int], None], capture: Capture | None = None) -> Buffer:
+        """A buffer over the member; a large one is inflated here, and `advance` and `capture` hear of it."""
+        packed = self._packed(member)
+        if member.method == zipfile.ZIP_STORED:
+            advance(member.size)
+            return SliceBuffer(self.source, packed.offset, member.size, member.name)
+        if member.size > IN_MEMORY:
+            return InflatedBuffer(packed, capture or NoCapture(), advance)
+        advance(member.size)
+        return MemoryBuffer(member.name, all_of(packed))
+
+    def text(self, name: str) -> str | None:
+        """A small text file of the wheel, or None where it has none of that name."""
+        member = self.members.get(name)
+        if member is None:
+            return None
+        if member.size > TEXT_LIMIT:
+            problem = f"{name!r}: {member.size:,} bytes, of at most {TEXT_LIMIT:,}"
+            self.findings.append(_unsound("zip-size", [problem]))
+            return None
+        try:
+            buffer = self.open(member, lambda _: None)
+            return buffer.read(0, buffer.size).decode("utf-8", "replace")
+        except MalformedError as error:
+            self.findings.append(_unsound("zip-damaged", [f"{name!r}: {error.problem}"]))
+            return None
+
+    def close(self) -> None:
+        self.source.close()
+
+    def _packed(self, member: Member) -> Packed:
+        raw = self.source.read(member.header_offset, _LOCAL.size)
+        signature, *_, name_size, extra_size = _LOCAL.unpack(raw)
+        if signature != b"PK\x03\x04":
+            raise MalformedError(member.name, "the zip has no such member where it says")
+        offset = member.header_offset + _LOCAL.size + name_size + extra_size
+        return Packed(self.source, offset, member.stored, member.size, member.crc, member.name)
+
+    def _sound(self, infos: list[zipfile.ZipInfo], directory: int) -> Iterator[Member]:
+        """The members that may be read. What was made to do harm is refused whole; the others become findings."""
+        end = 0
+        unread: dict[str, list[str]] = {}
+        seen: set[str] = set()
+        for info in sorted(infos, key=lambda each: each.header_offset):
+            problem = self._problem(info, end, directory, seen)
+            end = max(end, info.header_offset + _LOCAL.size + info.compress_size)
+            seen.add(info.filename)
+            if problem and problem[0] in _HARMFUL:
+                self._unsafe.append(f"{info.filename!r}: {problem[1]}")
+            elif problem:
+                unread.setdefault(problem[0], []).append(f"{info.filename!r}: {problem[1]}")
+            elif not info.is_dir():
+                yield Member(
+                    info.filename, info.file_size, info.compress_size, info.CRC, info.compress_type, info.header_offset
+                )
+        self.findings += [_unsound(rule, problems) for rule, problems in unread.items()]
+
+    def _problem(self, info: zipfile.ZipInfo, end: int, directory: int, seen: set[str]) -> tuple[str, str] | None:
+        if not info.filename:
+            return "zip-nameless", "it has no name"
+        if escapes(info.filename):
+            return "zip-traversal", "its name leaves the folder that it would be installed to"
+        if info.filename in seen:
+            return "zip-duplicate", "another member has the same name"
+        if info.header_offset < end or info.header_offset + _LOCAL.size + info.compress_size > directory:
+            return "zip-overlap", "it overlaps another member or the directory"
+        if info.flag_bits & _ENCRYPTED:
+            return "zip-encrypted", "it is encrypted"
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            return "zip-method", f"its compression method {info.compress_type} is not allowed in wheels"
+        if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
+            return "zip-size", "it is stored, and yet two sizes are given for it"
+        if info.file_size > max(_LARGE, _HIGHEST_RATIO * info.compress_size):
+            return "zip-bomb", f"it claims {info.file_size:,} bytes in {info.compress_size:,}"
+        return None
+
+
+def escapes(name: str) -> bool:
+    """By its parts, on any system: a wheel made on one may be installed on another."""
+    if ".." not in name and name[0] not in "/\\" and ":" not in name:
+        return False  # nearly all, and a wheel has thousands
+    parts = name.replace("\\", "/").split("/")
+    return ".." in parts or not parts[0] or parts[0].endswith(":")
+
+
+def _unsound(rule: str, problems: Sequence[str]) -> Finding:
+    what = "a file in the wheel was" if len(problems) == 1 else f"{len(problems):,} files in the wheel were"
+    return Finding(
+        rule=rule,
+        severity="error",
+        message=f"{what} not read: {problems[0]}",
+        evidence=tuple(problems[1:_SHOWN]),
+        fix="do not install this wheel; get it from its publisher again",
+    )

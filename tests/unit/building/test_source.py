@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel.building import pyproject, source, trees
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "_git", lambda *_: None)
+
+
+def fill(folder: Path, *names: str, text: str = "x") -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_what_builds_and_environments_leave_behind_is_no_source(tmp_path: Path) -> None:
+    fill(tmp_path, "pyproject.toml", "pkg/build/__init__.py", "pkg/dist/a.py", "setup.cfg")
+    fill(tmp_path, "build/x.o", "dist/x.whl", ".git/HEAD", "pkg/__pycache__/a.pyc", "x.egg-info/PKG-INFO", "out/a.whl")
+    fill(tmp_path, "env/pyvenv.cfg", "env/bin/python", "target/CACHEDIR.TAG", "target/x.so", ".tox/a")
+    found = source.survey(tmp_path, ".", [tmp_path / "out"])
+    assert found.files == ("pkg/build/__init__.py", "pkg/dist/a.py", "pyproject.toml", "setup.cfg")
+
+
+def test_links_that_lead_out_are_left_and_told(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "source", "pyproject.toml", "pkg/a.cu")
+    fill(tmp_path, "secret")
+    (folder / "in.cu").symlink_to("pkg/a.cu")
+    (folder / "out.cu").symlink_to("../secret")
+    (folder / "absolute").symlink_to(folder / "pkg")
+    (folder / "folder").symlink_to("pkg")
+    found = source.survey(folder, ".", [])
+    assert found.files == ("folder", "in.cu", "pkg/a.cu", "pyproject.toml")
+    assert found.left_out == ("absolute", "out.cu")
+
+
+def test_a_copy_is_the_same_and_hashes_the_same(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "source", "pyproject.toml", "pkg/a.cu", "run.sh")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "in.cu").symlink_to("pkg/a.cu")
+    os.utime(folder / "pkg" / "a.cu", (1000, 1000))
+    found = source.survey(folder, ".", [])
+    trees.copy(found, tmp_path / "copy")
+    again = source.survey(tmp_path / "copy", ".", [])
+    assert (again.files, again.sha256) == (found.files, found.sha256)
+    assert (tmp_path / "copy" / "pkg" / "a.cu").stat().st_mtime == 1000
+    assert os.access(tmp_path / "copy" / "run.sh", os.X_OK)
+
+
+@pytest.mark.parametrize("change", ["text", "name", "mode", "link"])
+def test_the_hash_is_of_names_contents_and_run_bits(tmp_path: Path, change: str) -> None:
+    folder = fill(tmp_path, "pyproject.toml", "a.cu", "b.cu")
+    (folder / "l").symlink_to("a.cu")
+    before = source.survey(folder, ".", []).sha256
+    os.utime(folder / "a.cu", (5, 5))
+    assert source.survey(folder, ".", []).sha256 == before
+    if change == "text":
+        (folder / "a.cu").write_text("y")
+    elif change == "name":
+        (folder / "a.cu").rename(folder / "c.cu")
+    elif change == "mode":
+        (folder / "a.cu").chmod(0o755)
+    else:
+        (folder / "l").unlink()
+        (folder / "l").symlink_to("b.cu")
+    assert source.survey(folder, ".", []).sha256 != before
+
+
+def test_no_room_for_a_copy_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fill(tmp_path / "source", "pyproject.toml")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", str(tmp_path / "copy" / "pyproject.toml"))
+
+    monkeypatch.setattr("shutil.copy2", full)
+    with pytest.raises(UnreadableError, match="No space left") as caught:
+        trees.copy(source.survey(folder, ".", []), tmp_path / "copy")
+    assert "CUWHEEL_CACHE" in caught.value.hint
+
+
+def archive(path: Path, members: dict[str, Any]) -> Path:
+    with tarfile.open(path, "w:gz") as file:
+        for name, what in members.items():
+            info = tarfile.TarInfo(name)
+            if isinstance(what, bytes):
+                info.size = len(what)
+                file.addfile(info, io.BytesIO(what))
+            else:
+                info.type, info.linkname = what
+                file.addfile(info)
+    return path
+
+
+def test_an_sdist_is_unpacked_once(tmp_path: Path) -> None:
+    path = archive(tmp_path / "x-1.0.tar.gz", {"x-1.0/pyproject.toml": b"", "x-1.0/l": (tarfile.SYMTYPE, "a.cu")})
+    found = source.obtain(str(path), tmp_path / "cache")
+    assert found.files == ("l", "pyproject.toml")
+    assert found.folder == source.obtain(str(path), tmp_path / "cache").folder
+
+
+def test_a_zip_is_a_source_too(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x-1.0.zip", "w") as file:
+        file.writestr("x-1.0/setup.py", "")
+    assert source.obtain(str(tmp_path / "x-1.0.zip"), tmp_path / "cache").files == ("setup.py",)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"../out": b"x"},
+        {"/etc/x": b"x"},
+        {"x/l": (tarfile.SYMTYPE, "../../out")},
+        {"x/l": (tarfile.SYMTYPE, "/etc")},
+        {"x/d": (tarfile.SYMTYPE, "."), "x/d/f": b"x"},
+        {"x/p": (tarfile.FIFOTYPE, "")},
+        {"x/h": (tarfile.LNKTYPE, "nowhere")},
+        {"a/f": b"", "b/f": b""},
+        {"f": b""},
+    ],
+)
+def test_archives_that_are_no_sources_leave_nothing(tmp_path: Path, members: dict[str, Any]) -> None:
+    path = archive(tmp_path / "x-1.0.tar.gz", members)
+    with pytest.raises(MalformedError):
+        source.obtain(str(path), tmp_path / "cache")
+    assert list((tmp_path / "cache" / "sources").iterdir()) == []
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x08\x00garbage", b"no archive"])
+def test_what_is_no_archive_is_said_so(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(content)
+    with pytest.raises(MalformedError):
+        source.obtain(str(tmp_path / "x.tar.gz"), tmp_path / "cache")
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError):
+        source.obtain(str(tmp_path / "nowhere"), tmp_path)
+    (tmp_path / "x-1-py3-none-any.whl").touch()
+    with pytest.raises(UsageError, match="built already"):
+        source.obtain(str(tmp_path / "x-1-py3-none-any.whl"), tmp_path)
+    with pytest.raises(CuwheelError, match="--offline"):
+        source.obtain("demo==1.0", tmp_path, offline=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"pyproject.toml": '[build-system]\nbuild-backend = "scikit_build_core.build"'}, "scikit-build-core"),
+        ({"pyproject.toml": '[build-system]\nbuild-backend = "maturin"'}, "cargo"),
+        ({"setup.py": "from torch.utils.cpp_extension import CUDAExtension"}, "torch"),
+        ({"pyproject.toml": "", "CMakeLists.txt": "", "setup.py": ""}, "cmake"),
+        ({"setup.py": "subprocess.run(['cmake', '..'])"}, "cmake"),
+        ({"setup.py": "subprocess.run(['cargo', 'build'])", "crate/Cargo.toml": ""}, "cargo"),
+        (
+            {"pyproject.toml": '[build-system]\nbuild-backend = "setuptools.build_meta"', "setup.py": "nvcc"},
+            "setuptools",
+        ),
+        ({"setup.py": "run nvcc"}, "setuptools"),
+        ({"pyproject.toml": '[build-system]\nbuild-backend = "hatchling.build"'}, "other"),
+    ],
+)
+def test_how_a_project_is_built_is_read_from_its_files(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+    for name, text in files.items():
+        fill(tmp_path, name, text=text)
+    found = pyproject.read(tmp_path, list(files))
+    assert found.backend == expected
+    assert found.evidence
+    assert pyproject.read(tmp_path, list(files), "other").backend == "other"
+
+
+def test_names_come_from_wherever_they_are_written(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "thing-1.2", "setup.py", text="setup(\n    name = 'legacy')")
+    assert pyproject.read(folder, ["setup.py"]).name == "legacy"
+    (folder / "setup.py").write_text("setup()")
+    assert pyproject.read(folder, ["setup.py"]).name == "thing"
+    other = "NAME = 'by_variable'\nname = 'nvcc.exe'\nsetuptools.setup(name=NAME)"
+    (folder / "setup.py").write_text(other)
+    assert pyproject.read(folder, ["setup.py"]).name == "by_variable"
+    (folder / "setup.py").write_text("setup(name=[1]); print 'of Python 2'")
+    assert pyproject.read(folder, ["setup.py"]).name == "thing"
+    fill(folder, "setup.cfg", text="[metadata]\nname = configured\n")
+    assert pyproject.read(folder, ["setup.py"]).name == "configured"
+    fill(folder, "PKG-INFO", text="Metadata-Version: 2.1\nName: released\nVersion: 1.2\n\nName: prose\n")
+    packed = pyproject.read(folder, ["setup.py"])
+    assert (packed.name, packed.version) == ("released", "1.2")
+    fill(folder, "pyproject.toml", text='[project]\nname = "modern"\nversion = "3"\nrequires-python = ">=3.9"')
+    found = pyproject.read(folder, ["setup.py", "pyproject.toml"])
+    assert (found.name, found.version, found.requires_python) == ("modern", "3", ">=3.9")
+
+
+def test_what_is_no_python_project_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(MalformedError, match="no Python project"):
+        pyproject.read(tmp_path, ["README.md"])
+    fill(tmp_path, "pyproject.toml", text="[[[")
+    with pytest.raises(MalformedError, match="TOML"):
+        pyproject.read(tmp_path, ["pyproject.toml"])
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"a/b.cu": ""}, True),
+        ({"setup.py": "from torch.utils.cpp_extension import CUDAExtension"}, True),
+        ({"CMakeLists.txt": "project(x LANGUAGES CXX CUDA)"}, True),
+        ({"crate/build.rs": 'Command::new("nvcc")'}, True),
+        ({"setup.py": "setup()", "pkg/__init__.py": "print(1)"}, False),
+        ({"pyproject.toml": '[tool.cuwheel]\ncuda = "13.0"', "cuwheel.toml": "cuda = '13.0'"}, False),
+        ({"README.md": "needs CUDA"}, False),
+    ],
+)
+def test_whether_there_is_anything_for_cuda(tmp_path: Path, files: dict[str, str], expected: bool) -> None:  # noqa: FBT001
+    for name, text in files.items():
+        fill(tmp_path, name, text=text)
+    assert pyproject.has_cuda(tmp_path, list(files)) is expected
+
+
+def test_where_scikit_build_core_builds_is_the_projects_choice_where_it_made_one(tmp_path: Path) -> None:
+    text = '[build-system]\nbuild-backend = "scikit_build_core.build"\n'
+    fill(tmp_path, "pyproject.toml", text=text)
+    assert pyproject.read(tmp_path, ["pyproject.toml"]).build_dir
+    fill(tmp_path, "pyproject.toml", text=text + '[tool.scikit-build]\nbuild-dir = "build"\n')
+    assert not pyproject.read(tmp_path, ["pyproject.toml"]).build_dir
+
+
+def test_links_in_a_circle_and_to_nowhere_are_copied_as_they_are(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "source", "pyproject.toml")
+    (folder / "circle").symlink_to("circle")
+    (folder / "nowhere").symlink_to("gone")
+    found = source.survey(folder, ".", [])
+    trees.copy(found, tmp_path / "copy")
+    assert found.files == ("circle", "nowhere", "pyproject.toml")
+    assert (tmp_path / "copy" / "circle").readlink().name == "circle"
+
+
+def test_a_copy_of_what_may_not_be_written_can_be(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "source", "pyproject.toml", "run.sh")
+    (folder / "run.sh").chmod(0o555)
+    found = source.survey(folder, ".", [])
+    trees.copy(found, tmp_path / "copy")
+    assert (tmp_path / "copy" / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert source.survey(tmp_path / "copy", ".", []).sha256 == found.sha256
+
+
+def test_a_source_that_holds_more_than_sources_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "_LARGE", 100)
+    fill(tmp_path, "pyproject.toml")
+    assert not list(source.findings(source.survey(tmp_path, ".", [])))
+    fill(tmp_path, "data/train.bin", text="x" * 200)
+    (told,) = source.findings(source.survey(tmp_path, ".", []))
+    assert told.rule == "large-source"
+    assert told.evidence[0].startswith("data/train.bin: 200")

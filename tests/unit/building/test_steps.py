@@ -1,0 +1,217 @@
+"""The order of a build's steps, with the work itself stood in for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel.api import built
+from cuwheel.api.building_steps import Options, Steps
+from cuwheel.building import needs, source
+from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
+from cuwheel.report.build import Wheel
+from cuwheel.toolchains import provide
+from cuwheel.venvs import Python
+from tests.unit.building import jobs_world as world
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.building.values import Job
+    from cuwheel.report import build as answers
+    from cuwheel.toolchains.values import Toolchain
+
+
+@pytest.fixture(autouse=True)
+def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "_git", lambda *_: None)
+    monkeypatch.setattr(needs, "there", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
+    monkeypatch.setattr("cuwheel.venvs.find_python", _python)
+    monkeypatch.setattr(provide, "provide", _provide)
+
+
+def _python(version: str | None = None) -> Python:
+    return Python(path=f"/usr/bin/python{version}", version=f"{version or '3.11'}.1", found_via="a test")
+
+
+def _provide(wish: provide.Wish) -> Toolchain:
+    if wish.version == "12.8":
+        raise UnavailableError("nobody has it", hint="ask again")
+    made = world.toolchain()
+    return replace(made, toolkit=replace(made.toolkit, cuda=wish.version))
+
+
+def steps(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> Steps:
+    place = folder / "source"
+    if not place.exists():
+        place.mkdir()
+        (place / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "x"\n')
+        (place / "kernel.cu").touch()
+    empty: dict[str, Any] = dict.fromkeys(Options.__dataclass_fields__)
+    values = empty | {"output": folder / "dist", "toolkit_cache": folder / "cache", "providers": (), "at_once": 1}
+    return Steps(str(place), {"for_": ("h100",), "cuda": ("13.0",), **(said or {})}, Options(**(values | options)))
+
+
+def carried_out(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[answers.Job, ...]]:
+    begun: list[str] = []
+
+    def one(_: Steps, job: Job) -> answers.Job:
+        begun.append(job.id)
+        path = f"/dist/x-1-{tag.format(job.id.rpartition('-')[2])}-linux_x86_64.whl"
+        wheel = Wheel(path=path, size=1, sha256="0", name="x", version="1", tags=())
+        return replace(built.planned(job), outcome="built", wheel=wheel)
+
+    monkeypatch.setattr(Steps, "_one", one)
+    made.decide({}, dry_run=False)
+    return begun, made.carry_out()
+
+
+@pytest.mark.parametrize(
+    ("tag", "begun"),
+    [
+        ("py3-none", ["cu130-cp310", "cu134-cp310"]),
+        ("cp310-abi3", ["cu130-cp310", "cu134-cp310"]),
+        ("{0}-{0}", ["cu130-cp310", "cu134-cp310", "cu130-cp312", "cu134-cp312"]),
+    ],
+)
+def test_a_wheel_that_serves_all_pythons_is_built_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str, begun: list[str]
+) -> None:
+    made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "python": ("3.12", "3.10"), "naming": "local"})
+    ids, answered = carried_out(made, monkeypatch, tag)
+    assert ids == begun
+    assert [job.id for job in answered] == ["cu130-cp310", "cu130-cp312", "cu134-cp310", "cu134-cp312"]
+    for job in answered:
+        assert job.outcome == ("built" if job.id in begun else "skipped")
+        assert job.wheel
+
+
+def test_a_toolchain_that_cannot_be_had_fails_its_jobs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = steps(tmp_path, {"cuda": ("12.8", "13.0"), "naming": "local"})
+    begun, answered = carried_out(made, monkeypatch, "py3-none")
+    assert begun == ["cu130-cp311"]
+    assert [(job.cuda, job.outcome) for job in answered] == [("13.0", "built"), ("12.8", "failed")]
+    assert answered[1].failure
+    assert answered[1].failure.what == "nobody has it (ask again)"
+
+
+def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError):
+        steps(tmp_path, {"cuda": ("12.8",)}).decide({}, dry_run=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"for_": ()}, "for which GPUs"),
+        ({"cuda": ("13.0", "13.4"), "naming": "none"}, "the same name"),
+        ({"cuda": ("13.0", "13.4"), "naming": "suffix"}, "the same name"),
+        ({"for_": ("gtx 1080",), "plan": {"ptx": False}}, "no wheel can serve"),
+        ({"for_": ("no such gpu",)}, "no such gpu"),
+        ({"cuda": ("99.9",)}, "99.9"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_done(tmp_path: Path, said: dict[str, Any], words: str) -> None:
+    with pytest.raises(CuwheelError, match=words):
+        steps(tmp_path, said).decide({}, dry_run=False)
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(("cuda", "naming", "noted"), [(("13.0", "13.4"), "local", True), (("13.0",), "none", False)])
+def test_several_cuda_versions_get_local_versions_by_themselves(
+    tmp_path: Path, cuda: tuple[str, ...], naming: str, *, noted: bool
+) -> None:
+    made = steps(tmp_path, {"cuda": cuda})
+    made.decide({}, dry_run=False)
+    assert made.table.naming == naming
+    told = [each.message for each in made.findings if each.rule == "naming-chosen"]
+    assert [each.endswith("+cu130") for each in told] == ([True] if noted else [])
+
+
+def test_a_project_that_labels_its_own_wheels_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}, "naming": "none"})
+    assert len(carried_out(made, monkeypatch, "py3-none")[1]) == 2
+
+
+def test_a_known_package_is_built_by_its_recipe(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = tmp_path / "source"
+    place.mkdir()
+    (place / "pyproject.toml").write_text('[project]\nname = "BitsAndBytes"\nversion = "0.50.2"\n')
+    (place / "kernel.cu").touch()
+    caplog.set_level("INFO", logger="cuwheel")
+    made = steps(tmp_path)
+    assert made.recipe
+    assert made.table.python_tag == "py3-none"
+    assert "-DCOMPUTE_BACKEND=cuda" in made.table.environment["CMAKE_ARGS"]
+    assert "using the recipe for bitsandbytes: " in caplog.text
+    (place / "cuwheel.toml").write_text('python-tag = "cp310-abi3"\n')
+    assert steps(tmp_path).table.python_tag == "cp310-abi3"
+    without = steps(tmp_path, {"recipe": False})
+    assert without.recipe is None
+    assert "CMAKE_ARGS" not in without.table.environment
+
+
+def test_a_source_without_cuda_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "setup.py").write_text("setup(name='x')")
+    with pytest.raises(MalformedError, match="no CUDA code"):
+        steps(tmp_path)
+
+
+def test_a_fleet_file_is_looked_for_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = steps(tmp_path)
+    place = tmp_path / "source"
+    (place / "fleet.toml").write_text('[[machine]]\nname = "rack"\ngpu = "l40"\n')
+    (place / "cuwheel.toml").write_text('for = "fleet.toml"\ncuda = "13.0"\n')
+    made = steps(tmp_path, {"for_": ("fleet.toml",)})
+    _, answered = carried_out(made, monkeypatch, "py3-none")
+    assert answered[0].archs == ("sm_89",)
+
+
+def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "source" / "python"
+    place.mkdir(parents=True)
+    (place / "setup.py").write_text("setup(name='inner')")
+    (tmp_path / "source" / "kernel.cu").touch()
+    with pytest.raises(MalformedError, match="no Python project"):
+        steps(tmp_path)
+    made = steps(tmp_path, {"subdirectory": "python"})
+    carried_out(made, monkeypatch, "py3-none")
+    assert made.project.name == "inner"
+    assert made.jobs[0].source == made.jobs[0].copy / "python"
+    with pytest.raises(UsageError, match="leads out"):
+        steps(tmp_path, {"subdirectory": "../x"})
+
+
+def test_an_output_that_cannot_be_written_is_told_before_anything_is_done(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnreadableError, match="is no folder"):
+        steps(tmp_path, output=tmp_path / "file" / "dist").decide({}, dry_run=False)
+
+
+def test_an_output_that_cannot_be_made_is_told_before_anything_is_built(tmp_path: Path) -> None:
+    made = steps(tmp_path, output=tmp_path / "file" / "dist")
+    made.decide({}, dry_run=False)
+    (tmp_path / "file").touch()
+    with pytest.raises(UnreadableError) as told:
+        made.carry_out()
+    assert "--output" in told.value.hint
+
+
+def test_a_python_that_is_not_there_is_told_before_a_toolkit_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def missing(version: str | None = None) -> Python:
+        if version:
+            raise UnavailableError(f"Python {version} was not found", hint=f"uv python install {version}")
+        return _python()
+
+    monkeypatch.setattr("cuwheel.venvs.find_python", missing)
+    monkeypatch.setattr(provide, "provide", lambda wish: asked.append(wish.version))
+    with pytest.raises(UnavailableError, match=r"3\.10 was not found; Python 3\.12 was not found"):
+        steps(tmp_path, {"python": ("3.10", "3.12")}).decide({}, dry_run=False)
+    assert asked == []

@@ -1,0 +1,56 @@
+"""What `slim` carries over from the original wheel is what its RECORD says, or nothing is written."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import MalformedError
+from cuwheel.slimming import wheel
+from tests.unit.slimming.packages import FOO, make_wheel
+from tests.unit.wheel.test_zip_writer import request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def replaced(path: Path, member: str, data: bytes) -> Path:
+    """The wheel with other bytes in a member, its RECORD unchanged, its checksums right."""
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, old in members.items():
+            archive.writestr(name, data if name == member else old)
+    return path
+
+
+@pytest.mark.parametrize("member", ["foo/__init__.py", "foo/data.bin", "foo/libhost.so", "foo/libfoo.so"])
+def test_a_wrong_hash_is_not_made_right(tmp_path: Path, member: str) -> None:
+    data = FOO[member] + b"\n# added by somebody\n"
+    source = replaced(make_wheel(tmp_path / "in", FOO), member, data)
+    with pytest.raises(MalformedError, match=member):
+        wheel.slim(source, request(tmp_path / "out"))
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_a_damaged_member_is_not_passed_on(tmp_path: Path) -> None:
+    """Also one that RECORD has no hash of: the zip's own checksum counts."""
+    source = make_wheel(
+        tmp_path / "in", {**FOO, "foo/text.txt": b"one line of text " * 50}, compression=zipfile.ZIP_STORED
+    )
+    data = source.read_bytes().replace(b"one line of text ", b"one line of tent ", 1)
+    source.write_bytes(data)
+    with pytest.raises(MalformedError, match=r"foo/text\.txt"):
+        wheel.slim(source, request(tmp_path / "out"))
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_a_version_that_would_be_a_path(tmp_path: Path) -> None:
+    source = make_wheel(tmp_path / "in", FOO, extra={})
+    with zipfile.ZipFile(source) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith("/METADATA"))
+        text = archive.read(name).replace(b"Version: 1.0+cu130", b"Version: 1.0/../../x")
+    with pytest.raises(MalformedError, match="is not a version"):
+        wheel.slim(replaced(source, name, text), request(tmp_path / "out"))

@@ -1,0 +1,118 @@
+"""The verb on the command line, over a store with one toolkit in it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from cuwheel.cli import main
+from cuwheel.report.answer import SCHEMAS
+from cuwheel.toolchains import host_compiler, settings
+from cuwheel.toolchains.store import Store
+from cuwheel.toolchains.values import HostCompiler, Installed, Setting
+from tests.unit.toolchains.test_store import RECIPE, fill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPILER = HostCompiler(kind="gcc", version="12.2.0", path="/opt/my gcc/g++", found_via="PATH: g++")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / ("a-folder-with-quite-a-long-name-" * 2) / "it's here"
+    monkeypatch.setenv("CUWHEEL_CACHE", str(folder))
+    monkeypatch.setattr(host_compiler, "choose", lambda *_: COMPILER)
+    components = ("nvcc", "cudart", "cccl", "nvvm")
+
+    def whole(scratch: Path, final: Path) -> Installed:
+        return replace(fill(scratch, final), components=components)
+
+    Store(folder).make(RECIPE, whole)
+    return folder
+
+
+@pytest.mark.usefixtures("cache")
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toolchain", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert "13.0.2" in shown
+    assert "index" in shown
+    main(["toolchain", "list", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    jsonschema.validate(answer, json.loads((SCHEMAS / "toolchain-1.json").read_text()))
+    assert answer["toolkits"][0]["version"] == "13.0.88"
+
+
+def test_env_is_one_line_a_variable_however_long(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toolchain", "env", "13.0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith("export ") for line in lines)
+    names = [line.split("=")[0].removeprefix("export ") for line in lines]
+    assert names == ["CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT", "CUDACXX", "PATH", "NVCC_CCBIN", "CUDAHOSTCXX"]
+    assert "'/opt/my gcc/g++'" in lines[5]
+    assert "it'\"'\"'s here" in lines[0]
+    assert len(lines[0]) > len(str(cache)) > 80
+
+
+def test_installed_before_and_removed(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toolchain", "install", "13.0", "--provider", "index"]) == 0
+    shown = capsys.readouterr().out
+    assert "is ready" in shown
+    assert main(["toolchain", "install", "13.0", "--provider", "index", "--dry-run"]) == 0
+    assert main(["toolchain", "remove", "13.0"]) == 0
+    assert "is removed" in capsys.readouterr().out
+    assert list((cache / "toolchains").iterdir()) == []
+    main(["toolchain", "list"])
+    assert "cuwheel toolchain install 13.0" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize(
+    ("words", "code", "message", "hint"),
+    [
+        (["instal", "13.0"], 2, "invalid choice: 'instal'", "toolchain --help"),
+        (["install"], 2, "install takes a version", ""),
+        (["list", "13.0", "--offline"], 2, "--offline means nothing to list; list takes no version", ""),
+        (["fetch", "13.0"], 2, "fetch takes --to FOLDER", ""),
+        (["remove"], 2, "remove takes a version or --all", ""),
+        (["remove", "13.0", "--all"], 2, "remove takes a version or --all", ""),
+        (["env", "13.0", "--from", "x"], 2, "--from means nothing to env", ""),
+        (["install", "13.0", "--from", "x", "--locked"], 2, "exclude each other", ""),
+        (["install", "13.0", "--with", "cubals"], 2, "no component is known as 'cubals'", ""),
+        (["install", "19.1"], 3, "no CUDA toolkit is known as '19.1'", "did you mean"),
+        (["env", "12.4"], 11, "CUDA 12.4 is not installed", "cuwheel toolchain install 12.4"),
+        (["install", "12.4", "--provider", "index"], 11, "no nvcc before 13.0", "docs/toolchains.md"),
+        (["install", "13.0", "--locked", "nowhere.lock"], 4, "nowhere.lock", "--lock"),
+        (["fetch", "13.0", "--to", "x", "--provider", "conda"], 11, "cannot be carried", "--provider index"),
+    ],
+)
+def test_mistakes(words: list[str], code: int, message: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["toolchain", *words]) == code
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert message in told.err
+    assert hint in told.err
+
+
+def test_settings_are_applied() -> None:
+    chosen = (Setting(name="A", value="1"), Setting(name="PATH", value="/t/bin", how="prepend"))
+    assert settings.applied(chosen, {"PATH": "/bin", "A": "0"}) == {"PATH": "/t/bin:/bin", "A": "1"}
+    assert settings.applied(chosen, {}) == {"PATH": "/t/bin", "A": "1"}
+    assert settings.lines(chosen) == ("export A=1", 'export PATH=/t/bin"${PATH:+:$PATH}"')
+
+
+def test_of_several_the_one_without_what_was_not_asked_for(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = replace(RECIPE, components=("nvcc", "cudart", "cccl", "nvvm", "cublas"))
+
+    def larger(scratch: Path, final: Path) -> Installed:
+        return replace(fill(scratch, final), identity=more.identity, components=more.components)
+
+    Store(cache).make(more, larger)
+    for parts, count in (([], 4), (["--with", "cublas"], 5)):
+        assert main(["toolchain", "install", "13.0", "--provider", "index", "--json", *parts]) == 0
+        assert len(json.loads(capsys.readouterr().out)["toolkits"][0]["components"]) == count

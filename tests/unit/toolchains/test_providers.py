@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel import process, resolver, venvs
+from cuwheel.errors import MalformedError, ToolError, UnavailableError, UnknownNameError, UsageError
+from cuwheel.facts import toolchains, toolkits
+from cuwheel.machine.world import World
+from cuwheel.process import Completed
+from cuwheel.toolchains import archives, provide, providers
+from cuwheel.toolchains.providers import index, redist, system
+from cuwheel.toolchains.store import Store
+from cuwheel.toolchains.values import Archive, Request
+from cuwheel.toolchains.world import Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+REQUEST = Request(
+    toolkit=toolkits.find_toolkit("12.4"), components=toolchains.with_base([]), providers=("redist",), cpu="x86_64"
+)
+NEW = replace(REQUEST, toolkit=toolkits.find_toolkit("13.0"))
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Surroundings:
+    root = tmp_path / "machine"
+    root.mkdir()
+    machine = World(environ={"PATH": "/usr/bin"}, cwd=root, root=root, cpu="x86_64", platform="linux")
+    return Surroundings(machine=machine, store=Store(tmp_path / "store"))
+
+
+def completed(stdout: str) -> Completed:
+    return Completed(command=("x",), status=0, stdout=stdout, stderr="", seconds=0)
+
+
+def entry(path: str, sha256: str = "a" * 64, size: object = "12") -> dict[str, object]:
+    return {"relative_path": path, "sha256": sha256, "md5": "x", "size": size}
+
+
+def mirror(folder: Path, release: str, **parts: Any) -> str:
+    told = {name: {"name": name, "version": "1.2.3", **platforms} for name, platforms in parts.items()}
+    folder.mkdir(exist_ok=True)
+    (folder / f"redistrib_{release}.json").write_text(json.dumps({"release_date": "x", **told}))
+    return str(folder)
+
+
+def whole(**more: Any) -> dict[str, Any]:
+    names = ("cuda_nvcc", "cuda_cudart", "cuda_cccl")
+    return {name: {"linux-x86_64": entry(f"{name}/x/{name}.tar.xz")} for name in names} | more
+
+
+class TestRedist:
+    def test_the_newest_patch_of_the_place(self, tmp_path: Path, around: Surroundings) -> None:
+        for release in ("12.4.0", "12.4.10", "12.4.9", "12.5.1"):
+            place = mirror(tmp_path / "m", release, **whole())
+        found = redist.decide(replace(REQUEST, redist_url=place), around)
+        assert found.release == "12.4.10"
+        assert [each.name for each in found.archives] == ["cuda_cccl", "cuda_cudart", "cuda_nvcc"]
+        assert found.archives[0].size == 12
+        exact = redist.decide(replace(REQUEST, redist_url=place, exact="12.4.0"), around)
+        assert exact.release == "12.4.0"
+
+    def test_arm64_is_called_otherwise(self, tmp_path: Path, around: Surroundings) -> None:
+        parts = {
+            name: {"linux-sbsa": entry(f"{name}.tar.xz"), "linux-aarch64": entry(f"t-{name}.tar.xz")}
+            for name in whole()
+        }
+        place = mirror(tmp_path / "m", "12.4.1", **parts)
+        request = replace(REQUEST, redist_url=place, cpu="aarch64")
+        assert not redist.decide(request, around).archives[0].file.startswith("t-")
+        release = around.machine.root / "etc" / "nv_tegra_release"
+        release.parent.mkdir()
+        release.write_text("R36")
+        assert redist.decide(request, around).archives[0].file.startswith("t-")
+
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            entry("../../etc/passwd"),
+            entry("/etc/passwd"),
+            entry("https://evil/x"),
+            entry("x", sha256="short"),
+            entry(""),
+            {},
+        ],
+    )
+    def test_a_manifest_cannot_lead_elsewhere(
+        self, tmp_path: Path, around: Surroundings, bad: dict[str, object]
+    ) -> None:
+        place = mirror(tmp_path / "m", "12.4.1", **whole(cuda_nvcc={"linux-x86_64": bad}))
+        with pytest.raises(MalformedError, match="nothing useful of cuda_nvcc"):
+            redist.decide(replace(REQUEST, redist_url=place), around)
+
+    @pytest.mark.parametrize("text", ["", "[]", "{", "null"])
+    def test_what_is_no_manifest(self, tmp_path: Path, around: Surroundings, text: str) -> None:
+        place = mirror(tmp_path / "m", "12.4.1")
+        (tmp_path / "m" / "redistrib_12.4.1.json").write_text(text)
+        with pytest.raises(MalformedError, match="is no manifest"):
+            redist.decide(replace(REQUEST, redist_url=place), around)
+
+    def test_a_platform_that_is_not_there(self, tmp_path: Path, around: Surroundings) -> None:
+        place = mirror(tmp_path / "m", "12.4.1", **whole())
+        with pytest.raises(UnavailableError, match=r"cuda_nvcc 1\.2\.3 is not there for linux-sbsa"):
+            redist.decide(replace(REQUEST, redist_url=place, cpu="aarch64"), around)
+
+    def test_libraries_with_releases_of_their_own_come_from_the_index(
+        self, tmp_path: Path, around: Surroundings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+
+        def resolve(requirements: Sequence[str], **_options: Any) -> tuple[Archive, ...]:
+            asked.extend(requirements)
+            return (Archive(kind="wheel", name="nvidia-nccl-cu12", version="2", file="n.whl", sha256="b" * 64),)
+
+        monkeypatch.setattr(archives, "resolve", resolve)
+        place = mirror(tmp_path / "m", "12.4.1", **whole())
+        request = replace(REQUEST, redist_url=place, components=toolchains.with_base(["nccl"]))
+        assert redist.decide(request, around).archives[-1].name == "nvidia-nccl-cu12"
+        assert asked == ["nvidia-nccl-cu12"]
+
+
+class TestIndex:
+    def test_no_nvcc_before_13(self, around: Surroundings) -> None:
+        with pytest.raises(UnavailableError, match=r"no nvcc before 13\.0"):
+            index.decide(REQUEST, around)
+
+    def test_one_release_for_all(self, around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str] = []
+
+        def resolve(requirements: Sequence[str], **_options: Any) -> tuple[Archive, ...]:
+            asked.extend(requirements)
+            names = (("nvidia-nvvm", "13.0.88"), ("cuda-toolkit", "13.0.3.0"), ("nvidia-cuda-nvcc", "13.0.88"))
+            return tuple(
+                Archive(kind="wheel", name=name, version=version, file="f", sha256="") for name, version in names
+            )
+
+        monkeypatch.setattr(archives, "resolve", resolve)
+        request = replace(NEW, components=toolchains.with_base(["cudnn"]))
+        found = index.decide(request, around)
+        assert asked == ["cuda-toolkit[nvcc,cudart,cccl,nvvm,crt,cublas]==13.0.*", "nvidia-cudnn-cu13"]
+        assert found.release == "13.0.3.0"
+        assert [each.name for each in found.archives] == ["nvidia-cuda-nvcc", "nvidia-nvvm"]
+        index.decide(replace(NEW, exact="13.0.2"), around)
+        assert asked[-1].endswith("==13.0.2.*")
+
+
+class TestResolver:
+    PIP = json.dumps(
+        {
+            "install": [
+                {
+                    "metadata": {"name": "nvidia-nvvm", "version": "13.0.88"},
+                    "download_info": {
+                        "url": "https://x/a/nvidia_nvvm-13.0.88-py3-none-any.whl#sha256=1",
+                        "archive_info": {"hashes": {"sha256": "A" * 64}},
+                    },
+                }
+            ]
+        }
+    )
+    UV = f"""
+lock-version = "1.0"
+[[packages]]
+name = "nvidia-nvvm"
+version = "13.0.88"
+wheels = [
+  {{ url = "https://x/nvidia_nvvm-13.0.88-py3-none-win_amd64.whl", hashes = {{ sha256 = "{"b" * 64}" }} }},
+  {{ url = "https://x/nvidia_nvvm-13.0.88-py3-none-any.whl", size = 7, hashes = {{ sha256 = "{"a" * 64}" }} }},
+]
+"""
+
+    def test_pip_then_uv(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[list[str]] = []
+
+        def run(command: Sequence[str | Path], **_options: Any) -> Completed:
+            words = [str(word) for word in command]
+            calls.append(words)
+            if "install" in words:
+                if fails:
+                    raise ToolError(words, "failed with status 1", "ERROR: No matching distribution")
+                return completed(self.PIP)
+            return completed(self.UV)
+
+        monkeypatch.setattr(process, "run", run)
+        monkeypatch.setattr(resolver, "pip", lambda: ["pip"])
+        monkeypatch.setattr(venvs, "uv", lambda: "uv")
+        fails = False
+        (by_pip,) = archives.resolve(["nvidia-nvvm"], offline=True)
+        assert "--no-index" in calls[0]
+        fails = True
+        (by_uv,) = archives.resolve(["nvidia-nvvm"], dependencies=False)
+        assert "--no-deps" in calls[-1]
+        assert replace(by_uv, size=None) == replace(by_pip, url=by_uv.url)
+        assert by_pip.sha256 == "a" * 64
+        assert "#" not in by_pip.url
+
+    def test_neither(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resolver, "pip", lambda: None)
+        monkeypatch.setattr(venvs, "uv", lambda: None)
+        with pytest.raises(UnavailableError, match="neither pip nor uv was found"):
+            archives.resolve(["x"])
+
+    def test_addresses_of_what_a_lock_only_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        named = Archive(kind="wheel", name="a", version="1", file="a.whl", sha256="a" * 64)
+        changed = replace(named, name="b", sha256="b" * 64)
+        monkeypatch.setattr(
+            archives,
+            "resolve",
+            lambda *_, **__: (replace(named, url="https://x/a"), replace(changed, sha256="c" * 64, url="https://x/b")),
+        )
+        assert [each.url for each in archives.with_addresses([named, changed])] == ["https://x/a", ""]
+        assert archives.with_addresses([named], offline=True) == (named,)
+
+
+class TestSystem:
+    @pytest.fixture
+    def root(self, around: Surroundings) -> Path:
+        root = around.machine.root / "usr" / "local" / "cuda-13.0"
+        for name in ("bin/nvcc", "include/cuda_runtime.h", "lib64/libcudart.so"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text("")
+        around.machine.run = lambda *_, **__: completed("release 13.0, V13.0.88")
+        return root
+
+    def test_what_is_missing_is_named(self, root: Path) -> None:
+        components = toolchains.with_base(["cublas", "nvtx"])
+        assert list(system.missing(root, components)) == ["cublas_v2.h", "libcublas.so", "nvtx3/nvToolsExt.h"]
+        assert list(system.missing(root, toolchains.with_base([]))) == []
+
+    def test_another_version_is_not_taken(self, root: Path, around: Surroundings) -> None:
+        assert root.is_dir()
+        with pytest.raises(UnavailableError, match=r"/usr/local/cuda-13\.0 is 13\.0\.88"):
+            system.decide(REQUEST, around)
+
+    def test_none(self, around: Surroundings) -> None:
+        with pytest.raises(UnavailableError, match="no toolkit on this machine"):
+            system.decide(REQUEST, around)
+
+
+def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(name: str) -> Any:
+        class Nothing:
+            def decide(self, *_: object) -> None:
+                raise ToolError([name], "failed with status 1", "first\nlast words")
+
+        return Nothing()
+
+    monkeypatch.setattr(providers, "provider", unavailable)
+    request = replace(REQUEST, providers=providers.ORDER, components=toolchains.with_base(["cublas"]))
+    with pytest.raises(UnavailableError) as caught:
+        providers.decide(request, around, lambda _name: None)
+    told = caught.value.message
+    assert told.startswith("no provider has CUDA 12.4 with cublas:")
+    for name in providers.ORDER:
+        assert f"- {name}: {name} failed with status 1: last words" in told
+    with pytest.raises(UnavailableError) as caught:
+        providers.decide(replace(request, offline=True), around, lambda _name: None)
+    assert "--offline takes only what was downloaded before" in caught.value.hint
+
+
+def test_every_mistake_of_a_wish_at_once(around: Surroundings) -> None:
+    wish = provide.Wish(version="9.9", components=("cubals", "nccl"), providers=("idnex",))
+    with pytest.raises(UsageError) as caught:
+        provide.request_of(wish, around)
+    for word in ("'9.9'", "'cubals'", "cublas", "'idnex'"):
+        assert word in caught.value.message
+    with pytest.raises(UnknownNameError, match=r"9\.9"):
+        provide.request_of(provide.Wish(version="9.9"), around)
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "exact"),
+    [("13.0", "13.0", None), ("cu128", "12.8", None), ("12.2.2", "12.2", "12.2.2"), ("v12.4.1", "12.4", "12.4.1")],
+)
+def test_versions_as_people_write_them(around: Surroundings, version: str, cuda: str, exact: str | None) -> None:
+    request = provide.request_of(provide.Wish(version=version), around)
+    assert (request.cuda, request.exact) == (cuda, exact)
+    assert request.providers == providers.ORDER
+
+
+def test_providers_in_the_order_given(around: Surroundings) -> None:
+    request = provide.request_of(provide.Wish(version="13.0", providers=("debian", "index", "debian")), around)
+    assert request.providers == ("debian", "index")
+
+
+def test_other_systems_are_told_so(around: Surroundings) -> None:
+    around.machine.platform = "win32"
+    with pytest.raises(UnavailableError, match="on Linux"):
+        provide.request_of(provide.Wish(version="13.0"), around)

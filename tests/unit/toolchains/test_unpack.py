@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.errors import MalformedError
+from cuwheel.toolchains import unpack
+from cuwheel.toolchains.values import Archive
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.toolchains.values import ArchiveKind
+
+
+def unpacked(kind: ArchiveKind, path: Path, root: Path) -> dict[str, bytes]:
+    root.mkdir(exist_ok=True)
+    unpack.unpack(Archive(kind=kind, name="x", version="1", file=path.name, sha256=""), path, root.resolve())
+    return {str(each.relative_to(root)): each.read_bytes() for each in sorted(root.rglob("*")) if each.is_file()}
+
+
+def tar(path: Path, *members: tuple[str, bytes, str]) -> Path:
+    """Name, type, and where a link leads."""
+    with tarfile.open(path, "w:xz", preset=0) as archive:
+        for name, kind, target in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.mode = kind, target, 0o755
+            info.size = 2 if kind == tarfile.REGTYPE else 0
+            archive.addfile(info, io.BytesIO(b"ok"))
+    return path
+
+
+FILE, LINK, HARD, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
+
+
+def test_an_archive_loses_its_top_folder(tmp_path: Path) -> None:
+    members = (
+        ("a-1", FOLDER, ""),
+        ("a-1/bin/nvcc", FILE, ""),
+        ("a-1/lib/x.so.1", FILE, ""),
+        ("a-1/lib/x.so", LINK, "x.so.1"),
+    )
+    found = unpacked("tar", tar(tmp_path / "a.tar.xz", *members), tmp_path / "root")
+    assert found == {"bin/nvcc": b"ok", "lib/x.so.1": b"ok", "lib/x.so": b"ok"}
+    assert (tmp_path / "root" / "lib" / "x.so").is_symlink()
+    assert (tmp_path / "root" / "bin" / "nvcc").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        ([("a/../../evil", FILE, "")], "lies outside"),
+        ([("/etc/evil", FILE, "")], "lies outside"),
+        ([("a/link", LINK, "/etc")], "outside of it"),
+        ([("a/link", LINK, "../..")], "outside of it"),
+        ([("a/b/link", LINK, "../../..")], "outside of it"),
+        ([("a/d", FOLDER, ""), ("a/link", LINK, "d"), ("a/link/evil", FILE, "")], "behind a link"),
+        ([("a/fifo", tarfile.FIFOTYPE, "")], "no file, folder or link"),
+        ([("a/dev", tarfile.CHRTYPE, "")], "no file, folder or link"),
+    ],
+)
+def test_hostile_archives_are_refused(tmp_path: Path, members: list[tuple[str, bytes, str]], why: str) -> None:
+    path = tar(tmp_path / "a.tar.xz", *members)
+    with pytest.raises(MalformedError, match=why):
+        unpacked("tar", path, tmp_path / "root")
+    assert not list(tmp_path.glob("**/evil"))
+
+
+def test_a_hard_link_to_nowhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MalformedError, match="cannot be unpacked"):
+        unpacked("tar", tar(tmp_path / "a.tar.xz", ("a/hard", HARD, "/etc/passwd")), tmp_path / "root")
+
+
+def test_a_file_does_not_follow_the_link_of_another_archive(tmp_path: Path) -> None:
+    first = tar(tmp_path / "1.tar.xz", ("a/lib/real", FILE, ""), ("a/lib/link", LINK, "real"))
+    second = tar(tmp_path / "2.tar.xz", ("b/lib/link", FILE, ""))
+    unpacked("tar", first, tmp_path / "root")
+    (tmp_path / "root" / "lib" / "real").write_bytes(b"mine")
+    assert unpacked("tar", second, tmp_path / "root") == {"lib/real": b"mine", "lib/link": b"ok"}
+
+
+@pytest.mark.parametrize("data", [b"", b"no archive", b"\xfd7zXZ\x00\x00"])
+def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(data)
+    for kind in ("tar", "wheel"):
+        with pytest.raises(MalformedError, match="cannot be unpacked"):
+            unpacked(kind, path, tmp_path / "root")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("nvidia/cu13/bin/nvcc", "bin/nvcc"),
+        ("nvidia/cu13/nvvm/bin/cicc", "nvvm/bin/cicc"),
+        ("nvidia/cu13/include/cccl/thrust/version.h", "include/cccl/thrust/version.h"),
+        ("nvidia/cudnn/lib/libcudnn.so.9", "lib/libcudnn.so.9"),
+        ("nvidia/cublasmp/cu13/lib/libcublasmp.so.0", "lib/libcublasmp.so.0"),
+        ("cutensor/include/cutensor.h", "include/cutensor.h"),
+        ("nvidia_nccl_cu13-2.28.dist-info/licenses/License.txt", "licenses/nvidia_nccl_cu13-2.28/License.txt"),
+        ("nvidia_nccl_cu13-2.28.dist-info/RECORD", None),
+        ("nvidia/__init__.py", None),
+        ("nvidia/cu13/__init__.py", None),
+        ("bin/evil", None),
+    ],
+)
+def test_where_files_of_a_wheel_go(name: str, place: str | None) -> None:
+    assert unpack._place_in_wheel(name) == place
+
+
+def test_a_wheel_cannot_leave_the_toolkit(tmp_path: Path) -> None:
+    path = tmp_path / "x.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("nvidia/cu13/lib/../../../evil", "x")
+    with pytest.raises(MalformedError, match="outside"):
+        unpacked("wheel", path, tmp_path / "root")
+    assert not list(tmp_path.glob("**/evil"))
+
+
+def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack, "_LEAST", 1000)
+    bomb = bytes(20_000_000)
+    with tarfile.open(tmp_path / "a.tar.xz", "w:xz") as archive:
+        info = tarfile.TarInfo("top/lib/bomb")
+        info.size = len(bomb)
+        archive.addfile(info, io.BytesIO(bomb))
+    with zipfile.ZipFile(tmp_path / "a.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("nvidia/cu13/lib/bomb", bomb)
+    for kind, name in (("tar", "a.tar.xz"), ("wheel", "a.whl")):
+        with pytest.raises(MalformedError, match="more than 50 times its size"):
+            unpacked(kind, tmp_path / name, tmp_path / "root")  # type: ignore[arg-type]
+    assert sum(each.stat().st_size for each in (tmp_path / "root").rglob("*")) < len(bomb) / 2
+
+
+def test_more_files_than_a_toolkit_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack, "_MOST_FILES", 2)
+    path = tar(tmp_path / "a.tar.xz", *((f"top/{number}", FILE, "") for number in range(3)))
+    with pytest.raises(MalformedError, match="more than 2 files"):
+        unpacked("tar", path, tmp_path / "root")

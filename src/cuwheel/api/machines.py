@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.facts.rows.toolkits import Release
     from cuwheel.finding import Finding
     from cuwheel.inspection.presence import Installed
     from cuwheel.machine.fleet import Machine
@@ -85,17 +85,18 @@ def _judged(installed: Installed, machines: Sequence[Machine]) -> tuple[str, tup
 
 def gpus(*names: str) -> Gpus:
     """The GPUs that names, parts of names or capabilities mean; all of them without one."""
-    from cuwheel.compat.targets import toolkits_for
+    from cuwheel.compat.targets import releases_for
     from cuwheel.facts import architectures, gpu_drivers
     from cuwheel.facts import gpus as table
     from cuwheel.facts.arch import Arch
     from cuwheel.facts.tables import tables
+    from cuwheel.facts.toolkits import all_releases
     from cuwheel.report.gpus import GpuRow, Gpus
 
     titles = {key: source.title for key, source in tables().gpus.sources.items()}
 
     def row(gpu: table.Gpu) -> GpuRow:
-        fitting = toolkits_for(gpu.capability)
+        fitting = releases_for(gpu.capability)
         drivers = None if gpu.tegra else gpu_drivers.support(gpu.capability)
         return GpuRow(
             name=gpu.name,
@@ -105,6 +106,7 @@ def gpus(*names: str) -> Gpus:
             product=gpu.product,
             tegra=gpu.tegra is not None,
             cuda_first=fitting[0].version if fitting else None,
+            cuda_first_known=not fitting or fitting[0] != all_releases()[0],
             cuda_last=fitting[-1].version if fitting else None,
             driver_first=drivers.first if drivers else None,
             driver_last=drivers.last if drivers else None,
@@ -118,38 +120,39 @@ def gpus(*names: str) -> Gpus:
 
 def toolkits(*wanted: str, compiles: str | None = None) -> Toolkits:
     """What the tables know of CUDA versions: those asked for, or all; only those that compile for a target."""
-    from cuwheel.compat.targets import toolkits_for
+    from cuwheel.compat.targets import releases_for
     from cuwheel.facts import gpus as gpu_table
     from cuwheel.facts import toolkits as table
     from cuwheel.facts.arch import Arch, looks_like_arch
+    from cuwheel.facts.rows.toolkits import HostCompilers, Toolkit
     from cuwheel.facts.tables import tables
     from cuwheel.report.toolkits import ToolkitRow, Toolkits
 
     titles = {key: source.title for key, source in tables().toolkits.sources.items()}
 
-    def row(toolkit: Toolkit) -> ToolkitRow:
-        limits = toolkit.host_compilers
+    def row(toolkit: Release) -> ToolkitRow:
+        limits = toolkit.host_compilers if isinstance(toolkit, Toolkit) else HostCompilers()
         return ToolkitRow(
             version=toolkit.version,
             ptx_isa=toolkit.ptx_isa,
             driver_linux=toolkit.driver.linux,
             driver_windows=toolkit.driver.windows,
-            driver_floor_linux=table.minor_compat_floor(toolkit.major, "linux"),
-            driver_floor_windows=table.minor_compat_floor(toolkit.major, "windows"),
+            driver_floor_linux=table.runtime_floor(toolkit.version, "linux"),
+            driver_floor_windows=table.runtime_floor(toolkit.version, "windows"),
             gcc_max=limits.gcc_max,
             clang_max=limits.clang_max,
             msc_ver_min=limits.msc_ver_min,
             msc_ver_max=limits.msc_ver_max,
             architectures=toolkit.architectures,
-            measured=toolkit.measured,
+            measured=isinstance(toolkit, Toolkit) and toolkit.measured,
             sources=tuple(titles[each] for each in toolkit.source),
             note=toolkit.note,
         )
 
-    found = [table.find_toolkit(version) for version in wanted] if wanted else table.all_toolkits()
+    found = [table.find_release(version) for version in wanted] if wanted else table.all_releases()
     if compiles and looks_like_arch(compiles):
         found = [each for each in found if each.supports(Arch.parse(compiles))]
     elif compiles:
-        able = toolkits_for(gpu_table.capability_of(compiles))
+        able = releases_for(gpu_table.capability_of(compiles))
         found = [each for each in found if each in able]
     return Toolkits(toolkits=tuple(row(toolkit) for toolkit in dict.fromkeys(found)))

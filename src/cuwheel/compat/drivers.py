@@ -13,7 +13,7 @@ from cuwheel.facts.arch import Capability
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.common import OperatingSystem
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.facts.rows.toolkits import Release
     from cuwheel.inspection.values import Library
     from cuwheel.machine.fleet import Machine
 
@@ -46,6 +46,20 @@ def cuda_major(library: Library) -> int | None:
     return max(majors) if majors else None
 
 
+def runtime_cuda(library: Library) -> str | None:
+    """The CUDA that a driver must at least be of to run its CUDA runtime: `12`, but `10.1` before majors were enough.
+
+    None where it has no runtime, or none whose CUDA is known.
+    """
+    major = cuda_major(library)
+    if library.cudart is None or major is None:
+        return None
+    if library.cudart.minor is not None:
+        return toolkits.oldest_running(f"{major}.{library.cudart.minor}")
+    written_by = [each for each in library.toolkits if versions.major(each) == major]
+    return toolkits.oldest_running(max(written_by, key=versions.key, default=f"{major}.0"))
+
+
 def ptx_isa(machine: Machine, on: OperatingSystem) -> str | None:
     """The newest PTX that the driver compiles: that of the newest toolkit it came for. None: not known."""
     row = _newest_known(machine, on)
@@ -69,17 +83,17 @@ def newer_toolkits(library: Library, machine: Machine) -> tuple[str, ...]:
 
 def link_condition(toolkit: str, on: OperatingSystem) -> str:
     """What a driver must be to link objects that this toolkit wrote."""
-    row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.version, toolkit)), None)
+    row = next((each for each in toolkits.all_releases() if versions.at_least(each.version, toolkit)), None)
     return f"{_driver_of(row, on) if row else f'a driver of CUDA {toolkit} or later'}, to link its objects"
 
 
-def _driver_of(row: Toolkit, on: OperatingSystem) -> str:
+def _driver_of(row: Release, on: OperatingSystem) -> str:
     driver = row.driver.on(on)
     return f"driver {driver} or later (CUDA {row.version})" if driver else f"a driver of CUDA {row.version} or later"
 
 
-def _newest_known(machine: Machine, on: OperatingSystem) -> Toolkit | None:
-    rows = toolkits.all_toolkits()
+def _newest_known(machine: Machine, on: OperatingSystem) -> Release | None:
+    rows = toolkits.all_releases()
     if machine.driver_cuda:
         reached = [row for row in rows if versions.at_least(machine.driver_cuda, row.version)]
         return reached[-1] if reached else rows[0]
@@ -93,33 +107,31 @@ def _newest_known(machine: Machine, on: OperatingSystem) -> Toolkit | None:
 
 def floor_of(library: Library, machine: Machine) -> str | None:
     """The driver from which on its CUDA runtime works; None where it has no runtime, or nobody has said."""
-    major = cuda_major(library)
-    if library.cudart is None or major is None or machine.l4t:
-        return None
-    return toolkits.minor_compat_floor(major, system(library, machine))
+    needed = runtime_cuda(library)
+    return None if needed is None or machine.l4t else toolkits.runtime_floor(needed, system(library, machine))
 
 
 def below_floor(library: Library, machine: Machine) -> bool:
-    """Whether the driver is known to be too old for the library's CUDA major, or every one for its GPU is: error 35."""
-    major = cuda_major(library)
-    if library.cudart is None or major is None:
+    """Whether the driver is known to be too old for the library's runtime, or every one for its GPU is: error 35."""
+    needed = runtime_cuda(library)
+    if needed is None:
         return False
     floor = floor_of(library, machine)
     if floor and not gpu_support.reachable(machine, floor):
         return True
     if machine.driver and floor:
-        return not versions.at_least(machine.driver, floor)
-    return bool(machine.driver_cuda) and versions.major(machine.driver_cuda or "0") < major
+        return not toolkits.reaches(machine.driver, floor)
+    return machine.driver_cuda is not None and not versions.at_least(machine.driver_cuda, needed)
 
 
 def floor_condition(library: Library, machine: Machine) -> str | None:
     """What must hold of a driver that is not known."""
-    major = cuda_major(library)
-    if library.cudart is None or major is None or machine.driver or machine.driver_cuda:
+    needed = runtime_cuda(library)
+    if needed is None or machine.driver or machine.driver_cuda:
         return None
     if floor := floor_of(library, machine):
-        return f"driver {floor} or later (CUDA {major})"
-    return f"a driver of CUDA {major} or later"
+        return f"driver {floor} or later (CUDA {needed})"
+    return f"a driver of CUDA {needed} or later"
 
 
 def zstd_floor(library: Library, machine: Machine) -> str | None:
@@ -127,8 +139,7 @@ def zstd_floor(library: Library, machine: Machine) -> str | None:
     floor = toolkits.zstd_floor(system(library, machine))
     if floor is None or machine.l4t:
         return None
-    major = cuda_major(library)
-    minimum = toolkits.minor_compat_floor(major, system(library, machine)) if major and library.cudart else None
+    minimum = floor_of(library, machine)
     return None if minimum and versions.at_least(minimum, floor) else floor
 
 
@@ -137,7 +148,7 @@ def below_zstd_floor(library: Library, machine: Machine) -> bool:
     if floor is None:
         return False
     if machine.driver:
-        return not versions.at_least(machine.driver, floor)
+        return not toolkits.reaches(machine.driver, floor)
     came_with = toolkits.driver_cuda(floor, system(library, machine))
     return bool(machine.driver_cuda and came_with) and not versions.at_least(
         machine.driver_cuda or "", came_with.version if came_with else ""
@@ -146,7 +157,7 @@ def below_zstd_floor(library: Library, machine: Machine) -> bool:
 
 def isa_condition(isa: str, on: OperatingSystem) -> str:
     """What a driver must be to compile PTX of this ISA."""
-    row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.ptx_isa, isa)), None)
+    row = next((each for each in toolkits.all_releases() if versions.at_least(each.ptx_isa, isa)), None)
     if row is None:
         return f"a driver that compiles PTX ISA {isa}"
     return f"{_driver_of(row, on)}, to compile its PTX (ISA {isa})"
@@ -154,26 +165,36 @@ def isa_condition(isa: str, on: OperatingSystem) -> str:
 
 def cuda_of_isa(isa: str) -> str | None:
     """The first toolkit that writes, and whose driver compiles, PTX of this ISA."""
-    row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.ptx_isa, isa)), None)
+    row = next((each for each in toolkits.all_releases() if versions.at_least(each.ptx_isa, isa)), None)
     return row.version if row else None
 
 
 def once_updated(library: Library, machine: Machine) -> Machine:
-    """The machine with a driver that runs the library's CUDA and knows its GPU: what would stand in the way then."""
-    on = system(library, machine)
-    known = gpu_support.state(machine, on)
+    """The machine with a driver that runs the library's CUDA and knows its GPU: what would stand in the way then.
+
+    That is the oldest that will do, or the last that knows the GPU: a version, or a branch alone.
+    """
+    known = gpu_support.state(machine, system(library, machine))
     if known in ("known", "open") and not below_floor(library, machine):
         return machine
-    floor = floor_of(library, machine)
-    # The floor may be a branch, whose every release came with the major's first toolkit or later.
-    came_with = driver_for(str(cuda_major(library)), on) if floor else None
-    newest = max((each for each in (floor, came_with) if each), key=versions.key, default=None)
-    wanted = gpu_support.at_least_known(machine, newest)
-    possible = known != "too-new" and wanted and gpu_support.reachable(machine, wanted)
-    return replace(machine, driver=wanted if possible else None, driver_cuda=None)
+    floor, support = floor_of(library, machine), gpu_support.support_of(machine)
+    if floor and not gpu_support.reachable(machine, floor):
+        wanted = None
+    elif known == "too-new" and support:
+        wanted = support.last
+    else:
+        wanted = gpu_support.at_least_known(machine, floor)
+    return replace(machine, driver=wanted, driver_cuda=None)
+
+
+def named(machine: Machine) -> str:
+    """The driver in words."""
+    if machine.driver is None:
+        return f"a driver of CUDA {machine.driver_cuda}"
+    return f"driver {machine.driver}" if "." in machine.driver else f"branch {machine.driver} of the driver"
 
 
 def driver_for(cuda: str, on: OperatingSystem) -> str | None:
     """The driver that came with a toolkit, or with the first that is as new; None: not known."""
-    row = next((each for each in toolkits.all_toolkits() if versions.at_least(each.version, cuda)), None)
+    row = next((each for each in toolkits.all_releases() if versions.at_least(each.version, cuda)), None)
     return row.driver.on(on) if row else None

@@ -46,7 +46,7 @@ def _drivers(machine: Machine, on: OperatingSystem) -> tuple[str | None, str | N
     """The oldest and the newest that its driver can be; by its CUDA, its number lies between those of two toolkits."""
     if machine.driver or not machine.driver_cuda:
         return machine.driver, machine.driver
-    rows = toolkits.all_toolkits()
+    rows = toolkits.all_releases()
     came_for = [row for row in rows if versions.at_least(machine.driver_cuda, row.version)]
     later = rows[len(came_for) :]
     after = later[0].driver.on(on) if later else None

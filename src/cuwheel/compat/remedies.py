@@ -92,9 +92,9 @@ def older_build(library: Library, machine: Machine) -> str:
 
 def its_cuda_can_build(library: Library, machine: Machine) -> bool:
     """Whether the CUDA major that built a library also compiles for the machine's GPU, and its drivers run that."""
-    major, on = drivers.cuda_major(library), drivers.system(library, machine)
+    major = drivers.cuda_major(library)
     if major is None or machine.capability is None:
         return True
-    floor = toolkits.minor_compat_floor(major, on)
-    built = any(row.major == major for row in _compiling(machine))
+    floor = toolkits.runtime_floor(str(major), drivers.system(library, machine))
+    built = any(row.major == major for row in targets.releases_for(Capability.parse(machine.capability)))
     return built and (floor is None or gpu_support.reachable(machine, floor))

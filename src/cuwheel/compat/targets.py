@@ -9,7 +9,7 @@ from cuwheel.facts.arch import Arch
 
 if TYPE_CHECKING:
     from cuwheel.facts.arch import Capability
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.facts.rows.toolkits import Release, Toolkit
 
 
 def serves(arch: Arch, device: Capability) -> bool:
@@ -42,6 +42,12 @@ def toolkits_for(device: Capability) -> tuple[Toolkit, ...]:
     return tuple(row for row in toolkits.all_toolkits() if wanted in _capabilities(row))
 
 
+def releases_for(device: Capability) -> tuple[Release, ...]:
+    """As `toolkits_for`, with those that nobody builds with any more."""
+    wanted = architectures.current(device)
+    return tuple(row for row in toolkits.all_releases() if wanted in _capabilities(row))
+
+
 def called(toolkit: Toolkit, device: Capability) -> Capability:
     """What a toolkit calls a device that it compiles for: Thor has had two numbers."""
     archs = [arch for arch in map(Arch.parse, toolkit.architectures) if not arch.suffix]
@@ -49,7 +55,7 @@ def called(toolkit: Toolkit, device: Capability) -> Capability:
     return next((arch.capability for arch in archs if architectures.current(arch.capability) == wanted), device)
 
 
-def _capabilities(toolkit: Toolkit) -> set[Capability]:
+def _capabilities(toolkit: Release) -> set[Capability]:
     """That it compiles plain machine code for."""
     archs = map(Arch.parse, toolkit.architectures)
     return {architectures.current(arch.capability) for arch in archs if not arch.suffix}

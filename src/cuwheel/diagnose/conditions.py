@@ -98,7 +98,7 @@ def gpu_present(known: Known) -> bool:
 
 def driver_below_floor(known: Known) -> bool:
     driver, cuda = known.version("driver"), known.version("torch_cuda") or known.version("nvcc")
-    floor = toolkits.minor_compat_floor(versions.major(cuda)) if cuda else None
+    floor = toolkits.runtime_floor(cuda) if cuda else None
     return bool(driver and floor and not versions.at_least(driver, floor))
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from cuwheel import spelling
 from cuwheel.errors import AmbiguousNameError, UnknownNameError
 from cuwheel.facts.arch import Capability, looks_like_arch
-from cuwheel.facts.tables import squashed, tables
+from cuwheel.facts.rows.gpus import squashed
+from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,33 +5,29 @@ A mistake raises one FactsError that names every mistake, so that an edit is put
 
 from __future__ import annotations
 
-import re
 from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from cuwheel import decode
-from cuwheel.errors import CuwheelError, FactsError
-from cuwheel.facts import versions
-from cuwheel.facts.arch import Arch, Capability
+from cuwheel.errors import FactsError
+from cuwheel.facts import problems
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from cuwheel.facts.rows.architectures import Architecture, Architectures
     from cuwheel.facts.rows.checks import Checks
     from cuwheel.facts.rows.cmake import CMake
-    from cuwheel.facts.rows.common import Source
     from cuwheel.facts.rows.gpu_drivers import GpuDrivers
     from cuwheel.facts.rows.gpus import Gpus
-    from cuwheel.facts.rows.libraries import Libraries, Package
+    from cuwheel.facts.rows.libraries import Libraries
     from cuwheel.facts.rows.manylinux import Manylinux
     from cuwheel.facts.rows.packages import Packages
     from cuwheel.facts.rows.toolchains import Toolchains
-    from cuwheel.facts.rows.toolkits import Toolkit, Toolkits
+    from cuwheel.facts.rows.toolkits import Toolkits
     from cuwheel.facts.rows.torch import Torch
 
 DATA = Path(__file__).with_name("data")
@@ -49,67 +45,67 @@ class Tables:
     def architectures(self) -> Architectures:
         from cuwheel.facts.rows.architectures import Architectures
 
-        return self._read("architectures.toml", Architectures, _architecture_problems)
+        return self._read("architectures.toml", Architectures, problems.architectures)
 
     @cached_property
     def checks(self) -> Checks:
         from cuwheel.facts.rows.checks import Checks
 
-        return self._read("checks.toml", Checks, _check_problems)
+        return self._read("checks.toml", Checks, problems.checks)
 
     @cached_property
     def cmake(self) -> CMake:
         from cuwheel.facts.rows.cmake import CMake
 
-        return self._read("cmake.toml", CMake, lambda file: _source_problems(file.sources, file.spelling))
+        return self._read("cmake.toml", CMake, lambda file: problems.sources(file.sources, file.spelling))
 
     @cached_property
     def gpu_drivers(self) -> GpuDrivers:
         from cuwheel.facts.rows.gpu_drivers import GpuDrivers
 
-        return self._read("gpu_drivers.toml", GpuDrivers, _gpu_driver_problems)
+        return self._read("gpu_drivers.toml", GpuDrivers, problems.gpu_drivers)
 
     @cached_property
     def gpus(self) -> Gpus:
         from cuwheel.facts.rows.gpus import Gpus
 
-        return self._read("gpus.toml", Gpus, lambda file: _gpu_problems(file, self._known()))
+        return self._read("gpus.toml", Gpus, lambda file: problems.gpus(file, self._known()))
 
     @cached_property
     def libraries(self) -> Libraries:
         from cuwheel.facts.rows.libraries import Libraries
 
-        return self._read("libraries.toml", Libraries, _library_problems)
+        return self._read("libraries.toml", Libraries, problems.libraries)
 
     @cached_property
     def manylinux(self) -> Manylinux:
         from cuwheel.facts.rows.manylinux import Manylinux
 
-        return self._read("manylinux.toml", Manylinux, _manylinux_problems)
+        return self._read("manylinux.toml", Manylinux, problems.manylinux)
 
     @cached_property
     def packages(self) -> Packages:
         from cuwheel.facts.rows.packages import Packages
 
-        return self._read("packages.toml", Packages, _package_problems)
+        return self._read("packages.toml", Packages, problems.packages)
 
     @cached_property
     def toolchains(self) -> Toolchains:
         from cuwheel.facts.rows.toolchains import Toolchains
 
-        return self._read("toolchains.toml", Toolchains, _toolchain_problems)
+        return self._read("toolchains.toml", Toolchains, problems.toolchains)
 
     @cached_property
     def toolkits(self) -> Toolkits:
         from cuwheel.facts.rows.toolkits import Toolkits
 
-        return self._read("toolkits.toml", Toolkits, lambda file: _toolkit_problems(file, self._known()))
+        return self._read("toolkits.toml", Toolkits, lambda file: problems.toolkits(file, self._known()))
 
     @cached_property
     def torch(self) -> Torch:
         from cuwheel.facts.rows.torch import Torch
 
-        return self._read("torch.toml", Torch, lambda file: _torch_problems(file, self._known()))
+        return self._read("torch.toml", Torch, lambda file: problems.torch(file, self._known()))
 
     def _known(self) -> dict[str, Architecture] | None:
         """By capability, whatever is wrong with the rows otherwise: their own file's check says that."""
@@ -122,19 +118,19 @@ class Tables:
 
     def _read(self, name: str, type_: type[T], check: Callable[[T], Iterable[str]]) -> T:
         file = self._decode(name, type_)
-        if problems := [f"{name}: {problem}" for problem in check(file)]:
-            raise FactsError(problems)
+        if found := [f"{name}: {problem}" for problem in check(file)]:
+            raise FactsError(found)
         return file
 
     def _decode(self, name: str, type_: type[T]) -> T:
-        problems: list[str] = []
+        found: list[str] = []
         try:
             data = msgspec.toml.decode((self._folder / name).read_bytes())
         except (OSError, msgspec.DecodeError) as error:
             raise FactsError([f"{name}: {error}"]) from error
-        file = decode.convert(data, type_, name, problems)
+        file = decode.convert(data, type_, name, found)
         if file is None:
-            raise FactsError(problems)
+            raise FactsError(found)
         return file
 
 
@@ -147,273 +143,13 @@ def tables() -> Tables:
 def load(folder: Path) -> Tables:
     """All tables in `folder` at once; raises FactsError with every problem of every file."""
     found = Tables(folder)
-    problems: list[str] = []
+    wrong: list[str] = []
     for name, value in vars(Tables).items():
         if isinstance(value, cached_property):
             try:
                 getattr(found, name)
             except FactsError as error:
-                problems += error.problems
-    if problems:
-        raise FactsError(problems)
+                wrong += error.problems
+    if wrong:
+        raise FactsError(wrong)
     return found
-
-
-def squashed(name: str) -> str:
-    """A GPU's name as it is compared: letters and digits only, lower case, without the maker's name."""
-    return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("nvidia")
-
-
-def _source_problems(sources: dict[str, Source], *kinds: Iterable[object]) -> Iterator[str]:
-    """Rows of any kind: each names a source, and each source it names is there."""
-    for rows in kinds:
-        for row in rows:
-            named: tuple[str, ...] = getattr(row, "source")  # noqa: B009 - every row has one, of no common type
-            label = next(iter(_labels(row)))
-            if not named:
-                yield f"{label} has no source"
-            yield from (f"{label}: unknown source {each!r}" for each in named if each not in sources)
-
-
-def _labels(row: object) -> Iterator[str]:
-    for name in ("version", "name", "names", "capability", "spelling", "glibc", "major", "package", "capabilities"):
-        if hasattr(row, name):
-            yield f"{name} {getattr(row, name)!r}"
-    yield type(row).__name__
-
-
-def _repeated(what: str, values: Iterable[str]) -> Iterator[str]:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            yield f"{what} {value!r} is there more than once"
-        seen.add(value)
-
-
-def _parses(parse: Callable[[str], object], text: str) -> bool:
-    try:
-        return str(parse(text)).endswith(text)
-    except CuwheelError:
-        return False
-
-
-def _architecture_problems(file: Architectures) -> Iterator[str]:
-    rows = file.architecture
-    yield from _source_problems(file.sources, rows)
-    known = [row.capability for row in rows]
-    yield from _repeated("capability", known)
-    for row in rows:
-        if not _parses(Capability.parse, row.capability):
-            yield f"{row.capability!r} is no capability"
-        others = [*row.family, *([row.renamed_to] if row.renamed_to else [])]
-        yield from (f"{row.capability} refers to unknown {other!r}" for other in others if other not in known)
-        if row.family and row.capability not in row.family:
-            yield f"{row.capability} is not in its own family"
-
-
-def _gpu_problems(file: Gpus, known: dict[str, Architecture] | None) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.group, file.ambiguous, file.borrowed)
-    names = [name for group in file.group for name in group.names]
-    others = [*file.aliases, *(each.name for each in file.ambiguous)]
-    yield from _repeated("GPU", [squashed(name) for name in [*names, *others]])
-    meant = [*file.aliases.values(), *file.vgpu.boards.values(), *(each for row in file.borrowed for each in row.names)]
-    yield from (f"alias of unknown GPU {target!r}" for target in meant if target not in names)
-    for pattern in (*file.normalisation.ignore, *file.normalisation.glued, file.vgpu.profile):
-        yield from _pattern_problems(pattern)
-    strange = {*file.chips.values()} - {*(known or file.chips.values())}
-    yield from (f"chips of unknown capability {each!r}" for each in sorted(strange))
-    for group in file.group:
-        if not _parses(Capability.parse, group.capability):
-            yield f"{group.names[:1]}: {group.capability!r} is no capability"
-        elif known is not None and group.capability not in known:
-            yield f"{group.names[:1]}: no architecture {group.capability!r}"
-        elif known is not None and bool(group.tegra) != known[group.capability].tegra:
-            yield f"{group.names[:1]}: a tegra chip and a Tegra capability go together"
-
-
-def _gpu_driver_problems(file: GpuDrivers) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.support, file.listed, file.host)
-    yield from _repeated("capability", [each for row in file.support for each in row.capabilities])
-    yield from _repeated("PCI ids that begin with", [each for row in file.support for each in row.pci])
-    yield from _repeated("listed GPU", [each for row in file.listed for each in row.names])
-    yield from _repeated("host of", [each for row in file.host for each in row.names])
-    for row in file.support:
-        if (row.last is None) != (row.dropped is None):
-            yield f"{row.capabilities}: the last branch and the one after it go together"
-        bounds = [each for each in (row.first, row.last, row.dropped) if each]
-        if bounds != sorted(set(bounds), key=versions.key):
-            yield f"{row.capabilities}: {', '.join(bounds)} is no order of branches"
-    for listed in file.listed:
-        if list(listed.since) != sorted(listed.since, key=versions.key):
-            yield f"{listed.names[:1]}: {', '.join(listed.since)} is no order of releases"
-
-
-def _library_problems(file: Libraries) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.package)
-    yield from _repeated("package", [f"{row.name} {row.measured_release or ''}" for row in file.package])
-    for row in file.package:
-        names = [*row.sonames, *row.dlls]
-        yield from _repeated(f"{row.name}:", names)
-        if row.cuda is not None and not row.folder:
-            yield f"{row.name} has no folder"
-        if row.measured_release and not row.covers(row.measured_release):
-            yield f"{row.name}: {row.measured_release} is not a release of the row"
-        yield from (
-            f"{row.name}: 'only' names {each!r}, which it does not have" for each in row.only if each not in names
-        )
-    for older, newer in _same_package(file):
-        if older.below is None or newer.since is None or versions.key(older.below) > versions.key(newer.since):
-            yield f"{older.name}: the releases of its rows overlap"
-
-
-def _same_package(file: Libraries) -> Iterator[tuple[Package, Package]]:
-    """Rows of one package, each with that of the next later releases."""
-    for name in dict.fromkeys(row.name for row in file.package):
-        rows = [row for row in file.package if row.name == name]
-        yield from pairwise(sorted(rows, key=lambda row: versions.key(row.since or "0")))
-
-
-def _manylinux_problems(file: Manylinux) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.policy)
-    for older, newer in pairwise(file.policy):
-        for name in ("glibc", "glibcxx", "cxxabi"):
-            if versions.key(getattr(older, name)) > versions.key(getattr(newer, name)):
-                yield f"glibc {newer.glibc}: {name} goes back from the row before"
-
-
-def _package_problems(file: Packages) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.profile, file.framework, (file.system,))
-    yield from _repeated("package", [f"{name} {row.since or ''}".strip() for row in file.profile for name in row.names])
-    for row in file.profile:
-        yield from _pattern_problems(row.pattern)
-        if (row.loads == "one") != bool(row.pattern and row.follows and row.picks):
-            yield f"{row.names[:1]}: a pattern, a framework to follow and how it picks go with loads = 'one'"
-    for newer, older in pairwise(file.profile):
-        if newer.names == older.names and versions.key(newer.since or "0") <= versions.key(older.since or "0"):
-            yield f"{newer.names[:1]}: since {newer.since} stands before {older.since}: the newest is first"
-
-
-def _check_problems(file: Checks) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.check)
-    yield from _repeated("check", [row.name for row in file.check])
-    for row in file.check:
-        if (row.command is None) == (row.python is None):
-            yield f"{row.name} has either a command or a snippet"
-        if not row.packages or any(each != each.lower() or "_" in each for each in row.packages):
-            yield f"{row.name}: packages are named as an index normalises them"
-
-
-def _pattern_problems(pattern: str) -> Iterator[str]:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        yield f"pattern {pattern!r}: {error}"
-
-
-def _toolkit_problems(file: Toolkits, known: dict[str, Architecture] | None) -> Iterator[str]:
-    drivers = (file.zstd_fat_binaries, file.forward_compatibility, file.arm64)
-    yield from _source_problems(file.sources, file.toolkit, file.minor_compatibility, file.glibc_clash, drivers)
-    rows = file.toolkit
-    yield from _order_problems(rows)
-    yield from _repeated("minor compatibility of CUDA", [str(row.major) for row in file.minor_compatibility])
-    floors = {row.major for row in file.minor_compatibility}
-    for major in sorted({row.major for row in rows} - floors):
-        yield f"no minor-compatibility floor for CUDA {major}"
-    yield from _source_problems(file.sources, file.arm64.joined, file.jetson)
-    for row_before, row_after in pairwise(file.jetson):
-        if versions.key(row_before.l4t) >= versions.key(row_after.l4t):
-            yield f"L4T {row_after.l4t} stands after {row_before.l4t}"
-        if versions.key(row_before.cuda) > versions.key(row_after.cuda):
-            yield f"L4T {row_after.l4t}: CUDA {row_after.cuda} is older than that of {row_before.l4t}"
-    releases = {row.l4t: row.jetpack for row in file.jetson}
-    for joined in file.arm64.joined:
-        if releases.get(joined.l4t) != joined.jetpack:
-            yield f"{joined.capability} joins with L4T {joined.l4t}, which is not JetPack {joined.jetpack}"
-    listed = {row.version for row in rows}
-    for clash in file.glibc_clash:
-        if clash.last_broken not in listed:
-            yield f"glibc {clash.glibc}: unknown toolkit {clash.last_broken!r}"
-    for row in rows:
-        yield from (f"{row.version}: {each}" for each in _architecture_list_problems(row.architectures, known))
-
-
-def _toolchain_problems(file: Toolchains) -> Iterator[str]:
-    places = (file.index, file.redist, file.conda, file.container, file.releases)
-    yield from _source_problems(file.sources, file.component, file.group, file.debian, places)
-    names = [row.name for row in file.component]
-    yield from _repeated("component", [*names, *(row.name for row in file.group)])
-    for group in file.group:
-        yield from (f"{group.name}: unknown component {each!r}" for each in group.components if each not in names)
-    yield from _repeated("Debian's CUDA", [row.cuda for row in file.debian])
-    latest = {versions.minor(each): each for each in file.releases.latest}
-    yield from _repeated("a release of CUDA", [versions.minor(each) for each in file.releases.latest])
-    for provider, releases in file.releases.earlier.items():
-        yield from _repeated(f"a release of CUDA of {provider}", [versions.minor(each) for each in releases])
-        for each in releases:
-            if not versions.key(each) < versions.key(latest.get(versions.minor(each), "0")):
-                yield f"{provider}: {each} is not before the last release of {versions.minor(each)}"
-    for row in file.component:
-        yield from (f"{row.name}: unknown component {each!r}" for each in row.beside if each not in names)
-        if bool(row.index) == bool(row.package):
-            yield f"{row.name} is either an extra of {file.index.package} or a package"
-
-
-def _torch_problems(file: Torch, known: dict[str, Architecture] | None) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.change, file.name)
-    yield from _repeated("name", [f"{row.name.lower()} {row.since or ''}" for row in file.name])
-    numbers = []
-    for text in (each for row in file.change for each in row.adds):
-        if _parses_as_torch(text):
-            numbers.append(Arch.parse(text).number)
-        else:
-            yield f"{text!r} is no architecture"
-    yield from _architecture_list_problems(tuple(numbers), known)
-    taken: set[str] = set()
-    for older, newer in pairwise(file.change):
-        if versions.key(older.since) >= versions.key(newer.since):
-            yield f"{newer.since} stands after {older.since}"
-    for change in file.change:
-        yield from (f"{change.since} drops {each!r}, which is not in the list" for each in {*change.drops} - taken)
-        taken = taken - {*change.drops} | {*change.adds}
-        for row in file.name:
-            if (row.since or file.change[0].since) == change.since:
-                strangers = [each for each in row.means.removesuffix("+PTX").split(";") if each not in taken]
-                yield from (f"{row.name} means {each!r}, which is not in the list" for each in strangers)
-
-
-def _parses_as_torch(text: str) -> bool:
-    """`9.0a`: with the point."""
-    return "." in text and _parses(Capability.parse, text.rstrip("af"))
-
-
-def _order_problems(rows: tuple[Toolkit, ...]) -> Iterator[str]:
-    """Oldest first, and nothing goes back: neither drivers nor PTX nor compilers."""
-    columns: dict[str, list[str | None]] = {
-        "driver on Linux": [row.driver.linux for row in rows],
-        "driver on Windows": [row.driver.windows for row in rows],
-        "PTX ISA": [row.ptx_isa for row in rows],
-        "gcc": [str(row.host_compilers.gcc_max or "") or None for row in rows],
-        "clang": [str(row.host_compilers.clang_max or "") or None for row in rows],
-    }
-    for older, newer in pairwise(rows):
-        if versions.key(older.version) >= versions.key(newer.version):
-            yield f"{newer.version} stands after {older.version}"
-    for what, column in columns.items():
-        present = [(row.version, value) for row, value in zip(rows, column, strict=True) if value is not None]
-        for (_, before), (version, value) in pairwise(present):
-            if versions.key(before) > versions.key(value):
-                yield f"{version}: {what} {value} is older than {before} of the release before"
-
-
-def _architecture_list_problems(numbers: tuple[str, ...], known: dict[str, Architecture] | None) -> Iterator[str]:
-    yield from _repeated("architecture", numbers)
-    for number in numbers:
-        if not _parses(Arch.parse, number):
-            yield f"{number!r} is no architecture"
-            continue
-        arch = Arch.parse(number)
-        row = known.get(str(arch.capability)) if known is not None else None
-        if known is not None and row is None:
-            yield f"sm_{number} has an unknown capability"
-        elif row is not None and arch.suffix == "f" and not row.family:
-            yield f"sm_{number} has no family in architectures.toml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cuwheel.facts.rows.common import OperatingSystem
-    from cuwheel.facts.rows.toolkits import GlibcClash, JetsonRelease, Joined, Toolkit
+    from cuwheel.facts.rows.toolkits import GlibcClash, JetsonRelease, Joined, Release, Toolkit
+
+AnyRelease = TypeVar("AnyRelease", bound="Release")
 
 # `cu128` as package indexes write it, `CUDA 12.8`, `v12.8.1`, `12.8`, `13`.
 _TAG = re.compile(r"cu(\d{2})(\d*)", re.ASCII)
@@ -24,8 +26,13 @@ _VERSION = re.compile(r"(?:cuda)?[\s_-]*v?(\d+)(?:\.(\d+)(?:\.\d+)*)?", re.ASCII
 
 
 def all_toolkits() -> tuple[Toolkit, ...]:
-    """Oldest first."""
+    """Those that cuwheel builds with, oldest first."""
     return tables().toolkits.toolkit
+
+
+def all_releases() -> tuple[Release, ...]:
+    """With the earlier ones, which drivers came for and wheels were built with: oldest first."""
+    return (*tables().toolkits.earlier, *tables().toolkits.toolkit)
 
 
 def oldest_toolkit() -> Toolkit:
@@ -42,18 +49,27 @@ def newest_toolkit(major: int | None = None) -> Toolkit:
 
 def find_toolkit(text: str) -> Toolkit:
     """`12.8`, `12.8.1`, `cu128`; a major version alone means its newest minor."""
+    return _find(text, all_toolkits())
+
+
+def find_release(text: str) -> Release:
+    """As `find_toolkit`, with those that nobody builds with any more."""
+    return _find(text, all_releases())
+
+
+def _find(text: str, among: tuple[AnyRelease, ...]) -> AnyRelease:
     cleaned = text.strip().lower()
     match = _TAG.fullmatch(cleaned) or _VERSION.fullmatch(cleaned)
     if match and not match[2]:
-        rows = [row for row in all_toolkits() if row.major == int(match[1])]
+        rows = [row for row in among if row.major == int(match[1])]
     elif match:
         wanted = f"{int(match[1])}.{int(match[2])}"
-        rows = [row for row in all_toolkits() if row.version == wanted]
+        rows = [row for row in among if row.version == wanted]
     else:
         rows = []
     if rows:
         return rows[-1]
-    known = [row.version for row in all_toolkits()]
+    known = [row.version for row in among]
     spelled = f"{match[1]}.{match[2] or 0}" if match else cleaned
     near = difflib.get_close_matches(spelled, known, n=3) or [known[-1]]
     raise UnknownNameError("CUDA toolkit", text, near)
@@ -84,12 +100,13 @@ def first_specific() -> Capability:
     return min(arch.capability for arch in archs if arch.suffix == "a")
 
 
-def driver_cuda(driver: str, system: OperatingSystem = "linux") -> Toolkit | None:
-    """The newest toolkit all of whose features a driver knows; None for a driver older than the table.
+def driver_cuda(driver: str, system: OperatingSystem = "linux") -> Release | None:
+    """The newest release all of whose features a driver knows; None for a driver older than the table.
 
-    Where the table does not know the drivers of newer toolkits (Windows), the answer is a lower bound.
+    A branch alone (`570`) is what all of its drivers came for. Where the table does not know the drivers of newer
+    toolkits (Windows), the answer is a lower bound.
     """
-    fitting = [row for row in all_toolkits() if _reaches(driver, row.driver.on(system))]
+    fitting = [row for row in all_releases() if reaches(driver, row.driver.on(system))]
     return fitting[-1] if fitting else None
 
 
@@ -99,6 +116,27 @@ def minor_compat_floor(major: int, system: OperatingSystem = "linux") -> str | N
         if row.major == major:
             return row.on(system)
     return None
+
+
+def has_minor_compatibility(major: int) -> bool:
+    """Whether the releases of a major run on each other's drivers: of later majors than the table's, too."""
+    return major >= min(row.major for row in tables().toolkits.minor_compatibility)
+
+
+def oldest_running(cuda: str) -> str:
+    """The CUDA of the oldest driver that runs what a release made: `12` for 12.4, but `10.1` itself."""
+    return str(versions.major(cuda)) if has_minor_compatibility(versions.major(cuda)) else versions.minor(cuda)
+
+
+def runtime_floor(cuda: str, system: OperatingSystem = "linux") -> str | None:
+    """The driver from which on the CUDA runtime of a release works; None: not known.
+
+    `cuda`: a major alone is enough where there is minor-version compatibility; before, it means its first release.
+    """
+    if has_minor_compatibility(versions.major(cuda)):
+        return minor_compat_floor(versions.major(cuda), system)
+    row = next((row for row in all_releases() if versions.at_least(row.version, versions.minor(cuda))), None)
+    return row.driver.on(system) if row else None
 
 
 def zstd_floor(system: OperatingSystem = "linux") -> str | None:
@@ -138,5 +176,8 @@ def glibc_clash(toolkit: Toolkit, glibc: str) -> GlibcClash | None:
     return None
 
 
-def _reaches(driver: str, floor: str | None) -> bool:
-    return floor is not None and versions.at_least(driver, floor)
+def reaches(driver: str, floor: str | None) -> bool:
+    """Whether a driver is at least this new; a branch alone (`570`) stands for its drivers. False: not known."""
+    if floor is None:
+        return False
+    return versions.at_least(driver, floor if "." in driver else str(versions.major(floor)))

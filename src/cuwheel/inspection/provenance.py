@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import MalformedError
+from cuwheel.facts import toolkits as toolkit_table
 from cuwheel.facts import versions
 from cuwheel.finding import Finding
 from cuwheel.inspection import cubin, dynamic, limits, payload
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from cuwheel.inspection.fatbin import RawEntry
     from cuwheel.inspection.values import DeviceCode
 
-_CUDART = re.compile(r"(?:lib)?cudart(?:64_|-[0-9a-f]+)?\.?(?:so\.)?(\d+)?", re.ASCII)
+# libcudart.so.12, libcudart.so.10.1, libcudart-8774224f.so.9.0, cudart64_12.dll, cudart64_110.dll, cudart64_90.dll
+_CUDART = re.compile(
+    r"(?:lib)?cudart(?P<windows>64_)?(?:-[0-9a-f]+)?(?:\.so)?\.?(?P<version>\d{1,3}(?:\.\d{1,3})?)?", re.ASCII
+)
+_FIRST_WITHOUT_POINT = 40  # Windows: cudart64_40_17.dll is of CUDA 4.0; what is less is a major
 _REGISTER = "__cudaRegisterFatBinary"
 _COMMENT_LIMIT = 1 << 24  # linkers merge equal texts; where one did not, there is one for each object
 _MOST_COMPILERS = 100
@@ -39,10 +44,8 @@ def cudart(needed: Iterable[str], registers: str | None, toolkits: Sequence[str]
     """`registers` is who provides the registration function: "import", "own" or None for no device code."""
     for name in needed:
         if match := _CUDART.match(name):
-            number = match[1] or ""
-            # Windows writes cudart64_110 for 11.x, cudart64_12 for 12.
-            major = int(number[:2]) if number else None
-            return Cudart(linkage="dynamic", major=major, evidence=f"needs {name}")
+            major, minor = _version(match["version"] or "", windows=bool(match["windows"]))
+            return Cudart(linkage="dynamic", major=major, minor=minor, evidence=f"needs {name}")
     if registers == "import":
         return Cudart(linkage="dynamic", major=None, evidence=f"{_REGISTER} is undefined")
     if registers == "own":
@@ -53,6 +56,20 @@ def cudart(needed: Iterable[str], registers: str | None, toolkits: Sequence[str]
             evidence=f"registers device code, and {_REGISTER} is not undefined",
         )
     return None
+
+
+def _version(text: str, *, windows: bool) -> tuple[int | None, int | None]:
+    """The major, and the minor of those releases that have it in their name: libcudart.so.11.0 is every 11.x.
+
+    Windows writes both without a point (90, 101), all of CUDA 11 as 110, and later ones by their major (12).
+    """
+    if not text:
+        return None, None
+    if windows and int(text) >= _FIRST_WITHOUT_POINT:
+        text = f"{text[:-1]}.{text[-1]}"
+    major, _, minor = text.partition(".")
+    told = bool(minor) and not toolkit_table.has_minor_compatibility(int(major))
+    return int(major), int(minor) if told else None
 
 
 def registration_of(elf: Elf, *, has_wrappers: bool) -> str | None:

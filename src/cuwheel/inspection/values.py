@@ -110,11 +110,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cudart:
-    """How the CUDA runtime is linked."""
+    """How the CUDA runtime is linked. `minor`: null where its name does not tell it, as from CUDA 11 on."""
 
     linkage: Literal["dynamic", "static"]
     major: int | None
     evidence: str
+    minor: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

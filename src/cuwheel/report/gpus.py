@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
     """`cuda_first` and `cuda_last`: the toolkits that compile machine code for it; null where none does.
+    `cuda_first_known`: false where the table begins with that one, and earlier toolkits may have compiled for it, too.
 
     `driver_first` and `driver_last`: the branches of the driver that know it; null where that is not known, as for a
     Tegra, and where support goes on.
@@ -31,6 +32,7 @@ class GpuRow:
     driver_last: str | None
     sources: tuple[str, ...]
     note: str = ""
+    cuda_first_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,4 +75,5 @@ def _drivers(row: GpuRow) -> Iterator[Row]:
 def _span(row: GpuRow) -> str:
     if row.cuda_first is None:
         return "none known"
-    return f"{row.cuda_first} to {row.cuda_last}"
+    earlier = "" if row.cuda_first_known else " or earlier"
+    return f"{row.cuda_first}{earlier} to {row.cuda_last}"

@@ -68,11 +68,7 @@ def _details(row: ToolkitRow) -> tuple[Row, ...]:
         Row("CUDA", row.version),
         Row("PTX ISA", row.ptx_isa),
         Row("driver", f"Linux {row.driver_linux or 'not known'}, Windows {row.driver_windows or 'not known'}"),
-        Row(
-            "driver floor",
-            f"Linux {row.driver_floor_linux or 'not known'}, Windows {row.driver_floor_windows or 'not known'}\n"
-            "(machine code of every minor release runs from here on; PTX needs the driver above)",
-        ),
+        Row("driver floor", _floor(row)),
         Row("gcc", f"up to {row.gcc_max}" if row.gcc_max else "not known"),
         Row("clang", f"up to {row.clang_max}" if row.clang_max else "not known"),
         Row("MSVC", f"_MSC_VER {row.msc_ver_min} to {row.msc_ver_max}" if row.msc_ver_max else "not known"),
@@ -80,3 +76,10 @@ def _details(row: ToolkitRow) -> tuple[Row, ...]:
         Row("source", "\n".join(row.sources) + ("\nmeasured on the release itself" if row.measured else "")),
     ]
     return (*rows, Row("note", row.note)) if row.note else tuple(rows)
+
+
+def _floor(row: ToolkitRow) -> str:
+    if (row.driver_floor_linux, row.driver_floor_windows) == (row.driver_linux, row.driver_windows):
+        return "the same"
+    floors = f"Linux {row.driver_floor_linux or 'not known'}, Windows {row.driver_floor_windows or 'not known'}"
+    return f"{floors}\n(machine code of every minor release runs from here on; PTX needs the driver above)"

@@ -140,7 +140,7 @@ def _oldest_driver(subject: matrix.Judge, capability: Capability) -> int | None:
 
     if fails(None):
         return None
-    rows = [row.version for row in toolkits.all_toolkits()]
+    rows = [row.version for row in toolkits.all_releases()]
     low, high = 0, len(rows)  # the first that does not fail, if any does not
     while low < high:
         middle = (low + high) // 2

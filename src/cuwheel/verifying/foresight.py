@@ -141,7 +141,7 @@ def _loaded(found: Survey, machine: Machine) -> Survey:
 
 def _steps(found: Survey, machine: Machine) -> Iterator[Step]:
     """By halves: between two drivers that give the same there is no other."""
-    drivers = [_OLDEST, *(row.version for row in toolkits.all_toolkits())]
+    drivers = [_OLDEST, *(row.version for row in toolkits.all_releases())]
     told: dict[int, Step] = {}
     subject = matrix.Judge(found)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.facts.arch import Capability
-    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.facts.rows.toolkits import Release
     from cuwheel.inspection.values import Container, DeviceCode, Library, Survey
 
 _ALIKE = 4  # of containers of a library with the same list
@@ -106,14 +106,14 @@ def _codes(rows: Sequence[DeviceCode]) -> tuple[Code, ...]:
 
 def _floor(library: Library) -> str:
     """The CUDA below which nothing is foretold: a driver of an earlier major, or one that cannot unpack it."""
-    majors = [str(versions.major(each)) + ".0" for each in library.toolkits]
+    runs = [toolkits.oldest_running(each) for each in library.toolkits]
     zstd = toolkits.zstd_floor("linux") if any(row.compression == "zstd" for row in library.device_code) else None
     came_with = toolkits.driver_cuda(zstd) if zstd else None
-    return max([*majors, *([came_with.version] if came_with else [])], key=versions.key, default="0")
+    return max([*runs, *([came_with.version] if came_with else [])], key=versions.key, default="0")
 
 
 def _answers(codes: Sequence[Code], floor: str) -> Iterator[Answers]:
-    rows = [row for row in toolkits.all_toolkits() if versions.at_least(row.version, floor)]
+    rows = [row for row in toolkits.all_releases() if versions.at_least(row.version, floor)]
     for capability in architectures.current_capabilities():
         steps: list[Answer] = []
         for row in rows:
@@ -123,6 +123,6 @@ def _answers(codes: Sequence[Code], floor: str) -> Iterator[Answers]:
         yield Answers(capability=str(capability), steps=tuple(steps))
 
 
-def _code(codes: Sequence[Code], capability: Capability, row: Toolkit) -> int:
+def _code(codes: Sequence[Code], capability: Capability, row: Release) -> int:
     choice = choose(codes, Device(capability=capability, ptx_isa=row.ptx_isa))
     return choice.error.code if choice.error else 0

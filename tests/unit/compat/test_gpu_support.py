@@ -96,6 +96,22 @@ def test_all_that_stands_in_the_way_is_told_in_the_order_in_which_it_is_met() ->
     assert _errors(verdict) == ["driver-below-cuda-floor", "gpu-unknown-to-driver", "no-code-for-gpu"]
 
 
+def test_after_a_driver_that_does_not_know_the_gpu_its_first_branch_decides() -> None:
+    """Every driver of branch 570 came for CUDA 12.8: there is none that would be older than that."""
+    verdict = _on("rtx 5090", "compute_90@8.7", driver="535.54.03")
+    assert _errors(verdict) == ["gpu-unknown-to-driver"]
+    verdict = _on("rtx 5090", "compute_90@8.8", driver="535.54.03")
+    assert _errors(verdict) == ["gpu-unknown-to-driver", "ptx-newer-than-driver"]
+    told = next(each for each in verdict.findings if each.rule == "ptx-newer-than-driver")
+    assert "branch 570 of the driver (ISA 8.7), the oldest that would do otherwise" in told.message
+    ended = _on("v100", "compute_70@9.0", driver="590.48.01")
+    assert _errors(ended) == ["gpu-unknown-to-driver"]
+    assert _errors(_on("v100", "compute_70@9.1", driver="590.48.01")) == [
+        "gpu-unknown-to-driver",
+        "ptx-newer-than-driver",
+    ]
+
+
 def test_a_fix_names_only_toolkits_that_can_do_it() -> None:
     verdict = _on("v100", "sm_89 sm_90", cuda=13, driver="535.54.03")
     floor, code = (_fix(verdict, rule) for rule in ("driver-below-cuda-floor", "no-code-for-gpu"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cuwheel.compat.predict import Containers, Prediction, predict
 from cuwheel.inspection.library import NOTHING
-from cuwheel.inspection.values import Registration, Symbols, Wrapper
+from cuwheel.inspection.values import Cudart, Registration, Symbols, Wrapper
 from tests.unit.compat.subjects import library, machine
 
 DRIVER = {"driver": "580.65.06"}
@@ -219,6 +219,42 @@ def test_what_serves_least_decides_where_choosing_is_a_guess(
 )
 def test_driver_floors(cuda: int | None, known: dict[str, Any], expected: tuple[str, int | None]) -> None:
     assert _told(predict(library("sm_90", cuda=cuda), machine("9.0", **known))) == expected
+
+
+@pytest.mark.parametrize(
+    ("minor", "known", "expected"),
+    [
+        (1, {"driver": "396.37"}, ("fails", 35)),
+        (1, {"driver": "410.48"}, ("fails", 35)),  # the driver of 10.0: there was no minor-version compatibility
+        (1, {"driver": "418.39"}, ("native", None)),
+        (2, {"driver": "418.87.00"}, ("fails", 35)),
+        (2, {"driver": "440.33"}, ("native", None)),
+        (0, {"driver": "411.30", "os": "windows"}, ("fails", 35)),
+        (2, {"driver_cuda": "10.1"}, ("fails", 35)),
+        (1, {"driver_cuda": "10.1"}, ("native", None)),
+        (2, {"driver_cuda": "11.0"}, ("native", None)),
+    ],
+)
+def test_before_cuda_11_every_release_needs_its_own_driver(
+    minor: int, known: dict[str, Any], expected: tuple[str, int | None]
+) -> None:
+    shared = Cudart(linkage="dynamic", major=10, minor=minor, evidence=f"needs libcudart.so.10.{minor}")
+    assert _told(predict(library("sm_61", cuda=10, cudart=shared), machine("6.1", **known))) == expected
+    static = Cudart(linkage="static", major=10, evidence="")
+    by_its_cubins = library("sm_61", cuda=10, cudart=static, toolkits=("9.2", f"10.{minor}"))
+    assert _told(predict(by_its_cubins, machine("6.1", **known))) == expected
+    wanted = {0: "410.48", 1: "418.39", 2: "440.33"}[minor]
+    told = predict(library("sm_61", cuda=10, cudart=shared), machine("6.1")).conditions
+    assert f"driver {wanted} or later (CUDA 10.{minor})" in told
+
+
+def test_old_ptx_asks_for_the_driver_of_its_own_toolkit() -> None:
+    old = library("compute_61@6.0", cuda=9)
+    assert predict(old, machine("7.0", driver="384.81")).outcome == "jit"
+    assert "driver 384.81 or later (CUDA 9.0), to compile its PTX (ISA 6.0)" in predict(old, machine("7.0")).conditions
+    newer = library("compute_61@6.4", runtime=False)
+    assert _told(predict(newer, machine("7.0", driver="396.37"))) == ("fails", 222)
+    assert predict(newer, machine("7.0", driver="418.39")).outcome == "jit"
 
 
 def test_the_floor_comes_before_everything_else() -> None:

@@ -6,6 +6,7 @@ from cuwheel import api
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures, cmake, tables, toolchains, toolkits, versions
 from cuwheel.facts.arch import Arch, Capability
+from cuwheel.report import gpus as gpus_report
 
 pytestmark = pytest.mark.unit
 
@@ -72,14 +73,24 @@ def test_every_suffix_has_its_plain_architecture() -> None:
 
 
 def test_a_driver_knows_the_toolkit_it_came_with_and_none_newer() -> None:
-    for row in toolkits.all_toolkits():
+    for row in toolkits.all_releases():
         assert row.driver.linux is not None
         assert toolkits.driver_cuda(row.driver.linux) == row
         if row.driver.windows:
             assert toolkits.driver_cuda(row.driver.windows, "windows") == row
 
 
-@pytest.mark.parametrize(("driver", "version"), [("580.95.05", "13.0"), ("550.163.01", "12.4"), ("535.54.03", "12.2")])
+@pytest.mark.parametrize(
+    ("driver", "version"),
+    [
+        ("580.95.05", "13.0"),
+        ("550.163.01", "12.4"),
+        ("535.54.03", "12.2"),
+        ("390.157", "9.1"),
+        ("418.87.00", "10.1"),
+        ("570", "12.8"),  # a branch alone: whatever its release, it came for this CUDA
+    ],
+)
 def test_driver_between_two_toolkits(driver: str, version: str) -> None:
     found = toolkits.driver_cuda(driver)
     assert found is not None
@@ -87,7 +98,52 @@ def test_driver_between_two_toolkits(driver: str, version: str) -> None:
 
 
 def test_a_driver_older_than_the_table() -> None:
-    assert toolkits.driver_cuda("390.157") is None
+    assert toolkits.driver_cuda("340.108") is None
+
+
+@pytest.mark.parametrize(
+    ("cuda", "linux", "windows"),
+    [
+        ("9.0", "384.81", "385.54"),
+        ("9.1", "390.46", "391.29"),
+        ("9.2", "396.26", "397.44"),
+        ("10.0", "410.48", "411.31"),
+        ("10.1", "418.39", "418.96"),
+        ("10.2.89", "440.33", "441.22"),
+        ("10", "410.48", "411.31"),
+        ("11.8", "450.80.02", "452.39"),
+        ("12", "525.60.13", "528.33"),
+        ("99", None, None),
+    ],
+)
+def test_before_minor_version_compatibility_every_runtime_needs_its_own_driver(
+    cuda: str, linux: str | None, windows: str | None
+) -> None:
+    assert toolkits.runtime_floor(cuda, "linux") == linux
+    assert toolkits.runtime_floor(cuda, "windows") == windows
+
+
+def test_old_releases_are_looked_up_and_nothing_is_built_with_them() -> None:
+    assert toolkits.find_release("10.2").driver.linux == "440.33"
+    with pytest.raises(UnknownNameError):
+        toolkits.find_toolkit("10.2")
+    assert not {row.version for row in toolkits.all_toolkits()} & {"9.0", "10.2"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "first", "known"),
+    [
+        ("gtx 1080 ti", "8.0", True),
+        ("v100", "9.0", True),
+        ("t4", "10.0", True),
+        ("a100", "11.0", True),
+        ("m40", "7.0", False),
+    ],
+)
+def test_a_gpu_has_its_true_first_toolkit(gpu: str, first: str, known: bool) -> None:  # noqa: FBT001
+    row = api.gpus(gpu).gpus[0]
+    assert (row.cuda_first, row.cuda_first_known) == (first, known)
+    assert ("or earlier" in str(gpus_report.document(api.gpus(gpu), verbose=True))) is not known
 
 
 def test_minor_compatibility_reaches_below_the_newest_driver() -> None:

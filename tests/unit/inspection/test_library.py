@@ -7,7 +7,7 @@ import pytest
 
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError
-from cuwheel.inspection import library
+from cuwheel.inspection import library, provenance
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:
@@ -22,6 +22,29 @@ def read(data: bytes, *, whole: bool = False) -> Library:
     found = library.read(MemoryBuffer("x", data), detail="entries", search="whole" if whole else "data")
     assert sum(part.bytes for part in found.parts) == len(data)
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "major", "minor"),
+    [
+        ("libcudart.so.12", 12, None),
+        ("libcudart.so.11.0", 11, None),  # every 11.x is called so
+        ("libcudart.so.10.1", 10, 1),
+        ("libcudart-8774224f.so.9.0", 9, 0),
+        ("libcudart-a1b2c3d4.so.10.1.168", 10, 1),
+        ("cudart64_90.dll", 9, 0),
+        ("cudart64_101.dll", 10, 1),
+        ("cudart64_110.dll", 11, None),
+        ("cudart64_12.dll", 12, None),
+        ("cudart64_14.dll", 14, None),
+        ("libcudart.so", None, None),
+    ],
+)
+def test_the_runtime_by_its_name(name: str, major: int | None, minor: int | None) -> None:
+    found = provenance.cudart([name], None, ())
+    assert found is not None
+    assert (found.major, found.minor) == (major, minor)
+    assert provenance.cudart([f"libcudart.so.{'9' * 5000}"], None, ()) is not None
 
 
 def test_a_shared_object() -> None:

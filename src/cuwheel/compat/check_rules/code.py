@@ -112,6 +112,14 @@ def device_link_without_code(case: Case) -> Iterator[Found]:
     )
 
 
+def _driver(case: Case, knows: str) -> str:
+    """The machine's; where that one does not run it at all, the one that it would have to be replaced with."""
+    updated = drivers.once_updated(case.library, case.machine)
+    if updated == case.machine:
+        return f"the driver ({knows})"
+    return f"{drivers.named(updated)} ({knows}), the oldest that would do otherwise"
+
+
 def _driver_or_code(case: Case, cuda: str) -> str:
     floor = drivers.driver_for(cuda, drivers.system(case.library, case.machine))
     return f"{remedies.newer_driver(case.machine, floor, cuda)}, or: {_more_architectures(case)}"
@@ -133,8 +141,8 @@ def objects_newer_than_driver(case: Case) -> Iterator[Found]:
     on = drivers.system(case.library, case.machine)
     known = drivers.cuda(drivers.once_updated(case.library, case.machine), on)
     yield Found(
-        message=f"no linked code fits the {case.gpu}, and the driver (CUDA {known}) cannot link objects that CUDA "
-        f"{newest} wrote: {error_words(NO_KERNEL_IMAGE)}",
+        message=f"no linked code fits the {case.gpu}, and {_driver(case, f'CUDA {known}')} cannot link objects that "
+        f"CUDA {newest} wrote: {error_words(NO_KERNEL_IMAGE)}",
         evidence=(f"its machine code was written by CUDA {', '.join(case.library.toolkits)}", *_holds(case)),
         fix=_driver_or_code(case, newest),
     )
@@ -158,10 +166,10 @@ def ptx_newer_than_driver(case: Case) -> Iterator[Found]:
     newest = max((row.ptx_isa for row in case.library.device_code if row.ptx_isa), key=versions.key, default="")
     cuda = drivers.cuda_of_isa(newest) or "a later"
     yield Found(
-        message=f"it has no machine code for the {case.gpu}, and its PTX (ISA {newest}) is newer than the driver "
-        f"(ISA {known}): {error_words(UNSUPPORTED_PTX)}",
+        message=f"it has no machine code for the {case.gpu}, and its PTX (ISA {newest}) is newer than "
+        f"{_driver(case, f'ISA {known}')}: {error_words(UNSUPPORTED_PTX)}",
         evidence=(
-            f"the driver is {driver.driver or f'of CUDA {driver.driver_cuda}'}",
+            f"{drivers.named(driver)} compiles PTX up to ISA {known}",
             f"PTX ISA {newest} was written by CUDA {cuda}",
             *_holds(case),
         ),

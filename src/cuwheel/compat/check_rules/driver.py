@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @rule(
     "driver-below-cuda-floor",
     severity="error",
-    why="""Every minor release of a CUDA major runs on the driver that the major began with. Below that floor the
-    first CUDA call fails with error 35, whatever code the library has, and whether the runtime is shared or linked
-    in.""",
+    why="""From CUDA 11 on every minor release of a major runs on the driver that the major began with; before, each
+    release needs its own. Below that floor the first CUDA call fails with error 35, whatever code the library has, and
+    whether the runtime is shared or linked in.""",
     source="NVIDIA: CUDA compatibility guide, minor-version compatibility",
     fix="update the driver, install cuda-compat where the GPU allows it, or take a build for an older CUDA",
 )
@@ -27,22 +27,18 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
     if "driver" not in case.prediction.stops:
         return
     floor = drivers.floor_of(case.library, case.machine)
-    major = drivers.cuda_major(case.library)
+    cuda = drivers.runtime_cuda(case.library)
     runtime = case.library.cudart.evidence if case.library.cudart else ""
     row = gpu_support.support_of(case.machine)
     if floor and row and not gpu_support.reachable(case.machine, floor):
-        message = f"CUDA {major} needs driver {floor}, and branch {row.last} is the last that knows the {case.gpu}"
+        message = f"CUDA {cuda} needs driver {floor}, and branch {row.last} is the last that knows the {case.gpu}"
     else:
-        message = f"{_driver(case)} is too old for CUDA {major}"
+        message = f"{drivers.named(case.machine)} is too old for CUDA {cuda}"
     yield Found(
         message=f"{message}: {error_words(INSUFFICIENT_DRIVER)}",
-        evidence=(f"CUDA {major} needs driver {floor or f'of CUDA {major}'} or later", runtime),
-        fix=_driver_or_older_build(case, floor, str(major)),
+        evidence=(f"CUDA {cuda} needs driver {floor or f'of CUDA {cuda}'} or later", runtime),
+        fix=_driver_or_older_build(case, floor, str(cuda)),
     )
-
-
-def _driver(case: Case) -> str:
-    return f"driver {case.machine.driver}" if case.machine.driver else f"a driver of CUDA {case.machine.driver_cuda}"
 
 
 def _driver_or_older_build(case: Case, floor: str | None, cuda: str) -> str:
@@ -68,12 +64,12 @@ def gpu_unknown_to_driver(case: Case) -> Iterator[Found]:
     row = gpu_support.support_of(case.machine)
     if "gpu" not in case.prediction.stops or row is None:
         return
-    floor = drivers.floor_of(case.library, case.machine)
+    floor, driver = drivers.floor_of(case.library, case.machine), drivers.named(case.machine)
     if gpu_support.state(case.machine, drivers.system(case.library, case.machine)) == "too-old":
-        message = f"{_driver(case)} does not know the {case.gpu}: branch {row.first} was the first that did"
+        message = f"{driver} does not know the {case.gpu}: branch {row.first} was the first that did"
         fix = remedies.newer_driver(case.machine, floor, str(drivers.cuda_major(case.library)))
     else:
-        message = f"{_driver(case)} does not know the {case.gpu} any more: branch {row.last} was the last that did"
+        message = f"{driver} does not know the {case.gpu} any more: branch {row.last} was the last that did"
         fix = f"install a driver of branch {row.last}"
     titles = tables().gpu_drivers.sources
     yield Found(

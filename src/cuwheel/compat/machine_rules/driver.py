@@ -171,19 +171,20 @@ def driver_does_not_know_gpu(machine: MachineProfile) -> Iterator[Found]:
 
 
 def _missed_floor(machine: MachineProfile, framework: Framework) -> str | None:
-    """The driver that the framework's CUDA major needs, if this machine's is older."""
+    """The driver that the framework's CUDA needs, if this machine's is older."""
     version = machine.driver.version
     if not version or not framework.cuda or view.is_jetson(machine):
         return None  # a Jetson's driver is numbered otherwise and comes with L4T
-    floor = toolkits.minor_compat_floor(versions.major(framework.cuda), view.system(machine))
+    floor = toolkits.runtime_floor(framework.cuda, view.system(machine))
     return floor if floor and not versions.at_least(version, floor) else None
 
 
 @rule(
     "driver-too-old",
     severity="error",
-    why="""Every minor release of a CUDA major runs on the driver that the major began with (minor-version
-    compatibility). Below that floor the first CUDA call fails with error 35, cudaErrorInsufficientDriver.""",
+    why="""From CUDA 11 on every minor release of a major runs on the driver that the major began with (minor-version
+    compatibility); before, each release needs its own. Below that floor the first CUDA call fails with error 35,
+    cudaErrorInsufficientDriver.""",
     source="NVIDIA: CUDA compatibility guide, minor-version compatibility",
 )
 def driver_too_old(machine: MachineProfile) -> Iterator[Found]:
@@ -194,7 +195,7 @@ def driver_too_old(machine: MachineProfile) -> Iterator[Found]:
                 message=f"driver {machine.driver.version} is too old for {what}, which was built for "
                 f"CUDA {framework.cuda}: error 35 (insufficient driver)",
                 evidence=(
-                    f"its CUDA major needs driver {floor} or later",
+                    f"its CUDA needs driver {floor} or later",
                     f"{framework.found_via} says CUDA {framework.cuda}",
                 ),
                 fix=f"update the driver to {floor} or later, or install a build of {framework.name} for CUDA "

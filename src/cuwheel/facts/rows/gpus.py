@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from cuwheel.facts.rows.common import Source
@@ -67,3 +68,8 @@ class Gpus:
     aliases: dict[str, str] = field(default_factory=dict)
     ambiguous: tuple[AmbiguousName, ...] = ()
     borrowed: tuple[BorrowedName, ...] = ()
+
+
+def squashed(name: str) -> str:
+    """A GPU's name as it is compared: letters and digits only, lower case, without the maker's name."""
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removeprefix("nvidia")

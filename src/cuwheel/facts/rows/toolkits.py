@@ -37,15 +37,14 @@ class HostCompilers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Toolkit:
+class Release:
+    """A CUDA as far as drivers and code go by it; of old ones, which nobody builds with any more, that is all."""
+
     version: str
     ptx_isa: str
     driver: Drivers
-    host_compilers: HostCompilers
     architectures: tuple[str, ...]
     source: tuple[str, ...]
-    measured: bool = False
-    measured_release: str | None = None
     note: str = ""
 
     @property
@@ -55,6 +54,15 @@ class Toolkit:
     def supports(self, arch: Arch) -> bool:
         """Whether nvcc of this toolkit compiles for it, be it machine code, PTX or LTO-IR."""
         return arch.number in self.architectures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolkit(Release):
+    """A release that cuwheel builds with."""
+
+    host_compilers: HostCompilers
+    measured: bool = False
+    measured_release: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +131,7 @@ class Toolkits:
 
     sources: dict[str, Source]
     checked: str
+    earlier: tuple[Release, ...]
     toolkit: tuple[Toolkit, ...]
     minor_compatibility: tuple[MinorCompatibility, ...]
     zstd_fat_binaries: Drivers

@@ -1,0 +1,86 @@
+"""A user's program: every verb called with real arguments, and fields of every answer used. Checked, never run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typing_extensions import assert_type
+
+import cuwheel
+from cuwheel.compat.predict import Outcome
+from cuwheel.compat.verdict import Verdict
+from cuwheel.diagnose.values import Cause
+from cuwheel.inspection.values import Library
+from cuwheel.planning.values import Job as PlanJob
+from cuwheel.report.build import Build, Job, Wheel
+from cuwheel.report.check import Check
+from cuwheel.report.compare import Compare
+from cuwheel.report.doctor import Doctor
+from cuwheel.report.explain import Explain
+from cuwheel.report.gpus import Gpus
+from cuwheel.report.inspect import Inspect
+from cuwheel.report.kernels import Kernels
+from cuwheel.report.plan import Plan
+from cuwheel.report.record import Recorded
+from cuwheel.report.repair import Repair, RepairedWheel
+from cuwheel.report.replay import Replay
+from cuwheel.report.slim import Slim
+from cuwheel.report.toolchain import Toolchain
+from cuwheel.report.toolkits import Toolkits
+from cuwheel.report.verify import Verify
+
+assert_type(cuwheel.__version__, str)
+
+found = assert_type(cuwheel.inspect("torch.whl", env=Path(".venv"), platform="manylinux_2_28_x86_64"), Inspect)
+assert_type(found.libraries, tuple[Library, ...])
+assert_type(found.libraries[0].size, int)
+assert_type(cuwheel.inspect(Path("libfoo.so"), entries=True, whole=True).findings[0].message, str)
+
+names = assert_type(cuwheel.kernels("torch.whl", "gemm"), Kernels)
+assert_type(names.pattern, str | None)
+
+change = assert_type(cuwheel.compare("a.whl", Path("b.whl"), kernels=False), Compare)
+assert_type(change.before, str)
+
+health = assert_type(cuwheel.doctor(needs=["build"]), Doctor)
+assert_type(health.succeeded, bool)
+
+assert_type(cuwheel.gpus("h100", "l40"), Gpus)
+assert_type(cuwheel.gpus().gpus[0].capability, str)
+assert_type(cuwheel.toolkits("13.0", compiles="sm_90a"), Toolkits)
+assert_type(cuwheel.toolkits().toolkits[0].version, str)
+
+will = assert_type(cuwheel.check("a.whl", Path("b.whl"), on=["h100", Path("fleet.toml")]), Check)
+assert_type(will.verdicts, tuple[Verdict, ...])
+assert_type(will.verdicts[0].outcome, Outcome)
+
+planned = assert_type(cuwheel.plan("h100", "l40", cuda=["13.0"], future=True), Plan)
+assert_type(planned.jobs, tuple[PlanJob, ...])
+assert_type(planned.jobs[0].archs, tuple[str, ...])
+
+why = assert_type(cuwheel.explain("build.log", gpu="h100"), Explain)
+assert_type(why.causes, tuple[Cause, ...])
+assert_type(why.causes[0].confidence, float)
+
+heard = assert_type(cuwheel.record(["make", "-j2"], output=Path("record")), Recorded)
+assert_type(heard.exit_status, int)
+once_more = assert_type(cuwheel.replay("record:3", scratch=True, timeout=60.0), Replay)
+assert_type(once_more.exit_status, int | None)
+
+portable = assert_type(cuwheel.repair("a.whl", exclude=["libfoo.so"], requires=True, cuda="13.0"), Repair)
+assert_type(portable.wheels, tuple[RepairedWheel, ...])
+assert_type(portable.wheels[0].output, str | None)
+
+smaller = assert_type(cuwheel.slim("a.whl", machines=["h100"], output=Path("slim"), level=9), Slim)
+assert_type(smaller.total.bytes_after, int)
+assert_type(cuwheel.slim(env=Path(".venv"), machines=["this"], commit=True).succeeded, bool)
+
+tools = assert_type(cuwheel.toolchain("13.0", components=["cublas"], providers=["index"], offline=True), Toolchain)
+assert_type(tools.toolkits[0].root, str)
+
+made = assert_type(cuwheel.build(".", machines=["h100"], cuda=["13.0"], output=Path("dist"), jobs=2), Build)
+assert_type(made.jobs, tuple[Job, ...])
+assert_type(made.jobs[0].wheel, Wheel | None)
+
+proof = assert_type(cuwheel.verify("a.whl", python=["3.12"], static=True, timeout=60.0), Verify)
+assert_type(proof.wheels[0].sha256, str)

@@ -45,6 +45,13 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
         raise
 
 
+def copy(source: Path, to: Path) -> Path:
+    """The whole of another file, under the name `to`."""
+    with source.open("rb") as whole, replacing(to) as file:
+        shutil.copyfileobj(whole, file)
+    return to
+
+
 def write(path: Path, data: str | bytes, *, durable: bool = False) -> None:
     """The whole file, or the one that was there before. Text is UTF-8; names of files that are not stay as they are."""
     with replacing(path, durable=durable) as file:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.campaign.jobs import Job
 
+CACHE = ".cuwheel-cache"
+
 
 class Ground:
     def __init__(self, job: Job, scratch: Path) -> None:
@@ -30,12 +32,13 @@ class Ground:
             shutil.rmtree(each, ignore_errors=True)
         shutil.copytree(self.pristine, self.folder, symlinks=True)
         for place in self.places().values():
-            Path(place).mkdir(parents=True)
+            Path(place).mkdir(parents=True, exist_ok=True)
 
     def places(self) -> dict[str, str]:
         """HOME, cache and temporary files are the try's own."""
-        names = {"HOME": "home", "CUWHEEL_CACHE": "cache", "TMPDIR": "tmp", "XDG_CACHE_HOME": "xdg"}
-        return {variable: str(self.private / name) for variable, name in names.items()}
+        names = {"HOME": "home", "TMPDIR": "tmp", "XDG_CACHE_HOME": "xdg"}
+        own = {variable: str(self.private / name) for variable, name in names.items()}
+        return {**own, "CUWHEEL_CACHE": str(self.folder / CACHE)}
 
     def enter(self) -> None:
         os.chdir(self.folder)
@@ -51,7 +54,7 @@ class Ground:
                 continue
             if killed and path.name.startswith(".") and path.suffix == ".part":
                 continue  # what was being written when the process died, under a name that nobody reads
-            if parts[0].startswith(self.job.varies):
+            if "/".join(parts).startswith(self.job.varies):
                 continue
             target = str(path.readlink()) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
             found["/".join(parts)] = target

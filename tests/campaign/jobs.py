@@ -6,16 +6,22 @@ interrupted one every file is as before or as after, and `recover` brings it to 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests.campaign.ground import CACHE
 from tests.fixtures import manifest, small_wheel
+from tests.integration import build_projects, toolchain_site
 from tests.unit.slimming.packages import FOO, make_environment, make_wheel
 
+_SERVERS = contextlib.ExitStack()
 Command = Callable[[Path], Sequence[str]]
 
 
@@ -27,7 +33,8 @@ class Job:
     begin: Command | None = None  # run first, undisturbed: what it leaves is how things are before
     recover: Command | None = None  # None: the same command again
     recover_if: Callable[[Path], bool] = lambda _folder: True
-    varies: tuple[str, ...] = ()  # beginnings of names of files and folders whose bytes differ from run to run (times)
+    varies: tuple[str, ...] = ()  # beginnings of paths whose bytes differ from run to run (times)
+    resumed: tuple[str, ...] = ()  # ends of names of files that an interrupted run leaves for the next to go on with
     private: tuple[str, ...] = (".cuwheel",)  # beginnings of names that belong to a run under way
     together: Literal["all", "one"] | None = None  # who succeeds of several at once; the others say that one is at work
 
@@ -58,9 +65,51 @@ def _script(folder: Path) -> None:
     (folder / "build.sh").write_text("cp build.sh built.txt\n")
 
 
+def _warmed_script(folder: Path) -> None:
+    """With the shim compiled, which takes seconds; `record-beside` begins without."""
+    _script(folder)
+    _warm(folder)
+
+
+def _warm(folder: Path) -> None:
+    words = ("record", "-o", str(folder / "first"), "--quiet", "--", "true")
+    environ = {**os.environ, "CUWHEEL_CACHE": str(folder / CACHE)}
+    subprocess.run([sys.executable, "-m", "cuwheel", *words], env=environ, check=True, timeout=120)
+    shutil.rmtree(folder / "first")
+
+
+def _mirror(folder: Path) -> None:
+    """Of NVIDIA's archives, with a toolkit that weighs nothing."""
+    toolchain_site.write_site(folder / "site", "13.0.2", toolchain_site.tiny_parts("13.0.88"))
+
+
+def _served_mirror(folder: Path) -> None:
+    """The same behind a server of this process, which lives as long as it does."""
+    _mirror(folder)
+    url = _SERVERS.enter_context(toolchain_site.serving(folder / "site", toolchain_site.Behaviour()))
+    (folder / "url").write_text(url)
+
+
+def _install(folder: Path, *words: str, place: str | None = None) -> Sequence[str]:
+    options = ("--provider", "redist", "--redist-url", place or str(folder / "site"), "--cache", str(folder / "cache"))
+    return ("toolchain", "install", "13.0.2", *options, "--no-host-compiler", *words, "--quiet", "--json")
+
+
+def _project(folder: Path) -> None:
+    """Whose backend packs a library that was compiled before: what is struck is cuwheel, not nvcc."""
+    _mirror(folder)
+    source = folder / "source"
+    source.mkdir()
+    shutil.copy(manifest.HERE / "bin" / "none-130.so", source / "kernel.so")
+    build_projects.prebuilt(source)
+    _warm(folder)
+
+
 def _slim_environment(folder: Path) -> Sequence[str]:
     return ("slim", "--env", str(folder / "env"), "--for", "h100", "--cuda", "12.8", "--quiet", "--json")
 
+
+_STORE = (".cuwheel", ".making-", ".locks")
 
 JOBS = (
     Job(
@@ -134,7 +183,7 @@ JOBS = (
     ),
     Job(
         name="record",
-        prepare=_script,
+        prepare=_warmed_script,
         command=lambda folder: ("record", "-o", str(folder / "rec"), "--quiet", "--", "sh", "build.sh"),
         # A record that was begun is not taken for another one's place: its next try is beside it.
         recover=lambda folder: ("record", "-o", str(folder / "another"), "--quiet", "--", "sh", "build.sh"),
@@ -145,6 +194,58 @@ JOBS = (
         prepare=_script,
         command=lambda _folder: ("record", "--quiet", "--", "sh", "build.sh"),
         varies=("cuwheel-record",),
+        together="all",
+    ),
+    Job(
+        name="toolchain",
+        prepare=_mirror,
+        command=_install,
+        private=_STORE,
+        together="all",
+    ),
+    Job(
+        name="toolchain-download",
+        prepare=_served_mirror,
+        command=lambda folder: _install(folder, place=(folder / "url").read_text()),
+        resumed=(".part",),
+        private=_STORE,
+        together="all",
+    ),
+    Job(
+        name="toolchain-lock",
+        prepare=_mirror,
+        command=lambda folder: _install(folder, "--lock", str(folder / "cuwheel.lock")),
+        private=_STORE,
+        together="all",
+    ),
+    Job(
+        name="toolchain-fetch",
+        prepare=_mirror,
+        command=lambda folder: (
+            *("toolchain", "fetch", "13.0.2", "--provider", "redist", "--redist-url", str(folder / "site")),
+            *("--cache", str(folder / "cache"), "--to", str(folder / "kit"), "--quiet", "--json"),
+        ),
+        private=_STORE,
+        together="all",
+    ),
+    Job(
+        name="toolchain-remove",
+        prepare=_mirror,
+        begin=_install,
+        command=lambda folder: (
+            *("toolchain", "remove", "--all", "--downloads"),
+            *("--cache", str(folder / "cache"), "--quiet", "--json"),
+        ),
+        private=_STORE,
+    ),
+    Job(
+        name="build",
+        prepare=_project,
+        command=lambda folder: (
+            *("build", str(folder / "source"), "--provider", "redist", "--redist-url", str(folder / "site")),
+            *("--lock", str(folder / "cuwheel.lock"), "-o", str(folder / "dist"), "--offline", "--quiet", "--json"),
+        ),
+        varies=("dist/build.",),
         together="all",
     ),
 )

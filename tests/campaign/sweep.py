@@ -91,6 +91,8 @@ class Sweep:
         """Every file is the one before or the one after; what is missing is missing before or after."""
         now = self._state(self.folder)
         for path in sorted(self.before.keys() | self.finished.keys() | now.keys()):
+            if path.endswith(self.job.resumed):
+                continue
             if now.get(path) not in (self.before.get(path), self.finished.get(path)):
                 self.problems.append(f"{where}: {path} is neither as before nor as after")
 

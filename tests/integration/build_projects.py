@@ -75,6 +75,15 @@ def bare(folder: Path, *, settings: str = "", before: str = "pass") -> Path:
     return folder
 
 
+def prebuilt(folder: Path) -> Path:
+    """A project that packs the `kernel.so` that lies in it, and so needs no compiler."""
+    compiling = _BACKEND[_BACKEND.index("    nvcc =") : _BACKEND.index("    info =")]
+    (folder / "pyproject.toml").write_text(_PYPROJECT.format(settings='gate = { allow = ["sm_80", "compute_90"] }'))
+    (folder / "own_backend.py").write_text(_BACKEND.replace(compiling, "").format(before="pass"))
+    (folder / "kernel.cu").write_text(_KERNEL)
+    return folder
+
+
 def in_git(folder: Path, tag: str) -> Path:
     """The same as a repository with one commit and a tag."""
     who = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "PATH": os.environ["PATH"]}

@@ -48,6 +48,8 @@ print(json.dumps([places, *said]))
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _PT_LOAD = 1
 _PAGE = 4096
+_FOUND_BY_HEADER = (2, 4)  # the dynamic section, notes
+_MOVING = (".gnu.hash", ".hash", ".dynsym", ".dynstr", ".gnu.version", ".note.gnu.property", ".note.gnu.build-id")
 _DEVICE = (".nv_fatbin", "__nv_relfatbin")
 
 
@@ -98,6 +100,14 @@ def image(data: bytes) -> dict[int, tuple[int, bytes]]:
             before[start - page * _PAGE : start - page * _PAGE + len(part)] = part
             pages[page] = flags, bytes(before)
     return pages
+
+
+def moving(data: bytes) -> list[tuple[int, int]]:
+    """Headers, and what the loader finds through them or the dynamic section: loading shows whether it does."""
+    at, count = struct.unpack_from("<Q", data, 0x20)[0], struct.unpack_from("<H", data, 0x38)[0]
+    found = [(0, at + _SEGMENT.size * (count + 12))]
+    found += [(row[3], row[3] + row[6]) for row in segments(data) if row[0] in _FOUND_BY_HEADER]
+    return [*found, *(_addresses(data, name) for name in _MOVING if name in elf.sections(data))]
 
 
 def host_differences(before: bytes, after: bytes, may_differ: Sequence[tuple[int, int]]) -> list[str]:

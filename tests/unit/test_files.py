@@ -29,6 +29,17 @@ def test_a_failure_leaves_the_old_file_and_nothing_beside(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_a_copy_is_whole_or_the_old_file(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(bytes(range(256)))
+    assert files.copy(source, target) == target
+    assert target.read_bytes() == source.read_bytes()
+    with pytest.raises(IsADirectoryError):
+        files.copy(tmp_path, target)
+    assert target.read_bytes() == source.read_bytes()
+    assert sorted(tmp_path.iterdir()) == [source, target]
+
+
 def test_a_refusal_of_the_system_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
     target = tmp_path / "missing" / "report.html"
     with pytest.raises(UnreadableError) as caught:

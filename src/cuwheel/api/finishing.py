@@ -186,8 +186,7 @@ class Finishing:
 
     def _placed(self, wheel: Path, folder: Path) -> Path:
         """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""
-        import shutil
-
+        from cuwheel import files
         from cuwheel.errors import MalformedError
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -200,6 +199,4 @@ class Finishing:
                 )
             wheel.chmod(0o644)
             return wheel.replace(place)
-        part = place.with_name(place.name + ".part")
-        shutil.copyfile(wheel, part)
-        return part.replace(place)
+        return files.copy(wheel, place)

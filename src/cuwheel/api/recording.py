@@ -86,7 +86,8 @@ def _new(place: Path) -> Path:
 
 def _told(folder: Path, status: int, trace: Path | None, compile_commands: Path | None) -> Recorded:
     """Whatever became of the record, the command's status is told."""
-    from cuwheel import log
+    from cuwheel import files, log
+    from cuwheel.errors import UnreadableError
     from cuwheel.recording import failures, layout, summary
     from cuwheel.recording.words import readable
     from cuwheel.report.answer import to_json
@@ -106,9 +107,9 @@ def _told(folder: Path, status: int, trace: Path | None, compile_commands: Path 
         written=tuple(_exported(found, trace, compile_commands)),
     )
     try:
-        (folder / layout.REPORT).write_text(to_json(answer), encoding="utf-8")
-    except OSError as error:
-        log.debug("%s: %s", folder / layout.REPORT, error.strerror)
+        files.write(folder / layout.REPORT, to_json(answer))
+    except UnreadableError as error:
+        log.debug("%s", error.message)
     return answer
 
 

@@ -5,11 +5,10 @@ uv is asked first: it reads what the index says, where pip would run the project
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
-from cuwheel import log, process, resolver
+from cuwheel import files, log, process, resolver
 from cuwheel.errors import CuwheelError, NetworkError, UnknownNameError
 from cuwheel.network import addresses, transfer
 
@@ -43,8 +42,7 @@ def _by_uv(pinned: str, kept: Path) -> Path:
     place = kept / release.file
     if local := addresses.local_path(release.url):
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(local, place)
-        return place
+        return files.copy(local, place)
     log.info("downloading %s", place.name)
     transfer.download(release.url, place, sha256=release.sha256, size=release.size)
     return place
@@ -60,6 +58,4 @@ def _by_pip(pinned: str, kept: Path) -> Path | None:
         process.run(command, timeout=_DOWNLOAD_S, env=resolver.pip_environment())
         (found,) = Path(folder).iterdir()
         kept.mkdir(parents=True, exist_ok=True)
-        part = kept / f"{found.name}.part"
-        shutil.copyfile(found, part)
-        return part.rename(kept / found.name)
+        return files.copy(found, kept / found.name)

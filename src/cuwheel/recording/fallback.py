@@ -8,6 +8,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from cuwheel import files
+
 _ROOT = Path(__file__).parents[2]
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); from cuwheel.recording.shim import program; "
@@ -22,8 +24,7 @@ def launcher(home: Path) -> Path:
     target = home / "record" / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
-        beside.write_text(text, encoding="utf-8", errors="surrogateescape")
-        beside.chmod(0o755)
-        beside.replace(target)
+        with files.replacing(target) as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+            os.fchmod(file.fileno(), 0o755)
     return target

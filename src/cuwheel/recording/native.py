@@ -103,8 +103,8 @@ def _made(folder: Path, environ: Mapping[str, str]) -> bool:
 
 
 def _moved(scratch: Path) -> Path:
-    """The products apart from the scratch folder, which is removed under its own name."""
-    target = scratch.with_name(scratch.name + ".made")
+    """The products alone, still in the scratch folder, which is removed however this ends."""
+    target = scratch / "made"
     target.mkdir()
     for name in ("shim", "preload.so"):
         if (scratch / name).is_file():

@@ -7,7 +7,8 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cuwheel import masking
+from cuwheel import files, masking
+from cuwheel.errors import UnreadableError
 from cuwheel.recording import layout
 
 if TYPE_CHECKING:
@@ -34,13 +35,11 @@ def mask(folder: Path, environ: Mapping[str, str]) -> None:
 
 def _change(path: Path, change: Callable[[list[bytes]], bytes]) -> None:
     """Written beside, then renamed. A secret that goes on behind the end of a line is none of those that are known."""
-    beside = path.with_name(f".{path.name}.new")
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, UnreadableError):
         if path.is_symlink() or not path.is_file() or not any(change(each) != b"".join(each) for each in _pieces(path)):
             return
-        with beside.open("wb") as target:
+        with files.replacing(path) as target:
             target.writelines(map(change, _pieces(path)))
-        beside.replace(path)
 
 
 def _pieces(path: Path) -> Iterator[list[bytes]]:

@@ -122,10 +122,11 @@ class _Made:
         if not target.is_dir():
             target.parent.mkdir(parents=True, exist_ok=True)
             beside = Path(tempfile.mkdtemp(prefix=".", dir=target.parent))
-            beside.chmod(0o755)
-            fill(beside)
             try:
-                os.rename(beside, target)  # noqa: PTH104 - pathlib's would replace it
-            except OSError:  # another cuwheel was first
+                beside.chmod(0o755)
+                fill(beside)
+                with contextlib.suppress(OSError):  # another cuwheel was first
+                    os.rename(beside, target)  # noqa: PTH104 - pathlib's would replace it
+            finally:
                 shutil.rmtree(beside, ignore_errors=True)
         return target

@@ -19,7 +19,7 @@ from cuwheel.inspection import description
 from cuwheel.inspection.description import Description
 from cuwheel.stamping import guard, guard_call, retag
 from cuwheel.stamping.guard import Wish as GuardWish
-from cuwheel.wheel import headers, metadata, record
+from cuwheel.wheel import headers, member_hashes, metadata, record
 from cuwheel.wheel.zip_reader import ZipReader
 from cuwheel.wheel.zip_writer import Traits, ZipWriter, data_offset
 
@@ -126,6 +126,8 @@ def _problems(wheel: Path, reader: ZipReader) -> Iterator[str]:
     if wrong := sorted(_unlisted(reader, infos[0])):
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""  # noqa: PLR2004 - a few say enough
         yield f"its RECORD and its files do not agree on {', '.join(wrong[:3])}{more}"
+    if damaged := member_hashes.wrong(wheel, f"{infos[0]}/"):
+        yield f"these files are not what RECORD says of them: {', '.join(damaged[:3])}"
     said = metadata.from_texts(reader.text(f"{infos[0]}/METADATA") or "", "")
     if not said.name or not said.version:
         yield "its METADATA has no name or no version"

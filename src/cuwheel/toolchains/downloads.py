@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from cuwheel import log
+from cuwheel import files, log
 from cuwheel.errors import MalformedError, NetworkError, UnreadableError
 from cuwheel.network import transfer
 from cuwheel.network.addresses import local_path
@@ -77,9 +76,7 @@ def copy_to(folder: Path, archives: Sequence[Archive], supply: Supply) -> tuple[
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not (target.is_file() and digest(target) == archive.sha256):
-                part = target.with_name(target.name + ".part")
-                shutil.copyfile(path, part)
-                part.replace(target)
+                files.copy(path, target)
         except OSError as error:
             raise UnreadableError.from_os(error, target) from error
         copied.append(target)

@@ -1,4 +1,4 @@
-"""What `slim` carries over from the original wheel is what its RECORD says, or nothing is written."""
+"""What `slim` and the stamp carry over from the original wheel is what its RECORD says, or nothing is written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import MalformedError
+from cuwheel.inspection.description import Description
 from cuwheel.slimming import wheel
+from cuwheel.stamping import stamp
 from tests.unit.slimming.packages import FOO, make_wheel
 from tests.unit.wheel.test_zip_writer import request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+WRITERS: dict[str, Callable[[Path, Path], object]] = {
+    "slim": lambda source, out: wheel.slim(source, request(out)),
+    "stamp": lambda source, out: stamp.stamp(source, out, stamp.Wish(description=Description(cuda="13.0", archs=()))),
+}
 
 
 def replaced(path: Path, member: str, data: bytes) -> Path:
@@ -26,16 +34,18 @@ def replaced(path: Path, member: str, data: bytes) -> Path:
     return path
 
 
+@pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("member", ["foo/__init__.py", "foo/data.bin", "foo/libhost.so", "foo/libfoo.so"])
-def test_a_wrong_hash_is_not_made_right(tmp_path: Path, member: str) -> None:
+def test_a_wrong_hash_is_not_made_right(tmp_path: Path, member: str, writer: str) -> None:
     data = FOO[member] + b"\n# added by somebody\n"
     source = replaced(make_wheel(tmp_path / "in", FOO), member, data)
     with pytest.raises(MalformedError, match=member):
-        wheel.slim(source, request(tmp_path / "out"))
+        WRITERS[writer](source, tmp_path / "out")
     assert not list(tmp_path.glob("out/*"))
 
 
-def test_a_damaged_member_is_not_passed_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_damaged_member_is_not_passed_on(tmp_path: Path, writer: str) -> None:
     """Also one that RECORD has no hash of: the zip's own checksum counts."""
     source = make_wheel(
         tmp_path / "in", {**FOO, "foo/text.txt": b"one line of text " * 50}, compression=zipfile.ZIP_STORED
@@ -43,7 +53,7 @@ def test_a_damaged_member_is_not_passed_on(tmp_path: Path) -> None:
     data = source.read_bytes().replace(b"one line of text ", b"one line of tent ", 1)
     source.write_bytes(data)
     with pytest.raises(MalformedError, match=r"foo/text\.txt"):
-        wheel.slim(source, request(tmp_path / "out"))
+        WRITERS[writer](source, tmp_path / "out")
     assert not list(tmp_path.glob("out/*"))
 
 

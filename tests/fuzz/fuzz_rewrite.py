@@ -1,0 +1,168 @@
+"""Whole wheels through slim, stamp and repair: python tests/fuzz/fuzz_rewrite.py -max_total_time=60
+
+Refused with a documented status and nothing left behind, or a wheel that is no worse than the one before: RECORD lists
+what is in it, `verify` finds nothing new, and what was not to be changed is as it was, byte for byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import sys
+import tempfile
+import warnings
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import atheris
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+with atheris.instrument_imports(include=["cuwheel"]):
+    from cuwheel import cli
+    from cuwheel.compat.wheel_subject import Subject
+    from cuwheel.errors import EXIT_BUG, CuwheelError
+    from cuwheel.inspection.description import Description
+    from cuwheel.inspection.survey import survey
+    from cuwheel.repairing import carrying
+    from cuwheel.stamping import stamp
+    from cuwheel.verifying import wheel_rules
+    from cuwheel.wheel import contents as wheel_contents
+    from cuwheel.wheel import member_hashes
+    from cuwheel.wheel.metadata import recorded_files
+
+from tests.fixtures import manifest, small_wheel
+from tests.fuzz import harness, wheels
+from tests.property import loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cuwheel.repairing.values import Decision
+
+NAME = "pkg-1.0-py3-none-linux_x86_64.whl"
+FIXTURES = {each.path.read_bytes() for each in manifest.load() if each.format == "elf"}
+_BIN = manifest.HERE / "bin"
+
+
+class Grounds:
+    """A wheel in a folder of its own; what a verb makes of it goes to another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.wheel, self.out = folder / "in" / NAME, folder / "out"
+        self.wheel.parent.mkdir()
+
+    def renew(self, data: bytes) -> None:
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.wheel.write_bytes(data)
+
+    def made(self) -> Path | None:
+        """The one file that may be there."""
+        there = list(self.out.rglob("*")) if self.out.is_dir() else []
+        if len(there) > 1 or any(each.suffix != ".whl" or not each.is_file() for each in there):
+            raise AssertionError(f"left behind: {sorted(each.name for each in there)}")
+        return there[0] if there else None
+
+
+def command(*words: str | Path) -> bool:
+    """Whether it succeeded."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        status = cli.main([*map(str, words), "--quiet", "--json"])
+    if status == EXIT_BUG or "Traceback" in said.getvalue():
+        raise AssertionError(f"ended with {status}: {said.getvalue()[-3000:]}")
+    return status == 0
+
+
+def slim(grounds: Grounds) -> bool:
+    return command("slim", grounds.wheel, "--for", "h100", "-o", grounds.out, "--verbose")
+
+
+def repair(grounds: Grounds) -> bool:
+    return command("repair", grounds.wheel, "-o", grounds.out, "--verbose")
+
+
+def stamped(grounds: Grounds) -> bool:
+    wish = stamp.Wish(version="1.0+cu130", description=Description(cuda="13.0", archs=("sm_90",)))
+    try:
+        stamp.stamp(grounds.wheel, grounds.out, wish)
+    except CuwheelError:
+        return False
+    return True
+
+
+VERBS: dict[bytes, Callable[[Grounds], bool]] = {b"slim": slim, b"stamp": stamped, b"repair": repair}
+
+
+def grafted(decision: Decision, folder: Path) -> Path:
+    """Instead of auditwheel, which takes a second and is others' to fuzz: it has nothing to graft here."""
+    return Path(shutil.copyfile(decision.wheel, folder / decision.wheel.name))
+
+
+def through(grounds: Grounds, data: bytes) -> None:
+    name, _, body = data.partition(b"\n")
+    if name not in VERBS:
+        return
+    grounds.renew(body)
+    done = VERBS[name](grounds)
+    if grounds.wheel.read_bytes() != body or len(list(grounds.wheel.parent.iterdir())) != 1:
+        raise AssertionError("the original was changed")
+    made = grounds.made()
+    if made and not done:
+        raise AssertionError(f"{name.decode()} failed, and left {made.name}")
+    if made:
+        compare(grounds.wheel, made, changes_libraries=name != b"stamp")
+
+
+def compare(before: Path, after: Path, *, changes_libraries: bool) -> None:
+    was, now = wheel_contents.read(before), wheel_contents.read(after)
+    if wrong := member_hashes.wrong(after, now.info):
+        raise AssertionError(f"RECORD is wrong about {wrong}")
+    unlisted = set(recorded_files(now.record or "")) ^ set(now.sizes)
+    if unlisted and not set(recorded_files(was.record or "")) ^ set(was.sizes):
+        raise AssertionError(f"RECORD and the files do not agree: {unlisted}")
+    errors = [
+        {
+            each.rule
+            for each in wheel_rules.examine(Subject(contents=found, survey=survey(found.path)))
+            if each.severity == "error"
+        }
+        for found in (was, now)
+    ]
+    if new := errors[1] - errors[0]:
+        raise AssertionError(f"verify finds what it did not find before: {new}")
+    with zipfile.ZipFile(before) as old, zipfile.ZipFile(after) as new_:
+        for member in set(was.sizes) & set(now.sizes):
+            unlike(member, old.read(member), new_.read(member), changes_libraries=changes_libraries)
+
+
+def unlike(member: str, old: bytes, new: bytes, *, changes_libraries: bool) -> None:
+    if old == new or ".dist-info/" in member:
+        return
+    if not changes_libraries or old[:4] != b"\x7fELF":
+        raise AssertionError(f"{member} is not as it was")
+    if old in FIXTURES and len(new) < len(old) and (found := loaded.host_differences(old, new, loaded.moving(old))):
+        raise AssertionError(f"{member}: {found[:3]}")
+
+
+def seeds(folder: Path) -> list[bytes]:
+    """Small enough that libFuzzer's longest input holds them."""
+    sets = (("plain-130.so",), ("all-124.so", "amd.so"), ("none-130.so", "hidden-130.so", "debug-130.so"))
+    found = []
+    for libraries in sets:
+        files: dict[str, str | bytes] = {f"pkg/{name}": (_BIN / name).read_bytes() for name in libraries}
+        files |= {"pkg/__init__.py": "x = 1\n", "pkg-1.0.data/scripts/tool": "#!python\n"}
+        made = small_wheel.Wheel(name="pkg", tag="py3-none-linux_x86_64", files=files).write(folder)
+        found += [verb + b"\n" + made.read_bytes() for verb in VERBS]
+        made.unlink()
+    return found
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore", UserWarning)  # zipfile's, of names that are there twice
+    carrying._grafted = grafted
+    with tempfile.TemporaryDirectory() as place:
+        grounds = Grounds(Path(place))
+        harness.fuzz("rewrite", seeds(Path(place)), lambda data: through(grounds, data), wheels.mutate)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,16 @@ from cuwheel.facts.arch import Capability
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from cuwheel.facts.rows.packages import PackageProfile
-    from cuwheel.inspection.values import Library, Survey
+    from cuwheel.inspection.values import Library, PythonLoad, Survey
     from cuwheel.machine.fleet import Machine
 
 # A part of a path that names one GPU: sm90/, _sm_100a.so.
 _FOR_ONE_GPU = re.compile(r"(?<![A-Za-z])sm_?\d{2,3}[af]?(?![A-Za-z0-9])")
+_ON_DEMAND = "it is opened only where something asks for it: the rest works without it"
+_FOR_OTHER_GPUS = "no GPU could use all libraries of the package: they are not meant to run together"
 _ORDINARY_DIGITS = 2  # of a CUDA major in a variable such as BNB_CUDA_VERSION
 
 
@@ -35,14 +38,15 @@ class Candidate:
 class Loading:
     """`always`: loaded for certain. `candidates`: one of these, and it is not known which.
 
-    `optional`: opened only when something asks for them. `variants`: of each of these one is opened, for the GPU that
-    is there. `described`: a profile of the package says all this. `missing`: why there is none that could be loaded,
-    and what helps is in `fix`.
+    `optional`: the rest works without them, and `reasons` says why that is known (in words, by path). `variants`: of
+    each of these one is opened, for the GPU that is there. `described`: a profile of the package says all this.
+    `missing`: why there is none that could be loaded, and what helps is in `fix`.
     """
 
     always: tuple[str, ...]
     candidates: tuple[Candidate, ...] = ()
     optional: frozenset[str] = frozenset()
+    reasons: Mapping[str, str] = field(default_factory=dict)
     variants: tuple[tuple[str, ...], ...] = ()
     described: bool = True
     follows: str | None = None
@@ -62,8 +66,11 @@ def loading(survey: Survey, machine: Machine) -> Loading:
     if profile is None:
         return _undescribed(survey, paths)
     if profile.loads == "every":
-        optional = frozenset(path for path in paths if any(fnmatchcase(path, each) for each in profile.optional))
-        return Loading(always=paths, optional=optional)
+        described = {path for path in paths if any(fnmatchcase(path, each) for each in profile.optional)}
+        certain = _with_needed(survey, survey.imported)
+        tried = {each.path for each in survey.python_loads if each.guarded and each.path not in certain}
+        reasons = _reasons(survey, tried) | dict.fromkeys(described, _ON_DEMAND)
+        return Loading(always=paths, optional=frozenset(described | tried), reasons=reasons)
     return _one(profile, paths, machine)
 
 
@@ -80,9 +87,36 @@ def _undescribed(survey: Survey, paths: tuple[str, ...]) -> Loading:
     return Loading(
         always=paths,
         optional=loadable - certain,
+        reasons=_reasons(survey, loadable - certain),
         variants=tuple(tuple(each) for each in variants.values() if len(each) > 1),
         described=False,
     )
+
+
+def _reasons(survey: Survey, optional: Iterable[str]) -> dict[str, str]:
+    """By path: who loads it, as far as the package's Python shows, and that the rest works without it."""
+    by: dict[str, PythonLoad] = {}
+    for load in survey.python_loads:
+        by |= {path: load for path in _with_needed(survey, [load.path]) if path not in by}
+    by |= {load.path: load for load in survey.python_loads}
+    return {path: _reason(by.get(path)) for path in optional}
+
+
+def _reason(load: PythonLoad | None) -> str:
+    if load is None:
+        return "nothing was seen that loads it when the package is imported: the rest works without it"
+    if load.at_import and not load.guarded:
+        return f"{load.file} loads it at import, and there are other libraries that run"
+    when = " at import" if load.at_import else ""
+    how = ", in a `try` or under a condition" if load.guarded else ", which importing the package alone does not run"
+    return f"{load.file} loads it{when}{how}: the rest works without it"
+
+
+def apart(load: Loading, paths: Iterable[str]) -> Loading:
+    """With these libraries, each of which is for other GPUs than the rest, optional too."""
+    others = set(paths) - load.optional
+    reasons = {**load.reasons, **dict.fromkeys(others, _FOR_OTHER_GPUS)}
+    return replace(load, optional=load.optional | others, reasons=reasons)
 
 
 def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat import check_rules, reach, tags
 from cuwheel.compat.check_rules.case import Case, Whole
-from cuwheel.compat.loading import Loading, loading
+from cuwheel.compat.library_findings import Key, alike, of_libraries, of_library
+from cuwheel.compat.loading import Loading, apart, loading
 from cuwheel.compat.modules import of_driver
 from cuwheel.compat.needed import Surroundings, resolve, surroundings
 from cuwheel.compat.predict import Outcome, Prediction, stopped
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from cuwheel.inspection.values import Survey
     from cuwheel.machine.fleet import Machine
 
-_ON_DEMAND = "it is opened only where something asks for it, and the rest works without it"
 _NOTHING = Prediction(outcome="unknown", basis="nothing")
 
 
@@ -75,14 +75,14 @@ class Judge:
         load = loading(self._survey, machine)
         certain = [path for path in load.certain if self._reaches[path].has_code]
         if not load.described and not served_together([self._sweep(path) for path in certain]):
-            load = replace(load, optional=load.optional.union(certain))
+            load = apart(load, certain)
         return _verdict(self._survey, machine, self._reaches, load)
 
 
 def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], load: Loading) -> Verdict:
     about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load))
     judged = _judged(survey, machine, reaches, load)
-    if not load.described and _nothing_runs(judged[path] for path in load.always):
+    if load.optional and _nothing_runs(judged[path] for path in load.always):
         load = replace(load, optional=frozenset(), variants=())  # whatever is opened fails
         judged = _judged(survey, machine, reaches, load)
     load = _without_worse_variants(load, judged)
@@ -145,7 +145,7 @@ def _judge(found: Reach, around: Surroundings, load: Loading, certain: frozenset
             rests_on=told.taken,
             conditions=told.conditions,
         ),
-        findings=tuple(_of_library(each, library, optional=optional) for each in findings),
+        findings=tuple(of_library(each, library.path, load) for each in findings),
         conditions=(*told.conditions, *missing, *beyond, *_host_conditions(library, machine)),
         stopped=stopped,
     )
@@ -176,27 +176,25 @@ def _without_worse_variants(load: Loading, judged: Mapping[str, _Judged]) -> Loa
     return replace(load, always=tuple(path for path in load.always if path not in dropped))
 
 
-def _of_library(finding: Finding, library: Library, *, optional: bool) -> Finding:
-    severity = "warning" if optional and finding.severity == "error" else finding.severity
-    evidence = tuple(f"{library.path}: {each}" for each in finding.evidence) or (library.path,)
-    if severity != finding.severity:
-        evidence = (*evidence, _ON_DEMAND)
-    return replace(finding, severity=severity, evidence=evidence)
-
-
 def _told(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:
     """What the libraries give rise to. Of those that are loaded only if things are otherwise, errors as warnings."""
-    where: dict[tuple[str, str, str, str], list[_Group]] = {}
+    where: dict[Key, list[_Group]] = {}
+    found: dict[Key, dict[str, Finding]] = {}
     for group in groups:
-        for key in dict.fromkeys(_key(finding) for each in group.judged for finding in each.findings):
-            where.setdefault(key, []).append(group)
-    for finding in _merged(finding for group in groups for each in group.judged for finding in each.findings):
-        found_in = where[_key(finding)]
-        loaded = any(group in chosen for group in found_in)
+        for each in group.judged:
+            for finding in each.findings:
+                found.setdefault(alike(finding), {})[each.library.path] = finding
+                in_groups = where.setdefault(alike(finding), [])
+                if group not in in_groups[-1:]:
+                    in_groups.append(group)
+    for key, by_path in found.items():
+        with_code = {each.library.path for group in where[key] for each in group.judged if sum(each.counts)}
+        finding = of_libraries(by_path, with_code)
+        loaded = any(group in chosen for group in where[key])
         if not loaded and finding.severity != "error":
             continue
         severity = finding.severity if loaded else "warning"
-        only = f"with {load.follows} for CUDA {_versions(found_in)}: " if len(found_in) < len(groups) else ""
+        only = f"with {load.follows} for CUDA {_versions(where[key])}: " if len(where[key]) < len(groups) else ""
         yield replace(finding, severity=severity, message=only + finding.message)
 
 
@@ -204,20 +202,6 @@ def _news(about: Sequence[Finding], told: Iterable[Finding]) -> Iterator[Finding
     """Without what the tags of the wheel said of all its libraries."""
     tagged = any(each.rule == "wheel-tag-mismatch" for each in about)
     return (each for each in told if not (tagged and each.rule in check_rules.ANOTHER_MACHINE))
-
-
-def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """What several libraries have in common is said once, with the evidence of all of them."""
-    alike: dict[tuple[str, str, str, str], list[Finding]] = {}
-    for each in findings:
-        alike.setdefault(_key(each), []).append(each)
-    for found in alike.values():
-        evidence = dict.fromkeys(item for each in found for item in each.evidence)
-        yield replace(found[0], evidence=tuple(evidence))
-
-
-def _key(finding: Finding) -> tuple[str, str, str, str]:
-    return finding.rule, finding.severity, finding.message, finding.fix
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:

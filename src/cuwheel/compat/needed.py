@@ -31,7 +31,7 @@ _WHOLE_TOOLKIT = "cuda-toolkit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """`brought_by`: the package that would bring it, where there is one."""
+    """`brought_by`: the package that would bring it, where there is one. `found`: where it is, or what is instead."""
 
     soname: str
     place: Place
@@ -65,7 +65,6 @@ def resolve(library: Library, around: Surroundings) -> tuple[Needed, ...]:
 
 
 def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
-    required, machine, follows = around.required, around.machine, around.follows
     if path := around.inside.get(soname):
         on_path = posixpath.dirname(path) in set(_search_path(library))
         return Needed(soname=soname, place="wheel" if on_path else "loaded", found=path)
@@ -74,14 +73,14 @@ def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
         if known is None:
             return Needed(soname=soname, place="system")
     if framework := packages.framework_of(soname):
-        return _of_framework(soname, framework, required, machine)
+        return _of_framework(soname, framework, around.required, around.machine)
     cuda = _cuda(soname)
     if cuda is None:
         return Needed(soname=soname, place="unknown")
     if cuda.from_driver:
         return Needed(soname=soname, place="driver")
     needed = Needed(soname=soname, place="unknown", brought_by=_package(cuda, library))
-    return _of_cuda(needed, cuda, required, machine, follows)
+    return _of_cuda(needed, cuda, library, around)
 
 
 def _of_framework(soname: str, framework: str, required: Mapping[str, str | None], machine: Machine) -> Needed:
@@ -95,10 +94,9 @@ def _of_framework(soname: str, framework: str, required: Mapping[str, str | None
     return Needed(soname=soname, place=place, brought_by=framework)
 
 
-def _of_cuda(
-    needed: Needed, cuda: CudaLibrary, required: Mapping[str, str | None], machine: Machine, follows: str | None
-) -> Needed:
+def _of_cuda(needed: Needed, cuda: CudaLibrary, library: Library, around: Surroundings) -> Needed:
     """In the order of certainty: what is seen there, what an installer brings, what ought to come with something."""
+    required, machine, follows = around.required, around.machine, around.follows
     bringing = {package.name for package in cuda.packages}
     there = machine.libraries
     if there is not None and _same_soname(needed.soname, there):
@@ -111,6 +109,8 @@ def _of_cuda(
         place = "framework"
     elif any(versions.major(each) in cuda.majors for each in machine.toolkits):
         place = "toolkit"
+    elif there is None and (framework := _of_another_major(cuda, library, machine)):
+        return replace(needed, place="nowhere", found=framework)
     else:
         place = "unknown" if there is None else "nowhere"
     return replace(needed, place=place)
@@ -124,14 +124,30 @@ def _package(cuda: CudaLibrary, library: Library) -> str:
 
 def _comes_with_framework(cuda: CudaLibrary, machine: Machine, follows: str | None) -> bool:
     releases = {"torch": machine.torch, "jax": None}
-    if follows and packages.brings(follows, cuda.component, release=releases.get(follows)):
+    majors = _framework_majors(machine)
+    if follows and follows not in majors and packages.brings(follows, cuda.component, release=releases.get(follows)):
         return True
-    built_for = {"torch": machine.torch_cuda, "jax": machine.jax_cuda}
-    majors = {name: versions.major(version) for name, version in built_for.items() if version}
     return any(
         major in cuda.majors and packages.brings(name, cuda.component, release=releases[name], cuda=major)
         for name, major in majors.items()
     )
+
+
+def _framework_majors(machine: Machine) -> dict[str, int]:
+    built_for = {"torch": machine.torch_cuda, "jax": machine.jax_cuda}
+    return {name: versions.major(version) for name, version in built_for.items() if version}
+
+
+def _of_another_major(cuda: CudaLibrary, library: Library, machine: Machine) -> str:
+    """The framework that an extension of it finds another CUDA major's with: `torch for CUDA 12`. Empty: there is none.
+
+    What does not extend a framework may have its libraries from elsewhere.
+    """
+    extends = {packages.framework_of(each) for each in library.needed}
+    for name, major in _framework_majors(machine).items():
+        if name in extends and major not in cuda.majors and packages.brings(name, cuda.component, cuda=major):
+            return f"{name} for CUDA {major}"
+    return ""
 
 
 def _cuda(soname: str) -> CudaLibrary | None:

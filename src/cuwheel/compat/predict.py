@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from cuwheel.compat import drivers, gpu_support, platforms, relink
 from cuwheel.compat.choose import (
     INSUFFICIENT_DRIVER,
-    JIT_DISABLED,
     NO_DEVICE,
     NO_KERNEL_IMAGE,
     SYMBOL_NOT_FOUND,
-    UNSUPPORTED_PTX,
     Choice,
     Code,
     CudaError,
+    Device,
     How,
     choose,
 )
@@ -31,7 +30,6 @@ from cuwheel.facts import versions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.compat.choose import Device
     from cuwheel.inspection.values import Library
     from cuwheel.machine.fleet import Machine
 
@@ -103,8 +101,11 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
+    """`kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind."""
+
     module: Module
     choice: Choice
+    kept: bool = False
 
 
 def predict(library: Library, machine: Machine) -> Prediction:
@@ -128,7 +129,7 @@ def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, mac
 
 def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
     """By the code alone: whatever else of the machine may stop the library."""
-    everything = [_Judged(each, choose(each.codes, device)) for each in found]
+    everything = [_judged(each, device) for each in found]
     objects = [each for each in everything if each.module.relocatable]
     judged = [each for each in everything if not each.module.relocatable]
     linked = [each for each in judged if each.module.device_linked]
@@ -149,6 +150,13 @@ def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_n
         alternatives=made.alternatives,
         link_too_new=made.too_new,
     )
+
+
+def _judged(module: Module, device: Device) -> _Judged:
+    choice = choose(module.codes, device)
+    if choice.how != "none" or (device.jit == "allowed" and choice.error == NO_KERNEL_IMAGE):
+        return _Judged(module, choice)
+    return _Judged(module, choice, kept=choose(module.codes, Device(capability=device.capability)).how != "none")
 
 
 def _one(objects: Sequence[_Judged]) -> list[_Judged]:
@@ -184,11 +192,13 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     guessed = chooses.guessed or (chooses.many and all(specific) and not chooses.itself)
     few = total - none < _SHARE_RUNNING * total
     next_to_nothing = few and (guessed or (_only_own(judged) and not chooses.itself))
-    # What would fit, had the driver been able or allowed to compile it, was not left out by the library's choice.
-    kept_from_jit = guessed and any(errors[error] for error in (UNSUPPORTED_PTX, JIT_DISABLED))
-    if kept_from_jit:
-        errors.pop(NO_KERNEL_IMAGE, None)
-    by_itself = (chooses.itself or guessed) and not next_to_nothing and not kept_from_jit and 0 < none < total
+    # What would fit, had the driver been able or allowed to take it, was not left out by the library's choice.
+    kept = [each for each in missed if each.kept] if guessed else []
+    if kept:
+        errors = Counter()
+        for each in kept:
+            errors[each.choice.error] += each.module.count
+    by_itself = (chooses.itself or guessed) and not next_to_nothing and not kept and 0 < none < total
     if by_itself and not guessed:
         outcome: Outcome = next(how for how in _GOOD if hows[how])
     elif by_itself or not missed:  # with a guess it is not known which of those that fit it uses: the weakest counts

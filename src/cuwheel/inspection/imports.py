@@ -9,31 +9,35 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from cuwheel.inspection.syntax import calls, dotted_name, goes_on, named, opened, parse, suppresses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.inspection.source import Texts
 
-# Before 3.11 a deep expression can exhaust the stack of the interpreter: it must not be long enough for that.
-_LONGEST = 1 << 20 if sys.version_info >= (3, 11) else 1 << 15
 _MOST_MODULES = 400
-_EXTENSION = re.compile(r"\.(?:[A-Za-z0-9_.-]+\.)?(?:so|pyd)")  # .so, .abi3.so, .cpython-312-x86_64-linux-gnu.so
-# What opens a library by its file name: ctypes, torch, importlib.
-_OPENERS = frozenset({"CDLL", "PyDLL", "WinDLL", "LoadLibrary", "load_library", "ExtensionFileLoader"})
-_GOES_ON = frozenset({"ImportError", "ModuleNotFoundError", "OSError", "Exception", "BaseException", "RuntimeError"})
 
 
-def loaded_by_import(texts: Texts, distribution: str | None, libraries: Iterable[str]) -> tuple[str, ...]:
-    """Paths of libraries, in the order in which they are met; nothing where it is not clear what is imported."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """What importing a package does for certain. `loaded`: paths of libraries. `files`: the Python that it runs."""
+
+    loaded: tuple[str, ...] = ()
+    files: frozenset[str] = frozenset()
+
+
+def of_package(texts: Texts, distribution: str | None, libraries: Iterable[str]) -> Import:
+    """Libraries in the order in which they are met; nothing where it is not clear what is imported."""
     entry = _entry(texts.names, distribution)
     if entry is None:
-        return ()
+        return Import()
     walk = _Walk(texts, libraries)
     walk.module(entry)
-    return tuple(walk.loaded)
+    return Import(loaded=tuple(walk.loaded), files=frozenset(walk.files))
 
 
 def _entry(names: Sequence[str], distribution: str | None) -> str | None:
@@ -58,9 +62,10 @@ class _Walk:
         self._read = texts.read
         self._files = frozenset(texts.names)
         self._libraries = tuple(libraries)
-        self._extensions = {dotted: path for path in self._libraries if (dotted := _dotted(path))}
+        self._extensions = {dotted: path for path in self._libraries if (dotted := dotted_name(path))}
         self._seen: set[str] = set()
         self.loaded: dict[str, None] = {}
+        self.files: set[str] = set()
 
     def module(self, dotted: str) -> None:
         """It and the packages that it is in."""
@@ -82,39 +87,26 @@ class _Walk:
         base = dotted.replace(".", "/")
         package = f"{base}/__init__.py"
         path = package if package in self._files else f"{base}.py"
-        tree = _parse(self._read(path)) if path in self._files else None
+        tree = parse(self._read(path)) if path in self._files else None
         if tree is None:
             return []
+        self.files.add(path)
         functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
         here = dotted if path == package else dotted.rpartition(".")[0]
         found: list[str] = []
-        for statement in _certain(tree.body, functions):
-            found += _named(statement, here)
-            for file in _opened(statement):
+        try:
+            statements = list(_certain(tree.body, functions))
+        except RecursionError:  # functions that call each other, thousands of them
+            return []
+        for statement in statements:
+            found += named(statement, here)
+            for file in opened(statement):
                 self.loaded.update(dict.fromkeys(each for each in self._libraries if _file(each) == file))
         return found
 
 
-def _dotted(path: str) -> str | None:
-    """`pkg/_C.abi3.so` is pkg._C; None for a library that Python cannot import by its name."""
-    folder, name = posixpath.split(path)
-    stem, dot, rest = name.partition(".")
-    if not _EXTENSION.fullmatch(dot + rest) or not stem.isidentifier():
-        return None
-    return ".".join((*filter(None, folder.split("/")), stem))
-
-
 def _file(path: str) -> str:
     return posixpath.basename(path)
-
-
-def _parse(text: str | None) -> ast.Module | None:
-    if text is None or len(text) > _LONGEST:
-        return None
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _certain(body: Iterable[ast.stmt], functions: dict[str, ast.FunctionDef]) -> Iterator[ast.stmt]:
@@ -123,63 +115,15 @@ def _certain(body: Iterable[ast.stmt], functions: dict[str, ast.FunctionDef]) ->
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.If, ast.For, ast.While, ast.AsyncFor)):
             continue
         if isinstance(statement, ast.Try):
-            if not _goes_on(statement):
+            if not goes_on(statement):
                 yield from _certain([*statement.body, *statement.orelse, *statement.finalbody], functions)
         elif isinstance(statement, (ast.With, ast.AsyncWith)):
-            if not any("suppress" in _called(each.context_expr) for each in statement.items):
+            if not suppresses(statement):
                 yield from _certain(statement.body, functions)
         elif isinstance(statement, ast.ClassDef):
             yield from _certain(statement.body, functions)
         else:
             yield statement
-            for name in _calls(statement):
+            for name in calls(statement):
                 if function := functions.pop(name, None):  # once: it may call itself
                     yield from _certain(function.body, functions)
-
-
-def _goes_on(statement: ast.Try) -> bool:
-    """Whether a library that cannot be loaded is caught, and nothing raised instead."""
-    for handler in statement.handlers:
-        caught = {"BaseException"} if handler.type is None else _names(handler.type)
-        if caught & _GOES_ON and not any(isinstance(each, ast.Raise) for each in handler.body):
-            return True
-    return False
-
-
-def _names(node: ast.AST) -> set[str]:
-    """The last parts of all names in it: `contextlib.suppress` is suppress."""
-    found = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-    return found | {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-
-
-def _called(node: ast.AST) -> set[str]:
-    return _names(node.func) if isinstance(node, ast.Call) else set()
-
-
-def _calls(statement: ast.stmt) -> Iterator[str]:
-    for each in ast.walk(statement):
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name):
-            yield each.func.id
-
-
-def _named(statement: ast.stmt, package: str) -> Iterator[str]:
-    """The modules that an import names; of `from a import b` also a.b, which may be one."""
-    if isinstance(statement, ast.Import):
-        yield from (each.name for each in statement.names)
-    elif isinstance(statement, ast.ImportFrom):
-        base = statement.module or ""
-        if statement.level:
-            parts = package.split(".")
-            above = parts[: len(parts) - statement.level + 1]
-            base = ".".join((*above, *filter(None, [base])))
-        yield base
-        yield from (f"{base}.{each.name}" for each in statement.names if each.name != "*")
-
-
-def _opened(statement: ast.stmt) -> Iterator[str]:
-    """The file names that stand in calls which open libraries."""
-    for call in ast.walk(statement):
-        if isinstance(call, ast.Call) and _called(call) & _OPENERS:
-            for each in ast.walk(call):
-                if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                    yield posixpath.basename(each.value)

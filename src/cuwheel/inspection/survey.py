@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cuwheel.finding import Finding
     from cuwheel.inspection.source import Item, Source
-    from cuwheel.inspection.values import Detail, Library, Search
+    from cuwheel.inspection.values import Detail, Library, PythonLoad, Search
 
 _WORKERS = 2
 
@@ -43,6 +43,7 @@ def _survey(found: Source, detail: Detail, *, search: Search) -> Survey:
         findings: list[Finding] = []
     else:
         libraries, findings = _read_all(found, detail, search=search)
+    imported, loads = _loaded(found, libraries) if detail != "rows" and search != "nowhere" else ((), ())
     return Survey(
         target=found.target,
         kind=found.kind,
@@ -50,19 +51,22 @@ def _survey(found: Source, detail: Detail, *, search: Search) -> Survey:
         distribution=found.distribution,
         libraries=tuple(libraries),
         findings=(*found.findings, *findings),
-        imported=_imported(found, libraries) if detail != "rows" and search != "nowhere" else (),
+        imported=imported,
+        python_loads=loads,
         loads_as=_loads_as(found, libraries),
     )
 
 
-def _imported(found: Source, libraries: Sequence[Library]) -> tuple[str, ...]:
-    """Asked only where it can change an answer: one library with device code is judged by itself."""
+def _loaded(found: Source, libraries: Sequence[Library]) -> tuple[tuple[str, ...], tuple[PythonLoad, ...]]:
+    """By its Python. Asked only where it can change an answer: one library with device code is judged by itself."""
     if sum(bool(each.device_code) for each in libraries) <= 1:
-        return ()
-    from cuwheel.inspection import imports  # noqa: PLC0415 - ast costs some milliseconds
+        return (), ()
+    from cuwheel.inspection import imports, loads  # noqa: PLC0415 - ast costs some milliseconds
 
     name = found.distribution.name if found.distribution else None
-    return imports.loaded_by_import(found.texts, name, [each.path for each in libraries])
+    certain = imports.of_package(found.texts, name, [each.path for each in libraries])
+    others = [each.path for each in libraries if each.path not in certain.loaded and each.format in ("elf", "pe")]
+    return certain.loaded, loads.of_libraries(found.texts, others, certain.files)
 
 
 def _loads_as(found: Source, libraries: list[Library]) -> str | None:

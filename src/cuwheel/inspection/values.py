@@ -155,10 +155,24 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PythonLoad:
+    """A file of the package's Python that loads a library. `at_import`: importing the package runs that.
+
+    `guarded`: in a `try` that goes on without it, or under a condition.
+    """
+
+    path: str
+    file: str
+    guarded: bool
+    at_import: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """`imported`: libraries that the package's import loads for certain, where several hold device code.
 
-    `loads_as`: the release by whose rules the package chooses its libraries, where its own files show it.
+    `python_loads`: what its Python was seen to load otherwise. `loads_as`: the release by whose rules the package
+    chooses its libraries, where its own files show it.
     """
 
     target: str
@@ -168,4 +182,5 @@ class Survey:
     libraries: tuple[Library, ...]
     findings: tuple[Finding, ...]
     imported: tuple[str, ...] = ()
+    python_loads: tuple[PythonLoad, ...] = ()
     loads_as: str | None = None

@@ -12,7 +12,7 @@ from cuwheel.compat.matrix import judge
 from cuwheel.compat.needed import resolve, surroundings
 from cuwheel.compat.verdict import ORDER, best, worst
 from cuwheel.facts import packages
-from cuwheel.inspection.values import Library, Survey
+from cuwheel.inspection.values import Library, PythonLoad, Survey
 from cuwheel.machine import named
 from tests.unit.compat.subjects import library, machine, survey
 
@@ -311,3 +311,101 @@ def test_a_finding_of_some_candidates_names_these_alone() -> None:
     (floor,) = [each for each in verdict.findings if each.rule == "driver-below-cuda-floor"]
     assert floor.severity == "warning"
     assert floor.message.startswith("with torch for CUDA 13.0, 13.2: driver 575.51.03 is too old for CUDA 13")
+
+
+def _loaded(path: str, *, guarded: bool, at_import: bool, file: str = "pkg/__init__.py") -> PythonLoad:
+    return PythonLoad(path=path, file=file, guarded=guarded, at_import=at_import)
+
+
+def test_a_library_that_is_imported_in_a_try_leaves_the_rest_working() -> None:
+    """Of a package that a profile describes, too: xformers' flash attention."""
+    main, flash = library("sm_61", path="xformers/_C.so"), library("sm_80", path="xformers/_C_flash.so")
+    wheel = survey(main, flash, name="xformers")
+    assert judge(wheel, machine("6.1")).outcome == "fails"
+    tried = replace(wheel, python_loads=(_loaded("xformers/_C_flash.so", guarded=True, at_import=False),))
+    verdict = judge(tried, machine("6.1"))
+    assert verdict.outcome == "partial"
+    (finding,) = [each for each in verdict.findings if each.rule == "no-code-for-gpu"]
+    assert finding.severity == "warning"
+    assert any("in a `try` or under a condition: the rest works without it" in each for each in finding.evidence)
+    assert judge(tried, machine("5.2")).outcome == "fails"  # neither serves
+    bare = replace(wheel, python_loads=(_loaded("xformers/_C_flash.so", guarded=False, at_import=False),))
+    assert judge(bare, machine("6.1")).outcome == "fails"
+    linked = replace(tried, imported=("xformers/_C.so",), libraries=(replace(main, needed=("_C_flash.so",)), flash))
+    assert judge(linked, machine("6.1")).outcome == "fails"  # what is loaded for certain needs it
+
+
+@pytest.mark.parametrize(
+    ("load", "told"),
+    [
+        (
+            (True, True),
+            "pkg/__init__.py loads it at import, in a `try` or under a condition: the rest works without it",
+        ),
+        ((False, True), "pkg/__init__.py loads it at import, and there are other libraries that run"),
+        ((True, False), "pkg/__init__.py loads it, in a `try` or under a condition: the rest works without it"),
+        ((False, False), "pkg/__init__.py loads it, which importing the package alone does not run"),
+        (None, "nothing was seen that loads it when the package is imported"),
+    ],
+)
+def test_what_is_true_of_a_library_that_need_not_serve_is_told(load: tuple[bool, bool] | None, told: str) -> None:
+    wheel = survey(library("sm_80", path="pkg/_C.so"), library("sm_90a", path="pkg/_C_90a.so"))
+    if load:
+        wheel = replace(wheel, python_loads=(_loaded("pkg/_C_90a.so", guarded=load[0], at_import=load[1]),))
+    verdict = judge(wheel, machine("8.0"))
+    assert verdict.outcome == "partial"
+    (finding,) = verdict.findings
+    assert any(each.startswith(f"pkg/_C_90a.so: {told}") for each in finding.evidence), finding.evidence
+
+
+def test_a_sentence_that_is_true_of_one_library_names_it() -> None:
+    several = [library("sm_90a", path=f"pkg/_C_{name}.so") for name in ("90a", "x", "y", "z")]
+    main = library("sm_80", path="pkg/_C.so")
+
+    def told(*libraries: Library) -> str:
+        (finding,) = [each for each in judge(survey(*libraries), machine("8.0")).findings if "code" in each.rule]
+        return finding.message
+
+    assert told(main, several[0]).startswith("_C_90a.so has no code for the GPU of capability 8.0: error 209")
+    assert told(main, *several[:2]).startswith("each of _C_90a.so, _C_x.so has no code for the")
+    assert told(main, *several).startswith("each of _C_90a.so, _C_x.so, _C_y.so and 1 more has no code")
+    assert told(*several).startswith("it has no code for the")
+    assert told(main, replace(several[0], path="other/_C.so")).startswith("other/_C.so has no code")
+    mixed = library("sm_80", "sm_90", path="pkg/mixed.so")
+    assert told(main, mixed).startswith("mixed.so: 1 of 2 containers have nothing")
+
+
+@pytest.mark.parametrize(
+    ("needed", "known", "outcome"),
+    [
+        (("libc10.so", "libcudart.so.11.0"), {"torch_cuda": "12.1"}, "fails"),
+        (("libc10.so", "libcudart.so.11.0"), {"torch_cuda": "11.8"}, "native"),
+        (("libc10.so", "libcudart.so.11.0"), {"torch_cuda": "12.1", "toolkits": ("11.8",)}, "native"),
+        (("libc10.so", "libcublas.so.13"), {"torch_cuda": "12.8"}, "fails"),
+        (("libc10.so", "libcusolver.so.11"), {"torch_cuda": "12.8"}, "native"),  # that is CUDA 12's
+        (("libc10.so", "libnppc.so.11"), {"torch_cuda": "12.8"}, "native"),  # torch brings none
+        (("libcudart.so.11.0",), {"torch_cuda": "12.1"}, "native"),  # no extension of torch: it may come from elsewhere
+    ],
+)
+def test_an_extension_of_torch_finds_torchs_cuda_major_alone(
+    needed: tuple[str, ...], known: dict[str, Any], outcome: str
+) -> None:
+    wheel = survey(library("sm_80", cuda=11, needed=needed), requires=("torch>=2.0.0",))
+    verdict = judge(wheel, machine("8.0", **known))
+    assert verdict.outcome == outcome
+    if outcome == "fails":
+        (finding,) = verdict.findings
+        assert finding.rule == "cuda-major-differs"
+        assert needed[1] in finding.message
+        assert "torch for CUDA 12 brings another major: it fails at import" in finding.message
+        assert any(f"{needed[1]} comes with nvidia-" in each for each in finding.evidence)
+
+
+def test_a_variable_that_chooses_another_major_than_torchs_finds_nothing() -> None:
+    wheel = _bitsandbytes("11.8", "12.8")
+    wheel = replace(
+        wheel, libraries=tuple(replace(each, needed=("libc10.so", *each.needed)) for each in wheel.libraries)
+    )
+    chosen = machine("9.0", torch_cuda="12.8", loads=("BNB_CUDA_VERSION=118",))
+    assert judge(wheel, chosen).outcome == "fails"
+    assert judge(wheel, machine("9.0", torch_cuda="12.8")).outcome == "native"

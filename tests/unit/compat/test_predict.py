@@ -190,6 +190,7 @@ def test_the_guess_for_unknown_ones_says_that_it_is_one() -> None:
         # By a guess the weakest of those that serve decides: its own kernels may be just those.
         ("pkg/libpkg.so", "allowed", ("jit", None)),
         ("pkg/libpkg.so", "disabled", ("partial", 223)),
+        ("pkg/libpkg.so", "forced", ("partial", 209)),
         # Of a library that is known to choose, the best does.
         ("lib/libcudnn_ops.so.9", "allowed", ("native", None)),
         ("lib/libcudnn_ops.so.9", "disabled", ("native", None)),

@@ -15,7 +15,7 @@ C, EXT, CORE, OPS = LIBRARIES
 
 
 def _loaded(files: dict[str, str], name: str | None = "pkg") -> tuple[str, ...]:
-    return imports.loaded_by_import(Texts(names=tuple(files), read=files.get), name, LIBRARIES)
+    return imports.of_package(Texts(names=tuple(files), read=files.get), name, LIBRARIES).loaded
 
 
 @pytest.mark.parametrize(

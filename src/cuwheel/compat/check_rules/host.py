@@ -117,19 +117,24 @@ def needed_library_missing(case: Case) -> Iterator[Found]:
 def cuda_major_differs(case: Case) -> Iterator[Found]:
     others = {each.soname: other for each in case.needed if (other := _other_major(each, case))}
     if others:
-        majors = sorted({str(major) for soname in others for major in _majors(soname)})
+        majors = " or ".join(sorted({str(major) for soname in others for major in _majors(soname)}))
+        has = some(sorted(set(others.values())))
+        instead = "the environment has" if case.machine.libraries is not None else f"{has} brings"
+        brought = {each.brought_by for each in case.needed if each.soname in others} - {""}
         yield Found(
-            message=f"it needs {some(list(others))} of CUDA {' or '.join(majors)}, and the environment has another "
-            "major: it fails at import",
-            evidence=(f"the environment has {some(sorted(set(others.values())))}",),
+            message=f"it needs {some(list(others))} of CUDA {majors}, and {instead} another major: it fails at import",
+            evidence=(
+                *([f"the environment has {has}"] if case.machine.libraries is not None else []),
+                *(f"{some(list(others))} comes with {each}" for each in sorted(brought)),
+            ),
         )
     elif case.machine.libraries is None and case.machine.torch_cuda:
-        has = versions.major(case.machine.torch_cuda)
-        strangers = [each.soname for each in case.needed if each.place == "unknown" and has not in _majors(each.soname)]
-        strangers = [each for each in strangers if _majors(each)]
+        has_major = versions.major(case.machine.torch_cuda)
+        unknown = [each.soname for each in case.needed if each.place == "unknown" and _majors(each.soname)]
+        strangers = [each for each in unknown if has_major not in _majors(each)]
         if strangers:
             yield Found(
-                message=f"it needs {some(strangers)}, and torch brings those of CUDA {has}",
+                message=f"it needs {some(strangers)}, and torch brings those of CUDA {has_major}",
                 evidence=(f"torch is built for CUDA {case.machine.torch_cuda}",),
                 fix="install the packages of its own CUDA major beside them, or take a build for torch's",
                 severity="warning",
@@ -183,9 +188,11 @@ def _majors(soname: str) -> tuple[int, ...]:
 
 
 def _other_major(needed: Needed, case: Case) -> str | None:
-    """The same component for another CUDA major, where that is what the environment has instead."""
+    """The same component for another CUDA major, where that is there instead, or the framework that brings it."""
     if needed.place != "nowhere" or not _majors(needed.soname):
         return None
+    if needed.found:
+        return needed.found
     component = libraries.find_library(needed.soname).component
     for there in case.machine.libraries or ():
         if _majors(there) and libraries.find_library(there).component == component:

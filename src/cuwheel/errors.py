@@ -17,6 +17,12 @@ EXIT_NO = 1
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 _SHOWN = 5
+_LONGEST_NAME = 200
+
+
+def _short(name: str) -> str:
+    """A name may be a whole file that was pasted."""
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 class CuwheelError(Exception):
@@ -54,7 +60,7 @@ class UnknownNameError(CuwheelError):
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
         if not hint and self.suggestions:
             hint = "did you mean " + " or ".join(repr(each) for each in self.suggestions[:4]) + "?"
-        super().__init__(f"no {kind} is known as {name!r}", hint)
+        super().__init__(f"no {kind} is known as {_short(name)!r}", hint)
 
 
 class AmbiguousNameError(UnknownNameError):
@@ -62,7 +68,7 @@ class AmbiguousNameError(UnknownNameError):
 
     def __init__(self, kind: str, name: str, candidates: Sequence[str]) -> None:
         super().__init__(kind, name, candidates, hint="say which: " + ", ".join(candidates))
-        self.message = f"{name!r} names more than one {kind}"
+        self.message = f"{_short(name)!r} names more than one {kind}"
         self.args = (self.message,)
 
 

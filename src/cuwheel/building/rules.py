@@ -95,7 +95,7 @@ def _gate_and_repair(table: Table) -> Iterator[str]:
     yield from (
         f"gate.allow: {each!r} is no architecture such as sm_75, compute_* or library.so:sm_75"
         for each in table.gate.allow
-        if not _ALLOWED.fullmatch(each.rpartition(":")[2].strip())
+        if not may_be_allowed(each)
     )
     if table.gate.size is not None and not units.read_size(table.gate.size):
         yield f"gate.size: {table.gate.size!r} is no size such as 100 MB"
@@ -105,6 +105,11 @@ def _gate_and_repair(table: Table) -> Iterator[str]:
         yield f"repair.policy: {table.repair.policy!r} is none such as manylinux_2_28"
     if table.guard.package is not None and not _PACKAGE.fullmatch(table.guard.package):
         yield f"guard.package: {table.guard.package!r} is no name of a package"
+
+
+def may_be_allowed(text: str) -> bool:
+    """`sm_75`, `compute_*`, or one of a library: `library.so:sm_75`."""
+    return _ALLOWED.fullmatch(text.rpartition(":")[2].strip()) is not None
 
 
 def _check(check: CheckTable) -> Iterator[str]:

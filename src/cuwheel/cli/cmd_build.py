@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import numbers
+from cuwheel.cli import names, numbers, places, values
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,16 +34,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="machines",
         metavar="MACHINES",
+        type=names.machines("all"),
         action="append",
         default=[],
         help="GPUs, capabilities, profiles, fleet files, or 'all'; repeated or with commas",
     )
-    parser.add_argument("--cuda", metavar="VERSIONS", action="append", default=[], help="a wheel for each")
-    parser.add_argument("--python", metavar="VERSIONS", action="append", default=[], help="a wheel for each")
-    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, default=Path("dist"), help="instead of dist/")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="instead of the source's own: a cuwheel.toml")
+    parser.add_argument(
+        "--cuda",
+        metavar="VERSIONS",
+        type=values.each(values.toolkit),
+        action="append",
+        default=[],
+        help="a wheel for each",
+    )
+    parser.add_argument(
+        "--python",
+        metavar="VERSIONS",
+        type=values.each(values.python_minor),
+        action="append",
+        default=[],
+        help="a wheel for each",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", type=places.new_folder, default=Path("dist"), help="instead of dist/"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", type=places.file, help="instead of the source's own: a cuwheel.toml"
+    )
     parser.add_argument("--no-recipe", action="store_true", help="without what is known of how this package is built")
-    parser.add_argument("--subdirectory", metavar="DIR", help="of SOURCE, where its pyproject.toml is")
+    parser.add_argument(
+        "--subdirectory", metavar="DIR", type=places.folder_below, help="of SOURCE, where its pyproject.toml is"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the plan and every setting, and do nothing")
     _add_how(parser)
     _add_wheels(parser)
@@ -60,13 +81,28 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         help="scikit-build-core, cmake, torch, setuptools, cargo or other; otherwise by its files",
     )
     how.add_argument(
-        "--require", metavar="NAME", action="append", default=[], help="for the build, beside what it asks for: torch"
+        "--require",
+        metavar="NAME",
+        type=values.requirement,
+        action="append",
+        default=[],
+        help="for the build, beside what it asks for: torch",
     )
     how.add_argument(
-        "--variable", metavar="NAME=VALUE", action="append", default=[], help="that the build sees: USE_CUDA=1"
+        "--variable",
+        metavar="NAME=VALUE",
+        type=values.assignment,
+        action="append",
+        default=[],
+        help="that the build sees: USE_CUDA=1",
     )
     how.add_argument(
-        "--config-setting", metavar="KEY=VALUE", action="append", default=[], help="for its backend, as pip's -C"
+        "--config-setting",
+        metavar="KEY=VALUE",
+        type=values.setting,
+        action="append",
+        default=[],
+        help="for its backend, as pip's -C",
     )
     how.add_argument("--cache", action="store_true", help="a compiler cache (sccache), kept between builds")
     how.add_argument("--jobs", metavar="N", type=numbers.count, help="compilers at once; otherwise by cores and memory")
@@ -94,42 +130,79 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
         "--guard", metavar="HOW", choices=("inject",), help="inject: refuse at import where no GPU fits"
     )
     wheels.add_argument("--no-repair", action="store_true", help="leave the wheel as its backend made it")
-    wheels.add_argument("--allow", metavar="ARCHS", action="append", default=[], help="extra architectures to accept")
+    wheels.add_argument(
+        "--allow",
+        metavar="ARCHS",
+        type=values.each(names.allowed),
+        action="append",
+        default=[],
+        help="extra architectures to accept",
+    )
     wheels.add_argument("--host-only", action="store_true", help="it has no device code by design: a driver wrapper")
 
 
 def _add_toolchain(parser: argparse.ArgumentParser) -> None:
     tools = parser.add_argument_group("toolchain")
     tools.add_argument(
-        "--with", dest="components", metavar="PARTS", action="append", default=[], help="libraries: cublas, cudnn ..."
+        "--with",
+        dest="components",
+        metavar="PARTS",
+        type=values.each(names.component),
+        action="append",
+        default=[],
+        help="libraries: cublas, cudnn ...",
     )
     tools.add_argument(
         "--provider",
         dest="providers",
         metavar="NAMES",
+        type=values.each(names.provider),
         action="append",
         default=[],
         help="only these of system, index, redist, debian, conda, container",
     )
-    tools.add_argument("--host-compiler", metavar="PROGRAM", help="this one, and no other")
+    tools.add_argument("--host-compiler", metavar="PROGRAM", type=places.program, help="this one, and no other")
     tools.add_argument(
-        "--toolkit-cache", metavar="FOLDER", type=Path, help="where toolkits and builds are kept (or CUWHEEL_CACHE)"
+        "--toolkit-cache",
+        metavar="FOLDER",
+        type=places.new_folder,
+        help="where toolkits and builds are kept (or CUWHEEL_CACHE)",
     )
-    tools.add_argument("--from", dest="toolkit_source", metavar="PLACE", help="the folder that toolchain fetch filled")
-    tools.add_argument("--redist-url", metavar="PLACE", help="a mirror of NVIDIA's archives: URL or folder")
-    tools.add_argument("--apt-sources", metavar="FILE", help="a list of sources for apt instead of the system's")
-    tools.add_argument("--image", metavar="IMAGE", help="the container image instead of NVIDIA's")
+    tools.add_argument(
+        "--from",
+        dest="toolkit_source",
+        metavar="PLACE",
+        type=places.place,
+        help="the folder that toolchain fetch filled",
+    )
+    tools.add_argument(
+        "--redist-url", metavar="PLACE", type=places.place, help="a mirror of NVIDIA's archives: URL or folder"
+    )
+    tools.add_argument(
+        "--apt-sources", metavar="FILE", type=places.file_name, help="a list of sources for apt instead of the system's"
+    )
+    tools.add_argument("--image", metavar="IMAGE", type=values.image, help="the container image instead of NVIDIA's")
     tools.add_argument("--offline", action="store_true", help="use no network: what was downloaded before")
-    lock = Path("cuwheel.lock")
-    tools.add_argument("--lock", metavar="FILE", type=Path, nargs="?", const=lock, help="write down what was used")
-    tools.add_argument("--locked", metavar="FILE", type=Path, nargs="?", const=lock, help="use exactly what it says")
+    lock = "cuwheel.lock"
+    tools.add_argument(
+        "--lock", metavar="FILE", type=places.lock_file, nargs="?", const=lock, help="write down what was used"
+    )
+    tools.add_argument(
+        "--locked", metavar="FILE", type=places.file, nargs="?", const=lock, help="use exactly what it says"
+    )
+
+
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    if args.toolkit_source and args.locked:
+        raise UsageError("--from and --locked exclude each other: the folder has its own lock")
+    below = f"{args.source}/{args.subdirectory}"
+    if args.subdirectory and places.is_folder(args.source) and not places.is_folder(below):
+        raise UsageError(f"--subdirectory: there is no folder {values.shortened(below)}", hint="cuwheel build --help")
 
 
 def run(args: argparse.Namespace) -> Build:
     from cuwheel import api
 
-    if args.toolkit_source and args.locked:
-        raise UsageError("--from and --locked exclude each other: the folder has its own lock")
     return api.build(
         args.source,
         machines=_split(args.machines),
@@ -162,8 +235,8 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
     said |= {name: True for name in ("force_archs", "cache", "merge") if getattr(args, name)}
     said |= {"recipe": False} if args.no_recipe else {}
     said |= {"requires": args.require} if args.require else {}
-    said |= {"environment": _pairs("--variable", args.variable)} if args.variable else {}
-    said |= {"config_settings": _pairs("--config-setting", args.config_setting)} if args.config_setting else {}
+    said |= {"environment": _pairs(args.variable)} if args.variable else {}
+    said |= {"config_settings": _pairs(args.config_setting)} if args.config_setting else {}
     said |= {"components": _split(args.components)} if args.components else {}
     plan = {name: True for name in ("future", "native", "specific", "family") if getattr(args, name)}
     plan |= {"ptx": False} if args.no_ptx else {}
@@ -176,10 +249,8 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
     return said
 
 
-def _pairs(option: str, values: list[str]) -> dict[str, str]:
-    if wrong := [each for each in values if not each.partition("=")[0] or "=" not in each]:
-        raise UsageError(f"{option} {wrong[0]!r} is no NAME=VALUE", hint=f"such as {option} USE_CUDA=1")
-    return {name: value for name, _, value in (each.partition("=") for each in values)}
+def _pairs(words: list[str]) -> dict[str, str]:
+    return {name: value for name, _, value in (each.partition("=") for each in words)}
 
 
 def _split(values: list[str]) -> tuple[str, ...]:

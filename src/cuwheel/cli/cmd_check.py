@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import values
+from cuwheel.cli import names, places, values
 from cuwheel.cli.cmd_inspect import add_html, add_where, write_html
 from cuwheel.errors import UsageError
 
@@ -29,10 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="a wheel, library or folder; an installed distribution; or name==version",
     )
-    add_where(parser)
+    add_where(parser, env=places.environment)
     parser.add_argument(
         "--on",
         metavar="WHAT",
+        type=names.machines(),
         action="append",
         default=[],
         help="GPUs, capabilities, machine profiles, fleet.toml; with commas or repeated",
@@ -63,11 +64,14 @@ def add_refinement(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--force-jit", action="store_true", help="CUDA_FORCE_PTX_JIT is set")
 
 
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    if args.no_jit and args.force_jit:
+        raise UsageError("--no-jit and --force-jit exclude each other")
+
+
 def refinement(args: argparse.Namespace) -> Refinement:
     from cuwheel.machine.fleet import Refinement
 
-    if args.no_jit and args.force_jit:
-        raise UsageError("--no-jit and --force-jit exclude each other")
     return Refinement(
         driver=args.driver,
         driver_cuda=args.driver_cuda,

@@ -23,6 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_html(parser)
 
 
+def refuse_conflicts(_args: argparse.Namespace) -> None:
+    """All options go together."""
+
+
 def run(args: argparse.Namespace) -> Compare:
     from cuwheel import api
 

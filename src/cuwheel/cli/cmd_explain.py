@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import names, places
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,12 +33,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a build log, traceback or CI output, or RECORD[:N]; - or nothing: standard input",
     )
     parser.add_argument("--list", action="store_true", help="list the causes that are known")
-    parser.add_argument("--report", metavar="FILE", type=Path, help="write the investigation as a Markdown document")
+    parser.add_argument(
+        "--report", metavar="FILE", type=places.new_file, help="write the investigation as a Markdown document"
+    )
     group = parser.add_argument_group("what else is known")
-    group.add_argument("--on", metavar="PROFILE", type=Path, help="the machine it failed on, of doctor --save")
+    group.add_argument("--on", metavar="PROFILE", type=names.profile, help="the machine it failed on, of doctor --save")
     group.add_argument("--here", action="store_true", help="it failed on this machine: look at it too")
-    group.add_argument("--gpu", metavar="NAME", help="the GPU, by its name or capability")
-    group.add_argument("--wheel", metavar="WHEEL", help="a wheel that might do: check says whether it would run")
+    group.add_argument("--gpu", metavar="NAME", type=names.gpu, help="the GPU, by its name or capability")
+    group.add_argument(
+        "--wheel", metavar="WHEEL", type=names.binary, help="a wheel that might do: check says whether it would run"
+    )
+
+
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    if args.list:
+        return
+    if args.on and args.here:
+        raise UsageError("--on and --here exclude each other")
+    if args.wheel and not (args.gpu or args.on or args.here):
+        raise UsageError("--wheel needs to know the machine", hint="add --gpu NAME, --on PROFILE or --here")
+    if args.log is None and sys.stdin.isatty():
+        raise UsageError("there is no log to explain", hint="cuwheel explain build.log, or pipe one into it")
 
 
 def run(args: argparse.Namespace) -> Explain:
@@ -45,13 +61,7 @@ def run(args: argparse.Namespace) -> Explain:
 
     if args.list:
         return api.causes()
-    if args.on and args.here:
-        raise UsageError("--on and --here exclude each other")
-    if args.wheel and not (args.gpu or args.on or args.here):
-        raise UsageError("--wheel needs to know the machine", hint="add --gpu NAME, --on PROFILE or --here")
     piped = args.log in (None, "-")
-    if args.log is None and sys.stdin.isatty():
-        raise UsageError("there is no log to explain", hint="cuwheel explain build.log, or pipe one into it")
     source = sys.stdin.buffer if piped else Path(args.log)
     answer = api.explain(source, on=args.on, here=args.here, wheel=args.wheel, gpu=args.gpu)
     if args.report:

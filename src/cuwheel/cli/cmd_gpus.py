@@ -23,6 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def refuse_conflicts(_args: argparse.Namespace) -> None:
+    """All options go together."""
+
+
 def run(args: argparse.Namespace) -> Gpus:
     from cuwheel import api
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import values
+from cuwheel.cli import places, values
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+    from pathlib import Path
 
     from cuwheel.report.answer import Answer
     from cuwheel.report.inspect import Inspect
@@ -39,8 +40,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     add_where(parser)
 
 
-def add_where(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--env", metavar="FOLDER", type=Path, help="the Python environment to look in")
+def add_where(parser: argparse.ArgumentParser, env: Callable[[str], Path] = places.packages) -> None:
+    parser.add_argument("--env", metavar="FOLDER", type=env, help="the Python environment to look in")
     parser.add_argument(
         "--platform",
         metavar="TAG",
@@ -50,7 +51,13 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 
 
 def add_html(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--html", metavar="FILE", type=Path, help="also write the report as one self-contained page")
+    parser.add_argument(
+        "--html", metavar="FILE", type=places.new_file, help="also write the report as one self-contained page"
+    )
+
+
+def refuse_conflicts(_args: argparse.Namespace) -> None:
+    """All options go together."""
 
 
 def run(args: argparse.Namespace) -> Inspect:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import names, values
 from cuwheel.cli.cmd_check import add_refinement, refinement
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
 
+    from cuwheel.planning.settings import Wishes
     from cuwheel.report.plan import Plan
 
 EXAMPLES = """\
@@ -28,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="machines",
         metavar="MACHINES",
+        type=names.machines("all"),
         action="append",
         default=[],
         help="GPUs, capabilities, profiles of doctor --save, fleet files, or 'all'; repeated or with commas",
@@ -35,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cuda",
         metavar="VERSIONS",
+        type=values.each(values.toolkit),
         action="append",
         default=[],
         help="the toolkits to build with; otherwise the fewest and newest that drivers and torch builds take",
@@ -45,8 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     wishes.add_argument("--specific", action="store_true", help="'a' architectures (90a) where there are any")
     wishes.add_argument("--family", action="store_true", help="'f' architectures (100f) where there are any")
     wishes.add_argument("--no-ptx", action="store_true", help="serve nobody through PTX")
-    parser.add_argument("--like", metavar="WHEEL", help="predict the size from this wheel's bytes an architecture")
-    parser.add_argument("--cmake", metavar="VERSION", help="the CMake that has to understand the list")
+    parser.add_argument(
+        "--like", metavar="WHEEL", type=names.binary, help="predict the size from this wheel's bytes an architecture"
+    )
+    parser.add_argument(
+        "--cmake", metavar="VERSION", type=values.cmake, help="the CMake that has to understand the list"
+    )
     reverse = parser.add_argument_group("the reverse")
     reverse.add_argument("--read", metavar="LIST", help="explain this architecture list and what it covers")
     reverse.add_argument(
@@ -57,30 +65,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose it is: cmake, torch, nvcc, bitsandbytes or cargo; otherwise guessed",
     )
     reverse.add_argument(
-        "--on", metavar="MACHINES", action="append", default=[], help="how it serves these, named as for --for"
+        "--on",
+        metavar="MACHINES",
+        type=names.machines("all"),
+        action="append",
+        default=[],
+        help="how it serves these, named as for --for",
     )
     add_refinement(parser)
 
 
 _PLANS = "is about what to build, and --read about a list that is there: --on names machines for it"
 _READS = "is about a list that is there: give it with --read, or name machines with --for"
+_OF_READING: tuple[str, ...] = ("spelling", "on")
+_OF_PLANNING = ("machines", "future", "native", "specific", "family", "no_ptx", "like", "cmake")
 _OPTIONS = {"machines": "--for", "spelling": "--as", "no_ptx": "--no-ptx"}
 
 
-def _refuse_all(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
-    """Options that do not belong to what was asked for, all of them at once."""
-    given = [_OPTIONS.get(name, f"--{name}") for name in names if getattr(args, name)]
-    if given:
-        raise UsageError(f"{', '.join(given)} {why}", hint="cuwheel plan --help")
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    """All of them at once: options that do not belong to what was asked for, and those that exclude each other."""
+    from cuwheel.planning import settings
+
+    strangers = _OF_READING if args.read is None else _OF_PLANNING
+    given = [_OPTIONS.get(name, f"--{name}") for name in strangers if getattr(args, name)]
+    problems = [f"{', '.join(given)} {_READS if args.read is None else _PLANS}"] if given else []
+    problems += settings.conflicts(_wishes(args)) if args.read is None else ()
+    if args.no_jit and args.force_jit:
+        problems.append("--no-jit and --force-jit exclude each other")
+    if problems:
+        raise UsageError("; ".join(problems), hint="cuwheel plan --help")
+
+
+def _wishes(args: argparse.Namespace) -> Wishes:
+    from cuwheel.planning.settings import Wishes
+
+    return Wishes(
+        future=args.future, native=args.native, specific=args.specific, family=args.family, ptx=not args.no_ptx
+    )
 
 
 def run(args: argparse.Namespace) -> Plan:
     from cuwheel import api
 
     if args.read is not None:
-        _refuse_all(args, ("machines", "future", "native", "specific", "family", "no_ptx", "like", "cmake"), _PLANS)
         return api.read_list(args.read, *args.on, refine=refinement(args), spelling=args.spelling, cuda=args.cuda)
-    _refuse_all(args, ("spelling", "on"), _READS)
     return api.plan(
         *args.machines,
         refine=refinement(args),

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import places
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
-    from cuwheel.recording.orders import Wish
     from cuwheel.report.matrix import Matrix
     from cuwheel.report.record import Recorded
 
@@ -30,11 +29,17 @@ exit status: the command's own; 128+n where signal n ended it"""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cuwheel record [options] -- COMMAND ..."
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the build, and its arguments")
-    parser.add_argument("-o", "--output", metavar="FOLDER", type=Path, help="the record (cuwheel-record, or -2, -3 …)")
-    parser.add_argument("--trace", metavar="FILE", type=Path, help="write a timeline for Perfetto or Chrome")
-    parser.add_argument("--compile-commands", metavar="FILE", type=Path, help="write compile_commands.json for editors")
+    parser.add_argument(
+        "-o", "--output", metavar="FOLDER", type=places.new_folder, help="the record (cuwheel-record, or -2, -3 …)"
+    )
+    parser.add_argument("--trace", metavar="FILE", type=places.new_file, help="write a timeline for Perfetto or Chrome")
+    parser.add_argument(
+        "--compile-commands", metavar="FILE", type=places.new_file, help="write compile_commands.json for editors"
+    )
     several = parser.add_argument_group("several commands")
-    several.add_argument("--matrix", metavar="FILE", type=Path, help="run and record each configuration of this file")
+    several.add_argument(
+        "--matrix", metavar="FILE", type=places.file, help="run and record each configuration of this file"
+    )
     several.add_argument("--resume", action="store_true", help="take over what an earlier --matrix finished")
     several.add_argument("--dry-run", action="store_true", help="with --matrix: list the configurations")
     how = parser.add_argument_group("how it records")
@@ -48,35 +53,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    command = _command(args)
+    if args.matrix and command:
+        raise UsageError("the commands of a matrix are in its file", hint="cuwheel record --matrix matrix.toml")
+    if args.matrix and (args.trace or args.compile_commands):
+        raise UsageError("--trace and --compile-commands are of one command, not of a matrix")
+    if not args.matrix and (args.resume or args.dry_run):
+        raise UsageError(
+            "--resume and --dry-run go with --matrix", hint="cuwheel record --matrix matrix.toml --dry-run"
+        )
+    if not args.matrix and not command:
+        raise UsageError("there is no command to record", hint="cuwheel record -- make -j8")
+
+
+def _command(args: argparse.Namespace) -> list[str]:
+    return list(args.command[1:] if args.command[:1] == ["--"] else args.command)
+
+
 def run(args: argparse.Namespace) -> Recorded | Matrix:
     from cuwheel import api
     from cuwheel.recording.orders import Wish
 
-    command = args.command[1:] if args.command[:1] == ["--"] else args.command
     wish = Wish(masked=not args.no_mask, phases=not args.no_phases, way=args.way)
     if args.matrix:
-        return _matrix(args, command, wish)
-    if args.resume or args.dry_run:
-        raise UsageError(
-            "--resume and --dry-run go with --matrix", hint="cuwheel record --matrix matrix.toml --dry-run"
-        )
-    if not command:
-        raise UsageError("there is no command to record", hint="cuwheel record -- make -j8")
+        return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, wish=wish)
     return api.record(
-        command,
+        _command(args),
         output=args.output,
         wish=wish,
         trace=args.trace,
         compile_commands=args.compile_commands,
         quiet_stdout=args.json,
     )
-
-
-def _matrix(args: argparse.Namespace, command: list[str], wish: Wish) -> Matrix:
-    from cuwheel import api
-
-    if command:
-        raise UsageError("the commands of a matrix are in its file", hint="cuwheel record --matrix matrix.toml")
-    if args.trace or args.compile_commands:
-        raise UsageError("--trace and --compile-commands are of one command, not of a matrix")
-    return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, wish=wish)

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import values
+from cuwheel.cli import names, places, values
 from cuwheel.cli.cmd_inspect import add_html, write_html
 
 if TYPE_CHECKING:
@@ -28,11 +27,18 @@ exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired"""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("wheels", metavar="WHEEL", nargs="+", help="a wheel for Linux, or name==version")
     parser.add_argument(
-        "-o", "--output", metavar="FOLDER", type=Path, help="where repaired wheels go (default: wheelhouse)"
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        type=places.new_folder,
+        help="where repaired wheels go (default: wheelhouse)",
     )
     parser.add_argument("--dry-run", action="store_true", help="explain each library, write nothing")
     parser.add_argument(
-        "--policy", metavar="NAME", help="such as manylinux_2_28; default: the lowest that the libraries allow"
+        "--policy",
+        metavar="NAME",
+        type=names.policy,
+        help="such as manylinux_2_28; default: the lowest that the libraries allow",
     )
     parser.add_argument(
         "--requires", action="store_true", help="write the packages of NVIDIA's libraries into the metadata"
@@ -43,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exclude",
         metavar="SONAME",
+        type=values.soname,
         action="append",
         default=[],
         help="also keep this out (globs; 'torch' stands for its libraries)",
@@ -51,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lib-dir",
         dest="libraries",
         metavar="FOLDER",
-        type=Path,
+        type=places.folder,
         action="append",
         default=[],
         help="look for libraries there first; also a toolkit's folder",
@@ -60,6 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--platform", metavar="TAG", type=values.platform, help="of name==version, the wheel for this platform"
     )
     add_html(parser)
+
+
+def refuse_conflicts(_args: argparse.Namespace) -> None:
+    """All options go together."""
 
 
 def run(args: argparse.Namespace) -> Repair:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import numbers
+from cuwheel.cli import numbers, places, values
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how it is run")
     how.add_argument("--here", action="store_true", help="in this environment, with the compiler found here")
     how.add_argument("--scratch", action="store_true", help="do not write over the build's files")
-    how.add_argument("--directory", metavar="DIR", type=Path, help="in this folder, not the recorded one")
+    how.add_argument("--directory", metavar="DIR", type=places.folder, help="in this folder, not the recorded one")
     what = parser.add_argument_group("instead of running it")
     what.add_argument("--list", action="store_true", help="list the calls")
     what.add_argument("--print", "--dry-run", dest="print_", action="store_true", help="print the command to paste")
@@ -41,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff.add_argument(
         "--diff",
         metavar="RECORD[:M]",
+        type=_other_call,
         nargs="?",
         const="",
         help="compare with this environment, or with another call (:M of the same record), and find the culprit",
@@ -48,6 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("--no-runs", action="store_true", help="only compare")
     diff.add_argument("--max-runs", metavar="N", type=numbers.count, help=f"at most so many ({_RUNS})")
     diff.add_argument("--timeout", metavar="S", type=numbers.seconds, help="of one run, in seconds")
+
+
+def _other_call(text: str) -> str:
+    """A record's folder, a call of one, or `:M` of the same; nothing: this environment."""
+    from cuwheel.api import replaying
+
+    if text.startswith(":") and not text[1:].isdecimal():
+        raise values.wrong(text, "the number of a call, such as :7", hint="cuwheel replay RECORD --list")
+    if text and not text.startswith(":"):
+        places.folder(replaying.split_target(text)[0])
+    return text
 
 
 # Each way to use it, and the options that mean something there.
@@ -59,7 +70,7 @@ _WAYS = {
 }
 
 
-def _refuse_what_would_be_ignored(args: argparse.Namespace) -> None:
+def refuse_conflicts(args: argparse.Namespace) -> None:
     asked = {"--list": args.list, "--print": args.print_, "--diff": args.diff is not None}
     chosen = [way for way, given in asked.items() if given] or ["running it"]
     if len(chosen) > 1:
@@ -75,7 +86,6 @@ def _refuse_what_would_be_ignored(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> Replay:
     from cuwheel import api
 
-    _refuse_what_would_be_ignored(args)
     if args.list:
         return api.replay_list(args.record)
     if args.print_:

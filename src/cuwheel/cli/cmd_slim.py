@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import values
+from cuwheel.cli import names, numbers, places, values
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -36,12 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="machines",
         metavar="WHAT",
+        type=names.machines("all", "this"),
         action="append",
         default=[],
         help="GPUs, capabilities, machine profiles, fleet.toml; 'this' machine; 'all' (with --recompress)",
     )
-    parser.add_argument("--env", metavar="FOLDER", type=Path, help="the Python environment to slim in place")
-    parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="the folder, or the file, to write")
+    parser.add_argument("--env", metavar="FOLDER", type=_environment, help="the Python environment to slim in place")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", type=places.new_file_or_folder, help="the folder, or the file, to write"
+    )
     parser.add_argument("--dry-run", action="store_true", help="the same report from estimates, nothing written")
     _add_what(parser)
     _add_wheels(parser)
@@ -57,7 +60,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--cuda",
         metavar="VERSION",
-        type=values.cuda,
+        type=values.toolkit,
         help="of packages with a library per CUDA version, keep the one loaded with this",
     )
     what.add_argument("--recompress", action="store_true", help="compress device code better, lossless")
@@ -68,27 +71,42 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 
 def _add_wheels(parser: argparse.ArgumentParser) -> None:
     wheels = parser.add_argument_group("wheels")
-    wheels.add_argument("--version", metavar="VERSION", help="of the new wheel, instead of adding +slim")
     wheels.add_argument(
-        "--level", metavar="N", type=_level, help="deflate everything anew, 0 to 9; without it what changed, at 6"
+        "--version", metavar="VERSION", type=values.version, help="of the new wheel, instead of adding +slim"
+    )
+    wheels.add_argument(
+        "--level",
+        metavar="N",
+        type=numbers.level,
+        help="deflate everything anew, 0 to 9; without it what changed, at 6",
     )
     wheels.add_argument(
         "--platform", metavar="TAG", type=values.platform, help="of name==version, the wheel for this platform"
     )
 
 
-def _level(text: str) -> int:
-    level = int(text)
-    if not 0 <= level <= 9:  # noqa: PLR2004 - zlib's levels
-        raise ValueError
-    return level
+def _environment(text: str) -> Path:
+    """One that was slimmed before is known by its journal, whatever is left of it."""
+    return places.folder(text) if places.exists(f"{text}/.cuwheel") else places.environment(text)
+
+
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    if args.undo and (args.commit or args.machines):
+        raise UsageError("--undo goes alone", hint="cuwheel slim --undo --env .venv")
+    if (args.undo or (args.commit and not args.machines)) and len(_settled(args)) != 1:
+        raise UsageError("say which environment or folder", hint="cuwheel slim --undo --env .venv")
+
+
+def _settled(args: argparse.Namespace) -> list[Path]:
+    return [*([args.env] if args.env else []), *map(Path, args.target)]
 
 
 def run(args: argparse.Namespace) -> Slim:
     from cuwheel import api
 
     if args.undo or (args.commit and not args.machines):
-        answer = _settle(args)
+        (place,) = _settled(args)
+        answer = api.slim_undo(place) if args.undo else api.slim_commit(place)
     else:
         answer = api.slim(
             *args.target,
@@ -109,14 +127,3 @@ def run(args: argparse.Namespace) -> Slim:
         )
     write_html(answer, args)
     return answer
-
-
-def _settle(args: argparse.Namespace) -> Slim:
-    from cuwheel import api
-
-    if args.undo and (args.commit or args.machines):
-        raise UsageError("--undo goes alone", hint="cuwheel slim --undo --env .venv")
-    places = [*([args.env] if args.env else []), *map(Path, args.target)]
-    if len(places) != 1:
-        raise UsageError("say which environment or folder", hint="cuwheel slim --undo --env .venv")
-    return api.slim_undo(places[0]) if args.undo else api.slim_commit(places[0])

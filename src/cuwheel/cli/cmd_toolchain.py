@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import names, places, values
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="components",
         metavar="PARTS",
+        type=values.each(names.component),
         action="append",
         default=[],
         help="libraries too: cublas, cudnn, nccl ..., or torch for what its extensions use; repeated or with commas",
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--provider",
         dest="providers",
         metavar="NAMES",
+        type=values.each(names.provider),
         action="append",
         default=[],
         help="only these of system, index, redist, debian, conda, container, in the order given",
@@ -72,35 +74,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_compiler(parser: argparse.ArgumentParser) -> None:
     compiler = parser.add_argument_group("host compiler")
-    compiler.add_argument("--host-compiler", metavar="PROGRAM", help="this one, and no other")
+    compiler.add_argument("--host-compiler", metavar="PROGRAM", type=places.program, help="this one, and no other")
     compiler.add_argument("--no-host-compiler", action="store_true", help="install even where none fits")
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
-    places = parser.add_argument_group("places")
-    places.add_argument("--cache", metavar="FOLDER", type=Path, help="where toolkits are kept (or CUWHEEL_CACHE)")
-    places.add_argument("--redist-url", metavar="PLACE", help="a mirror of NVIDIA's archives: URL or folder")
-    places.add_argument("--apt-sources", metavar="FILE", help="a list of sources for apt instead of the system's")
-    places.add_argument("--image", metavar="IMAGE", help="the container image instead of NVIDIA's")
+    group = parser.add_argument_group("places")
+    group.add_argument(
+        "--cache", metavar="FOLDER", type=places.new_folder, help="where toolkits are kept (or CUWHEEL_CACHE)"
+    )
+    group.add_argument(
+        "--redist-url", metavar="PLACE", type=places.place, help="a mirror of NVIDIA's archives: URL or folder"
+    )
+    group.add_argument(
+        "--apt-sources", metavar="FILE", type=places.file_name, help="a list of sources for apt instead of the system's"
+    )
+    group.add_argument("--image", metavar="IMAGE", type=values.image, help="the container image instead of NVIDIA's")
 
 
 def _add_repeatable(parser: argparse.ArgumentParser) -> None:
     again = parser.add_argument_group("without a network, and again")
     again.add_argument("--offline", action="store_true", help="use no network: what is installed or was downloaded")
-    again.add_argument("--to", metavar="FOLDER", type=Path, help="where fetch puts the files")
-    again.add_argument("--from", dest="source", metavar="PLACE", help="the folder, or its URL, that fetch filled")
+    again.add_argument("--to", metavar="FOLDER", type=places.new_folder, help="where fetch puts the files")
     again.add_argument(
-        "--lock", metavar="FILE", type=Path, nargs="?", const=Path("cuwheel.lock"), help="write down what was used"
+        "--from", dest="source", metavar="PLACE", type=places.place, help="the folder, or its URL, that fetch filled"
     )
     again.add_argument(
-        "--locked", metavar="FILE", type=Path, nargs="?", const=Path("cuwheel.lock"), help="use exactly what it says"
+        "--lock",
+        metavar="FILE",
+        type=places.lock_file,
+        nargs="?",
+        const="cuwheel.lock",
+        help="write down what was used",
+    )
+    again.add_argument(
+        "--locked", metavar="FILE", type=places.file, nargs="?", const="cuwheel.lock", help="use exactly what it says"
     )
 
 
 def run(args: argparse.Namespace) -> Toolchain:
     from cuwheel import api
 
-    _refuse(args)
     if args.action == "list":
         return api.toolchains(cache=args.cache)
     if args.action == "remove":
@@ -129,7 +143,7 @@ def _split(values: list[str]) -> tuple[str, ...]:
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
-def _refuse(args: argparse.Namespace) -> None:
+def refuse_conflicts(args: argparse.Namespace) -> None:
     """Everything that is wrong with the options, at once."""
     every = dict.fromkeys(name for names in _TAKES.values() for name in names)
     given = [name for name in every if getattr(args, name) and name not in _TAKES[args.action]]

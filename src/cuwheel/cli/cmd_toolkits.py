@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.cli import names
+
 if TYPE_CHECKING:
     import argparse
 
@@ -18,8 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compiles",
         metavar="TARGET",
+        type=names.gpu,
         help="only those that compile for this architecture, capability or GPU",
     )
+
+
+def refuse_conflicts(_args: argparse.Namespace) -> None:
+    """All options go together."""
 
 
 def run(args: argparse.Namespace) -> Toolkits:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import numbers, values
+from cuwheel.cli import numbers, places, values
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -38,7 +36,9 @@ _NOT_READING = (*_NOT_PACKING, *_OF_PACK, "check", "python", "find_links", "offl
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("wheel", metavar="WHEEL", nargs="*", help="wheels, or name==version")
-    parser.add_argument("--config", metavar="FILE", type=Path, help="cuwheel.toml or pyproject.toml that names checks")
+    parser.add_argument(
+        "--config", metavar="FILE", type=places.file, help="cuwheel.toml or pyproject.toml that names checks"
+    )
     parser.add_argument("--check", metavar="NAME", action="append", default=[], help="only these checks; * is allowed")
     parser.add_argument("--no-known", action="store_true", help="without the ready-made checks of known packages")
     parser.add_argument("--static", action="store_true", help="look at the file alone; install nothing")
@@ -46,24 +46,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_environment(parser)
     _add_let_in(parser)
     kit = parser.add_argument_group("a machine without a network")
-    kit.add_argument("--pack", metavar="KIT", type=Path, help="write one file to carry there: wheels and checks")
+    kit.add_argument(
+        "--pack", metavar="KIT", type=places.new_file, help="write one file to carry there: wheels and checks"
+    )
     kit.add_argument("--pack-requirements", action="store_true", help="with all that the wheels require in it")
     kit.add_argument("--system-site-packages", action="store_true", help="there, let them see what is installed")
-    kit.add_argument("--read", metavar="PROOF", type=Path, help="proof.json of a kit; of these wheels?")
+    kit.add_argument("--read", metavar="PROOF", type=places.file, help="proof.json of a kit; of these wheels?")
     add_html(parser)
 
 
 def _add_environment(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the environment")
-    group.add_argument("--python", metavar="VERSION", action="append", default=[], help="such as 3.11,3.12")
-    group.add_argument("--with", dest="requires", metavar="REQ", action="append", default=[], help="install this too")
     group.add_argument(
-        "--requirements", metavar="FILE", type=Path, action="append", default=[], help="install what a file lists too"
+        "--python",
+        metavar="VERSION",
+        type=values.each(values.python_minor),
+        action="append",
+        default=[],
+        help="such as 3.11,3.12",
     )
-    group.add_argument("--find-links", metavar="FOLDER", type=Path, action="append", default=[], help="of wheels")
+    group.add_argument(
+        "--with",
+        dest="requires",
+        metavar="REQ",
+        type=values.requirement,
+        action="append",
+        default=[],
+        help="install this too",
+    )
+    group.add_argument(
+        "--requirements",
+        metavar="FILE",
+        type=places.file,
+        action="append",
+        default=[],
+        help="install what a file lists too",
+    )
+    group.add_argument(
+        "--find-links", metavar="FOLDER", type=places.folder, action="append", default=[], help="of wheels"
+    )
     group.add_argument("--offline", action="store_true", help="use no network: what is cached, and --find-links")
     group.add_argument("--stub", action="store_true", help="without a driver, put a stub in place of libcuda")
-    group.add_argument("--cuda", metavar="VERSION", help="that the wheel is to serve, whatever is installed")
+    group.add_argument(
+        "--cuda", metavar="VERSION", type=values.cuda, help="that the wheel is to serve, whatever is installed"
+    )
     group.add_argument("--timeout", metavar="SECONDS", type=numbers.seconds, help="of each check, in place of its own")
     group.add_argument("--keep", action="store_true", help="keep the environments and say where they are")
     group.add_argument(
@@ -76,6 +102,7 @@ def _add_let_in(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--pass-env",
         metavar="NAME",
+        type=values.each(values.variable),
         action="append",
         default=[],
         help="let the checks see this variable; without it they see those of GPUs, language and processors",
@@ -86,21 +113,13 @@ def _add_let_in(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _variables(words: list[str]) -> list[str]:
-    names = _split(words)
-    if wrong := [each for each in names if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", each, re.ASCII)]:
-        raise UsageError(f"{wrong[0]!r} is not the name of a variable", hint="--pass-env MODEL_FOLDER")
-    return names
-
-
 def run(args: argparse.Namespace) -> Answer:
-    _must_go_together(args)
     answer = _read(args) if args.read else _pack(args) if args.pack else _verify(args)
     write_html(answer, args)
     return answer
 
 
-def _must_go_together(args: argparse.Namespace) -> None:
+def refuse_conflicts(args: argparse.Namespace) -> None:
     """What is asked for is not left out silently: a dry run that writes a kit is worse than none."""
     if args.pack and args.read:
         raise UsageError("--pack and --read exclude each other")
@@ -110,6 +129,8 @@ def _must_go_together(args: argparse.Namespace) -> None:
     if given:
         means = f"means nothing with {mode}" if mode else "is for a kit: --pack KIT"
         raise UsageError(f"{' and '.join(given)} {means}", hint="cuwheel verify --help")
+    if args.pack and len(_split(args.python)) > 1:
+        raise UsageError("a kit is for one Python", hint="--python 3.12")
     if args.pack and args.requires and not args.pack_requirements:
         raise UsageError("--with is for a kit that has requirements in it", hint="--pack-requirements")
 
@@ -138,7 +159,7 @@ def _verify(args: argparse.Namespace) -> Answer:
         static=args.static,
         dry_run=args.dry_run,
         platform=args.platform,
-        pass_env=_variables(args.pass_env),
+        pass_env=_split(args.pass_env),
         network=args.network,
         sources=args.sources,
     )
@@ -148,8 +169,6 @@ def _pack(args: argparse.Namespace) -> Answer:
     from cuwheel import api
 
     pythons = _split(args.python)
-    if len(pythons) > 1:
-        raise UsageError("a kit is for one Python", hint="--python 3.12")
     return api.verify_pack(
         *args.wheel,
         to=args.pack,

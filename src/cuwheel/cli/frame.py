@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cuwheel.errors import EXIT_NO, EXIT_OK, UsageError
 
@@ -65,14 +65,71 @@ class Verb(Protocol):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
+    def refuse_conflicts(self, args: argparse.Namespace) -> None:
+        """Raise UsageError where options do not go together. Values that are wrong are there as text."""
+
     def run(self, args: argparse.Namespace) -> Answer: ...
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises instead of exiting, so that there is one catch and one place that sets the status."""
+    """Raises instead of exiting, so that there is one catch and one place that sets the status.
+
+    A bad value does not stop it: `problems` has all of them, and its text stands in for the value.
+    """
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - argparse's own signature
+        self.problems: list[UsageError] = []
+        return super().parse_args(args, namespace)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:  # noqa: ANN401 - as the type has it
+        try:
+            return super()._get_value(action, arg_string)
+        except UsageError as error:
+            self._note(action, error)
+            return arg_string
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as the type has it
+        if action.choices is not None and value not in action.choices:
+            from cuwheel import spelling
+            from cuwheel.cli import values
+
+            one_of = ", ".join(map(str, action.choices))
+            near = spelling.nearest(value, tuple(map(str, action.choices)))
+            hint = f"did you mean {near!r}?" if near else ""
+            self._note(action, UsageError(f"{values.shortened(value)!r} is not one of {one_of}", hint))
+
+    def _note(self, action: argparse.Action, error: UsageError) -> None:
+        name = "/".join(action.option_strings) or str(action.metavar)
+        self.problems.append(UsageError(f"{name}: {error.message}", error.hint))
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, hint=f"{self.prog} --help")
+        """Of the command line as a whole: an option that there is not, a word that is missing."""
+        self.problems.append(UsageError(message))
+        raise self.refused()
+
+    def refused(self) -> UsageError:
+        from cuwheel.cli import values
+
+        whole = f"{self.prog} --help"
+        if len(self.problems) == 1:
+            return UsageError(self.problems[0].message, self.problems[0].hint or whole)
+        listed = "".join(f"\n  - {values.with_hint(each)}" for each in self.problems)
+        return UsageError(f"the command line has {len(self.problems)} problems:{listed}", whole)
+
+
+def _parsed(verb: str, module: Verb, words: Sequence[str]) -> argparse.Namespace:
+    """Every bad value, and options that do not go together, reported at once."""
+    parser = _verb_parser(verb, module)
+    args: argparse.Namespace = parser.parse_args(words)
+    try:
+        module.refuse_conflicts(args)
+    except UsageError as error:
+        if not parser.problems:
+            raise
+        parser.problems.append(error)
+    if parser.problems:
+        raise parser.refused()
+    return args
 
 
 def run(words: Sequence[str]) -> int:
@@ -85,7 +142,7 @@ def run(words: Sequence[str]) -> int:
     if words[0] not in VERBS:
         raise _unknown_verb(words[0])
     module = verb_module(words[0])
-    args = _verb_parser(words[0], module).parse_args(words[1:])
+    args = _parsed(words[0], module, words[1:])
     _listen(args)
     _end_as_interrupted()
     answer = module.run(args)
@@ -112,7 +169,7 @@ def _unknown_verb(word: str) -> UsageError:
     return UsageError(f"there is no verb {word!r}", hint=hint)
 
 
-def _verb_parser(verb: str, module: Verb) -> argparse.ArgumentParser:
+def _verb_parser(verb: str, module: Verb) -> _Parser:
     parser = _Parser(
         prog=f"cuwheel {verb}",
         description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",

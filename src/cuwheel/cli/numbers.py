@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
+from cuwheel.cli.values import wrong
+from cuwheel.errors import UsageError
+
+_MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard
+_LONGEST_S = 366 * 24 * 3600.0
+_LAST_LEVEL = 9  # of zlib
 
 
 def count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    if not (text.isascii() and text.isdecimal()) or int(text[:20]) < 1:
+        raise wrong(text, "a positive integer")
+    if int(text[:20]) > _MOST:
+        raise UsageError(f"it must be at most {_MOST:,}")
     return int(text)
 
 
@@ -16,6 +23,14 @@ def seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds")
+    if not value > 0:
+        raise wrong(text, "a positive number of seconds")
+    if value > _LONGEST_S:
+        raise UsageError("it must be at most a year, in seconds")
     return value
+
+
+def level(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 1 or int(text) > _LAST_LEVEL:
+        raise wrong(text, "a level from 0 to 9")
+    return int(text)

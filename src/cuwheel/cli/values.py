@@ -1,30 +1,82 @@
-"""What options take, and what is wrong with a value in a sentence: argparse types, one for each kind of value."""
+"""What options take, and what is wrong with a value in a sentence: argparse types, one for each kind of value.
+
+They raise UsageError; the parser adds the option's name and goes on, so that all bad values are reported at once.
+"""
 
 from __future__ import annotations
 
-import argparse
 import re
 from typing import TYPE_CHECKING, Any
 
+from cuwheel.errors import UnknownNameError, UsageError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _DRIVER = re.compile(r"[1-9]\d{2,3}(\.\d{1,3}){0,2}", re.ASCII)
 _SHORT = re.compile(r"\d{1,2}(\.\d{1,3})*", re.ASCII)  # of CUDA, Python, glibc: drivers have three digits
 _CUDA_TAG = re.compile(r"cu(\d{2})(\d?)", re.ASCII)
 _CUDA = re.compile(r"(?:cuda[ _-]*)?v?([1-9]\d?)(?:\.(\d{1,2})(?:\.\d{1,4})*)?", re.ASCII)
 _TORCH = re.compile(r"[1-9]\d?(\.\d{1,3}){1,3}([A-Za-z0-9.+_-]{0,60})", re.ASCII)
-_PYTHON = re.compile(r"(?:cp)?3\.?(\d{1,2})(\.\d{1,2})?", re.ASCII)
-_GLIBC = re.compile(r"2(\.\d{1,3}){1,2}", re.ASCII)
+_PYTHON = re.compile(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?", re.ASCII)
+_GLIBC = re.compile(r"2(\.\d{1,2}){1,2}", re.ASCII)
 _L4T = re.compile(r"R?(\d{2}(?:\.\d{1,2}){0,2})", re.ASCII)
-_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.]*", re.ASCII)
+_PLATFORM = re.compile(r"any|win32|win_(amd64|arm64|arm32)|(linux|manylinux\w*?|musllinux\w*?|macosx)_\w+", re.ASCII)
+CPUS = ("x86_64", "aarch64")
 _CPUS = {"x86_64": "x86_64", "amd64": "x86_64", "x64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+_CMAKE = re.compile(r"[1-9](\.\d{1,3}){1,3}", re.ASCII)
+_TOOLKITS = "cuwheel toolkits lists the versions"
+_LAST_MINOR = 9  # no CUDA had a tenth minor release
+_DRIVER_LEAD = 100  # branches that a driver may be ahead of the tables
 _SHOWN = 60
+_LONGEST_NAME = 255
 
 
-def _wrong(text: str, what: str) -> argparse.ArgumentTypeError:
-    shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-    return argparse.ArgumentTypeError(f"{shown!r} is no {what}")
+def wrong(text: str, what: str, hint: str = "") -> UsageError:
+    """`what`: the kind of value, with its article and an example."""
+    return UsageError(f"{shortened(text)!r} is not {what}", hint)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def parts(text: str) -> list[str]:
+    """Of a list with commas; a list of nothing but commas is empty, and refused."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    if not found:
+        raise UsageError("it must not be empty")
+    return found
+
+
+def each(type_: Callable[[str], str]) -> Callable[[str], str]:
+    """A list with commas of one kind of value; all that are wrong with it at once."""
+
+    def parse(text: str) -> str:
+        found, problems = [], []
+        for part in parts(text):
+            try:
+                found.append(type_(part))
+            except UsageError as error:
+                problems.append(error)
+        if problems:
+            raise gathered(problems)
+        return ",".join(found)
+
+    return parse
+
+
+def gathered(problems: Sequence[UsageError]) -> UsageError:
+    """One error of several."""
+    if len(problems) == 1:
+        return problems[0]
+    return UsageError("; ".join(map(with_hint, problems)))
+
+
+def with_hint(problem: UsageError) -> str:
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
 
 
 def guarded(type_: Callable[[str], Any] | None, *, without: object = None) -> Callable[[str], Any]:
@@ -35,9 +87,9 @@ def guarded(type_: Callable[[str], Any] | None, *, without: object = None) -> Ca
 
     def parse(text: str) -> object:
         if not text.strip() and text != without:
-            raise argparse.ArgumentTypeError("it must not be empty")
+            raise UsageError("it must not be empty")
         if "\0" in text:
-            raise argparse.ArgumentTypeError("it must not hold a NUL character")
+            raise UsageError("it must not hold a NUL character")
         return type_(text) if type_ else text
 
     return parse
@@ -45,11 +97,16 @@ def guarded(type_: Callable[[str], Any] | None, *, without: object = None) -> Ca
 
 def driver(text: str) -> str:
     cleaned = text.strip()
-    if _DRIVER.fullmatch(cleaned):
-        return cleaned
     if _SHORT.fullmatch(cleaned):
-        raise argparse.ArgumentTypeError(f"{cleaned!r} looks like a CUDA version: give it as --driver-cuda {cleaned}")
-    raise _wrong(text, "driver version, such as 570.86.10")
+        raise UsageError(f"{cleaned!r} looks like a CUDA version: give it as --driver-cuda {cleaned}")
+    if not _DRIVER.fullmatch(cleaned):
+        raise wrong(text, "a driver version, such as 570.86.10", hint="nvidia-smi shows it")
+    from cuwheel.facts import toolkits, versions
+
+    newest = max(versions.major(row.driver.linux) for row in toolkits.all_toolkits() if row.driver.linux)
+    if versions.major(cleaned) > newest + _DRIVER_LEAD:
+        raise UsageError(f"there is no driver {cleaned}: the newest known branch is {newest}")
+    return cleaned
 
 
 def cuda(text: str) -> str:
@@ -57,25 +114,50 @@ def cuda(text: str) -> str:
     cleaned = text.strip().lower()
     match = _CUDA_TAG.fullmatch(cleaned) or _CUDA.fullmatch(cleaned)
     if match:
-        return f"{int(match[1])}.{int(match[2])}" if match[2] else str(int(match[1]))
+        major, minor = int(match[1]), int(match[2]) if match[2] else None
+        _must_exist(major, minor)
+        return str(major) if minor is None else f"{major}.{minor}"
     if _DRIVER.fullmatch(cleaned):
-        raise argparse.ArgumentTypeError(f"{cleaned!r} looks like the version of a driver: give it as --driver")
-    raise _wrong(text, "CUDA version, such as 12.8 or cu128")
+        raise UsageError(f"{cleaned!r} looks like the version of a driver: give it as --driver")
+    raise wrong(text, "a CUDA version, such as 12.8 or cu128", hint=_TOOLKITS)
+
+
+def _must_exist(major: int, minor: int | None) -> None:
+    """A version that the tables know, or that is older than they are, or that may come next."""
+    from cuwheel.facts import toolkits
+
+    known = [tuple(map(int, row.version.split("."))) for row in toolkits.all_toolkits()]
+    shown = str(major) if minor is None else f"{major}.{minor}"
+    exists = major < known[0][0] or any(row[0] == major and minor in (None, row[1]) for row in known)
+    may_come = known[-1] < (major, minor or 0) and major <= known[-1][0] + 1 and (minor or 0) <= _LAST_MINOR
+    if not exists and not may_come:
+        newest = max([row for row in known if row[0] == major] or known)
+        raise UsageError(f"there is no CUDA {shown}; the newest known is {newest[0]}.{newest[1]}", hint=_TOOLKITS)
+
+
+def toolkit(text: str) -> str:
+    """A CUDA version that toolkits are known of."""
+    cuda(text)
+    from cuwheel.facts import toolkits
+
+    try:
+        toolkits.find_toolkit(text)
+    except UnknownNameError as error:
+        raise UsageError(error.message, error.hint or _TOOLKITS) from None
+    return text.strip()
 
 
 def cuda_minor(text: str) -> str:
     found = cuda(text)
     if "." not in found:
-        raise argparse.ArgumentTypeError(
-            f"{text.strip()!r} is a major version alone: say which minor, such as {found}.8"
-        )
+        raise UsageError(f"{text.strip()!r} is a major version alone: say which minor, such as {found}.8")
     return found
 
 
 def torch(text: str) -> str:
     cleaned = text.strip()
     if not _TORCH.fullmatch(cleaned) or not cleaned[-1].isalnum():
-        raise _wrong(text, "version of torch, such as 2.7.1")
+        raise wrong(text, "a version of torch, such as 2.7.1")
     return cleaned
 
 
@@ -83,34 +165,100 @@ def python(text: str) -> str:
     """`3.11`, `3.11.9`, `311`, `cp311`."""
     match = _PYTHON.fullmatch(text.strip().lower())
     if not match:
-        raise _wrong(text, "version of Python, such as 3.11")
+        raise wrong(text, "a version of Python, such as 3.11")
     return f"3.{int(match[1])}{match[2] or ''}"
+
+
+def python_minor(text: str) -> str:
+    return ".".join(python(text).split(".")[:2])
 
 
 def glibc(text: str) -> str:
     cleaned = text.strip()
     if not _GLIBC.fullmatch(cleaned):
-        raise _wrong(text, "version of glibc, such as 2.35")
+        raise wrong(text, "a version of glibc, such as 2.35")
     return cleaned
 
 
 def cpu(text: str) -> str:
     found = _CPUS.get(text.strip().lower())
     if found is None:
-        raise _wrong(text, "processor: x86_64 or aarch64")
+        raise wrong(text, "a processor: x86_64 or aarch64")
     return found
 
 
 def l4t(text: str) -> str:
     match = _L4T.fullmatch(text.strip().upper())
     if not match:
-        raise _wrong(text, "release of L4T, such as 36.4")
+        raise wrong(text, "a release of L4T, such as 36.4")
     return match[1]
 
 
 def platform(text: str) -> str:
-    """A tag as in a wheel's name: a `-` would begin another part."""
+    """A tag as in a wheel's name."""
     cleaned = text.strip()
-    if not _TAG.fullmatch(cleaned) or not any(each.isalpha() for each in cleaned):
-        raise _wrong(text, "platform tag, such as manylinux_2_28_x86_64 or win_amd64")
+    if not _PLATFORM.fullmatch(cleaned):
+        raise wrong(text, "a platform tag, such as manylinux_2_28_x86_64 or win_amd64")
     return cleaned
+
+
+def cmake(text: str) -> str:
+    cleaned = text.strip()
+    if not _CMAKE.fullmatch(cleaned):
+        raise wrong(text, "a version of CMake, such as 3.28", hint="cmake --version")
+    return cleaned
+
+
+def version(text: str) -> str:
+    """Of a package, as PEP 440 has it."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise wrong(text, "a version, such as 1.2+local") from None
+    return text
+
+
+def requirement(text: str) -> str:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        Requirement(text)
+    except InvalidRequirement as error:
+        raise wrong(text, f"a requirement, such as torch==2.7.1: {str(error).splitlines()[0]}") from None
+    return text
+
+
+def variable(text: str) -> str:
+    if not _VARIABLE.fullmatch(text):
+        raise wrong(text, "the name of a variable, such as MODEL_FOLDER")
+    return text
+
+
+def assignment(text: str) -> str:
+    """A variable and its value."""
+    name, equals, _ = text.partition("=")
+    if not equals or not _VARIABLE.fullmatch(name):
+        raise wrong(text, "NAME=VALUE, such as USE_CUDA=1")
+    return text
+
+
+def setting(text: str) -> str:
+    """A key of a build backend, and its value: keys may have dots and hyphens."""
+    if not text.partition("=")[0].strip() or "=" not in text:
+        raise wrong(text, "KEY=VALUE, such as cmake.define.USE_CUDA=ON")
+    return text
+
+
+def soname(text: str) -> str:
+    """What a library is called, or a pattern of it: never a path."""
+    if "/" in text or len(text) > _LONGEST_NAME:
+        raise wrong(text, "the name of a library, such as 'libmpi.so.*'")
+    return text
+
+
+def image(text: str) -> str:
+    if not _IMAGE.fullmatch(text):
+        raise wrong(text, "the name of a container image, such as nvidia/cuda:13.0.2-devel-ubuntu24.04")
+    return text

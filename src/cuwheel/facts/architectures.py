@@ -25,7 +25,8 @@ def find_architecture(capability: Capability) -> Architecture:
     import difflib  # noqa: PLC0415 - only where a name is not known
 
     near = difflib.get_close_matches(str(capability), [str(each) for each in _rows()], n=3)
-    raise UnknownNameError("compute capability", str(capability), near)
+    hint = "" if near else "'cuwheel gpus' lists the GPUs and their capabilities"
+    raise UnknownNameError("compute capability", str(capability), near, hint=hint)
 
 
 def current(capability: Capability) -> Capability:

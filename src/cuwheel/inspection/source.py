@@ -32,6 +32,7 @@ _TEXT = (
 _TEXT_SUFFIXES = frozenset(f".{each}" for each in _TEXT.split())
 
 _SMALL = 1 << 20
+SUFFIXES = (".whl", ".so", ".dll", ".pyd")  # a name that ends so is a path, never what is installed
 
 
 class Item(Protocol):
@@ -112,7 +113,7 @@ def find(target: str | Path, *, env: Path | None = None) -> Source:
     With `env`, a bare name is always what is installed there.
     """
     path = Path(target)
-    is_path = len(path.parts) != 1 or path.suffix in (".whl", ".so", ".dll", ".pyd")
+    is_path = len(path.parts) != 1 or path.suffix in SUFFIXES
     if (env is None or is_path) and _kind(path) == "folder":
         return _folder(path)
     if (env is None or is_path) and _kind(path) == "file":

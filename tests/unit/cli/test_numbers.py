@@ -1,21 +1,20 @@
 from __future__ import annotations
 
-import argparse
-
 import pytest
 
 from cuwheel.cli import numbers
+from cuwheel.errors import UsageError
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5", "٣"])
 def test_what_is_no_count_is_told_in_a_sentence(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no number from 1 on"):
+    with pytest.raises(UsageError, match="is not a positive integer"):
         numbers.count(text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "nan", "inf"])
 def test_what_is_no_time_is_told_in_a_sentence(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no time in seconds"):
+    with pytest.raises(UsageError, match="seconds"):
         numbers.seconds(text)
 
 

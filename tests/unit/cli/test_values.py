@@ -1,68 +1,330 @@
-"""Every option says what is wrong with a value, and ends with status 2."""
+"""Every option says what is wrong with a value, names itself, and ends with status 2.
+
+The tables below hold every option of every verb: one that is added without a row fails here.
+"""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cuwheel.cli import frame, main
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 pytestmark = pytest.mark.unit
 
-TYPED = ("--driver", "--driver-cuda", "--torch", "--torch-cuda", "--jax-cuda", "--python", "--glibc", "--cpu", "--l4t")
-BAD = (
-    "",
-    " ",
+NONSENSE = (
     "banana",
     "-1",
     "9" * 30,
-    "\N{LATIN SMALL LETTER U WITH DIAERESIS}",
-    "a\nb",
-    "a\0b",
-    "12.2.",
-    "/tmp",
     "x" * 5000,
+    "a\nb",
+    "\N{LATIN SMALL LETTER U WITH DIAERESIS}",
+    "\udcff\udcfe",  # bytes that are not UTF-8, as Python gives them
+    "1e999",
+    "../../etc/passwd",
 )
+EMPTY = ("", " ", "\t", "a\0b")
+
+# Kind of value → what is wrong with one, beside what is nonsense for every kind. In capitals: places of `world`.
+WRONG = {
+    "machines": (
+        "h100,banana",
+        ",",
+        "12.8",
+        "cu128",
+        "570.86.10",
+        "4.5",
+        "99.9",
+        "sm_9000",
+        "FOLDER",
+        "MISSING.toml",
+        "MISSING.json",
+        "NOT.json",
+        "NOT.toml",
+    ),
+    "gpu": ("12.8", "cu128", "99.9", "FOLDER", "h100,a100"),
+    "profile": ("MISSING.json", "FOLDER", "NOT.json", "PIPE", "h100"),
+    "driver": ("12.2", "13", "cu128", "sm_90", "h100", "9999.1", "570.", "570.86.10.1", "FOLDER"),
+    "cuda": ("570.86.10", "sm_90", "h100", "99.9", "12.99", "13.42", "cu999", "0", "12.", "FOLDER"),
+    "cuda-minor": ("12", "13", "570.86.10", "sm_90", "99.9", "12.99"),
+    "toolkit": ("570.86.10", "sm_90", "99.9", "12.99", "14.7"),
+    "toolkits": ("570.86.10", "sm_90", "99.9", "12.8,99.9", ",", "14.7"),
+    "torch": ("12", "cu128", "h100", "2.", "v2.7"),
+    "python": ("2.7", "12.8", "cu128", "4.0", "3.", "3.111"),
+    "pythons": ("2.7", "12.8", "3.12,banana", ",", "3.111"),
+    "glibc": ("12.8", "3.12", "2", "2.350", "glibc"),
+    "cpu": ("x86", "risc", "h100", "64"),
+    "l4t": ("R", "jetson", "3", "360.1"),
+    "cmake": ("12", "3", "cmake", "3.28.", "99.1"),
+    "platform": ("linux", "win", "windows", "x86_64", "h100", "win_amd65", "manylinux", "py3-none-any"),
+    "choice": ("h100", "12.8"),
+    "count": ("0", "1.5", "1e3", "100001", "\N{ARABIC-INDIC DIGIT THREE}"),
+    "seconds": ("0", "nan", "inf", "1h", "99999999999"),
+    "level": ("10", "1.5", "99"),
+    "version": ("1.0+", "new one", "1/2", "==1.0"),
+    "requirement": ("torch==", "==2.0", "torch 2.7", "./FOLDER"),
+    "variable": ("A-B", "A=B", "1A", "A B", "A,B C"),
+    "assignment": ("A", "=1", "A-B=1", "1A=2"),
+    "setting": ("key", "=value"),
+    "image": ("-it", "a b", "--privileged"),
+    "component": ("cublas,banana", ",", "12.8", "sm_90"),
+    "provider": ("system,banana", ",", "pip"),
+    "archs": ("sm_75,banana", ",", "h100", "9.0", "12.8"),
+    "target-architecture": ("12.8", "cu128", "570.86.10", "sm_9000", "99.9"),
+    "need": ("frobs>=2", "gcc>>9", "cuda>=banana", "12.8", "h100"),
+    "binary": ("MISSING.whl", "./nowhere.so", "h100"),
+    "file": ("MISSING.toml", "FOLDER", "PIPE"),
+    "folder": ("MISSING", "FILE", "FILE/x"),
+    "environment": ("MISSING", "FILE", "FOLDER"),
+    "new-file": ("FOLDER", "MISSING/x.html", "FILE/x.html"),
+    "new-folder": ("FILE", "FILE/x"),
+    "place": ("MISSING", "FILE", "ftp://somewhere/x", "https://"),
+    "call": ("MISSING", "MISSING:7", "FILE", ":seven", ":-1"),
+    "policy": ("2.28", "manylinux", "musllinux_1_2", "manylinux_9_99", "linux_x86_64"),
+    "soname": ("a/b", "/usr/lib/libx.so"),
+    "program": ("MISSING", "FOLDER", "12.8", "no-such-compiler"),
+}
+# Of these kinds, nonsense that happens to be a name or a text that they take.
+TAKES = {
+    "new-file": ("banana", "-1", "9" * 30, "a\nb", "ü", "\udcff\udcfe", "1e999"),
+    "new-folder": ("banana", "-1", "9" * 30, "a\nb", "ü", "\udcff\udcfe", "1e999", "../../etc/passwd"),
+    "requirement": ("banana", "9" * 30, "1e999", "x" * 5000),
+    "version": ("9" * 30,),
+    "variable": ("banana", "x" * 5000),
+    "soname": tuple(each for each in NONSENSE if "/" not in each and len(each) < 256),
+    "image": ("banana", "9" * 30, "1e999"),
+}
+
+REFINED = {
+    "--driver": "driver",
+    "--driver-cuda": "cuda",
+    "--torch": "torch",
+    "--torch-cuda": "cuda-minor",
+    "--jax-cuda": "cuda",
+    "--python": "python",
+    "--glibc": "glibc",
+    "--os": "choice",
+    "--cpu": "cpu",
+    "--l4t": "l4t",
+}
+LOOKING = {"--env": "environment", "--platform": "platform", "--html": "new-file"}
+TOOLS = {
+    "--with": "component",
+    "--provider": "provider",
+    "--host-compiler": "program",
+    "--from": "place",
+    "--apt-sources": "file",
+    "--redist-url": "place",
+    "--image": "image",
+    "--lock": "new-folder-file",
+    "--locked": "file",
+}
+# None: any text may be a value of it, and what is wrong shows only with the target: see DEPENDING.
+OPTIONS: dict[str, dict[str, str | None]] = {
+    "doctor": {"--on": "profile", "--env": "environment", "--need": "need", "--save": "new-file"},
+    "inspect": {**LOOKING},
+    "kernels": {**LOOKING},
+    "compare": {**LOOKING},
+    "check": {**LOOKING, "--on": "machines", **REFINED},
+    "plan": {
+        "--for": "machines",
+        "--cuda": "toolkits",
+        "--like": "binary",
+        "--cmake": "cmake",
+        "--read": None,
+        "--as": "choice",
+        "--on": "machines",
+        **REFINED,
+    },
+    "toolchain": {**TOOLS, "--cache": "new-folder", "--to": "new-folder"},
+    "build": {
+        **TOOLS,
+        "--for": "machines",
+        "--cuda": "toolkits",
+        "--python": "pythons",
+        "--output": "new-folder",
+        "--config": "file",
+        "--subdirectory": None,
+        "--backend": "choice",
+        "--require": "requirement",
+        "--variable": "assignment",
+        "--config-setting": "setting",
+        "--jobs": "count",
+        "--at-once": "count",
+        "--timeout": "seconds",
+        "--naming": "choice",
+        "--guard": "choice",
+        "--allow": "archs",
+        "--toolkit-cache": "new-folder",
+    },
+    "repair": {
+        "--output": "new-folder",
+        "--policy": "policy",
+        "--cuda": "cuda",
+        "--exclude": "soname",
+        "--lib-dir": "folder",
+        "--platform": "platform",
+        "--html": "new-file",
+    },
+    "verify": {
+        "--config": "file",
+        "--check": None,
+        "--python": "pythons",
+        "--with": "requirement",
+        "--requirements": "file",
+        "--find-links": "folder",
+        "--cuda": "cuda",
+        "--timeout": "seconds",
+        "--platform": "platform",
+        "--pass-env": "variable",
+        "--pack": "new-file",
+        "--read": "file",
+        "--html": "new-file",
+    },
+    "slim": {
+        "--for": "machines",
+        "--env": "environment",
+        "--output": "new-folder-or-file",
+        "--cuda": "toolkit",
+        "--version": "version",
+        "--level": "level",
+        "--platform": "platform",
+        "--html": "new-file",
+    },
+    "record": {
+        "--output": "new-folder",
+        "--trace": "new-file",
+        "--compile-commands": "new-file",
+        "--matrix": "file",
+        "--way": "choice",
+    },
+    "replay": {
+        "--directory": "folder",
+        "--shell": "choice",
+        "--diff": "call",
+        "--max-runs": "count",
+        "--timeout": "seconds",
+    },
+    "explain": {"--report": "new-file", "--on": "profile", "--gpu": "gpu", "--wheel": "binary"},
+    "gpus": {},
+    "toolkits": {"--compiles": "target-architecture"},
+}
+WRONG |= {"new-folder-file": ("FOLDER", "FILE/x"), "new-folder-or-file": ("FILE/x",)}
+TAKES |= {"new-folder-file": TAKES["new-folder"], "new-folder-or-file": TAKES["new-folder"]}
 
 
-def _options(verb: str) -> list[str]:
+def takes_value(verb: str) -> list[str]:
     parser = frame._verb_parser(verb, frame.verb_module(verb))
-    # `replay --diff` may go without a value, which is the empty one.
-    takes = [each for each in parser._actions if each.option_strings and each.nargs != 0 and each.const != ""]
-    return [each.option_strings[-1] for each in takes if not isinstance(each, argparse._HelpAction)]
+    taking = [each for each in parser._actions if each.option_strings and each.nargs != 0]
+    return [each.option_strings[-1] for each in taking if not isinstance(each, argparse._HelpAction)]
 
 
-EVERY = [(verb, option) for verb in frame.VERBS for option in _options(verb)]
+EVERY = [(verb, option) for verb in frame.VERBS for option in takes_value(verb)]
+BAD = [
+    (verb, option, value)
+    for verb, options in OPTIONS.items()
+    for option, kind in options.items()
+    if kind
+    for value in (*WRONG[kind], *(each for each in NONSENSE if each not in TAKES.get(kind, ())))
+]
 
 
-@pytest.mark.parametrize(("verb", "option"), EVERY)
-@pytest.mark.parametrize("value", ["", " ", "a\0b"])
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    import os
+
+    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "FILE").touch()
+    (tmp_path / "NOT.json").write_text('{"schema": 7}')
+    (tmp_path / "NOT.toml").write_text("machine = 7")
+    os.mkfifo(tmp_path / "PIPE")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_option_has_a_row() -> None:
+    assert sorted(EVERY) == sorted((verb, option) for verb, options in OPTIONS.items() for option in options)
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(("verb", "option", "value"), BAD)
+def test_a_bad_value_is_named_with_its_option(
+    verb: str, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, f"{option}={value}"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert option in shown.err
+    assert "hint: " in shown.err
+    assert "Traceback" not in shown.err
+    assert len(shown.err) < 2000
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(("verb", "option"), [each for each in EVERY if each != ("replay", "--diff")])
+@pytest.mark.parametrize("value", EMPTY)
 def test_no_option_takes_nothing(verb: str, option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([verb, option, value]) == 2
+    assert main([verb, f"{option}={value}"]) == 2
     assert option in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", TYPED)
-@pytest.mark.parametrize("value", BAD)
-def test_what_is_known_of_machines_is_checked(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "nothing.so", "--on", "h100", f"{option}={value}"]) == 2
-    told = capsys.readouterr().err
-    assert option in told
-    assert "hint:" in told
+# Options of which only the target tells what they may be.
+DEPENDING = {
+    ("plan", "--read"): [["plan", "--read", ",;,"]],
+    ("build", "--subdirectory"): [
+        ["build", "SOURCE", "--for", "h100", "--dry-run", "--subdirectory", each]
+        for each in ("..", "/etc", "nowhere", "FILE", "x" * 5000)
+    ],
+    ("verify", "--check"): [],  # takes an interpreter: tests/integration/test_hostile_commands.py
+}
+
+
+def test_what_depends_on_the_target_has_a_row() -> None:
+    free = {(verb, option) for verb, options in OPTIONS.items() for option, kind in options.items() if kind is None}
+    assert set(DEPENDING) == free
+
+
+@pytest.mark.parametrize("words", [words for rows in DEPENDING.values() for words in rows])
+def test_what_does_not_fit_the_target(words: list[str], world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (world / "SOURCE").mkdir()
+    (world / "SOURCE" / "pyproject.toml").write_text("[project]\nname = 'x'\nversion = '1'\n")
+    assert main(words) == 2
+    shown = capsys.readouterr().err
+    assert "hint: " in shown
+    assert len(shown) < 2000
+
+
+def test_all_bad_values_are_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--for", "banana,rtx 9999", "--driver", "12.2", "--torch-cuda", "h100", "--os", "plan9", "--cmake", "x"]
+    assert main(["plan", *words, "--future", "--no-ptx"]) == 2
+    shown = capsys.readouterr().err
+    assert "the command line has 6 problems" in shown
+    for each in ("banana", "rtx 9999", "--driver-cuda 12.2", "--torch-cuda", "plan9", "--cmake", "exclude each other"):
+        assert each in shown
 
 
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
         ("--driver", "12.2", "looks like a CUDA version: give it as --driver-cuda 12.2"),
+        ("--driver", "9999.1", "the newest known branch is"),
         ("--torch-cuda", "570.86.10", "looks like the version of a driver"),
         ("--torch-cuda", "12", "say which minor"),
+        ("--driver-cuda", "12.99", "there is no CUDA 12.99; the newest known is 12.9"),
         ("--cpu", "risc", "x86_64 or aarch64"),
+        ("--on", "rtx 4900", "did you mean 'GeForce RTX 4090'"),
+        ("--on", "qqqqqq", "lists all of them"),
+        ("--env", "nowhere", "no such folder"),
     ],
 )
-def test_what_is_meant_is_told(option: str, value: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "nothing.so", "--on", "h100", option, value]) == 2
+def test_what_is_meant_is_said(option: str, value: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "nothing.so", option, value]) == 2
     assert words in capsys.readouterr().err
 
 
@@ -76,13 +338,45 @@ def test_what_is_meant_is_told(option: str, value: str, words: str, capsys: pyte
         ("--driver", "580.65.06", "580.65.06"),
         ("--python", "cp311", "3.11"),
         ("--python", "3.12.4", "3.12.4"),
+        ("--python", "python3.12", "3.12"),
         ("--cpu", "ARM64", "aarch64"),
         ("--l4t", "R36.4", "36.4"),
         ("--glibc", "2.35", "2.35"),
         ("--torch", "2.7.1+cu128", "2.7.1+cu128"),
+        ("--platform", "manylinux_2_28_x86_64", "manylinux_2_28_x86_64"),
+        ("--platform", "manylinux2014_aarch64", "manylinux2014_aarch64"),
+        ("--platform", "macosx_11_0_arm64", "macosx_11_0_arm64"),
     ],
 )
 def test_the_ways_people_write_a_value(option: str, value: str, expected: str) -> None:
-    parser = frame._verb_parser("check", frame.verb_module("check"))
-    args = parser.parse_args(["x.so", option, value])
+    args = frame._parsed("check", frame.verb_module("check"), ["x.so", option, value])
     assert getattr(args, option.lstrip("-").replace("-", "_")) == expected
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("check", ["x.so", "--on", "h100,9.0,sm_90a,rtx 4090", "--driver", "470.256.02", "--driver-cuda", "14.0"]),
+        ("plan", ["--for", "all", "--cuda", "12.8,cu130,13", "--cmake", "3.31.8", "--like", "torch==2.11.0"]),
+        ("slim", ["x.whl", "--for", "this", "-o", "out/x.whl", "--version", "1.0+slim", "--level", "0"]),
+        ("build", ["--python", "3.12,cp311", "--variable", "A=", "--config-setting", "cmake.define.X=1,2"]),
+        ("build", ["--allow", "sm_75,library.so:compute_*", "--require", "torch>=2,<3", "--image", "a.b/c:1@sha256:d"]),
+        ("build", ["--redist-url", "https://mirror.example/x", "--from", "/", "--host-compiler", "sh"]),
+        ("toolchain", ["install", "13.0", "--lock", "--cache", "somewhere/new", "--with", "torch,cublas"]),
+        ("doctor", ["--need", "cuda>=11.8", "--need", "torch-cuda"]),
+        ("toolkits", ["--compiles", "100f"]),
+        ("verify", ["x.whl", "--pass-env", "A,B_C", "--with", "pkg @ https://a.example/p.whl", "--timeout", "1.5"]),
+    ],
+)
+def test_good_values_are_taken(verb: str, words: list[str]) -> None:
+    frame._parsed(verb, frame.verb_module(verb), words)
+
+
+def test_an_environment_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "lib/python3.12/site-packages/foo-1.dist-info").mkdir(parents=True)
+    site = tmp_path / "lib/python3.12/site-packages"
+    for verb, place in (("inspect", tmp_path), ("inspect", site), ("check", tmp_path), ("slim", tmp_path)):
+        frame._parsed(verb, frame.verb_module(verb), ["foo", "--env", str(place)])
+    shutil.rmtree(tmp_path / "lib")
+    (tmp_path / ".cuwheel").mkdir()  # slimmed, and there is a way back whatever else went
+    frame._parsed("slim", frame.verb_module("slim"), ["--env", str(tmp_path), "--undo"])

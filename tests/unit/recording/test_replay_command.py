@@ -87,7 +87,7 @@ def test_the_command_to_paste(
         (["{}", "--max-runs", "0"], 2, "--max-runs", "--help"),
         (["{}", "--timeout", "-1"], 2, "--timeout", "--help"),
         (["{}:2", "--diff", ":9", "--no-runs"], 2, "no call 9", "--list"),
-        (["{}:2", "--diff", "nowhere", "--no-runs"], 4, "is no record", ""),
+        (["{}:2", "--diff", "nowhere", "--no-runs"], 2, "--diff: nowhere: no such folder", ""),
     ],
 )
 def test_bad_input(

@@ -1,0 +1,147 @@
+"""Names that the tables know, as options give them: GPUs, machines, architectures, parts of toolkits.
+
+What a name means is decided by the stage that uses it. Here it is only asked, early, so that every bad name is reported
+with its option and no work is begun.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.cli import places, values
+from cuwheel.errors import CuwheelError, NewerSchemaError, UnsafeWheelError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_GPUS = "cuwheel gpus lists the GPUs"
+_LONGEST_NEED = 200
+
+
+def _asked(question: Callable[[], object], hint: str = "") -> None:
+    """Whatever is wrong with the name is wrong with the command line. A file of a newer cuwheel says so itself."""
+    try:
+        question()
+    except (UsageError, NewerSchemaError, UnsafeWheelError):
+        raise
+    except CuwheelError as error:
+        raise UsageError(error.message, error.hint or hint) from error
+
+
+def machines(*words: str) -> Callable[[str], str]:
+    """GPUs, capabilities, profiles and fleet files, with commas. `words`: names with a meaning of their own (`all`)."""
+
+    def parse(text: str) -> str:
+        problems = []
+        for word in [text] if places.exists(text) else values.parts(text):
+            try:
+                if word.lower() not in words:
+                    _machine(word)
+            except UsageError as error:
+                problems.append(error)
+        if problems:
+            raise values.gathered(problems)
+        return text
+
+    return parse
+
+
+def _machine(word: str) -> None:
+    if word.endswith((".json", ".toml")):
+        places.file(word)
+    from cuwheel.machine import named
+
+    _capability(word)
+    _asked(lambda: named.machines([word]), _GPUS)
+
+
+def _capability(text: str) -> None:
+    """A number that a person types is one that GPUs have: `12.8` is a CUDA version, and no GPU."""
+    from cuwheel.facts import architectures
+    from cuwheel.facts.arch import Capability, looks_like_arch
+
+    if looks_like_arch(text):
+        _asked(lambda: architectures.find_architecture(Capability.parse(text)), _GPUS)
+
+
+def gpu(text: str) -> str:
+    from cuwheel.machine import fleet
+
+    _capability(text)
+    _asked(lambda: fleet.from_gpu(text), _GPUS)
+    return text
+
+
+def profile(text: str) -> Path:
+    """A file of `cuwheel doctor --save`."""
+    from cuwheel.machine import profile as profiles
+
+    try:
+        path = places.file(text)
+    except UsageError as error:
+        raise UsageError(error.message, hint="write one with: cuwheel doctor --save FILE") from None
+    _asked(lambda: profiles.load(path))
+    return path
+
+
+def need(text: str) -> str:
+    from cuwheel.compat import needs
+
+    if len(text) > _LONGEST_NEED:
+        raise values.wrong(text, "of the form NAME or NAME>=VERSION")
+    needs.parse([text])
+    return text
+
+
+def component(text: str) -> str:
+    """Of a toolkit: cublas, cudnn, or a group of them."""
+    from cuwheel.facts import toolchains
+
+    _asked(lambda: toolchains.find_components(text), "docs/toolchains.md lists them")
+    return text
+
+
+def provider(text: str) -> str:
+    from cuwheel.toolchains import providers
+
+    if text not in providers.ORDER:
+        raise UsageError(f"there is no provider {values.shortened(text)!r}: there are {', '.join(providers.ORDER)}")
+    return text
+
+
+def allowed(text: str) -> str:
+    """An architecture that a wheel may have beside those of the plan."""
+    from cuwheel.building import rules
+
+    if not rules.may_be_allowed(text):
+        raise values.wrong(text, "an architecture such as sm_75, compute_* or library.so:sm_75")
+    return text
+
+
+def policy(text: str) -> str:
+    """Of auditwheel, for any of the processors that wheels with CUDA are made for."""
+    from cuwheel.repairing import policies
+
+    problem: UsageError | None = None
+    for cpu in values.CPUS:
+        try:
+            policies.find(text, cpu)
+        except UsageError as error:
+            problem = error
+        else:
+            return text
+    raise UsageError(values.shortened(problem.message), problem.hint) if problem else values.wrong(text, "a policy")
+
+
+def binary(text: str) -> str:
+    """A wheel, library or folder that is there, `name==version`, or the name of what is installed."""
+    from cuwheel.inspection import index, source
+
+    path = Path(text)
+    if index.is_pinned(text) or places.exists(text):
+        return text
+    if len(path.parts) != 1 or path.suffix in source.SUFFIXES:
+        raise UsageError(f"{values.shortened(text)}: no such file or folder")
+    _asked(lambda: source.installed_info(text))
+    return text

@@ -1,0 +1,159 @@
+"""Files and folders as options name them: looked at before any work, so that a slip costs nothing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from cuwheel.cli.values import shortened
+from cuwheel.errors import UsageError
+
+_LONGEST_NAME = 255  # bytes, of one part of a path
+_SCHEMES = ("http", "https", "file")
+
+
+def _mode(text: str) -> int | None:
+    """What is there; None where nothing is."""
+    try:
+        return Path(text).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"{shortened(text)}: {error.strerror or error}") from None
+
+
+def exists(text: str) -> bool:
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # too long for a name, or in a folder that may not be read
+        return False
+
+
+def is_folder(text: str) -> bool:
+    return exists(text) and Path(text).is_dir()
+
+
+def file(text: str) -> Path:
+    """A file to read."""
+    mode = _mode(text)
+    if mode is None:
+        raise UsageError(f"{shortened(text)}: no such file")
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{text} is a folder; a file is needed")
+    if not stat.S_ISREG(mode):  # a pipe would make us wait for ever
+        raise UsageError(f"{text} is not a regular file")
+    if not os.access(text, os.R_OK):
+        raise UsageError(f"{text} may not be read")
+    return Path(text)
+
+
+def file_name(text: str) -> str:
+    return str(file(text))
+
+
+def folder(text: str) -> Path:
+    """A folder that is there."""
+    mode = _mode(text)
+    if mode is None:
+        raise UsageError(f"{shortened(text)}: no such folder")
+    if not stat.S_ISDIR(mode):
+        raise UsageError(f"{text} is not a folder")
+    if not os.access(text, os.R_OK | os.X_OK):
+        raise UsageError(f"{text} may not be read")
+    return Path(text)
+
+
+def new_file(text: str) -> Path:
+    """A file to write, in a folder that is there."""
+    mode = _mode(text)
+    if mode is not None and stat.S_ISDIR(mode):
+        raise UsageError(f"{text} is a folder; the name of a file is needed")
+    parent = Path(text).parent
+    if not parent.is_dir():
+        raise UsageError(f"{shortened(text)}: there is no folder {shortened(str(parent))}")
+    if not os.access(parent, os.W_OK):
+        raise UsageError(f"{text}: the folder {parent} may not be written to")
+    return Path(text)
+
+
+def folder_below(text: str) -> str:
+    """A folder of a source, named from its top."""
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts:
+        raise UsageError(f"{shortened(text)!r} leads out of the source")
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
+        raise UsageError(f"{shortened(text)!r} is too long for the name of a folder")
+    return text
+
+
+def lock_file(text: str) -> Path:
+    """A file to write, whose folder is made where it is not there."""
+    mode = _mode(text)
+    if mode is not None and stat.S_ISDIR(mode):
+        raise UsageError(f"{text} is a folder; the name of a file is needed")
+    new_folder(str(Path(text).parent))
+    return Path(text)
+
+
+def new_folder(text: str) -> Path:
+    """A folder to write into, which may not be there yet."""
+    path = Path(text)
+    for place in (path, *path.parents):
+        mode = _mode(str(place))
+        if mode is None:
+            continue
+        if not stat.S_ISDIR(mode):
+            raise UsageError(f"{shortened(str(place))} is not a folder")
+        if not os.access(place, os.W_OK):
+            raise UsageError(f"{shortened(text)}: the folder {place} may not be written to")
+        break
+    return path
+
+
+def new_file_or_folder(text: str) -> Path:
+    mode = _mode(text)
+    return Path(text) if mode is not None and stat.S_ISREG(mode) else new_folder(text)
+
+
+def environment(text: str) -> Path:
+    """A Python environment."""
+    from cuwheel.errors import UnreadableError
+    from cuwheel.machine import environment as environments
+    from cuwheel.machine import world
+
+    path = folder(text)
+    try:
+        environments.locate(world.World.here(), path)
+    except UnreadableError as error:
+        raise UsageError(error.message, error.hint) from None
+    return path
+
+
+def packages(text: str) -> Path:
+    """A Python environment, or the folder of its packages itself."""
+    path = folder(text)
+    if any(path.glob("*.dist-info")):
+        return path
+    return environment(text)
+
+
+def place(text: str) -> str:
+    """A folder, or the address of one on a server."""
+    parsed = urlsplit(text)
+    if parsed.scheme in _SCHEMES and (parsed.netloc or parsed.scheme == "file"):
+        return text
+    if parsed.scheme and "//" in text:
+        raise UsageError(f"{shortened(text)!r} is not an address: it must begin with https:// or http://")
+    folder(text)
+    return text
+
+
+def program(text: str) -> str:
+    """By its path, or a name on PATH."""
+    import shutil
+
+    if shutil.which(text) is None:
+        raise UsageError(f"there is no program {shortened(text)!r}", hint="cuwheel doctor shows the compilers here")
+    return text

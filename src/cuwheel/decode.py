@@ -58,7 +58,7 @@ def own_table(path: Path, type_: type[T]) -> T:
 
 def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401 - any annotation
     type_ = _without_none(type_) if data is not None else type_
-    if dataclasses.is_dataclass(type_) and isinstance(data, dict):
+    if (dataclasses.is_dataclass(type_) or _is_struct(type_)) and isinstance(data, dict):
         yield from _table_problems(data, type_, where)
         return
     if typing.get_origin(type_) is tuple and isinstance(data, list) and Ellipsis in typing.get_args(type_):
@@ -79,25 +79,39 @@ def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: A
 
 
 def _table_problems(data: dict[Any, Any], type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401
-    hints, fields = _shape(type_)
-    for key in sorted(data.keys() - fields.keys(), key=str):
+    hints, required = _shape(type_)
+    for key in sorted(data.keys() - hints.keys(), key=str):
         import difflib  # noqa: PLC0415 - only where a mistake was made
 
-        near = difflib.get_close_matches(str(key), fields, n=1)
+        near = difflib.get_close_matches(str(key), hints, n=1)
         meant = f"; did you mean '{near[0]}'?" if near else ""
         yield f"{where}: unknown key '{key}'{meant}"
-    for name, field in fields.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    for name, hint in hints.items():
         if name in data:
-            yield from _problems(data[name], hints[name], f"{where}.{name}" if where else name)
-        elif required:
+            yield from _problems(data[name], hint, f"{where}.{name}" if where else name)
+        elif name in required:
             yield f"{where}: '{name}' is missing"
 
 
+def _is_struct(type_: Any) -> bool:  # noqa: ANN401
+    return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+
+
 @cache
-def _shape(type_: Any) -> tuple[dict[str, Any], dict[str, dataclasses.Field[Any]]]:  # noqa: ANN401
-    """The annotations and fields of a dataclass: a file has thousands of rows of a few kinds."""
-    return typing.get_type_hints(type_), {field.name: field for field in dataclasses.fields(type_)}
+def _shape(type_: Any) -> tuple[dict[str, Any], frozenset[str]]:  # noqa: ANN401
+    """The fields of a dataclass or a struct with their annotations, and which of them must be there: a file has
+    thousands of rows of a few kinds.
+    """
+    if _is_struct(type_):
+        fields = msgspec.structs.fields(type_)
+        return {each.name: each.type for each in fields}, frozenset(each.name for each in fields if each.required)
+    hints = typing.get_type_hints(type_)
+    required = (
+        field.name
+        for field in dataclasses.fields(type_)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
+    return {field.name: hints[field.name] for field in dataclasses.fields(type_)}, frozenset(required)
 
 
 def _without_none(type_: Any) -> Any:  # noqa: ANN401

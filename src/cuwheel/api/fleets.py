@@ -30,12 +30,14 @@ def check(
     """
     from cuwheel.compat import matrix
     from cuwheel.inspection.survey import survey
-    from cuwheel.machine import named, probe
+    from cuwheel.machine import named
     from cuwheel.report.check import Check, targets_of
 
-    machines = named.machines(on, refine) if on else named.here(probe.probe(env), refine)
-    if on and env:
-        machines = probe.within(env, machines)
+    machines = named.machines(on, refine) if on else ()
+    if env or not on:
+        from cuwheel.machine import probe
+
+        machines = probe.within(env, machines) if on and env else named.here(probe.probe(env), refine)
     found = [survey(on_disk(target, platform), env=env, detail="containers") for target in targets]
     return Check(
         targets=targets_of(found),

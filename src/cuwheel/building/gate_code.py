@@ -8,7 +8,6 @@ from cuwheel.building import gate_reasons, gate_units
 from cuwheel.building.gate_case import DEBUG, joined, of, order, some
 from cuwheel.building.gate_reasons import Reason
 from cuwheel.compat.rule import Found, rule
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, toolkits, versions
 from cuwheel.units import file_name
 
@@ -260,10 +259,8 @@ def linked_with_other_cuda(case: Case) -> Iterator[Found]:
 
 
 def _majors(name: str) -> tuple[int, ...]:
-    try:
-        return libraries.find_library(name).majors
-    except UnknownNameError:
-        return ()
+    found = libraries.known_library(name)
+    return found.majors if found else ()
 
 
 @rule(

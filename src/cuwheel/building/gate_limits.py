@@ -12,7 +12,6 @@ from cuwheel import units
 from cuwheel.building.gate_case import DEBUG, order, some
 from cuwheel.compat import library_rules
 from cuwheel.compat.rule import Found, rule
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, versions
 from cuwheel.units import file_name, size
 
@@ -101,12 +100,9 @@ def nvidia(library: Library) -> libraries.Library | None:
     """Which of NVIDIA's libraries this file is, if it is one."""
     if library.format not in ("elf", "pe") or library.type == "relocatable":
         return None
-    try:
-        found = libraries.find_library(libraries.plain_name(file_name(library.path)))
-    except UnknownNameError:
-        return None
+    found = libraries.known_library(libraries.plain_name(file_name(library.path)))
     # A few bear plain words as names (libcheckpoint.so): those are anybody's.
-    return found if ".so." in found.pattern or found.pattern.lower().endswith(".dll") else None
+    return found if found and (".so." in found.pattern or found.pattern.lower().endswith(".dll")) else None
 
 
 @rule(

@@ -192,11 +192,8 @@ def choosing(library: Library, found: Sequence[Module]) -> Choosing:
     architecture with the list that most of them were compiled for. No build from one list looks like that.
     """
     for name in (library.soname, file_name(library.path)):
-        try:
-            if name and libraries.find_library(name).chooses_kernels_itself:
-                return Choosing(itself=True)
-        except UnknownNameError:
-            continue
+        if name and (known := libraries.known_library(name)) and known.chooses_kernels_itself:
+            return Choosing(itself=True)
     lists: Counter[frozenset[Arch]] = Counter()
     for each in found:
         if not (each.relocatable or each.empty):

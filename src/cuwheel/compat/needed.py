@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.compat import drivers
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, packages, versions
 from cuwheel.machine.fleet import Machine
 from cuwheel.units import file_name
@@ -69,12 +68,12 @@ def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
         on_path = posixpath.dirname(path) in set(_search_path(library))
         return Needed(soname=soname, place="wheel" if on_path else "loaded", found=path)
     if packages.from_system(soname) or library.format == "pe":
-        known = _cuda(soname) if library.format == "pe" else None
+        known = libraries.known_library(soname) if library.format == "pe" else None
         if known is None:
             return Needed(soname=soname, place="system")
     if framework := packages.framework_of(soname):
         return _of_framework(soname, framework, around.required, around.machine)
-    cuda = _cuda(soname)
+    cuda = libraries.known_library(soname)
     if cuda is None:
         return Needed(soname=soname, place="unknown")
     if cuda.from_driver:
@@ -148,13 +147,6 @@ def _of_another_major(cuda: CudaLibrary, library: Library, machine: Machine) -> 
         if name in extends and major not in cuda.majors and packages.brings(name, cuda.component, cuda=major):
             return f"{name} for CUDA {major}"
     return ""
-
-
-def _cuda(soname: str) -> CudaLibrary | None:
-    try:
-        return libraries.find_library(soname)
-    except UnknownNameError:
-        return None
 
 
 def _same_soname(soname: str, there: Iterable[str]) -> bool:

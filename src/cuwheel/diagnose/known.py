@@ -235,10 +235,7 @@ def _of_gpu(known: Known) -> Iterator[tuple[str, str]]:
 def _of_library(known: Known) -> Iterator[tuple[str, str]]:
     """The package of the index that brings a library that was not found."""
     name = known.version("library")
-    try:
-        row = libraries.find_library(name) if name else None
-    except UnknownNameError:
-        return
+    row = libraries.known_library(name) if name else None
     if row and row.packages and not row.from_driver:
         yield "library_package", row.packages[-1].name
         if row.majors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from dataclasses import dataclass
@@ -22,6 +21,8 @@ _SONAME = re.compile(r"(?:lib)?(.+?)(?:\.alt)?\.so(?:\..+)?", re.ASCII)
 _DLL = re.compile(r"(.+?)(?:64|32)?(?:_[\d_.*]+?)?(?:\.alt)?\.dll", re.ASCII | re.IGNORECASE)
 # What auditwheel and delocate put into the name of a library that they took along.
 _GRAFTED = re.compile(r"-[0-9a-f]{8,64}(?=\.so)", re.ASCII)
+
+_WILD = frozenset("*?[")
 
 VARIABLE = "CUWHEEL_LIBRARIES"
 _AS_IN = "[[package]] rows with name, cuda, folder and sonames, as in cuwheel's own libraries.toml"
@@ -94,35 +95,39 @@ def all_libraries() -> tuple[Library, ...]:
 
 def find_library(name: str) -> Library:
     """`libcusolver.so.11`, also with a longer version (`libcudart.so.12.4.127`) or a folder before it."""
-    found = _look_up(re.split(r"[/\\]", name.strip())[-1])
-    if isinstance(found, Library):
+    if found := known_library(name):
         return found
-    raise UnknownNameError("CUDA library", name, found)
+    import difflib  # noqa: PLC0415 - only where a name is not known
+
+    known = {library.pattern for library in all_libraries()}
+    raise UnknownNameError("CUDA library", name, difflib.get_close_matches(_file_name(name), known, n=3))
+
+
+def known_library(name: str) -> Library | None:
+    """As `find_library`; None for what is not a library of CUDA, as most are not."""
+    return _look_up(_file_name(name))
 
 
 @lru_cache(maxsize=4096)  # one survey asks for the same few names hundreds of times
-def _look_up(wanted: str) -> Library | tuple[str, ...]:
-    """The library, or the names that are near."""
+def _look_up(wanted: str) -> Library | None:
     while True:
         for library in all_libraries():
             if _same(wanted, library.pattern):
                 return library
         shorter = re.sub(r"(\.so\..+)\.\d+$", r"\1", wanted)
         if shorter == wanted:
-            break
+            return None
         wanted = shorter
-    known = {library.pattern for library in all_libraries()}
-    return tuple(difflib.get_close_matches(wanted, known, n=3))
 
 
 def is_cuda_library(name: str) -> bool:
-    if _component(re.split(r"[/\\]", name)[-1]).lower() not in _components():
+    if _component(_file_name(name)).lower() not in _components():
         return False  # asked of every file in /usr/lib: most names need no comparing with patterns
-    try:
-        find_library(name)
-    except UnknownNameError:
-        return False
-    return True
+    return known_library(name) is not None
+
+
+def _file_name(name: str) -> str:
+    return re.split(r"[/\\]", name.strip())[-1]
 
 
 def plain_name(name: str) -> str:
@@ -132,7 +137,7 @@ def plain_name(name: str) -> str:
 
 def is_driver_library(name: str) -> bool:
     """By its name, whatever its version, also as repairers name copies: `libcuda-45427247.so.535.154.05`."""
-    wanted = plain_name(re.split(r"[/\\]", name.strip())[-1])
+    wanted = plain_name(_file_name(name))
     return _component(wanted).lower() in _driver_components() and (".so" in wanted or wanted.lower().endswith(".dll"))
 
 
@@ -146,7 +151,7 @@ def component_of(name: str) -> str | None:
 
     Libraries without a version in their names (libcheckpoint.so) are known by those names only.
     """
-    wanted = re.split(r"[/\\]", name.strip())[-1]
+    wanted = _file_name(name)
     component = _component(wanted)
     if component in _versioned() and re.search(r"\.so(?:\.|$)", wanted):
         return component
@@ -192,5 +197,6 @@ def _component(name: str) -> str:
 
 def _same(name: str, pattern: str) -> bool:
     if pattern.lower().endswith(".dll"):  # Windows does not tell case apart
-        return fnmatchcase(name.lower(), pattern.lower())
-    return fnmatchcase(name, pattern)
+        name, pattern = name.lower(), pattern.lower()
+    # Most patterns are plain names: to make an expression of each takes longer than all else that is asked here.
+    return name == pattern if _WILD.isdisjoint(pattern) else fnmatchcase(name, pattern)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import CuwheelError, UnknownNameError, UsageError
 from cuwheel.machine import fleet, fleet_file
-from cuwheel.machine import profile as profiles
 from cuwheel.machine.fleet import Machine, Refinement
 
 if TYPE_CHECKING:
@@ -65,5 +64,7 @@ def _named(word: str | Machine) -> Sequence[Machine]:
     if word.endswith(".toml"):
         return fleet_file.read(Path(word))
     if word.endswith(".json"):
-        return fleet.from_profile(profiles.load(Path(word)), Path(word).stem)
+        from cuwheel.machine import profile  # noqa: PLC0415 - most are named by their GPU
+
+        return fleet.from_profile(profile.load(Path(word)), Path(word).stem)
     return (fleet.from_gpu(word),)

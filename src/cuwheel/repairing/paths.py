@@ -22,7 +22,7 @@ _ORIGIN = re.compile(r"\$(?:ORIGIN|\{ORIGIN\})(?=/|$)")
 
 def known(soname: str) -> Library | None:
     """The row of one of NVIDIA's libraries; None for others, and for one that is newer than the table."""
-    return libraries.find_library(soname) if libraries.is_cuda_library(soname) else None
+    return libraries.known_library(soname)
 
 
 def cuda_major(binary: Binary, wished: int | None) -> int | None:

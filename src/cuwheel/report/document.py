@@ -1,32 +1,32 @@
-"""The parts a report is made of. What they look like is the renderers' business."""
+"""The parts a report is made of. What they look like is the renderers' business.
+
+Structs, which are made in no time: the answers import them, also for JSON, which shows none.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.finding import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verbatim:
+class Verbatim(Struct, frozen=True):
     """Lines for a shell or a file, copied or evaluated: never wrapped, nothing added."""
 
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A name, what is so, and in small print where that was found."""
 
     name: str
@@ -34,20 +34,17 @@ class Row:
     origin: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     title: str
     numeric: bool = False
     wrap: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     """A number as people read it, the number itself to sort by, and its share of the whole as a bar."""
 
     text: str
@@ -58,14 +55,12 @@ class Amount:
 Cell: TypeAlias = str | Amount
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HeatMap:
+class HeatMap(Struct, frozen=True):
     """Rows against columns, each cell shaded by its share. A page has room for it; a terminal shows `brief`."""
 
     caption: str
@@ -79,8 +74,7 @@ class HeatMap:
 Look: TypeAlias = Literal["good", "fair", "poor", "bad", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """A word that says it all, how it looks (never by colour alone), and a few words more."""
 
     text: str
@@ -88,8 +82,7 @@ class Mark:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(Struct, frozen=True):
     """Rows against columns, each cell a mark that can be read across a room."""
 
     caption: str
@@ -98,8 +91,7 @@ class Matrix:
     cells: tuple[tuple[Mark, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True):
     """Something that lasted, in seconds since the beginning. `kind` chooses its colour; `tip` says all of it.
 
     `parts`: shares of it, each with a kind of its own, drawn inside it in order.
@@ -113,8 +105,7 @@ class Bar:
     parts: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """Rows of bars over one axis, drawn from left to right. A page has room for it, a terminal has not.
 
     `legend`: kind → what it means. The rows are those of what ran at the same time, so their number tells how much did.
@@ -127,15 +118,13 @@ class Timeline:
     ticks: tuple[tuple[float, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(Struct, frozen=True):
     items: tuple[Finding, ...]
 
 
 Block: TypeAlias = Heading | Paragraph | Verbatim | Facts | Table | HeatMap | Matrix | Timeline | Findings
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     title: str
     blocks: tuple[Block, ...]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.loading import loading
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
 from cuwheel.toolchains.stub import SONAME
@@ -174,9 +173,6 @@ def findings(result: Result, scene: Scene) -> Iterator[Finding]:
 
 def _brings(soname: str) -> str:
     """The package of NVIDIA's that brings a library; nothing for one that is not theirs."""
-    try:
-        found = libraries.find_library(soname)
-    except UnknownNameError:
-        return ""
-    package = found.package_for(None)
+    found = libraries.known_library(soname)
+    package = found.package_for(None) if found else None
     return package.name if package else ""

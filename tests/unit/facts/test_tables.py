@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from facts import consistency
 
 from cuwheel.errors import FactsError
 from cuwheel.facts import tables, versions
@@ -16,8 +17,24 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unit
 
 
-def test_the_tables_are_consistent_and_read_once() -> None:
-    assert tables.tables() is tables.tables()
+def test_the_tables_that_ship_are_consistent() -> None:
+    assert consistency.problems(tables.DATA) == ()
+
+
+def test_every_table_that_ships_is_checked_and_can_be_read() -> None:
+    checked = {name.removesuffix(".toml") for name in consistency.TABLES}
+    assert {path.stem for path in tables.DATA.glob("*.toml")} == checked
+    for name in checked:
+        assert type(getattr(tables.tables(), name)) is consistency.TABLES[f"{name}.toml"][0]
+
+
+def test_reading_a_table_checks_no_other_and_its_shape_alone(copy: Path) -> None:
+    _edit(copy / "gpus.toml", ('"DGX Spark" = "GB10"', '"DGX Spark" = "GB11"'))
+    (copy / "architectures.toml").unlink()
+    found = tables.Tables(copy)
+    assert found.gpus.aliases["DGX Spark"] == "GB11"
+    with pytest.raises(FactsError, match=r"architectures.toml: .*No such file"):
+        _ = found.architectures
 
 
 def test_every_source_is_used_and_has_an_address() -> None:
@@ -74,9 +91,7 @@ def _edit(file: Path, *changes: tuple[str, str]) -> None:
 
 
 def _problems(folder: Path) -> tuple[str, ...]:
-    with pytest.raises(FactsError) as caught:
-        tables.load(folder)
-    return caught.value.problems
+    return consistency.problems(folder)
 
 
 def test_every_problem_of_every_file_at_once(copy: Path) -> None:

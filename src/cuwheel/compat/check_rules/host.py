@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat.check_rules.case import Case, some
 from cuwheel.compat.rule import Found, rule
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import libraries, packages, versions
 
 if TYPE_CHECKING:
@@ -181,10 +180,8 @@ def _is_framework(needed: Needed) -> bool:
 
 
 def _majors(soname: str) -> tuple[int, ...]:
-    try:
-        return libraries.find_library(soname).majors
-    except UnknownNameError:
-        return ()
+    found = libraries.known_library(soname)
+    return found.majors if found else ()
 
 
 def _other_major(needed: Needed, case: Case) -> str | None:

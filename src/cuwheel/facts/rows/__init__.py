@@ -1,4 +1,4 @@
 """The rows of the tables as frozen values, a module for each file of `data/`, where the keys are explained.
 
-Apart, because most verbs need one table: making forty classes takes longer than reading a library.
+Structs and not dataclasses: making a dataclass takes half a millisecond, and there are forty of them at every start.
 """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
+class Architecture(Struct, frozen=True, kw_only=True):
     """A capability: its generation, and the capabilities that its `f` code serves."""
 
     capability: str
@@ -21,8 +20,7 @@ class Architecture:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architectures:
+class Architectures(Struct, frozen=True, kw_only=True):
     """architectures.toml."""
 
     sources: dict[str, Source]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCheck:
+class KnownCheck(Struct, frozen=True, kw_only=True):
     """One of `command` and `python`; as in `[[verify.check]]`: see checks.toml."""
 
     packages: tuple[str, ...]
@@ -26,8 +25,7 @@ class KnownCheck:
     timeout: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checks:
+class Checks(Struct, frozen=True, kw_only=True):
     """checks.toml."""
 
     sources: dict[str, Source]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CMakeSpelling:
+class CMakeSpelling(Struct, frozen=True, kw_only=True):
     """A kind of value of CMAKE_CUDA_ARCHITECTURES, and the releases that take it: see cmake.toml."""
 
     spelling: str
@@ -20,8 +19,7 @@ class CMakeSpelling:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CMake:
+class CMake(Struct, frozen=True, kw_only=True):
     """cmake.toml."""
 
     sources: dict[str, Source]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.facts.rows.common import OperatingSystem, Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverSupport:
+class DriverSupport(Struct, frozen=True, kw_only=True):
     """The branches of the driver that know GPUs of these capabilities: see gpu_drivers.toml."""
 
     capabilities: tuple[str, ...]
@@ -19,8 +18,7 @@ class DriverSupport:
     pci: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Struct, frozen=True, kw_only=True):
     """The first release of each branch whose own list names these GPUs, on Linux."""
 
     names: tuple[str, ...]
@@ -28,8 +26,7 @@ class Listed:
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(Struct, frozen=True, kw_only=True):
     """The processor, and where there is only one the system, that these GPUs come with."""
 
     names: tuple[str, ...]
@@ -38,8 +35,7 @@ class Host:
     os: OperatingSystem | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuDrivers:
+class GpuDrivers(Struct, frozen=True, kw_only=True):
     """gpu_drivers.toml."""
 
     sources: dict[str, Source]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuGroup:
+class GpuGroup(Struct, frozen=True, kw_only=True):
     """GPUs of one capability and product line. `tegra`: the chip that a Jetson's device tree names."""
 
     capability: str
@@ -20,15 +20,13 @@ class GpuGroup:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmbiguousName:
+class AmbiguousName(Struct, frozen=True, kw_only=True):
     name: str
     meanings: tuple[str, ...]
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BorrowedName:
+class BorrowedName(Struct, frozen=True, kw_only=True):
     """Names of real GPUs that virtual ones of other chips go by."""
 
     names: tuple[str, ...]
@@ -36,8 +34,7 @@ class BorrowedName:
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Normalisation:
+class Normalisation(Struct, frozen=True, kw_only=True):
     """How a name is read: see above `[normalisation]` in gpus.toml."""
 
     ignore: tuple[str, ...]
@@ -46,8 +43,7 @@ class Normalisation:
     glued: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualGpus:
+class VirtualGpus(Struct, frozen=True, kw_only=True):
     """How virtual GPUs are called: see above `[vgpu]` in gpus.toml."""
 
     profile: str
@@ -55,8 +51,7 @@ class VirtualGpus:
     boards: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpus:
+class Gpus(Struct, frozen=True, kw_only=True):
     """gpus.toml."""
 
     sources: dict[str, Source]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from cuwheel.facts import versions
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Only:
+class Only(Struct, frozen=True, kw_only=True):
     """The releases, and the processor, on which a package has one of its files. `but`: releases without it."""
 
     since: str | None = None
@@ -18,8 +17,7 @@ class Only:
     cpu: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class Package(Struct, frozen=True, kw_only=True):
     """An index package (or the driver), and the libraries it puts into `folder` of site-packages.
 
     `since`, `below`: the releases that have these libraries, where others of the same CUDA have not; `only`: of single
@@ -52,8 +50,7 @@ class Package:
         return only.since or self.since, only.below or self.below
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Libraries:
+class Libraries(Struct, frozen=True, kw_only=True):
     """libraries.toml. `chooses_kernels_itself`: patterns of the components that do. `everyones`: not CUDA's alone."""
 
     sources: dict[str, Source]

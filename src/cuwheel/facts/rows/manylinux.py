@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManylinuxPolicy:
+class ManylinuxPolicy(Struct, frozen=True, kw_only=True):
     """From the tag of this glibc on: the newest symbol versions of libstdc++ that may be needed."""
 
     glibc: str
@@ -18,8 +17,7 @@ class ManylinuxPolicy:
     measured: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manylinux:
+class Manylinux(Struct, frozen=True, kw_only=True):
     """manylinux.toml."""
 
     sources: dict[str, Source]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
+class Sign(Struct, frozen=True, kw_only=True):
     """A file beside the libraries, and what it says and does not say in the releases that a profile is for."""
 
     file: str
@@ -17,16 +17,14 @@ class Sign:
     without: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Struct, frozen=True, kw_only=True):
     """What GPUs below a capability load: the library with `name` before its suffix."""
 
     below: str
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageProfile:
+class PackageProfile(Struct, frozen=True, kw_only=True):
     """Which of its libraries a package loads: see packages.toml."""
 
     names: tuple[str, ...]
@@ -45,16 +43,14 @@ class PackageProfile:
     optional: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SystemLibraries:
+class SystemLibraries(Struct, frozen=True, kw_only=True):
     """Patterns of what every Linux has."""
 
     libraries: tuple[str, ...]
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SomeBring:
+class SomeBring(Struct, frozen=True, kw_only=True):
     """What comes with some builds of a framework: of these releases, for this CUDA major."""
 
     brings: tuple[str, ...]
@@ -63,8 +59,7 @@ class SomeBring:
     cuda: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkLibraries:
+class FrameworkLibraries(Struct, frozen=True, kw_only=True):
     """Patterns of the libraries that only a framework's own package brings, and of CUDA's that come with it."""
 
     name: str
@@ -75,8 +70,7 @@ class FrameworkLibraries:
     some: tuple[SomeBring, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packages:
+class Packages(Struct, frozen=True, kw_only=True):
     """packages.toml."""
 
     sources: dict[str, Source]

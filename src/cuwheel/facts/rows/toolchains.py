@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Component:
+class Component(Struct, frozen=True, kw_only=True):
     """A part of a toolkit, or a library beside it, and what each provider calls it: see toolchains.toml."""
 
     name: str
@@ -24,8 +23,7 @@ class Component:
     library: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComponentGroup:
+class ComponentGroup(Struct, frozen=True, kw_only=True):
     """Several components under one name."""
 
     name: str
@@ -33,21 +31,18 @@ class ComponentGroup:
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolkitOnIndex:
+class ToolkitOnIndex(Struct, frozen=True, kw_only=True):
     package: str
     since: str
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedistSite:
+class RedistSite(Struct, frozen=True, kw_only=True):
     url: str
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CondaChannel:
+class CondaChannel(Struct, frozen=True, kw_only=True):
     """`compiler`: the package of the host compiler for each processor."""
 
     channel: str
@@ -56,8 +51,7 @@ class CondaChannel:
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerImage:
+class ContainerImage(Struct, frozen=True, kw_only=True):
     """`before`: the image of releases before `since`."""
 
     image: str
@@ -67,16 +61,14 @@ class ContainerImage:
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebianSuite:
+class DebianSuite(Struct, frozen=True, kw_only=True):
     cuda: str
     suite: str
     packages: tuple[str, ...]
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompilerVariable:
+class CompilerVariable(Struct, frozen=True, kw_only=True):
     """Which variable tells nvcc its host compiler: `variable` from `since` on, flags in `before` always."""
 
     variable: str
@@ -85,8 +77,7 @@ class CompilerVariable:
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Releases:
+class Releases(Struct, frozen=True, kw_only=True):
     """The last patch release of each minor; `earlier`: of providers that do not have that one."""
 
     latest: tuple[str, ...]
@@ -95,8 +86,7 @@ class Releases:
     earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolchains:
+class Toolchains(Struct, frozen=True, kw_only=True):
     """toolchains.toml."""
 
     sources: dict[str, Source]

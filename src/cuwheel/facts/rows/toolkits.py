@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.facts import versions
 from cuwheel.facts.rows.common import Source
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.common import OperatingSystem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drivers:
+class Drivers(Struct, frozen=True, kw_only=True):
     """A driver version on each system; None where it is not known."""
 
     linux: str | None = None
@@ -25,8 +25,7 @@ class Drivers:
         return self.linux if system == "linux" else self.windows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCompilers:
+class HostCompilers(Struct, frozen=True, kw_only=True):
     """What `host_config.h` lets through; None where there is no limit or it is not known."""
 
     gcc_max: int | None = None
@@ -36,8 +35,7 @@ class HostCompilers:
     msc_ver_max: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class Release(Struct, frozen=True, kw_only=True):
     """A CUDA as far as drivers and code go by it; of old ones, which nobody builds with any more, that is all."""
 
     version: str
@@ -56,8 +54,7 @@ class Release:
         return arch.number in self.architectures
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolkit(Release):
+class Toolkit(Release, frozen=True, kw_only=True):
     """A release that cuwheel builds with."""
 
     host_compilers: HostCompilers
@@ -65,24 +62,21 @@ class Toolkit(Release):
     measured_release: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MinorCompatibility(Drivers):
+class MinorCompatibility(Drivers, frozen=True, kw_only=True):
     """The driver from which on every minor release of a major runs."""
 
     major: int
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardCompatibility:
+class ForwardCompatibility(Struct, frozen=True, kw_only=True):
     package: str
     products: tuple[str, ...]
     note: str
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class Joined(Struct, frozen=True, kw_only=True):
     """From when on a Tegra is served by the distribution for servers. `compat`: a package for older L4T."""
 
     capability: str
@@ -94,8 +88,7 @@ class Joined:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arm64:
+class Arm64(Struct, frozen=True, kw_only=True):
     """From when on servers and Jetson share one distribution, and since when each Tegra is part of it."""
 
     one_distribution_since: str
@@ -103,8 +96,7 @@ class Arm64:
     source: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JetsonRelease:
+class JetsonRelease(Struct, frozen=True, kw_only=True):
     """A release of L4T, the JetPack that it is part of, and the CUDA that its driver came for."""
 
     l4t: str
@@ -114,8 +106,7 @@ class JetsonRelease:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlibcClash:
+class GlibcClash(Struct, frozen=True, kw_only=True):
     """Up to `last_broken`, CUDA's headers do not compile with this glibc or a later one."""
 
     glibc: str
@@ -125,8 +116,7 @@ class GlibcClash:
     measured: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolkits:
+class Toolkits(Struct, frozen=True, kw_only=True):
     """toolkits.toml."""
 
     sources: dict[str, Source]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.facts.rows.common import Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorchChange:
+class TorchChange(Struct, frozen=True, kw_only=True):
     """The architectures that a release of PyTorch took up, and those it no longer takes."""
 
     since: str
@@ -17,8 +16,7 @@ class TorchChange:
     drops: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TorchName:
+class TorchName(Struct, frozen=True, kw_only=True):
     """A name that TORCH_CUDA_ARCH_LIST takes, what it stands for, and in which releases."""
 
     name: str
@@ -28,8 +26,7 @@ class TorchName:
     below: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Torch:
+class Torch(Struct, frozen=True, kw_only=True):
     """torch.toml: what TORCH_CUDA_ARCH_LIST takes."""
 
     sources: dict[str, Source]

@@ -1,33 +1,63 @@
-"""What can be wrong with a table of facts beyond its types: each check yields its mistakes in words."""
+"""Whether the tables that ship are consistent: all mistakes of all files, so that an edit is put right in one go.
+
+At run time they are read as they are: checking them took as long as most answers.
+"""
 
 from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from cuwheel import decode
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, Capability
-from cuwheel.facts.rows.gpus import squashed
+from cuwheel.facts.rows.architectures import Architecture, Architectures
+from cuwheel.facts.rows.checks import Checks
+from cuwheel.facts.rows.cmake import CMake
+from cuwheel.facts.rows.gpu_drivers import GpuDrivers
+from cuwheel.facts.rows.gpus import Gpus, squashed
+from cuwheel.facts.rows.libraries import Libraries, Package
+from cuwheel.facts.rows.manylinux import Manylinux
+from cuwheel.facts.rows.packages import Packages
+from cuwheel.facts.rows.toolchains import Toolchains
+from cuwheel.facts.rows.toolkits import Release, Toolkit, Toolkits
+from cuwheel.facts.rows.torch import Torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    from cuwheel.facts.rows.architectures import Architecture, Architectures
-    from cuwheel.facts.rows.checks import Checks
     from cuwheel.facts.rows.common import Source
-    from cuwheel.facts.rows.gpu_drivers import GpuDrivers
-    from cuwheel.facts.rows.gpus import Gpus
-    from cuwheel.facts.rows.libraries import Libraries, Package
-    from cuwheel.facts.rows.manylinux import Manylinux
-    from cuwheel.facts.rows.packages import Packages
-    from cuwheel.facts.rows.toolchains import Toolchains
-    from cuwheel.facts.rows.toolkits import Release, Toolkit, Toolkits
-    from cuwheel.facts.rows.torch import Torch
+
+Known = dict[str, Architecture]
 
 
-def sources(known: dict[str, Source], *kinds: Iterable[object]) -> Iterator[str]:
+def problems(folder: Path) -> tuple[str, ...]:
+    """Of all tables in `folder`; none where they may ship."""
+    found: list[str] = []
+    files = {name: _decoded(folder / name, type_, found) for name, (type_, _) in TABLES.items()}
+    architectures = files["architectures.toml"]
+    known = {row.capability: row for row in architectures.architecture} if architectures else None
+    for name, (_, check) in TABLES.items():
+        if files[name] is not None:
+            found += (f"{name}: {each}" for each in check(files[name], known))
+    return tuple(found)
+
+
+def _decoded(path: Path, type_: type[Any], found: list[str]) -> Any:  # noqa: ANN401 - a table
+    try:
+        data = msgspec.toml.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        found.append(f"{path.name}: {error}")
+        return None
+    return decode.convert(data, type_, path.name, found)
+
+
+def _source_problems(known: dict[str, Source], *kinds: Iterable[object]) -> Iterator[str]:
     """Rows of any kind: each names a source, and each source it names is there."""
     for rows in kinds:
         for row in rows:
@@ -60,9 +90,9 @@ def _parses(parse: Callable[[str], object], text: str) -> bool:
         return False
 
 
-def architectures(file: Architectures) -> Iterator[str]:
+def _architecture_problems(file: Architectures, _known: Known | None) -> Iterator[str]:
     rows = file.architecture
-    yield from sources(file.sources, rows)
+    yield from _source_problems(file.sources, rows)
     known = [row.capability for row in rows]
     yield from _repeated("capability", known)
     for row in rows:
@@ -74,8 +104,8 @@ def architectures(file: Architectures) -> Iterator[str]:
             yield f"{row.capability} is not in its own family"
 
 
-def gpus(file: Gpus, known: dict[str, Architecture] | None) -> Iterator[str]:
-    yield from sources(file.sources, file.group, file.ambiguous, file.borrowed)
+def _gpu_problems(file: Gpus, known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.group, file.ambiguous, file.borrowed)
     names = [name for group in file.group for name in group.names]
     others = [*file.aliases, *(each.name for each in file.ambiguous)]
     yield from _repeated("GPU", [squashed(name) for name in [*names, *others]])
@@ -94,8 +124,8 @@ def gpus(file: Gpus, known: dict[str, Architecture] | None) -> Iterator[str]:
             yield f"{group.names[:1]}: a tegra chip and a Tegra capability go together"
 
 
-def gpu_drivers(file: GpuDrivers) -> Iterator[str]:
-    yield from sources(file.sources, file.support, file.listed, file.host)
+def _gpu_driver_problems(file: GpuDrivers, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.support, file.listed, file.host)
     yield from _repeated("capability", [each for row in file.support for each in row.capabilities])
     yield from _repeated("PCI ids that begin with", [each for row in file.support for each in row.pci])
     yield from _repeated("listed GPU", [each for row in file.listed for each in row.names])
@@ -111,8 +141,8 @@ def gpu_drivers(file: GpuDrivers) -> Iterator[str]:
             yield f"{listed.names[:1]}: {', '.join(listed.since)} is no order of releases"
 
 
-def libraries(file: Libraries) -> Iterator[str]:
-    yield from sources(file.sources, file.package)
+def _library_problems(file: Libraries, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.package)
     yield from _repeated("package", [f"{row.name} {row.measured_release or ''}" for row in file.package])
     for row in file.package:
         names = [*row.sonames, *row.dlls]
@@ -136,16 +166,16 @@ def _same_package(file: Libraries) -> Iterator[tuple[Package, Package]]:
         yield from pairwise(sorted(rows, key=lambda row: versions.key(row.since or "0")))
 
 
-def manylinux(file: Manylinux) -> Iterator[str]:
-    yield from sources(file.sources, file.policy)
+def _manylinux_problems(file: Manylinux, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.policy)
     for older, newer in pairwise(file.policy):
         for name in ("glibc", "glibcxx", "cxxabi"):
             if versions.key(getattr(older, name)) > versions.key(getattr(newer, name)):
                 yield f"glibc {newer.glibc}: {name} goes back from the row before"
 
 
-def packages(file: Packages) -> Iterator[str]:
-    yield from sources(file.sources, file.profile, file.framework, (file.system,))
+def _package_problems(file: Packages, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.profile, file.framework, (file.system,))
     yield from _repeated("package", [f"{name} {row.since or ''}".strip() for row in file.profile for name in row.names])
     for row in file.profile:
         yield from _pattern_problems(row.pattern)
@@ -156,8 +186,8 @@ def packages(file: Packages) -> Iterator[str]:
             yield f"{newer.names[:1]}: since {newer.since} stands before {older.since}: the newest is first"
 
 
-def checks(file: Checks) -> Iterator[str]:
-    yield from sources(file.sources, file.check)
+def _check_problems(file: Checks, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.check)
     yield from _repeated("check", [row.name for row in file.check])
     for row in file.check:
         if (row.command is None) == (row.python is None):
@@ -173,9 +203,11 @@ def _pattern_problems(pattern: str) -> Iterator[str]:
         yield f"pattern {pattern!r}: {error}"
 
 
-def toolkits(file: Toolkits, known: dict[str, Architecture] | None) -> Iterator[str]:
+def _toolkit_problems(file: Toolkits, known: Known | None) -> Iterator[str]:
     drivers = (file.zstd_fat_binaries, file.forward_compatibility, file.arm64)
-    yield from sources(file.sources, file.earlier, file.toolkit, file.minor_compatibility, file.glibc_clash, drivers)
+    yield from _source_problems(
+        file.sources, file.earlier, file.toolkit, file.minor_compatibility, file.glibc_clash, drivers
+    )
     rows = file.toolkit
     releases = (*file.earlier, *rows)
     yield from _order_problems(releases, rows)
@@ -195,7 +227,7 @@ def toolkits(file: Toolkits, known: dict[str, Architecture] | None) -> Iterator[
 
 
 def _jetson_problems(file: Toolkits) -> Iterator[str]:
-    yield from sources(file.sources, file.arm64.joined, file.jetson)
+    yield from _source_problems(file.sources, file.arm64.joined, file.jetson)
     for row_before, row_after in pairwise(file.jetson):
         if versions.key(row_before.l4t) >= versions.key(row_after.l4t):
             yield f"L4T {row_after.l4t} stands after {row_before.l4t}"
@@ -207,9 +239,9 @@ def _jetson_problems(file: Toolkits) -> Iterator[str]:
             yield f"{joined.capability} joins with L4T {joined.l4t}, which is not JetPack {joined.jetpack}"
 
 
-def toolchains(file: Toolchains) -> Iterator[str]:
+def _toolchain_problems(file: Toolchains, _known: Known | None) -> Iterator[str]:
     places = (file.index, file.redist, file.conda, file.container, file.releases)
-    yield from sources(file.sources, file.component, file.group, file.debian, places)
+    yield from _source_problems(file.sources, file.component, file.group, file.debian, places)
     names = [row.name for row in file.component]
     yield from _repeated("component", [*names, *(row.name for row in file.group)])
     for group in file.group:
@@ -228,8 +260,8 @@ def toolchains(file: Toolchains) -> Iterator[str]:
             yield f"{row.name} is either an extra of {file.index.package} or a package"
 
 
-def torch(file: Torch, known: dict[str, Architecture] | None) -> Iterator[str]:
-    yield from sources(file.sources, file.change, file.name)
+def _torch_problems(file: Torch, known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.change, file.name)
     yield from _repeated("name", [f"{row.name.lower()} {row.since or ''}" for row in file.name])
     numbers = []
     for text in (each for row in file.change for each in row.adds):
@@ -275,7 +307,7 @@ def _order_problems(releases: Sequence[Release], toolkits: Sequence[Toolkit]) ->
                 yield f"{version}: {what} {value} is older than {before} of the release before"
 
 
-def _architecture_list_problems(numbers: tuple[str, ...], known: dict[str, Architecture] | None) -> Iterator[str]:
+def _architecture_list_problems(numbers: tuple[str, ...], known: Known | None) -> Iterator[str]:
     yield from _repeated("architecture", numbers)
     for number in numbers:
         if not _parses(Arch.parse, number):
@@ -287,3 +319,23 @@ def _architecture_list_problems(numbers: tuple[str, ...], known: dict[str, Archi
             yield f"sm_{number} has an unknown capability"
         elif row is not None and arch.suffix == "f" and not row.family:
             yield f"sm_{number} has no family in architectures.toml"
+
+
+def _cmake_problems(file: CMake, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.spelling)
+
+
+# Every file of the folder, what it is read into, and what must hold of its rows.
+TABLES: dict[str, tuple[type[Any], Callable[[Any, Known | None], Iterator[str]]]] = {
+    "architectures.toml": (Architectures, _architecture_problems),
+    "checks.toml": (Checks, _check_problems),
+    "cmake.toml": (CMake, _cmake_problems),
+    "gpu_drivers.toml": (GpuDrivers, _gpu_driver_problems),
+    "gpus.toml": (Gpus, _gpu_problems),
+    "libraries.toml": (Libraries, _library_problems),
+    "manylinux.toml": (Manylinux, _manylinux_problems),
+    "packages.toml": (Packages, _package_problems),
+    "toolchains.toml": (Toolchains, _toolchain_problems),
+    "toolkits.toml": (Toolkits, _toolkit_problems),
+    "torch.toml": (Torch, _torch_problems),
+}

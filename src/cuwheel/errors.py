@@ -163,3 +163,16 @@ class UnsafeWheelError(CuwheelError):
             f"{path} is not safe to read or to install:{shown}{more}",
             hint="do not install this wheel; get it from its publisher again",
         )
+
+
+class MissingExtraError(CuwheelError):
+    exit_code = 14
+    meaning = "something is not installed that comes with an extra of cuwheel, such as `cuwheel[build]`"
+
+    def __init__(self, missing: Sequence[str], purpose: str, extra: str) -> None:
+        self.missing, self.extra = tuple(missing), extra
+        names = " and ".join(filter(None, (", ".join(self.missing[:-1]), self.missing[-1])))
+        verb, them = ("is", "it") if len(self.missing) == 1 else ("are", "them")
+        super().__init__(
+            f"{names} {verb} not installed, and {purpose} needs {them}", hint=f"pip install 'cuwheel[{extra}]'"
+        )

@@ -1,6 +1,6 @@
 """Pythons that are here, environments made with them, and packages installed into those.
 
-By uv where it is (cuwheel depends on it), else by pip: both with their own configuration of indexes.
+By uv where it is (the extra `build` brings it), else by pip: both with their own configuration of indexes.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log, process
-from cuwheel.errors import ToolError, UnavailableError, UsageError
+from cuwheel import extras, log, process
+from cuwheel.errors import MissingExtraError, ToolError, UnavailableError, UsageError
 from cuwheel.network import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 _ASK_S = 20.0
 _MAKE_S = 120.0
@@ -41,9 +41,7 @@ class Python:
 
 
 def uv() -> str | None:
-    """cuwheel's own, else the one on PATH."""
-    beside = Path(sys.executable).parent / "uv"
-    return str(beside) if beside.is_file() else shutil.which("uv")
+    return extras.program("uv")
 
 
 def find_python(version: str | None = None) -> Python:
@@ -56,7 +54,8 @@ def find_python(version: str | None = None) -> Python:
             return found
         tried.append(f"{path} ({'is ' + found.version if found else 'does not run'})")
     where = "; looked at " + ", ".join(tried) if tried else ""
-    raise UnavailableError(f"Python {wanted} was not found{where}", hint=f"uv python install {wanted}")
+    first = "" if uv() else "pip install 'cuwheel[build]' && "
+    raise UnavailableError(f"Python {wanted} was not found{where}", hint=f"{first}uv python install {wanted}")
 
 
 def minor(version: str) -> str:
@@ -139,12 +138,19 @@ def install(  # noqa: PLR0913 - all by keyword
 def _installer(interpreter: Path, *, offline: bool) -> list[str]:
     if tool := uv():
         return [tool, "pip", "install", "--python", str(interpreter), *(["--offline"] if offline else [])]
-    pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check"]
-    try:
-        process.run([*pip, "--version"], timeout=_ASK_S)
-    except ToolError:
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(interpreter)]
-    return [*pip, "install", *(["--no-index"] if offline else [])]
+    return [*_pip_for(interpreter), "install", *(["--no-index"] if offline else [])]
+
+
+def _pip_for(interpreter: Path) -> list[str]:
+    """An environment's own pip, else that of cuwheel's, which can work for another environment."""
+    options = ["-m", "pip", "--disable-pip-version-check"]
+    for command in ([str(interpreter), *options], [sys.executable, *options, "--python", str(interpreter)]):
+        try:
+            process.run([*command, "--version"], timeout=_ASK_S)
+        except ToolError:
+            continue
+        return command
+    raise MissingExtraError(["uv"], f"installing into {interpreter.parent.parent} without a pip", "build")
 
 
 def conflicts(interpreter: Path, env: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -153,6 +159,6 @@ def conflicts(interpreter: Path, env: Mapping[str, str] | None = None) -> tuple[
         done = process.run([tool, "pip", "check", "--python", str(interpreter)], timeout=_MAKE_S, check=False, env=env)
         lines = [line for line in done.stderr.splitlines() if line.startswith(("The package", "    "))]
     else:
-        done = process.run([interpreter, "-m", "pip", "check"], timeout=_MAKE_S, check=False, env=env)
+        done = process.run([*_pip_for(interpreter), "check"], timeout=_MAKE_S, check=False, env=env)
         lines = done.stdout.splitlines()
     return tuple(line.strip() for line in lines) if done.status else ()

@@ -74,8 +74,10 @@ class Steps:
 
     def decide(self, caller: Mapping[str, str], *, dry_run: bool) -> None:
         from cuwheel import log
-        from cuwheel.building import jobs
+        from cuwheel.building import frontend, jobs
 
+        if not dry_run:
+            frontend.require_tools(repairs=self.table.repair.enabled is not False)
         _refuse_unwritable(self.options.output)
         planned = self._plan()
         wanted = jobs.pythons(self.table, self.project)

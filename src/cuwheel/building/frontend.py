@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import venvs
+from cuwheel import extras, venvs
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _DIST_INFO = re.compile(r"(.+)-([^-]+)\.dist-info", re.ASCII)
+
+
+def require_tools(*, repairs: bool) -> None:
+    """Asked before a toolkit is downloaded, and hours are spent compiling, for nothing."""
+    modules, programs = (["build", "auditwheel"], ["patchelf"]) if repairs else (["build"], [])
+    extras.require("building a wheel", modules=modules, programs=programs)
 
 
 def make_environment(job: Job, shell: Shell, *, offline: bool) -> Path:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import netrc
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log, process
+from cuwheel import extras, log, process
 from cuwheel.errors import CuwheelError
 from cuwheel.network import addresses
 from cuwheel.network.addresses import Login
@@ -73,8 +71,7 @@ def _from_keyring(url: str, settings: Settings, username: str | None) -> Iterato
 
 def _from_uv(url: str, settings: Settings, username: str | None) -> Iterator[Login]:
     """What `uv auth login` stored."""
-    beside = Path(sys.executable).parent / "uv"
-    program = str(beside) if beside.is_file() else shutil.which("uv", path=settings.environ.get("PATH"))
+    program = extras.program("uv", path=settings.environ.get("PATH"))
     if program is None:
         return
     parts = addresses.split(url)

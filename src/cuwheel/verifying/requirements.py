@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cuwheel import log, process, venvs
-from cuwheel.errors import ToolError
+from cuwheel.errors import MissingExtraError, ToolError
 from cuwheel.wheel import metadata
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _pip(*, offline: bool) -> list[str]:
     except ToolError:
         tool = venvs.uv()
         if tool is None:
-            raise
+            raise MissingExtraError(["uv"], "packing requirements without a pip", "build") from None
         return [tool, *(["--offline"] if offline else []), "tool", "run", "pip"]
     return own
 

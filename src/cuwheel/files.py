@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 import time
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 _LONGEST = 200  # of a name's 255 bytes, so that what is added fits
+_CHUNK = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -56,6 +58,24 @@ def write(path: Path, data: str | bytes, *, durable: bool = False) -> None:
     """The whole file, or the one that was there before. Text is UTF-8; names of files that are not stay as they are."""
     with replacing(path, durable=durable) as file:
         file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """A file's content in pieces: memory stays small whatever its size."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+
+
+def sha256(path: Path) -> str:
+    """Of the whole file, as people publish it."""
+    hasher = hashlib.sha256()
+    for chunk in chunks(path):
+        hasher.update(chunk)
+    return hasher.hexdigest()
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MINUTE = 60
 _TEN = 10.0
@@ -48,3 +52,9 @@ def lasted(seconds: float) -> str:
 def file_name(path: str) -> str:
     """The last part of a path as either system writes it."""
     return path.replace("\\", "/").rsplit("/", maxsplit=1)[-1]
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """Enough of a list to see what it is about: `a, b and 3 more`."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")

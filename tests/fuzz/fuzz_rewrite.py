@@ -29,9 +29,7 @@ with atheris.instrument_imports(include=["cuwheel"]):
     from cuwheel.repairing import carrying
     from cuwheel.stamping import stamp
     from cuwheel.verifying import wheel_rules
-    from cuwheel.wheel import contents as wheel_contents
-    from cuwheel.wheel import member_hashes
-    from cuwheel.wheel.metadata import recorded_files
+    from cuwheel.wheel.file import WheelFile
 
 from tests.fixtures import manifest, small_wheel
 from tests.fuzz import harness, wheels
@@ -117,25 +115,21 @@ def through(grounds: Grounds, data: bytes) -> None:
 
 
 def compare(before: Path, after: Path, *, changes_libraries: bool) -> None:
-    was, now = wheel_contents.read(before), wheel_contents.read(after)
-    if wrong := member_hashes.wrong(after, now.info):
-        raise AssertionError(f"RECORD is wrong about {wrong}")
-    unlisted = set(recorded_files(now.record or "")) ^ set(now.sizes)
-    if unlisted and not set(recorded_files(was.record or "")) ^ set(was.sizes):
-        raise AssertionError(f"RECORD and the files do not agree: {unlisted}")
-    errors = [
-        {
-            each.rule
-            for each in wheel_rules.examine(Subject(contents=found, survey=survey(found.path)))
-            if each.severity == "error"
-        }
-        for found in (was, now)
-    ]
-    if new := errors[1] - errors[0]:
-        raise AssertionError(f"verify finds what it did not find before: {new}")
-    with zipfile.ZipFile(before) as old, zipfile.ZipFile(after) as new_:
-        for member in set(was.sizes) & set(now.sizes):
-            unlike(member, old.read(member), new_.read(member), changes_libraries=changes_libraries)
+    with WheelFile(before) as was, WheelFile(after) as now:
+        if wrong := now.wrong_hashes():
+            raise AssertionError(f"RECORD is wrong about {wrong}")
+        if now.unlisted and not was.unlisted:
+            raise AssertionError(f"RECORD and the files do not agree: {now.unlisted}")
+        if new := errors(now) - errors(was):
+            raise AssertionError(f"verify finds what it did not find before: {new}")
+        with zipfile.ZipFile(before) as old, zipfile.ZipFile(after) as new_:
+            for member in was.members.keys() & now.members.keys():
+                unlike(member, old.read(member), new_.read(member), changes_libraries=changes_libraries)
+
+
+def errors(wheel: WheelFile) -> set[str]:
+    found = wheel_rules.examine(Subject(wheel=wheel, survey=survey(wheel.path)))
+    return {each.rule for each in found if each.severity == "error"}
 
 
 def unlike(member: str, old: bytes, new: bytes, *, changes_libraries: bool) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuwheel.repairing import paths
-from cuwheel.repairing.contents import Binary, installed_path
+from cuwheel.repairing.contents import Binary
+from cuwheel.wheel.places import installed_path
 
 _WORDS = st.sampled_from(["pkg", "a", "b", "lib", "nvidia", "cublas", "x.data", "platlib"])
 _FOLDERS = st.lists(_WORDS, max_size=5).map("/".join)

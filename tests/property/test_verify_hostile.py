@@ -13,7 +13,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.inspection.survey import survey
 from cuwheel.verifying import modules, wheel_rules
 from cuwheel.verifying.runner.capture import HEAD, TAIL, Bounded, Search, shown
-from cuwheel.wheel import contents as wheel_contents
+from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 
 SOUND = Wheel(files={"subject/__init__.py": "x = 1\n" * 50, "subject/deep/data.bin": bytes(range(256)) * 4})
@@ -21,9 +21,9 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 
 
 def examined(path: Path) -> None:
-    opened = wheel_contents.read(path)
-    modules.top_level(opened)
-    wheel_rules.examine(Subject(contents=opened, survey=survey(path)))
+    with WheelFile(path) as opened:
+        modules.top_level(opened)
+        wheel_rules.examine(Subject(wheel=opened, survey=survey(path)))
 
 
 @settings(max_examples=150, deadline=None)

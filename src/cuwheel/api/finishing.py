@@ -36,8 +36,8 @@ class Finishing:
         from dataclasses import replace
 
         from cuwheel.errors import UnreadableError
+        from cuwheel.files import sha256
         from cuwheel.report.build_made import wheel_of
-        from cuwheel.toolchains.downloads import digest
 
         output = self.steps.options.output
         scratch = output / f".cuwheel-{self.job.folder.name}"  # ours alone: the job's folder is held
@@ -60,7 +60,7 @@ class Finishing:
             outcome=good if result.succeeded else "refused",
             phases=(*told.phases, *self.phases),
             seconds=told.seconds + sum(each.seconds for each in self.phases),
-            wheel=wheel_of(replace(found, target=str(place)), digest(place), planned),
+            wheel=wheel_of(replace(found, target=str(place)), sha256(place), planned),
             listed=result.listed,
             findings=(*told.findings, *self.findings, *result.findings),
         )
@@ -106,19 +106,17 @@ class Finishing:
     def _guard(self, found: Survey, whole: str) -> guard.Wish | None:
         """`whole`: the wheel's name and version as they will be."""
         from cuwheel.stamping import guard, guard_call, stamp
-        from cuwheel.wheel.zip_reader import ZipReader
+        from cuwheel.wheel import places
+        from cuwheel.wheel.file import WheelFile
 
         table = self.steps.table.guard
         if not table.package and not table.inject:
             return None
-        reader = ZipReader(Path(found.target))
-        try:
-            holding = [stamp.import_path(each.path) for each in found.libraries if each.device_code]
+        with WheelFile(Path(found.target)) as wheel:
+            holding = [places.installed_path(each.path) or "" for each in found.libraries if each.device_code]
             named = found.distribution.name if found.distribution else ""
-            package = table.package or guard_call.package_of(stamp.packages(reader.members), named, holding)
-            init = reader.text(f"{stamp.package_folder(reader.members, package)}__init__.py") or ""
-        finally:
-            reader.close()
+            package = table.package or guard_call.package_of(places.packages(wheel.members), named, holding)
+            init = wheel.text(f"{stamp.package_folder(wheel.members, package)}__init__.py") or ""
         if about := guard.injected(init, package) if table.inject else guard.uncalled(init, package):
             self.findings.append(about)
         return guard.of(found, package, message=table.message, wheel=whole, inject=table.inject)

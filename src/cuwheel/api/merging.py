@@ -53,11 +53,11 @@ def _checked(steps: Steps, group: Sequence[answers.Job], scratch: Path) -> answe
     from dataclasses import replace
 
     from cuwheel.building import gate
+    from cuwheel.files import sha256
     from cuwheel.inspection.survey import survey
     from cuwheel.report.build import Merged
     from cuwheel.report.build_made import wheel_of
     from cuwheel.stamping import merge
-    from cuwheel.toolchains.downloads import digest
 
     ids = tuple(job.id for job in group)
     made = merge.merge([Path(job.wheel.path) for job in group if job.wheel], scratch)
@@ -68,5 +68,5 @@ def _checked(steps: Steps, group: Sequence[answers.Job], scratch: Path) -> answe
     made.chmod(0o644)
     place = made.replace(steps.options.output / made.name)
     planned = [arch for job in group for arch in (*job.archs, *job.ptx)]
-    wheel = wheel_of(replace(found, target=str(place)), digest(place), planned)
+    wheel = wheel_of(replace(found, target=str(place)), sha256(place), planned)
     return Merged(jobs=ids, wheel=wheel, findings=result.findings)

@@ -216,9 +216,9 @@ def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | N
 
 
 def _unread(target: str, path: Path, error: MalformedError) -> Verified:
+    from cuwheel.files import sha256
     from cuwheel.finding import Finding
     from cuwheel.verifying.values import Verified
-    from cuwheel.wheel import contents as wheel_contents
 
     finding = Finding(
         rule="not-a-wheel", severity="error", message=error.problem, fix=error.hint or "build it or download it again"
@@ -230,7 +230,7 @@ def _unread(target: str, path: Path, error: MalformedError) -> Verified:
         name=path.name.partition("-")[0],
         version="",
         size=size,
-        sha256=wheel_contents.sha256(path),
+        sha256=sha256(path),
         findings=(finding,),
         installations=(),
     )
@@ -239,22 +239,24 @@ def _unread(target: str, path: Path, error: MalformedError) -> Verified:
 def _verified_file(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
     """The wheel as a file."""
     from cuwheel.compat.wheel_subject import Subject
+    from cuwheel.files import sha256
     from cuwheel.verifying import serving, wheel_rules
     from cuwheel.verifying.values import Verified
-    from cuwheel.wheel import contents as wheel_contents
+    from cuwheel.wheel.file import WheelFile
 
     told = surveyed.distribution
-    opened = wheel_contents.read(path)
+    with WheelFile(path) as wheel:
+        found = wheel_rules.examine(Subject(wheel=wheel, survey=surveyed))
     return Verified(
         target=target,
         file=path.name,
         name=told.name if told else path.stem,
         version=told.version if told else "",
         size=surveyed.size,
-        sha256=wheel_contents.sha256(path),
+        sha256=sha256(path),
         findings=(
             *(serving.examine(surveyed, cuda) if cuda else ()),
-            *wheel_rules.examine(Subject(contents=opened, survey=surveyed)),
+            *found,
         ),
         installations=(),
     )

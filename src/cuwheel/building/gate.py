@@ -12,7 +12,7 @@ from cuwheel.compat import rule, wheel_tags
 from cuwheel.compat.wheel_subject import Subject
 from cuwheel.finding import SEVERITIES
 from cuwheel.inspection.survey import survey
-from cuwheel.wheel import contents as wheel_contents
+from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from cuwheel.building.tables import GateTable
@@ -35,7 +35,8 @@ def examine_merged(found: Survey, table: GateTable) -> Result:
 
 
 def _about_tags(found: Survey) -> tuple[Finding, ...]:
-    return rule.examine(_TAG_RULES, Subject(contents=wheel_contents.read(Path(found.target)), survey=found))
+    with WheelFile(Path(found.target)) as wheel:
+        return rule.examine(_TAG_RULES, Subject(wheel=wheel, survey=found))
 
 
 def examine(found: Survey, wanted: Wanted) -> Result:

@@ -9,14 +9,13 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cuwheel import log, units
+from cuwheel import files, log, units
 from cuwheel.building import cache as cache_
 from cuwheel.building import frontend, recorder, trees, workspace
 from cuwheel.building.requirements import Installer, Source
 from cuwheel.building.shell import Shell
 from cuwheel.building.values import Built, Phase, Trouble
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
-from cuwheel.toolchains import downloads
 from cuwheel.toolchains import store as store_
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class _Work:
         return replace(
             built,
             wheel=str(wheel or ""),
-            sha256=downloads.digest(wheel) if wheel else "",
+            sha256=files.sha256(wheel) if wheel else "",
             phases=tuple(self.phases),
             seconds=time.monotonic() - self.began,
             record=str(record) if record.is_dir() else "",

@@ -13,10 +13,10 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from cuwheel import log
+from cuwheel import files, log
 from cuwheel.building import repository
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
-from cuwheel.toolchains import downloads, store
+from cuwheel.toolchains import store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def digest(folder: Path, names: Sequence[str]) -> str:
                 told = f"link {path.readlink()}"
             else:
                 runs = "x" if path.stat().st_mode & stat.S_IXUSR else "-"
-                told = f"{runs} {downloads.digest(path)}"
+                told = f"{runs} {files.sha256(path)}"
             whole.update(os.fsencode(f"{name}\0{told}\n"))
     except OSError as error:
         raise UnreadableError.from_os(error) from error
@@ -79,7 +79,7 @@ def _add_history(tree: Tree, to: Path) -> None:
 def unpacked(archive: Path, cache: Path) -> Path:
     """The one folder that is in a source archive; unpacked once for each content."""
     try:
-        place = cache / downloads.digest(archive)[:16]
+        place = cache / files.sha256(archive)[:16]
         if not place.is_dir():
             cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".making-", dir=cache) as scratch:

@@ -18,7 +18,6 @@ from cuwheel import files, log
 from cuwheel.building import environment
 from cuwheel.building.values import Built
 from cuwheel.errors import UnreadableError
-from cuwheel.toolchains import downloads
 from cuwheel.toolchains import store as store_
 
 if TYPE_CHECKING:
@@ -97,9 +96,9 @@ def earlier(folder: Path, key: str) -> Built | None:
     """What an earlier run made of the very same inputs, if it is still what it was."""
     try:
         built = msgspec.json.decode((folder / _DONE).read_bytes(), type=Built)
-        if built.key != key or downloads.digest(Path(built.wheel)) != built.sha256:
+        if built.key != key or files.sha256(Path(built.wheel)) != built.sha256:
             return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, UnreadableError, msgspec.DecodeError) as error:
         log.debug("%s has no result to resume: %s", folder, error)
         return None
     return built

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.inspection.values import Survey
-from cuwheel.wheel.contents import Contents
+from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,12 +17,12 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    contents: Contents
+    wheel: WheelFile
     survey: Survey
 
     @property
     def file(self) -> str:
-        return self.contents.path.name
+        return self.wheel.path.name
 
 
 def some(names: Iterable[str]) -> tuple[str, ...]:

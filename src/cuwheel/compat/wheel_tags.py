@@ -42,7 +42,7 @@ def _named(subject: Subject) -> tuple[str, ...]:
 def _said(subject: Subject) -> tuple[str, ...]:
     """Those of the WHEEL file, where each line may be a set in short."""
     found = []
-    for key, value in fields(subject.contents.wheel or ""):
+    for key, value in fields(subject.wheel.wheel or ""):
         if key == "tag" and value.count("-") == 2:  # noqa: PLR2004
             python, abi, platform = value.split("-")
             found += [f"{a}-{b}-{c}" for a in python.split(".") for b in abi.split(".") for c in platform.split(".")]
@@ -72,7 +72,7 @@ def name_of_file(subject: Subject) -> Iterator[Found]:
 )
 def tags_differ(subject: Subject) -> Iterator[Found]:
     named, said = set(_named(subject)), set(_said(subject))
-    if not named or subject.contents.wheel is None or named == said:
+    if not named or subject.wheel.wheel is None or named == said:
         return
     yield Found(
         severity="warning" if _alike(named) == _alike(said) else None,
@@ -194,7 +194,7 @@ def _by_gravity(subject: Subject, wanting: list[Library]) -> Iterator[tuple[list
 def libstdcxx(subject: Subject) -> Iterator[Found]:
     lowest = _promised_glibc(subject)
     policy = manylinux.policy_of(lowest) if lowest else None
-    if policy is None or any(_CXX_LIBRARY.search(path) for path in subject.contents.sizes):
+    if policy is None or any(_CXX_LIBRARY.search(path) for path in subject.wheel.sizes):
         return  # a wheel that brings its own libstdc++ asks the system for none
     wanting = [each for each in subject.survey.libraries if any(_newer_cxx(each, policy))]
     for libraries, what, severity in _by_gravity(subject, wanting):
@@ -244,7 +244,7 @@ def plain_linux(subject: Subject) -> Iterator[Found]:
 )
 def extension(subject: Subject) -> Iterator[Found]:
     modules: dict[str, set[str]] = {}
-    for path in subject.contents.sizes:
+    for path in subject.wheel.sizes:
         if match := _EXTENSION.search(path):
             made_for = "cp" + "".join(part or "" for part in match.groups())
             modules.setdefault(path[: match.start()], set()).add(made_for)
@@ -275,7 +275,7 @@ def _importable(python: str, abi: str, made: set[str]) -> bool:
     fix="build for the Pythons that requires-python names",
 )
 def requires_python(subject: Subject) -> Iterator[Found]:
-    wanted = dict(fields(subject.contents.metadata or "")).get("requires-python")
+    wanted = dict(fields(subject.wheel.metadata or "")).get("requires-python")
     if not wanted:
         return
     try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.inspection.values import Survey
+    from cuwheel.wheel.file import WheelFile
 
 NAME = "cuwheel.json"
 SCHEMA: Final = "cuwheel.wheel/1"
@@ -121,7 +122,10 @@ def read(target: str | Path, *, env: Path | None = None) -> Description | None:
     """
     path = Path(target)
     if env is None and path.suffix == ".whl" and path.is_file():
-        return _of_wheel(path)
+        from cuwheel.wheel.file import WheelFile  # noqa: PLC0415 - zipfile costs 15 ms
+
+        with WheelFile(path) as wheel:
+            return of_wheel(wheel)
     if env is None and path.is_dir():
         return _of_folder(path)
     from cuwheel.inspection import source  # noqa: PLC0415 - a name must be looked for
@@ -153,24 +157,16 @@ def words(described: Description) -> Iterator[str]:
         yield f"nvcc {tools.nvcc} ({tools.provider}){compiler}{sources}"
 
 
-def _of_wheel(path: Path) -> Description | None:
-    from cuwheel.wheel.zip_reader import ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
-
-    reader = ZipReader(path)
-    try:
-        name = next(
-            (each for each in reader.members if each.endswith(f".dist-info/{NAME}") and each.count("/") == 1), ""
-        )
-        if not name:
-            return None
-        if reader.members[name].size > _LIMIT:
-            raise MalformedError(path, f"its {NAME} has {reader.members[name].size:,} bytes: that is no description")
-        text = reader.text(name)
-        if text is None:
-            raise MalformedError(path, f"its {NAME} cannot be read", hint="get the wheel again")
-        return parse(text.encode(), f"{path}: {NAME}")
-    finally:
-        reader.close()
+def of_wheel(wheel: WheelFile) -> Description | None:
+    name = wheel.info + NAME
+    if name not in wheel.members:
+        return None
+    if (size := wheel.sizes[name]) > _LIMIT:
+        raise MalformedError(wheel.path, f"its {NAME} has {size:,} bytes: that is no description")
+    text = wheel.text(name)
+    if text is None:
+        raise MalformedError(wheel.path, f"its {NAME} cannot be read", hint="get the wheel again")
+    return parse(text.encode(), f"{wheel.path}: {NAME}")
 
 
 def _of_folder(info: Path) -> Description | None:

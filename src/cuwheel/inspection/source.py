@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cuwheel.buffer import Buffer
+    from cuwheel.wheel.file import WheelFile
     from cuwheel.wheel.metadata import Distribution
     from cuwheel.wheel.zip_reader import Member, ZipReader
 
@@ -155,25 +156,27 @@ def _kind(path: Path) -> Literal["folder", "file"] | None:
 
 
 def _wheel(path: Path) -> Source:
-    from cuwheel.wheel.zip_reader import ZipReader  # noqa: PLC0415 - zipfile costs 15 ms
+    from cuwheel.wheel.file import WheelFile  # noqa: PLC0415 - zipfile costs 15 ms
 
-    reader = ZipReader(path)
-    named = metadata.from_file_name(path.name)
-    info = next((each for each in reader.members if each.count("/") == 1 and each.endswith(".dist-info/METADATA")), "")
-    folder = info.removesuffix("METADATA")
-    said = (reader.text(info) or "", reader.text(folder + "WHEEL") or "") if info else ("", "")
-    findings = list(reader.findings)
-    if not info or folder + "RECORD" not in reader.members:
-        findings.append(_incomplete(path.name, "no RECORD" if info else "no METADATA"))
+    wheel = WheelFile(path)
+    return of_wheel(wheel)._replace(close=wheel.close)
+
+
+def of_wheel(wheel: WheelFile) -> Source:
+    """A wheel that is open already, and stays so."""
+    told = wheel.distribution
+    findings = list(wheel.zip.findings)
+    missing = [each for each in ("METADATA", "RECORD") if wheel.info + each not in wheel.members]
+    if missing:
+        findings.append(_incomplete(wheel.path.name, f"no {missing[0]}"))
     return Source(
-        target=str(path),
+        target=str(wheel.path),
         kind="wheel",
-        size=reader.source.size,
-        distribution=metadata.from_texts(*said, named),
-        items=tuple(ZipItem(reader, each) for each in reader.members.values() if _may_be_binary(each.name)),
+        size=wheel.size,
+        distribution=told,
+        items=tuple(ZipItem(wheel.zip, each) for each in wheel.members.values() if _may_be_binary(each.name)),
         findings=tuple(findings),
-        texts=Texts(names=tuple(reader.members), read=reader.text),
-        close=reader.close,
+        texts=Texts(names=tuple(wheel.members), read=wheel.text),
     )
 
 

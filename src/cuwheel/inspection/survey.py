@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.finding import Finding
     from cuwheel.inspection.source import Item, Source
     from cuwheel.inspection.values import Detail, Library, PythonLoad, Search
+    from cuwheel.wheel.file import WheelFile
 
 _WORKERS = 2
 
@@ -35,6 +36,11 @@ def survey(target: str | Path, *, env: Path | None = None, detail: Detail = "row
         return _survey(found, detail, search=search)
     finally:
         found.close()
+
+
+def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows") -> Survey:
+    """Of a wheel that is open already, and stays so."""
+    return _survey(source.of_wheel(wheel), detail, search="data")
 
 
 def _survey(found: Source, detail: Detail, *, search: Search) -> Survey:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import time
 import zlib
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import log
+from cuwheel import files, log
 from cuwheel.errors import NetworkError, UnreadableError
 from cuwheel.network import addresses, client
 
@@ -183,14 +182,11 @@ def _most(url: str, file: IO[bytes], size: int | None, total: int | None) -> int
 def _verify(url: str, path: Path, sha256: str | None) -> None:
     if sha256 is None:
         return
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    if digest.hexdigest() != sha256.lower():
+    found = files.sha256(path)
+    if found != sha256.lower():
         path.unlink()  # or the next attempt would resume from bytes that are wrong
         raise NetworkError(
             url,
-            f"sha256 is {digest.hexdigest()}, expected {sha256}",
+            f"sha256 is {found}, expected {sha256}",
             hint="it came damaged, or is another file under that name: try again, or another mirror",
         )

@@ -10,7 +10,6 @@ import os
 import platform
 import shutil
 import sys
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,17 +20,18 @@ from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_file, sync_folder
 from cuwheel.repairing import checking, contents, paths
 from cuwheel.repairing.values import Repaired
-from cuwheel.repairing.writing import Change, write
+from cuwheel.wheel.edit import WheelEdit
+from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.zip_writer import DEFAULT_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cuwheel.repairing.contents import Binary, Contents
+    from cuwheel.repairing.contents import Binary
     from cuwheel.repairing.values import Decision, SearchPath
 
 _AUDITWHEEL_S = 3600.0
 _PATCHELF_S = 300.0
-_CHUNK = 1 << 20
 # What auditwheel stamps files with; ours are all of the same moment, told or the first that a zip can hold.
 _FIRST_MOMENT = "315532800"
 
@@ -82,17 +82,10 @@ def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, Rep
     before = contents.read(decision.wheel)
     must_have_room(folder, 3 * before.unpacked + 3 * sum(each.bytes for each in decision.of("grafted")))
     grafted = _grafted(decision, folder)
-    between = contents.read(grafted)
-    change = Change(
-        info=between.info,
-        platforms=decision.platforms,
-        requires=decision.requires,
-        files=dict(_with_search_paths(decision, between, folder)),
-    )
     # Under its own name, for it is read again as what it claims to be.
     made = folder / "made" / decision.file_name
     made.parent.mkdir()
-    write(grafted, made, change)
+    _write(decision, grafted, made, folder)
     after = contents.read(made)
     findings = checking.check(decision, before, after)
     new = sorted({each.path for each in after.binaries} - {each.path for each in before.binaries})
@@ -145,23 +138,34 @@ def _environment(folder: Path) -> Mapping[str, str]:
     }
 
 
-def _with_search_paths(decision: Decision, between: Contents, folder: Path) -> Iterator[tuple[str, Path]]:
+def _write(decision: Decision, grafted: Path, made: Path, folder: Path) -> None:
+    """Compressed anew: auditwheel's wheel is not."""
+    with WheelFile(grafted) as wheel:
+        edit = WheelEdit(wheel, level=DEFAULT_LEVEL)
+        edit.retag(platforms=decision.platforms)
+        edit.require(decision.requires)
+        for member, place in _with_search_paths(decision, wheel, folder):
+            edit.replace(member, place)
+        edit.write(made)
+
+
+def _with_search_paths(decision: Decision, wheel: WheelFile, folder: Path) -> Iterator[tuple[str, Path]]:
     """Of what auditwheel left, the libraries whose search path must be another: member → the file in its place."""
     kept = {each.soname for each in decision.of("kept-out")}
     decided = {each.path: each for each in decision.paths}
+    between = contents.of(wheel)
     inside = paths.inside_of(between.binaries)
     out = folder / "libraries"
     out.mkdir()
-    with zipfile.ZipFile(between.wheel) as archive:
-        for number, binary in enumerate(between.binaries):
-            way = paths.of(_as_decided(binary, decided), inside, kept.__contains__, decision.wish.cuda_major)
-            if way is None or (way.after == binary.search_path and not (binary.rpath and binary.runpath)):
-                continue
-            place = out / str(number)
-            with archive.open(binary.path) as packed, place.open("wb") as file:
-                shutil.copyfileobj(packed, file, _CHUNK)
-            _patch(place, way.after, both=bool(binary.rpath and binary.runpath))
-            yield binary.path, place
+    for number, binary in enumerate(between.binaries):
+        way = paths.of(_as_decided(binary, decided), inside, kept.__contains__, decision.wish.cuda_major)
+        if way is None or (way.after == binary.search_path and not (binary.rpath and binary.runpath)):
+            continue
+        place = out / str(number)
+        with place.open("wb") as file:
+            wheel.copy_to(binary.path, file)
+        _patch(place, way.after, both=bool(binary.rpath and binary.runpath))
+        yield binary.path, place
 
 
 def _as_decided(binary: Binary, decided: Mapping[str, SearchPath]) -> Binary:

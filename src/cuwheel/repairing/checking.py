@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import MalformedError
 from cuwheel.finding import Finding
 from cuwheel.repairing import objections, paths, policies, sorting
-from cuwheel.repairing.contents import installed_path
+from cuwheel.wheel.places import installed_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ def _as_decided(decision: Decision, before: Contents, after: Contents) -> Iterat
     if lost:
         yield f"{', '.join(sorted(lost)[:3])} got lost"
     grafted = {each.path for each in after.binaries} - {each.path for each in before.binaries}
-    folder = f"{before.parts[0]}.libs/"
+    folder = f"{before.name.name}.libs/"
     expected = len({each.place for each in decision.of("grafted")})
     came = len([each for each in grafted if each.startswith(folder)])
     if came != expected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +13,16 @@ from cuwheel.finding import Finding
 from cuwheel.inspection import dynamic, elf, library, source
 from cuwheel.inspection.survey import is_library
 from cuwheel.inspection.values import DeviceCode
-from cuwheel.wheel import member_hashes
-from cuwheel.wheel.metadata import Distribution, recorded_files
-from cuwheel.wheel.record import SIGNATURES
-from cuwheel.wheel.zip_reader import ZipReader
+from cuwheel.units import some
+from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.metadata import Distribution
+from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.buffer import Buffer
 
-_PARTS, _PARTS_WITH_BUILD = 5, 6
 _LOADED = ("shared", "executable")
 
 
@@ -53,86 +51,56 @@ class Binary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """`info`: the dist-info folder with its slash. `recorded`: the paths that RECORD lists."""
+    """`wrong`: files that are not what RECORD says of them, where that was asked for."""
 
     wheel: Path
+    name: WheelName
     size: int
     unpacked: int
-    parts: tuple[str, ...]
-    info: str
     distribution: Distribution
     binaries: tuple[Binary, ...]
-    recorded: frozenset[str]
     members: frozenset[str]
     findings: tuple[Finding, ...]
+    wrong: tuple[str, ...] = ()
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        return tuple(self.parts[-1].split("."))
+        return self.name.platforms
 
 
-def read(wheel: Path) -> Contents:
+def read(path: Path, *, hashes: bool = False) -> Contents:
     """Raises MalformedError where this is no sound wheel; a library that cannot be read is a finding."""
-    if wheel.is_dir():
-        raise UsageError(f"{wheel} is a folder", hint=f"name the wheels in it: {wheel}/*.whl")
-    found = source.find(wheel)
-    try:
-        told = found.distribution
-        parts = wheel.name.removesuffix(".whl").split("-")
-        if found.kind != "wheel" or told is None or len(parts) not in (_PARTS, _PARTS_WITH_BUILD):
-            raise MalformedError(
-                wheel, "its file name is not that of a wheel", hint="name-version-python-abi-platform.whl"
-            )
-        bad = [each.message for each in found.findings if each.rule.startswith("zip-")]
-        bad += [each.message for each in found.findings if each.rule == "wheel-incomplete"]
-        if bad:
-            raise MalformedError(wheel, "not repaired: " + "; ".join(bad[:3]), hint="build the wheel again")
-        findings: list[Finding] = []
-        binaries = _binaries(found, findings)
-        return Contents(
-            wheel=wheel,
-            size=found.size,
-            parts=tuple(parts),
-            distribution=told,
-            binaries=binaries,
-            findings=tuple(findings),
-            **_lists(wheel),  # type: ignore[arg-type]
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint=f"name the wheels in it: {path}/*.whl")
+    if WheelName.parse(path.name) is None:
+        raise MalformedError(path, "its file name is not that of a wheel", hint="name-version-python-abi-platform.whl")
+    with WheelFile(path) as wheel:
+        return of(wheel, hashes=hashes)
+
+
+def of(wheel: WheelFile, *, hashes: bool = False) -> Contents:
+    wheel.must_be_sound("repaired")
+    # auditwheel goes by RECORD alone: what that does not list it does not see, what is not there it falls over.
+    if wheel.unlisted:
+        raise MalformedError(
+            wheel.path,
+            f"RECORD and the files do not agree: {some(sorted(wheel.unlisted))}",
+            hint="build the wheel again with a standard build backend",
         )
-    finally:
-        found.close()
-
-
-def _lists(wheel: Path) -> dict[str, object]:
-    """auditwheel goes by RECORD alone: what that does not list it does not see, what is not there it falls over."""
-    reader = ZipReader(wheel)
-    try:
-        infos = [each for each in reader.members if each.count("/") == 1 and each.endswith(".dist-info/METADATA")]
-        if len(infos) != 1 or (info := infos[0].removesuffix("METADATA")) + "WHEEL" not in reader.members:
-            raise MalformedError(
-                wheel, "it has not exactly one .dist-info with METADATA and WHEEL", hint="build it again"
-            )
-        listed = set(recorded_files(reader.text(info + "RECORD") or ""))
-        members = set(reader.members)
-        ignored = {info + each for each in ("RECORD", *SIGNATURES)}  # not every backend lists RECORD itself
-        if odd := sorted((listed ^ members) - ignored):
-            raise MalformedError(
-                wheel,
-                f"RECORD and the files do not agree: {', '.join(odd[:5])}",
-                hint="build the wheel again with a standard build backend",
-            )
-        return {
-            "info": info,
-            "recorded": frozenset(listed),
-            "members": frozenset(members),
-            "unpacked": sum(each.size for each in reader.members.values()),
-        }
-    finally:
-        reader.close()
-
-
-def wrong_hashes(found: Contents) -> list[str]:
-    """Files that are not what RECORD says of them."""
-    return member_hashes.wrong(found.wheel, found.info)
+    assert wheel.name is not None  # noqa: S101 - it is sound
+    findings: list[Finding] = []
+    binaries = _binaries(source.of_wheel(wheel), findings)
+    return Contents(
+        wheel=wheel.path,
+        name=wheel.name,
+        size=wheel.size,
+        unpacked=sum(wheel.sizes.values()),
+        distribution=wheel.distribution,
+        binaries=binaries,
+        members=frozenset(wheel.members),
+        findings=tuple(findings),
+        wrong=tuple(wheel.wrong_hashes()) if hashes else (),
+    )
 
 
 def _binaries(found: source.Source, findings: list[Finding]) -> tuple[Binary, ...]:
@@ -207,16 +175,3 @@ def _of(
         cuda=cuda,
         device_code=tuple(device_code),
     )
-
-
-def installed_path(path: str) -> str | None:
-    """Where a member lies below site-packages; None for what is installed elsewhere (scripts, data)."""
-    first, _, rest = path.partition("/")
-    if not first.endswith(".data"):
-        return path
-    scheme, _, rest = rest.partition("/")
-    return rest if scheme in ("platlib", "purelib") and rest else None
-
-
-def folder_of(path: str) -> str:
-    return posixpath.dirname(path)

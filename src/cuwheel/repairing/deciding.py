@@ -28,7 +28,7 @@ _OLD_TAGS = {"manylinux1": "manylinux_2_5", "manylinux2010": "manylinux_2_12", "
 
 def decide(wheel: Path, wish: Wish) -> Decision:
     """Raises where this is no sound wheel. What stands against a repair is in the findings, all of it at once."""
-    found = contents.read(wheel)
+    found = contents.read(wheel, hashes=True)
     standing = objections.examine(found)
     machine = found.binaries[0].machine if found.binaries else None
     if machine is None or any(each.severity == "error" for each in standing):
@@ -43,7 +43,7 @@ def decide(wheel: Path, wish: Wish) -> Decision:
     return Decision(
         wheel=wheel,
         wish=wish,
-        file_name="-".join([*found.parts[:-1], ".".join(choice.platforms)]) + ".whl",
+        file_name=str(replace(found.name, platform=".".join(choice.platforms))),
         machine=machine,
         policy=choice.policy.name,
         because=choice.because,
@@ -155,7 +155,7 @@ def _paths(found: Contents, sorted_: Sorted, wish: Wish) -> Iterator[SearchPath]
     grafted = {each.soname for each in sorted_.facts if each.fate == "grafted"}
     inside: dict[str, list[str]] = paths.inside_of(found.binaries)
     for soname in grafted:
-        inside.setdefault(soname, []).append(f"{found.parts[0]}.libs/{soname}")
+        inside.setdefault(soname, []).append(f"{found.name.name}.libs/{soname}")
     kept = {each.soname for each in sorted_.facts if each.fate == "kept-out"}
     for binary in found.binaries:
         if way := paths.of(binary, inside, kept.__contains__, wish.cuda_major):

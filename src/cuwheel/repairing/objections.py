@@ -11,9 +11,9 @@ from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
 from cuwheel.inspection.elf import MACHINES
 from cuwheel.repairing import paths
-from cuwheel.repairing.contents import installed_path, wrong_hashes
 from cuwheel.units import file_name, size
 from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.places import installed_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -89,7 +89,7 @@ def _without_libraries(found: Contents) -> Iterator[Finding]:
         rule="no-libraries",
         severity="note" if pure else "warning",
         message="the wheel has no native code: there is nothing to repair"
-        + ("" if pure else f", and yet its tag is {found.parts[-1]}"),
+        + ("" if pure else f", and yet its tag is {found.name.platform}"),
         fix="" if pure else "look whether the build left its libraries out",
     )
 
@@ -118,7 +118,7 @@ def _machines(found: Contents) -> Iterator[Finding]:
             rule="wrong-machine",
             severity="error",
             message=f"the tag says {', '.join(sorted(told))} and the libraries are for {there[0]}",
-            evidence=(found.parts[-1], found.binaries[0].path),
+            evidence=(found.name.platform, found.binaries[0].path),
             fix="build it again with the right platform name (_PYTHON_HOST_PLATFORM when cross-compiling)",
         )
 
@@ -137,7 +137,7 @@ def _purelib(found: Contents) -> Iterator[Finding]:
 
 def _hashes(found: Contents) -> Iterator[Finding]:
     """RECORD is written anew: a file that was damaged, or changed, would get a hash that bears it out."""
-    if wrong := wrong_hashes(found):
+    if wrong := found.wrong:
         yield Finding(
             rule="record-hash",
             severity="error",
@@ -262,7 +262,7 @@ def too_low(found: Contents, policy: Policy, because: Sequence[str]) -> tuple[Fi
         Finding(
             rule="tag-too-low",
             severity="warning",
-            message=f"the tag {found.parts[-1]} promised too much: it becomes {policy.name}",
+            message=f"the tag {found.name.platform} promised too much: it becomes {policy.name}",
             evidence=tuple(because[:_SHOWN]),
         ),
     )

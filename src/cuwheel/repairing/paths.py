@@ -7,9 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import libraries, packages
-from cuwheel.repairing.contents import installed_path
 from cuwheel.repairing.values import SearchPath
 from cuwheel.units import file_name
+from cuwheel.wheel.places import installed_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -85,19 +85,3 @@ def _ambiguous(majors: set[int], unclear: Sequence[str]) -> Finding:
         message=f"the wheel has libraries for CUDA {names}; requiring the packages of each would install them all",
         fix="choose one with --cuda, or leave --requires out and name the packages in extras",
     )
-
-
-def added_to(metadata: bytes, lines: Sequence[str]) -> bytes:
-    """METADATA with more requirements behind those that it has, and not one other byte changed."""
-    if not lines:
-        return metadata
-    found = metadata.splitlines(keepends=True)
-    end = next((number for number, line in enumerate(found) if not line.strip()), len(found))
-    last = max((number for number in range(end) if _NAME.match(found[number])), default=end - 1)
-    while last + 1 < end and found[last + 1][:1] in (b" ", b"\t"):  # a field may go on for lines
-        last += 1
-    newline = b"\r\n" if found and found[0].endswith(b"\r\n") else b"\n"
-    new = [b"Requires-Dist: " + each.encode() + newline for each in lines]
-    if last >= 0 and not found[last].endswith(b"\n"):
-        found[last] += newline
-    return b"".join([*found[: last + 1], *new, *found[last + 1 :]])

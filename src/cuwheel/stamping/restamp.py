@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import description
-from cuwheel.inspection.survey import survey
+from cuwheel.inspection.survey import survey_wheel
 from cuwheel.stamping import described, guard, stamp
-from cuwheel.wheel.zip_reader import ZipReader
+from cuwheel.wheel import places
+from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,39 +24,37 @@ _INSTEAD = "INSTEAD = "
 
 def restamp(made: Path, name: str) -> Path:
     """`made`: a wheel whose file is not called so yet; `name`: what it will be called. The wheel to go on with."""
-    wheel = made.with_name(name)
-    made.replace(wheel)
-    told = None
-    with contextlib.suppress(CuwheelError):  # one that cannot be understood is left as it is
-        told = description.read(wheel)
-    if told is None:
-        return wheel
-    found = survey(wheel, detail="containers")
-    left = {row.arch for library in found.libraries for row in library.device_code}
-    told = replace(
-        told,
-        archs=tuple(each for each in told.archs if each in left),
-        ptx=tuple(each for each in told.ptx if each in left),
-        coverage=described.reach(found),
-    )
-    wish = stamp.Wish(description=told, guard=guard_of(wheel, found))
-    try:
-        return stamp.stamp(wheel, made.parent / "stamped", wish)
-    except MalformedError:  # somebody has changed it since: its RECORD was wrong before
-        return wheel
+    path = made.with_name(name)
+    made.replace(path)
+    with WheelFile(path) as wheel:
+        told = None
+        with contextlib.suppress(CuwheelError):  # one that cannot be understood is left as it is
+            told = description.of_wheel(wheel)
+        if told is None:
+            return path
+        found = survey_wheel(wheel, detail="containers")
+        there = {row.arch for library in found.libraries for row in library.device_code}
+        told = replace(
+            told,
+            archs=tuple(each for each in told.archs if each in there),
+            ptx=tuple(each for each in told.ptx if each in there),
+            coverage=described.reach(found),
+        )
+        wish = stamp.Wish(description=told, guard=guard_of(wheel, found))
+        try:
+            return stamp.stamp(wheel, made.parent / "stamped", wish)
+        except MalformedError:  # somebody has changed it since: its RECORD was wrong before
+            return path
 
 
-def guard_of(wheel: Path, found: Survey) -> guard.Wish | None:
+def guard_of(wheel: WheelFile, found: Survey) -> guard.Wish | None:
     """The guard that a wheel has, for what is in it now."""
-    reader = ZipReader(wheel)
-    try:
-        name = next((each for each in reader.members if each.endswith(f"/{guard.FILE}")), None)
-        text = reader.text(name) if name else None
-    finally:
-        reader.close()
-    if name is None or text is None:
+    name = next((each for each in wheel.members if each.endswith(f"/{guard.FILE}")), None)
+    text = wheel.text(name) if name else None
+    place = places.installed_path(name) if name else None
+    if place is None or text is None:
         return None
-    package = stamp.import_path(name.rpartition("/")[0]).replace("/", ".")
+    package = place.rpartition("/")[0].replace("/", ".")
     return guard.of(found, package, message=_message(text))
 
 

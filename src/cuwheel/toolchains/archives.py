@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel import resolver
+from cuwheel import files, resolver
 from cuwheel.errors import UnavailableError
 from cuwheel.network import addresses
-from cuwheel.toolchains import downloads
 from cuwheel.toolchains.values import Archive
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def resolve(
 
 def _archive(release: resolver.Release) -> Archive:
     local = addresses.local_path(release.url)
-    sha256 = release.sha256 or (downloads.digest(local) if local else None)
+    sha256 = release.sha256 or (files.sha256(local) if local else None)
     if sha256 is None:
         raise UnavailableError(f"the index tells no sha256 of {release.file}, and what is not checked is not installed")
     return Archive(

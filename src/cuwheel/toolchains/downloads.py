@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,7 +74,7 @@ def copy_to(folder: Path, archives: Sequence[Archive], supply: Supply) -> tuple[
         target = folder / archive.file
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if not (target.is_file() and digest(target) == archive.sha256):
+            if not (target.is_file() and files.sha256(target) == archive.sha256):
                 files.copy(path, target)
         except OSError as error:
             raise UnreadableError.from_os(error, target) from error
@@ -103,19 +102,8 @@ def join(base: str, name: str) -> str:
     return str(Path(base, name))
 
 
-def digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
-
-
 def _check(path: Path, archive: Archive) -> None:
-    try:
-        found = digest(path)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
+    found = files.sha256(path)
     if found != archive.sha256:
         raise MalformedError(
             path,

@@ -12,7 +12,7 @@ from cuwheel.errors import UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.verifying import modules
 from cuwheel.verifying.values import Check
-from cuwheel.wheel import contents as wheel_contents
+from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def of(table: VerifyTable, survey: Survey, *, known: bool = True, timeout: float
     """In the order that they are run. `timeout` in place of every other."""
     imports = table.imports
     if imports is None:
-        imports = modules.top_level(wheel_contents.read(Path(survey.target)))
+        with WheelFile(Path(survey.target)) as wheel:
+            imports = modules.top_level(wheel)
     found = [_import(name) for name in imports]
     if known and survey.distribution:
         found += [_known(row, survey) for row in _rows(survey.distribution.name)]

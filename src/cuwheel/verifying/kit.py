@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 from cuwheel import __version__, log
 from cuwheel import locking as lock
 from cuwheel.errors import MalformedError, UsageError
-from cuwheel.files import errors_of, sync_folder
+from cuwheel.files import chunks, errors_of, sync_folder
 from cuwheel.inspection.survey import survey
 from cuwheel.units import size as in_words
 from cuwheel.verifying import foresight, requirements
@@ -212,10 +211,9 @@ def _write(made: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
         texts = {"__main__.py": _MAIN, f"{_PACKAGE}/__init__.py": b"", **_sources()}
         texts[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1) + b"\n"
         for name, data in sorted(texts.items()):
-            writer.add(_traits(name), io.BytesIO(data), len(data))
+            writer.add(_traits(name), (data,), len(data))
         for name, path in sorted(files.items()):
-            with path.open("rb") as stream:
-                writer.add(_traits(name), stream, path.stat().st_size)
+            writer.add(_traits(name), chunks(path), path.stat().st_size)
         writer.finish()
         file.flush()
         os.fsync(file.fileno())

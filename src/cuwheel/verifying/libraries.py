@@ -13,7 +13,7 @@ from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
 from cuwheel.toolchains.stub import SONAME
 from cuwheel.verifying.values import Check, Result
-from cuwheel.wheel.contents import installed_names
+from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.wheel.contents import installed_names
 from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.wheel.contents import Contents
+    from cuwheel.wheel.file import WheelFile
 
 # What lies at the top of wheels by mistake, and is not meant to be imported.
 _NOT_MEANT = frozenset(
@@ -22,13 +22,13 @@ _MOST = 20
 _DEEPEST = 3
 
 
-def top_level(contents: Contents) -> tuple[str, ...]:
+def top_level(wheel: WheelFile) -> tuple[str, ...]:
     """The packages and modules at its top; inside a folder that is shared with others (nvidia/…), those below it."""
-    found = _found(installed_names(contents.sizes).values())
-    named = [line.strip() for line in contents.texts.get("top_level.txt", "").splitlines() if line.strip()]
+    found = _found(installed_names(wheel.sizes).values())
+    named = [line.strip() for line in (wheel.top_level or "").splitlines() if line.strip()]
     if named and set(named) <= set(found):
         found = [name for name in found if name in named]
-    own = normalised(contents.info.removesuffix(".dist-info/").partition("-")[0])
+    own = normalised(wheel.info.removesuffix(".dist-info/").partition("-")[0])
     found = [name for name in found if name not in _NOT_MEANT]
     # The one that is called like the distribution first; the private ones, which it imports itself, last.
     found.sort(key=lambda name: (normalised(name) != own, name.startswith("_"), name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import log, process, venvs
 from cuwheel.errors import MissingExtraError, ToolError
-from cuwheel.wheel import metadata
+from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ def _pip(*, offline: bool) -> list[str]:
 def _target(wheel: Path, python: str | None) -> Iterator[str]:
     """For the wheel's own Python and platform, where they are not those of this machine."""
     here = "{}.{}".format(*sys.version_info)
-    named = metadata.from_file_name(wheel.name)
+    named = WheelName.parse(wheel.name)
     tags = named.tags if named else ()
     wanted = python or _python_of(tags) or here
     if wanted == here:

@@ -1,4 +1,4 @@
-"""METADATA with another name, another version or more requirements, and not one other byte changed."""
+"""METADATA and WHEEL with other values of some fields, and not one other byte changed."""
 
 from __future__ import annotations
 
@@ -35,11 +35,41 @@ def changed(
         elif field == b"requires-dist":
             lines[index] = _own(line, name) if name else line
             there.add(_plain(lines[index].partition(b":")[2].strip().decode("utf-8", "replace")))
-    wanted = [each for each in dict.fromkeys(map(_checked, requires)) if each not in there]
-    if head and wanted and not lines[head - 1].endswith(b"\n"):
-        lines[head - 1] += end
-    added = [b"Requires-Dist: " + each.encode() + end for each in wanted]
-    return b"".join([*lines[:head], *added, *lines[head:]])
+    wanted = {plain: spelt for spelt in requires if (plain := _checked(spelt)) not in there}
+    added = [b"Requires-Dist: " + each.encode() + end for each in wanted.values()]
+    place = _behind_requirements(lines, head)
+    if place and added and not lines[place - 1].endswith(b"\n"):
+        lines[place - 1] += end
+    return b"".join([*lines[:place], *added, *lines[place:]])
+
+
+def _behind_requirements(lines: Sequence[bytes], head: int) -> int:
+    """Behind the last of them, wherever that goes on for lines; else at the end of the header."""
+    found = [index for index in range(head) if lines[index].lower().startswith(b"requires-dist:")]
+    if not found:
+        return head
+    place = found[-1] + 1
+    while place < head and lines[place][:1] in (b" ", b"\t"):
+        place += 1
+    return place
+
+
+def tagged(text: bytes, tags: Sequence[str], *, impure: bool) -> bytes:
+    """WHEEL with these tags in the place of its own. `impure`: it has code for one kind of machine, and says so."""
+    lines = text.splitlines(keepends=True)
+    end = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
+    kept: list[bytes] = []
+    place = None
+    for line in lines:
+        field = line.partition(b":")[0].strip().lower()
+        if field == b"tag":
+            place = len(kept) if place is None else place
+        elif field == b"root-is-purelib" and impure:
+            kept.append(b"Root-Is-Purelib: false" + end)
+        else:
+            kept.append(line if line.endswith(b"\n") else line + end)
+    place = len(kept) if place is None else place
+    return b"".join([*kept[:place], *(b"Tag: " + each.encode() + end for each in tags), *kept[place:]])
 
 
 def _own(line: bytes, name: tuple[str, str]) -> bytes:

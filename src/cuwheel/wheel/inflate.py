@@ -62,11 +62,14 @@ def start(packed: Packed, count: int) -> bytes:
         raise packed.damaged(f"does not inflate: {error}") from error
 
 
+def pieces(packed: Packed) -> Iterator[bytes]:
+    """The whole member, piece by piece, checked at its end."""
+    return (chunk for chunk, *_ in _checked(packed, _decompressor()))
+
+
 def all_of(packed: Packed) -> bytes:
     """The whole member, in memory."""
-    pieces: list[bytes] = []
-    _whole(packed, pieces.append)
-    return b"".join(pieces)
+    return b"".join(pieces(packed))
 
 
 class Capture(Protocol):
@@ -123,16 +126,12 @@ class InflatedBuffer:
         inflater = _decompressor()
         self._remember(inflater, 0, 0, b"")
         position = 0
-
-        def take(chunk: bytes, inflater: zlib._Decompress, consumed: int, tail: bytes) -> None:
-            nonlocal position
+        for chunk, consumed, tail in _checked(self._packed, inflater):
             capture.feed(position, chunk)
             position += len(chunk)
             advance(len(chunk))
             if position - self._offsets[-1] >= _SPACING and not inflater.eof:
                 self._remember(inflater, position, consumed, tail)
-
-        _checked(self._packed, inflater, take)
 
     def _remember(self, inflater: zlib._Decompress, position: int, consumed: int, tail: bytes) -> None:
         self._offsets.append(position)
@@ -159,15 +158,7 @@ class InflatedBuffer:
         return self._segments[index]
 
 
-def _whole(packed: Packed, take: Callable[[bytes], None]) -> None:
-    _checked(packed, _decompressor(), lambda chunk, *_: take(chunk))
-
-
-def _checked(
-    packed: Packed,
-    inflater: zlib._Decompress,
-    take: Callable[[bytes, zlib._Decompress, int, bytes], None],
-) -> None:
+def _checked(packed: Packed, inflater: zlib._Decompress) -> Iterator[tuple[bytes, int, bytes]]:
     """Inflate all of it; it must have the size and the checksum that the zip declares, and no more."""
     have = checksum = 0
     crc32 = _engine().crc32
@@ -177,7 +168,7 @@ def _checked(
             if have > packed.size:
                 raise packed.damaged(f"inflates to more than the {packed.size:,} bytes that the zip declares")
             checksum = crc32(chunk, checksum)
-            take(chunk, inflater, consumed, tail)
+            yield chunk, consumed, tail
     except _engine().error as error:
         raise packed.damaged(f"does not inflate: {error}") from error
     if have != packed.size:

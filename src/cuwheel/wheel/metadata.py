@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.wheel.name import WheelName
+
 _SEPARATORS = re.compile(r"[-_.]+")
-_PLAIN_PARTS, _PARTS_WITH_BUILD = 5, 6
 _RECORD_FIELDS = 3
 
 
@@ -31,32 +32,17 @@ def normalised(name: str) -> str:
     return _SEPARATORS.sub("-", name).lower()
 
 
-def from_file_name(name: str) -> Distribution | None:
-    """`name-version(-build)?-python-abi-platform.whl`, tags expanded."""
-    parts = name.removesuffix(".whl").split("-")
-    if not name.endswith(".whl") or len(parts) not in (_PLAIN_PARTS, _PARTS_WITH_BUILD):
-        return None
-    tags = tuple(
-        f"{python}-{abi}-{platform}"
-        for python in parts[-3].split(".")
-        for abi in parts[-2].split(".")
-        for platform in parts[-1].split(".")
-    )
-    build = parts[2] if len(parts) == _PARTS_WITH_BUILD else None
-    return Distribution(name=parts[0], version=parts[1], tags=tags, requires=(), build=build)
-
-
-def from_texts(metadata: str, wheel: str, fallback: Distribution | None = None) -> Distribution:
-    """From METADATA and WHEEL; what they do not say is taken from `fallback`."""
+def from_texts(metadata: str, wheel: str, name: WheelName | None = None) -> Distribution:
+    """From METADATA and WHEEL; what they do not say is taken from the name of the file, and the tags first of all."""
     said = list(fields(metadata))
     first = dict(reversed(said))
     tags = tuple(value for key, value in fields(wheel) if key == "tag")
     return Distribution(
-        name=first.get("name") or (fallback.name if fallback else ""),
-        version=first.get("version") or (fallback.version if fallback else ""),
-        tags=(fallback.tags if fallback else ()) or tags,
+        name=first.get("name") or (name.name if name else ""),
+        version=first.get("version") or (name.version if name else ""),
+        tags=name.tags if name else tags,
         requires=tuple(value for key, value in said if key == "requires-dist"),
-        build=fallback.build if fallback else None,
+        build=name.build if name else None,
     )
 
 

@@ -9,13 +9,13 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel import files
 from cuwheel.wheel.metadata import record_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-_CHUNK = 1 << 20
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 
 
@@ -33,16 +33,19 @@ class Digest:
 
 
 def digest_of(path: Path) -> Digest:
-    hasher, size = hashlib.sha256(), 0
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_CHUNK):
-            hasher.update(chunk)
-            size += len(chunk)
-    return Digest(sha256=hasher.hexdigest(), size=size)
+    return digest_of_chunks(files.chunks(path))
 
 
 def digest_of_bytes(data: bytes) -> Digest:
-    return Digest(sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    return digest_of_chunks((data,))
+
+
+def digest_of_chunks(chunks: Iterable[bytes]) -> Digest:
+    hasher, size = hashlib.sha256(), 0
+    for chunk in chunks:
+        hasher.update(chunk)
+        size += len(chunk)
+    return Digest(sha256=hasher.hexdigest(), size=size)
 
 
 def changed(
@@ -78,12 +81,6 @@ def changed(
     extra = [_line([name, digest.hash, str(digest.size)], end) for name, digest in (added or {}).items()]
     place = len(lines) if own is None else own
     return "".join([*lines[:place], *extra, *lines[place:]])
-
-
-def listing(digests: Mapping[str, Digest], own: str) -> str:
-    """RECORD written anew; its own row has no hash."""
-    lines = [_line([name, digest.hash, str(digest.size)], "\n") for name, digest in digests.items()]
-    return "".join([*lines, _line([own, "", ""], "\n")])
 
 
 def _line(fields: list[str], end: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 import zipfile
+import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.buffer import FileBuffer, MemoryBuffer, SliceBuffer
 from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
 from cuwheel.finding import Finding
-from cuwheel.wheel.inflate import InflatedBuffer, NoCapture, Packed, all_of, start
+from cuwheel.wheel.inflate import InflatedBuffer, NoCapture, Packed, all_of, pieces, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 IN_MEMORY = 1 << 24
 TEXT_LIMIT = 1 << 26
+_CHUNK = 1 << 20
 _LOCAL = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 0x1
 # Code deflates to a third; what is much smaller than that, and large, was made to hurt.
@@ -55,9 +57,14 @@ class ZipReader:
         except OSError as error:
             raise UnreadableError.from_os(error, path) from error
         self.members = {each.name: each for each in self._sound(infos, directory)}
+        # In the order of its directory, folders too.
+        self.infos = tuple(each for each in infos if each.is_dir() or each.filename in self.members)
         if self._unsafe:
             raise UnsafeWheelError(path, self._unsafe)
         self.source = FileBuffer(path)
+
+    def info(self, name: str) -> zipfile.ZipInfo:
+        return next(each for each in self.infos if each.filename == name)
 
     def head(self, member: Member, count: int) -> bytes:
         count = min(count, member.size)
@@ -76,6 +83,31 @@ class ZipReader:
             return InflatedBuffer(packed, capture or NoCapture(), advance)
         advance(member.size)
         return MemoryBuffer(member.name, all_of(packed))
+
+    def read(self, member: Member) -> bytes:
+        """A member that is small enough to be held."""
+        if member.size > TEXT_LIMIT:
+            raise MalformedError(member.name, f"has {member.size:,} bytes, of at most {TEXT_LIMIT:,}")
+        return b"".join(self.chunks(member))
+
+    def chunks(self, member: Member) -> Iterator[bytes]:
+        """The member's content, checked at its end against what the zip says of it."""
+        packed = self._packed(member)
+        if member.method != zipfile.ZIP_STORED:
+            yield from pieces(packed)
+            return
+        checksum = 0
+        for offset in range(0, member.size, _CHUNK):
+            chunk = self.source.read(packed.offset + offset, min(_CHUNK, member.size - offset))
+            checksum = zlib.crc32(chunk, checksum)
+            yield chunk
+        if checksum != member.crc:
+            raise packed.damaged("its checksum is wrong")
+
+    def packed_chunks(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
+        """A member's bytes as they stand in the zip."""
+        start, end = self._data_offset(info.filename, info.header_offset), info.compress_size
+        return (self.source.read(start + at, min(_CHUNK, end - at)) for at in range(0, end, _CHUNK))
 
     def text(self, name: str) -> str | None:
         """A small text file of the wheel, or None where it has none of that name."""
@@ -97,12 +129,15 @@ class ZipReader:
         self.source.close()
 
     def _packed(self, member: Member) -> Packed:
-        raw = self.source.read(member.header_offset, _LOCAL.size)
-        signature, *_, name_size, extra_size = _LOCAL.unpack(raw)
-        if signature != b"PK\x03\x04":
-            raise MalformedError(member.name, "the zip has no such member where it says")
-        offset = member.header_offset + _LOCAL.size + name_size + extra_size
+        offset = self._data_offset(member.name, member.header_offset)
         return Packed(self.source, offset, member.stored, member.size, member.crc, member.name)
+
+    def _data_offset(self, name: str, header: int) -> int:
+        """Behind the member's own header, whose length only it tells."""
+        signature, *_, name_size, extra_size = _LOCAL.unpack(self.source.read(header, _LOCAL.size))
+        if signature != b"PK\x03\x04":
+            raise MalformedError(name, "the zip has no such member where it says")
+        return header + _LOCAL.size + int(name_size) + int(extra_size)
 
     def _sound(self, infos: list[zipfile.ZipInfo], directory: int) -> Iterator[Member]:
         """The members that may be read. What was made to do harm is refused whole; the others become findings."""

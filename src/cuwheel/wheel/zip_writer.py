@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor
 
-    from cuwheel.buffer import Buffer
-
 DEFAULT_LEVEL = 6
 _BLOCK = 1 << 20
 _DICTIONARY = 1 << 15
@@ -73,19 +71,16 @@ class ZipWriter:
         self._file, self._pool, self._level = file, pool, level
         self._members: list[_Written] = []
 
-    def copy(self, traits: Traits, info: zipfile.ZipInfo, source: Buffer, offset: int) -> None:
-        """A member of another zip, its compressed bytes at `offset` there, as they are."""
+    def copy(self, traits: Traits, info: zipfile.ZipInfo, packed: Iterable[bytes]) -> None:
+        """A member of another zip, its compressed bytes as they are."""
         start = self._file.tell()
         self._header(traits, info.compress_type, info.CRC, info.compress_size, info.file_size)
-        done = 0
-        while done < info.compress_size:
-            count = min(_BLOCK, info.compress_size - done)
-            self._file.write(source.read(offset + done, count))
-            done += count
+        for piece in packed:
+            self._file.write(piece)
         self._remember(traits, info.compress_type, info.CRC, info.compress_size, info.file_size, start)
 
-    def add(self, traits: Traits, stream: BinaryIO, size: int, *, deflate: bool = True) -> None:
-        """A member from its content; `size` bytes of it."""
+    def add(self, traits: Traits, content: Iterable[bytes], size: int, *, deflate: bool = True) -> None:
+        """A member from its content, in pieces of any length; `size` bytes of it."""
         method = zipfile.ZIP_DEFLATED if deflate and self._level and size else zipfile.ZIP_STORED
         start = self._file.tell()
         # The size after compression is not known yet; it may exceed the size itself by a little.
@@ -95,7 +90,7 @@ class ZipWriter:
 
         def blocks() -> Iterator[bytes]:
             nonlocal crc, have
-            while block := stream.read(_BLOCK):
+            for block in _blocks(content):
                 crc = zlib.crc32(block, crc)
                 have += len(block)
                 yield block
@@ -179,14 +174,23 @@ class ZipWriter:
         self._file.write(name + extra)
 
 
-def data_offset(source: Buffer, info: zipfile.ZipInfo) -> int:
-    """Where the compressed bytes of a member begin: behind its own header, whose length only it tells."""
-    *_, name_size, extra_size = _LOCAL.unpack(source.read(info.header_offset, _LOCAL.size))
-    return info.header_offset + _LOCAL.size + int(name_size) + int(extra_size)
-
-
 def _encoded(name: str) -> tuple[bytes, int]:
     return name.encode(), 0 if name.isascii() else _UTF8
+
+
+def _blocks(content: Iterable[bytes]) -> Iterator[bytes]:
+    """The same blocks however the content came: what they deflate to depends on where they end."""
+    held = bytearray()
+    for piece in content:
+        if not held and len(piece) == _BLOCK:
+            yield piece
+            continue
+        held += piece
+        while len(held) >= _BLOCK:
+            yield bytes(held[:_BLOCK])
+            del held[:_BLOCK]
+    if held:
+        yield bytes(held)
 
 
 def deflated(blocks: Iterable[bytes], level: int, pool: Executor) -> Iterator[bytes]:

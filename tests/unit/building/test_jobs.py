@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import files
 from cuwheel.building import jobs, needs, resources, workspace
 from cuwheel.building.tables import Table
 from cuwheel.building.values import Built, Project
 from cuwheel.errors import UsageError
 from cuwheel.facts import cmake
-from cuwheel.toolchains import downloads
 from cuwheel.toolchains.store import Store
 from tests.unit.building import jobs_world as world
 
@@ -155,7 +155,7 @@ def test_as_much_at_once_as_cores_and_memory_allow(
 def test_only_the_same_inputs_are_resumed_and_only_an_unchanged_wheel(tmp_path: Path) -> None:
     wheel = tmp_path / "x.whl"
     wheel.write_bytes(b"wheel")
-    workspace.note(tmp_path, Built(key="k", wheel=str(wheel), sha256=downloads.digest(wheel)))
+    workspace.note(tmp_path, Built(key="k", wheel=str(wheel), sha256=files.sha256(wheel)))
     assert workspace.earlier(tmp_path, "other") is None
     found = workspace.earlier(tmp_path, "k")
     assert found

@@ -213,14 +213,6 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
         survey(tmp_path / "nothing.so")
 
 
-def test_tags_of_a_file_name() -> None:
-    found = metadata.from_file_name("torch-2.11.0+cu130-1-cp311.cp312-abi3-manylinux_2_28_x86_64.whl")
-    assert found is not None
-    assert (found.name, found.version, found.build) == ("torch", "2.11.0+cu130", "1")
-    assert found.tags == ("cp311-abi3-manylinux_2_28_x86_64", "cp312-abi3-manylinux_2_28_x86_64")
-    assert metadata.from_file_name("torch.whl") is None
-
-
 def test_text_files_are_passed_over_by_name(tmp_path: Path) -> None:
     path = wheel(tmp_path, {**INFO, "pkg/kernel.cu": LIBRARY, "pkg/run": LIBRARY})
     found = source.find(path)

@@ -1,4 +1,4 @@
-"""The few bytes of a wheel's own words that a repair changes, and all those that it does not."""
+"""What auditwheel's policies and the table of NVIDIA's packages say."""
 
 from __future__ import annotations
 
@@ -9,49 +9,7 @@ import pytest
 from cuwheel.facts import libraries
 from cuwheel.facts.tables import tables
 from cuwheel.repairing.policies import policies
-from cuwheel.repairing.requirements import added_to, requirement
-from cuwheel.repairing.writing import retagged
-
-TAGS = ("manylinux_2_17_x86_64", "manylinux2014_x86_64")
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (
-            b"Name: x\nRequires-Dist: a\n\nRequires-Dist: b\n",
-            b"Name: x\nRequires-Dist: a\nRequires-Dist: n\n\nRequires-Dist: b\n",
-        ),
-        (b"Name: x\nVersion: 1\n\ntext\n", b"Name: x\nVersion: 1\nRequires-Dist: n\n\ntext\n"),
-        (
-            b"Name: x\r\nrequires-dist: a\r\nAuthor: y\r\n",
-            b"Name: x\r\nrequires-dist: a\r\nRequires-Dist: n\r\nAuthor: y\r\n",
-        ),
-        (b"Requires-Dist: a\n  ; b\nAuthor: y", b"Requires-Dist: a\n  ; b\nRequires-Dist: n\nAuthor: y"),
-        (b"Name: x\nVersion: 1", b"Name: x\nVersion: 1\nRequires-Dist: n\n"),
-    ],
-)
-def test_requirements_go_behind_those_that_are_there(before: bytes, after: bytes) -> None:
-    assert added_to(before, ["n"]) == after
-    assert added_to(before, []) == before
-
-
-def test_tags_are_changed_in_their_place() -> None:
-    before = (
-        b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\n"
-        b"Tag: cp311-abi3-linux_x86_64\nTag: cp312-abi3-linux_x86_64\nBuild: 3\n"
-    )
-    assert retagged(before, TAGS) == (
-        b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\n"
-        b"Tag: cp311-abi3-manylinux_2_17_x86_64\nTag: cp311-abi3-manylinux2014_x86_64\n"
-        b"Tag: cp312-abi3-manylinux_2_17_x86_64\nTag: cp312-abi3-manylinux2014_x86_64\n"
-        b"Build: 3\n"
-    )
-
-
-def test_several_old_tags_become_one_set() -> None:
-    before = b"Tag: py3-none-linux_x86_64\r\nTag: py3-none-manylinux_2_28_x86_64\r\n"
-    assert retagged(before, ["manylinux_2_28_x86_64"]) == b"Tag: py3-none-manylinux_2_28_x86_64\r\n"
+from cuwheel.repairing.requirements import requirement
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

@@ -194,7 +194,7 @@ def test_metadata_is_changed_where_asked_and_nowhere_else() -> None:
         METADATA.replace(b"Name: Foo.Bar", b"Name: foo-bar-cu13", 1)
         .replace(b"Version: 1.0", b"Version: 1.0+x")
         .replace(b"foo-bar[cli]", b"foo-bar-cu13[cli]")
-        .replace(b"Provides-Extra: all\n", b"Provides-Extra: all\nRequires-Dist: torch>=2\n")
+        .replace(b"foo-bar-baz\n", b"foo-bar-baz\nRequires-Dist: torch >=2\n")
     )
     assert headers.changed(METADATA) == METADATA
 
@@ -202,7 +202,7 @@ def test_metadata_is_changed_where_asked_and_nowhere_else() -> None:
 def test_metadata_with_other_line_ends() -> None:
     text = METADATA.replace(b"\n", b"\r\n")
     assert headers.changed(text, requires=("a",)) == text.replace(
-        b"Provides-Extra: all\r\n", b"Provides-Extra: all\r\nRequires-Dist: a\r\n"
+        b"foo-bar-baz\r\n", b"foo-bar-baz\r\nRequires-Dist: a\r\n"
     )
     assert headers.changed(b"Name: a\nVersion: 1", requires=("b",)) == b"Name: a\nVersion: 1\nRequires-Dist: b\n"
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.verifying import modules
-from cuwheel.wheel import contents as wheel_contents
+from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 )
 def test_what_a_person_would_import(tmp_path: Path, files: list[str], expected: tuple[str, ...]) -> None:
     path = Wheel(files=dict.fromkeys(files, "")).write(tmp_path)
-    assert modules.top_level(wheel_contents.read(path)) == expected
+    with WheelFile(path) as wheel:
+        assert modules.top_level(wheel) == expected
 
 
 def test_top_level_txt_chooses_but_does_not_invent(tmp_path: Path) -> None:
     files = ["subject/__init__.py", "helper/__init__.py", "subject-1.0.dist-info/top_level.txt"]
     for text, expected in (("subject\n", ("subject",)), ("gone\n", ("subject", "helper"))):
         path = Wheel(files={**dict.fromkeys(files, ""), files[2]: text}).write(tmp_path)
-        assert modules.top_level(wheel_contents.read(path)) == expected
+        with WheelFile(path) as wheel:
+            assert modules.top_level(wheel) == expected

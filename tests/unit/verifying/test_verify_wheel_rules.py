@@ -10,7 +10,7 @@ import pytest
 from cuwheel.compat.wheel_subject import Subject
 from cuwheel.inspection.survey import survey
 from cuwheel.verifying import wheel_rules
-from cuwheel.wheel import contents as wheel_contents
+from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel, digest
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ TRUE = f"{SOURCE},{digest(b'x = 1')},5"
 
 
 def examined(path: Path) -> tuple[Finding, ...]:
-    return wheel_rules.examine(Subject(contents=wheel_contents.read(path), survey=survey(path)))
+    with WheelFile(path) as wheel:
+        return wheel_rules.examine(Subject(wheel=wheel, survey=survey(path)))
 
 
 def faults(path: Path) -> list[str]:

@@ -27,7 +27,7 @@ def unsafe(findings: Iterable[Finding]) -> bool:
 
 def examine(subject: Subject) -> tuple[Finding, ...]:
     """All that is found, the gravest first."""
-    found = [*subject.contents.findings, *rule.examine(RULES, subject)]
+    found = [*subject.wheel.findings, *rule.examine(RULES, subject)]
     known = {each.rule for each in found}
     # What `inspect` says of the file too, as long as it is not the same in other words.
     found += [each for each in subject.survey.findings if each.rule not in known and each.rule != "wheel-incomplete"]

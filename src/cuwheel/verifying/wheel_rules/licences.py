@@ -24,8 +24,8 @@ _LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", r
     fix="license-files in pyproject.toml must match files of the source",
 )
 def named_and_missing(subject: Subject) -> Iterator[Found]:
-    info, there = subject.contents.info, subject.contents.sizes
-    named = [value for key, value in fields(subject.contents.metadata or "") if key == "license-file" and value]
+    info, there = subject.wheel.info, subject.wheel.sizes
+    named = [value for key, value in fields(subject.wheel.metadata or "") if key == "license-file" and value]
     # Before PEP 639 they lay beside METADATA, some by their bare names.
     missing = [
         each
@@ -45,8 +45,8 @@ def named_and_missing(subject: Subject) -> Iterator[Found]:
     fix='license-files = ["LICENSE*"] in [project] of pyproject.toml',
 )
 def none(subject: Subject) -> Iterator[Found]:
-    info = subject.contents.info
-    if info and not any(name.startswith(info) and _LIKE.search(name) for name in subject.contents.sizes):
+    info = subject.wheel.info
+    if info and not any(name.startswith(info) and _LIKE.search(name) for name in subject.wheel.sizes):
         yield Found(message="there is no licence file in it")
 
 

@@ -31,7 +31,7 @@ _MOST = 8
     fix=_FIX,
 )
 def invalid(subject: Subject) -> Iterator[Found]:
-    text = subject.contents.metadata
+    text = subject.wheel.metadata
     if text is None:
         return
     found: list[tuple[str, str]] = []
@@ -68,7 +68,7 @@ def differs(subject: Subject) -> Iterator[Found]:
         name, version, _, _ = parse_wheel_filename(subject.file)
     except InvalidWheelFilename:
         return
-    said = dict(reversed(list(fields(subject.contents.metadata or ""))))
+    said = dict(reversed(list(fields(subject.wheel.metadata or ""))))
     if "name" in said and canonicalize_name(said["name"]) != name:
         yield Found(message=f"its name is {said['name']!r} in METADATA and {name!r} in the file name")
     if "version" in said and not _same(said["version"], version):

@@ -20,7 +20,7 @@ _REPAIR = "build it again, or download it again; whatever changed it afterwards 
 
 
 def _rows(subject: Subject) -> list[RecordRow]:
-    return [row for row in record_rows(subject.contents.record or "") if row.path]
+    return [row for row in record_rows(subject.wheel.record or "") if row.path]
 
 
 def _unreadable(text: str) -> str:
@@ -31,7 +31,7 @@ def _unreadable(text: str) -> str:
 
 def _own(subject: Subject) -> set[str]:
     """RECORD itself and its signatures have no row with a hash."""
-    info = subject.contents.info
+    info = subject.wheel.info
     return {f"{info}RECORD", *(info + name for name in SIGNATURES)}
 
 
@@ -44,12 +44,12 @@ def _own(subject: Subject) -> set[str]:
     fix=_REPAIR,
 )
 def rows(subject: Subject) -> Iterator[Found]:
-    if subject.contents.record is None:
+    if subject.wheel.record is None:
         return
     listed = [row.path for row in _rows(subject)]
-    if problem := _unreadable(subject.contents.record):
+    if problem := _unreadable(subject.wheel.record):
         yield Found(message=f"RECORD cannot be read as a table: {problem}")
-    there = set(subject.contents.sizes)
+    there = set(subject.wheel.sizes)
     if extra := there - set(listed) - _own(subject):
         yield Found(
             message=f"{counted(len(extra), 'a file is', 'files are')} in the wheel and not in RECORD",
@@ -86,19 +86,19 @@ def unsafe_path(subject: Subject) -> Iterator[Found]:
     fix=_REPAIR,
 )
 def hashes(subject: Subject) -> Iterator[Found]:
-    named = [row for row in _rows(subject) if row.path in subject.contents.sizes and row.path not in _own(subject)]
+    named = [row for row in _rows(subject) if row.path in subject.wheel.sizes and row.path not in _own(subject)]
     strong = [row for row in named if member_hashes.is_strong(row.hash)]
     if weak := {f"{row.path} ({row.hash[:40] or 'none'})" for row in named} - {
         f"{row.path} ({row.hash[:40] or 'none'})" for row in strong
     }:
         yield Found(message="RECORD has no hash, or a weak one, for some files", evidence=some(weak))
-    wrong, broken = member_hashes.compare(subject.contents.path, {row.path: row.hash for row in strong})
+    wrong, broken = member_hashes.compare(subject.wheel, {row.path: row.hash for row in strong})
     if wrong:
         yield Found(
             message=f"the hash of {counted(len(wrong), 'a file', 'files')} is not the one in RECORD",
             evidence=some(wrong),
         )
-    sizes = subject.contents.sizes
+    sizes = subject.wheel.sizes
     if other := {row.path for row in named if row.size and row.size != str(sizes[row.path])} - wrong:
         yield Found(message="the size in RECORD is not that of the file", evidence=some(other))
     if broken:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.wheel_subject import Subject, some
-from cuwheel.wheel.contents import installed_names
 from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,20 +23,20 @@ _SOURCE = "the binary distribution format, packaging.python.org/specifications"
     fix="build it again with a standard build backend",
 )
 def structure(subject: Subject) -> Iterator[Found]:
-    contents = subject.contents
-    if len(contents.infos) != 1:
-        count = len(contents.infos) or "no"
-        yield Found(message=f"it has {count} dist-info folders, and must have one", evidence=contents.infos)
+    wheel = subject.wheel
+    if len(wheel.infos) != 1:
+        count = len(wheel.infos) or "no"
+        yield Found(message=f"it has {count} dist-info folders, and must have one", evidence=wheel.infos)
         return
-    texts = (("METADATA", contents.metadata), ("WHEEL", contents.wheel), ("RECORD", contents.record))
+    texts = (("METADATA", wheel.metadata), ("WHEEL", wheel.wheel), ("RECORD", wheel.record))
     unread = [name for name, text in texts if text is None]
-    missing = [name for name in unread if contents.info + name not in contents.sizes]
+    missing = [name for name in unread if wheel.info + name not in wheel.sizes]
     for name in unread:
         if name not in missing:
-            size = contents.sizes[contents.info + name]
-            yield Found(message=f"{contents.info}{name} was not read: it is damaged, or too large ({size:,} bytes)")
+            size = wheel.sizes[wheel.info + name]
+            yield Found(message=f"{wheel.info}{name} was not read: it is damaged, or too large ({size:,} bytes)")
     if missing:
-        yield Found(message=f"{contents.info} has no {' and no '.join(missing)}")
+        yield Found(message=f"{wheel.info} has no {' and no '.join(missing)}")
 
 
 @rule(
@@ -47,13 +47,13 @@ def structure(subject: Subject) -> Iterator[Found]:
     fix="build it again with a standard build backend",
 )
 def dist_info_name(subject: Subject) -> Iterator[Found]:
-    parts = subject.file.removesuffix(".whl").split("-")
-    if len(subject.contents.infos) != 1 or len(parts) < 5:  # noqa: PLR2004 - tags say that
+    file = subject.wheel.name
+    if len(subject.wheel.infos) != 1 or file is None:  # tags say that
         return
-    name, _, version = subject.contents.info.removesuffix(".dist-info/").partition("-")
-    if (normalised(name), version.replace("-", "_")) != (normalised(parts[0]), parts[1]):
+    name, _, version = subject.wheel.info.removesuffix(".dist-info/").partition("-")
+    if (normalised(name), version.replace("-", "_")) != (normalised(file.name), file.version):
         yield Found(
-            message=f"the folder inside is {subject.contents.info} and the file is for {parts[0]} {parts[1]}",
+            message=f"the folder inside is {subject.wheel.info} and the file is for {file.name} {file.version}",
             evidence=(subject.file,),
         )
 
@@ -69,7 +69,7 @@ def dist_info_name(subject: Subject) -> Iterator[Found]:
 def same_file_twice(subject: Subject) -> Iterator[Found]:
     seen: dict[str, str] = {}
     twice = []
-    for member, place in installed_names(subject.contents.sizes).items():
+    for member, place in installed_names(subject.wheel.sizes).items():
         if (other := seen.setdefault(place.lower(), member)) != member:
             twice.append(f"{other} and {member}")
     if twice:

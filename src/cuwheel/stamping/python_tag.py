@@ -37,24 +37,3 @@ def must_fit(members: Iterable[str], tag: str) -> None:
             f"python-tag = {tag!r}: {bound[0]} is an extension module of CPython's",
             hint="leave python-tag out: the build backend knows",
         )
-
-
-def file_name(name: str, tag: str) -> str:
-    *head, _, _, platform = name.removesuffix(".whl").split("-")
-    return "-".join([*head, *parts(tag), platform]) + ".whl"
-
-
-def wheel_file(data: bytes, tag: str) -> bytes:
-    """WHEEL with this tag for each platform that it had."""
-    pythons, abi = parts(tag)
-    lines: list[bytes] = []
-    for line in data.splitlines(keepends=True):
-        field, _, value = line.partition(b":")
-        if field.lower() != b"tag":
-            lines.append(line)
-            continue
-        platform = value.strip().rpartition(b"-")[2].decode("utf-8", "replace")
-        end = b"\r\n" if line.endswith(b"\r\n") else b"\n"
-        new = [f"Tag: {each}-{abi}-{platform}".encode() + end for each in pythons.split(".")]
-        lines += [each for each in new if each not in lines]
-    return b"".join(lines)

@@ -1,0 +1,177 @@
+"""A wheel made from another. What is not changed stays byte for byte, and RECORD says what is in the new one."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cuwheel import files
+from cuwheel.errors import MalformedError, UsageError
+from cuwheel.wheel import headers, record
+from cuwheel.wheel.file import DATA, INFO, WheelFile
+from cuwheel.wheel.zip_writer import DEFAULT_LEVEL, Traits, ZipWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from cuwheel.wheel.name import WheelName
+    from cuwheel.wheel.record import Digest
+
+
+class Taken(NamedTuple):
+    """A member of another wheel, as it is compressed there."""
+
+    wheel: WheelFile
+    member: str
+
+
+Content: TypeAlias = bytes | Path | Taken
+
+
+class WheelEdit:
+    """Say what is to be another, then `write`. The wheel must be sound; signatures go, for they are of another RECORD.
+
+    `level`: compress everything anew with this; None copies what is unchanged as it is compressed.
+    """
+
+    def __init__(self, wheel: WheelFile, *, level: int | None = None) -> None:
+        if wheel.name is None or not wheel.info:
+            raise MalformedError(wheel.path, "is not a wheel")
+        self.wheel, self._level = wheel, level
+        self.name: WheelName = wheel.name
+        self._info = wheel.info
+        self._replaced: dict[str, Content] = {}
+        self._added: dict[str, Content] = {}
+        self._dropped: set[str] = set(wheel.signatures)
+
+    def rename(self, *, name: str | None = None, version: str | None = None) -> None:
+        """The distribution; what is imported is called as before."""
+        inside_name, _, inside_version = self._info.removesuffix(f"{INFO}/").rpartition("-")
+        if name:
+            inside_name = canonicalize_name(name).replace("-", "_")
+            self.name = replace(self.name, name=inside_name)
+        if version:
+            version = _checked(version)
+            inside_version = version.replace("-", "_")
+            self.name = replace(self.name, version=inside_version)
+        self._info = f"{inside_name}-{inside_version}{INFO}/"
+        renamed = (self.wheel.distribution.name, name) if name else None
+        self._change("METADATA", headers.changed(self._now("METADATA"), name=renamed, version=version))
+
+    def retag(self, *, python: str | None = None, abi: str | None = None, platforms: Sequence[str] = ()) -> None:
+        """Other tags in the file's name and in WHEEL, each several joined by dots."""
+        platform = ".".join(platforms) or self.name.platform
+        self.name = replace(self.name, python=python or self.name.python, abi=abi or self.name.abi, platform=platform)
+        impure = not all(each == "any" for each in self.name.platforms)
+        self._change("WHEEL", headers.tagged(self._now("WHEEL"), self.name.tags, impure=impure))
+
+    def require(self, requirements: Iterable[str]) -> None:
+        """More requirements behind those that it has."""
+        self._change("METADATA", headers.changed(self._now("METADATA"), requires=tuple(requirements)))
+
+    def replace(self, member: str, content: Content) -> None:
+        """In its place, stored or deflated as before."""
+        self._replaced[member] = content
+
+    def add(self, member: str, content: Content) -> None:
+        """At the end; one that is there already goes."""
+        self._dropped.add(member)
+        self._added[member] = content
+
+    def drop(self, members: Iterable[str]) -> None:
+        self._dropped.update(members)
+
+    def new_name(self, member: str) -> str:
+        """Of a member in the new wheel. Installers take every `*.data` folder at the top for the wheel's."""
+        if member.startswith(self.wheel.info):
+            return self._info + member.removeprefix(self.wheel.info)
+        top, slash, rest = member.partition("/")
+        return f"{self._info.removesuffix(f'{INFO}/')}{DATA}/{rest}" if slash and top.endswith(DATA) else member
+
+    def write(self, made: Path) -> None:
+        """All of it on the disk, read again as a wheel. The file need not be called so yet."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, where there is work to do
+
+        with made.open("wb") as file, ThreadPoolExecutor(os.cpu_count()) as pool:
+            writer = ZipWriter(file, pool, DEFAULT_LEVEL if self._level is None else self._level)
+            self._write_members(writer)
+            writer.finish()
+            file.flush()
+            os.fsync(file.fileno())
+        self._check(made)
+
+    def _write_members(self, writer: ZipWriter) -> None:
+        """Every member in its order; what is added comes before RECORD, which is the last."""
+        wheel, own = self.wheel, self.wheel.info + "RECORD"
+        infos = {info.filename: info for info in wheel.zip.infos if not info.is_dir()}  # installers make folders
+        changed: dict[str, Digest] = {}
+        for name, info in infos.items():
+            if name in self._replaced and name not in self._dropped:
+                changed[name] = self._put(writer, name, self._replaced[name], info)
+            elif name not in self._dropped and name != own:
+                self._keep(writer, info)
+        added = {
+            self.new_name(name): self._put(writer, name, content, infos[wheel.info + "METADATA"])
+            for name, content in self._added.items()
+        }
+        text = record.changed(
+            wheel.read(own).decode("utf-8", "surrogateescape"),
+            changed,
+            removed=self._dropped,
+            added=added,
+            renamed={name: self.new_name(name) for name in infos},
+        )
+        self._put(writer, own, text.encode("utf-8", "surrogateescape"), infos[own])
+
+    def _keep(self, writer: ZipWriter, info: zipfile.ZipInfo) -> None:
+        traits = Traits.of(info, self.new_name(info.filename))
+        if self._level is None:
+            writer.copy(traits, info, self.wheel.zip.packed_chunks(info))
+        else:
+            writer.add(traits, self.wheel.zip.chunks(self.wheel.members[info.filename]), info.file_size)
+
+    def _put(self, writer: ZipWriter, name: str, content: Content, like: zipfile.ZipInfo) -> Digest:
+        """`like`: whose times and rights it gets. What was stored stays so, unless a level was asked for."""
+        if isinstance(content, Taken):
+            zip_ = content.wheel.zip
+            info = zip_.info(content.member)
+            writer.copy(Traits.of(info, self.new_name(name)), info, zip_.packed_chunks(info))
+            return content.wheel.digest(content.member)
+        digest = record.digest_of_chunks(_chunks(content))
+        deflate = self._level is not None or like.compress_type != zipfile.ZIP_STORED
+        writer.add(Traits.of(like, self.new_name(name)), _chunks(content), digest.size, deflate=deflate)
+        return digest
+
+    def _now(self, name: str) -> bytes:
+        """A text of the dist-info folder, with the changes so far."""
+        now = self._replaced.get(self.wheel.info + name)
+        return now if isinstance(now, bytes) else self.wheel.read(self.wheel.info + name)
+
+    def _change(self, name: str, text: bytes) -> None:
+        self._replaced[self.wheel.info + name] = text
+
+    def _check(self, made: Path) -> None:
+        """Its RECORD must list what is in it, as far as the original's did."""
+        with WheelFile(made) as new:
+            before = {self.new_name(each) for each in self.wheel.unlisted}
+            wrong = [*sorted(new.unlisted - before), *(each.message for each in new.findings)]
+            if wrong or new.info != self._info:
+                told = ", ".join(wrong[:5]) or new.info
+                raise MalformedError(made, f"RECORD and the files do not agree: {told}", hint="a bug: report it")
+
+
+def _chunks(content: bytes | Path) -> Iterator[bytes]:
+    return iter((content,)) if isinstance(content, bytes) else files.chunks(content)
+
+
+def _checked(version: str) -> str:
+    try:
+        return str(Version(version))
+    except InvalidVersion as error:
+        raise UsageError(f"{version!r} is not a version: {error}", hint="such as 1.2+cu130") from error

@@ -98,10 +98,8 @@ def _install(folder: Path, *words: str, place: str | None = None) -> Sequence[st
 def _project(folder: Path) -> None:
     """Whose backend packs a library that was compiled before: what is struck is cuwheel, not nvcc."""
     _mirror(folder)
-    source = folder / "source"
-    source.mkdir()
-    shutil.copy(manifest.HERE / "bin" / "none-130.so", source / "kernel.so")
-    build_projects.prebuilt(source)
+    source = build_projects.prebuilt(folder / "source")
+    shutil.copy(manifest.HERE / "bin" / "none-130.so", source / "kernel130.so")
     _warm(folder)
 
 

@@ -75,11 +75,18 @@ def bare(folder: Path, *, settings: str = "", before: str = "pass") -> Path:
     return folder
 
 
-def prebuilt(folder: Path) -> Path:
-    """A project that packs the `kernel.so` that lies in it, and so needs no compiler."""
+def prebuilt(folder: Path, library: str = "bare/kernel.so") -> Path:
+    """A project that needs no compiler: it packs the `kernel<digits>.so` that lies in it, by the CUDA it is built for.
+
+    `library`: what it is called in the wheel; `{digits}` is the CUDA (130).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     compiling = _BACKEND[_BACKEND.index("    nvcc =") : _BACKEND.index("    info =")]
-    (folder / "pyproject.toml").write_text(_PYPROJECT.format(settings='gate = { allow = ["sm_80", "compute_90"] }'))
-    (folder / "own_backend.py").write_text(_BACKEND.replace(compiling, "").format(before="pass"))
+    text = _BACKEND.replace(compiling, '    digits = os.environ["CUDA_DIGITS"]\n').format(before="pass")
+    text = text.replace('"bare/kernel.so": Path("kernel.so")', f'f"{library}": Path(f"kernel{{digits}}.so")')
+    settings = 'gate = { allow = ["sm_52", "sm_61", "sm_80", "compute_90"] }'
+    (folder / "pyproject.toml").write_text(_PYPROJECT.format(settings=settings) + 'CUDA_DIGITS = "{cuda_digits}"\n')
+    (folder / "own_backend.py").write_text(text)
     (folder / "kernel.cu").write_text(_KERNEL)
     return folder
 

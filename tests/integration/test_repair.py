@@ -20,8 +20,9 @@ from cuwheel.cli import main
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnsafeWheelError, UsageError
 from cuwheel.inspection.survey import survey
 from cuwheel.wheel import record
-from tests.fixtures import compiled
+from tests.fixtures import compiled, small_wheel
 from tests.fixtures.wheels import wheel
+from tests.unit.slimming.packages import wrong_members
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64" or compiled.compiler() is None,
@@ -441,3 +442,30 @@ def test_damaged_libraries_never_hurt(tmp_path: Path, nvidia: Path) -> None:
         assert [each.suffix for each in left] in ([], [".whl"])
         for each in left:
             assert survey(str(each)).findings == ()
+
+
+_NEW_IN_GLIBC_2_34 = """
+extern "C" void *dlsym(void *, const char *);
+extern "C" void *found() { return dlsym(0, "found"); }
+"""
+
+
+@pytest.mark.skipif(
+    tuple(map(int, (platform.libc_ver()[1] or "0").split("."))) < (2, 34), reason="needs glibc 2.34 or later"
+)
+def test_a_false_tag_becomes_the_one_that_auditwheel_finds(tmp_path: Path) -> None:
+    """The wheel says manylinux2014, and would be installed where its library does not load."""
+    library = small_wheel.library(tmp_path / "made", "libfound.so", _NEW_IN_GLIBC_2_34).read_bytes()
+    files: dict[str, str | bytes] = {"pkg/__init__.py": "", "pkg/libfound.so": library}
+    tag = "py3-none-manylinux2014_x86_64"
+    said = small_wheel.Wheel(name="pkg", tag=tag, files=files).write(tmp_path / "in")
+    (told,) = api.repair(said, output=tmp_path / "out").wheels
+    assert [each.rule for each in told.findings] == ["tag-too-low"]
+    (made,) = (tmp_path / "out").iterdir()
+    assert made.name == "pkg-1.0-py3-none-manylinux_2_34_x86_64.whl"
+    assert wrong_members(made) == []
+    with zipfile.ZipFile(made) as archive:
+        tags = [line for line in archive.read("pkg-1.0.dist-info/WHEEL").splitlines() if line.startswith(b"Tag:")]
+    assert tags == [b"Tag: py3-none-manylinux_2_34_x86_64"]
+    shown = process.run([sys.executable, "-m", "auditwheel", "show", made], timeout=MINUTE).stdout
+    assert '"manylinux_2_34_x86_64"' in shown

@@ -42,7 +42,7 @@ def write_site(folder: Path, release: str, parts: dict[str, dict[str, bytes | Pa
         top = f"{name}-linux-x86_64-{release}-archive"
         relative = f"{name}/linux-x86_64/{top}.tar.xz"
         path = folder / relative
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(path, "w:xz", preset=0) as archive:
             for member, contents in files.items():
                 _add(archive, f"{top}/{member}", contents)

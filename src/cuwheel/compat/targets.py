@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import architectures, toolkits
@@ -36,18 +37,21 @@ def can_target(toolkit: Toolkit, device: Capability) -> bool:
     return any(serves(Arch.parse(number), device) for number in toolkit.architectures)
 
 
+@cache  # asked for every library of a package, and a package may have thousands
 def toolkits_for(device: Capability) -> tuple[Toolkit, ...]:
     """Those that compile for its very capability, whatever they call it, oldest first."""
     wanted = architectures.current(device)
     return tuple(row for row in toolkits.all_toolkits() if wanted in _capabilities(row))
 
 
+@cache
 def releases_for(device: Capability) -> tuple[Release, ...]:
     """As `toolkits_for`, with those that nobody builds with any more."""
     wanted = architectures.current(device)
     return tuple(row for row in toolkits.all_releases() if wanted in _capabilities(row))
 
 
+@cache
 def called(toolkit: Toolkit, device: Capability) -> Capability:
     """What a toolkit calls a device that it compiles for: Thor has had two numbers."""
     archs = [arch for arch in map(Arch.parse, toolkit.architectures) if not arch.suffix]

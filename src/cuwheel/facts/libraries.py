@@ -104,8 +104,13 @@ def find_library(name: str) -> Library:
 
 
 def known_library(name: str) -> Library | None:
-    """As `find_library`; None for what is not a library of CUDA, as most are not."""
-    return _look_up(_file_name(name))
+    """As `find_library`, of names that are most often none of CUDA's: every file of a package, or of /usr/lib."""
+    wanted = _file_name(name)
+    return _look_up(wanted) if _component(wanted).lower() in _components() else None
+
+
+def _file_name(name: str) -> str:
+    return re.split(r"[/\\]", name.strip())[-1]
 
 
 @lru_cache(maxsize=4096)  # one survey asks for the same few names hundreds of times
@@ -121,13 +126,7 @@ def _look_up(wanted: str) -> Library | None:
 
 
 def is_cuda_library(name: str) -> bool:
-    if _component(_file_name(name)).lower() not in _components():
-        return False  # asked of every file in /usr/lib: most names need no comparing with patterns
     return known_library(name) is not None
-
-
-def _file_name(name: str) -> str:
-    return re.split(r"[/\\]", name.strip())[-1]
 
 
 def plain_name(name: str) -> str:

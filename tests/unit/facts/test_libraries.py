@@ -50,6 +50,14 @@ def test_others_are_unknown(name: str) -> None:
         libraries.find_library(name)
 
 
+def test_names_of_strangers_are_not_compared_with_all_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel may have twenty thousand files, and each is asked for."""
+    libraries._components()
+    monkeypatch.setattr(libraries, "all_libraries", lambda: pytest.fail("looked through the table"))
+    assert libraries.known_library("kernels/49/19999.cubin") is None
+    assert not libraries.is_cuda_library("kernels/libown.so.1")
+
+
 def test_an_unknown_library_suggests_near_ones() -> None:
     with pytest.raises(UnknownNameError) as caught:
         libraries.find_library("libcublas.so.99")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.binary import copying
-from cuwheel.binary.chosen import chosen, device
 from cuwheel.binary.draft import walked
 from cuwheel.buffer import FileBuffer
+from cuwheel.compat.entries import chosen, device
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import elf
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cuwheel.binary.chosen import HasCode
     from cuwheel.binary.compress import Spool
     from cuwheel.binary.decisions import LibraryPlan
     from cuwheel.binary.draft import Draft
     from cuwheel.binary.fatbin_writer import NewContainer
     from cuwheel.compat.choose import Device
+    from cuwheel.compat.entries import HasCode
     from cuwheel.inspection.fatbin import Walk
     from cuwheel.inspection.values import Entry, Registration
 

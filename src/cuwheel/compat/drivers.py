@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.compat import gpu_support
-from cuwheel.compat.choose import Device
-from cuwheel.errors import UnknownNameError
-from cuwheel.facts import architectures, toolkits, versions
-from cuwheel.facts.arch import Capability
+from cuwheel.compat import entries, gpu_support
+from cuwheel.facts import toolkits, versions
 
 if TYPE_CHECKING:
+    from cuwheel.compat.choose import Device
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import Release
     from cuwheel.inspection.values import Library
@@ -20,17 +18,8 @@ if TYPE_CHECKING:
 
 def device_of(library: Library, machine: Machine) -> Device | None:
     """The machine's GPU as the choice of code goes by it; None where its capability is not known."""
-    try:
-        capability = Capability.parse(machine.capability) if machine.capability else None
-    except UnknownNameError:
-        capability = None
-    if capability is None:
-        return None
-    return Device(
-        capability=architectures.current(capability),
-        ptx_isa=ptx_isa(machine, system(library, machine)),
-        jit=machine.jit,
-    )
+    found = entries.device(machine)
+    return replace(found, ptx_isa=ptx_isa(machine, system(library, machine))) if found else None
 
 
 def system(library: Library, machine: Machine) -> OperatingSystem:

@@ -80,7 +80,8 @@ class Judge:
 
 
 def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], load: Loading) -> Verdict:
-    about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load))
+    with_code = frozenset(path for path, each in reaches.items() if each.has_code)
+    about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load, with_code=with_code))
     judged = _judged(survey, machine, reaches, load)
     if load.optional and _nothing_runs(judged[path] for path in load.always):
         load = replace(load, optional=frozenset(), variants=())  # whatever is opened fails
@@ -124,7 +125,7 @@ def _judge(found: Reach, around: Surroundings, load: Loading, certain: frozenset
     library, machine = found.library, around.machine
     told = found.on(machine) if found.has_code else _without_code(library, machine)
     needed = resolve(library, around)
-    case = Case(library=library, machine=machine, prediction=told, needed=needed)
+    case = Case(library=library, machine=machine, prediction=told, needed=needed, modules=found.modules)
     host = check_rules.examine_host(case)
     stopped = any(each.severity == "error" for each in host)
     elsewhere = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.choose import Code
+from cuwheel.compat.entries import code as code_of
 from cuwheel.compat.targets import serves
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures, libraries
-from cuwheel.facts.arch import Arch
 from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.inspection.values import Symbols
 from cuwheel.units import file_name
@@ -20,6 +19,7 @@ from cuwheel.units import file_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from cuwheel.facts.arch import Arch
     from cuwheel.inspection.values import DeviceCode, Library
 
 _DEVICE_LINKED = 2  # the version of a wrapper
@@ -83,9 +83,9 @@ def modules(library: Library) -> tuple[Module, ...]:
     if of_driver(library):
         return ()
     rows = library.device_code
-    linked = {each.container for each in library.registration.wrappers if each.version == _DEVICE_LINKED}
+    linked = device_linked(library)
     kept = any(not row.linked for row in rows) and library.type != "relocatable"
-    left_behind = _left_behind(library) | _without_kernels(library, linked)
+    left_behind = _left_behind(library) | without_kernels(library)
     registers = library.format in _REGISTERING
     by_code: dict[tuple[int, ...], tuple[Code, ...]] = {}
     found = []
@@ -140,13 +140,25 @@ def _left_behind(library: Library) -> frozenset[int]:
     return frozenset(index for index, each in found if index not in named and each.section in FATBIN_SECTIONS)
 
 
-def _without_kernels(library: Library, device_linked: Collection[int | None]) -> frozenset[int]:
-    """Of a device link only all of it or nothing: its kernels may be in the objects alone."""
+def device_linked(library: Library) -> frozenset[int]:
+    """The containers that a device link made."""
+    wrappers = library.registration.wrappers
+    return frozenset(
+        each.container for each in wrappers if each.version == _DEVICE_LINKED and each.container is not None
+    )
+
+
+def without_kernels(library: Library) -> frozenset[int]:
+    """The containers that no GPU can miss.
+
+    Of a device link only all of it or nothing: its kernels may be in the objects alone.
+    """
+    linked = device_linked(library)
     found = {index for index, each in enumerate(library.containers) if each.without_kernels}
     of_link = {
         index
         for index, each in enumerate(library.containers)
-        if index in device_linked or FATBIN_SECTIONS.get(each.section) is False
+        if index in linked or FATBIN_SECTIONS.get(each.section) is False
     }
     return frozenset(found if of_link <= found else found - of_link)
 
@@ -167,13 +179,7 @@ def _module(
 
 
 def _codes(rows: Iterable[DeviceCode]) -> Iterable[Code]:
-    for row in rows:
-        try:
-            arch = Arch.parse(row.arch)
-        except UnknownNameError:  # a kind or number that no toolkit has written yet
-            continue
-        if row.kind in ("cubin", "ptx") and arch.kind != "lto":
-            yield Code(arch=arch, ptx_isa=row.ptx_isa)
+    return (found for row in rows if (found := code_of(row)))
 
 
 def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:

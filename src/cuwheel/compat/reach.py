@@ -37,6 +37,10 @@ class Reach:
     def on(self, machine: Machine) -> Prediction:
         return of_modules(self.library, self.modules, self.chooses, machine)
 
+    def by_code(self, device: Device) -> Prediction:
+        """On a GPU, whatever else of its machine may stop the library."""
+        return by_code(self.modules, self.chooses, device)
+
     def sweep(self) -> dict[Capability, Outcome]:
         """On every known capability and on one newer than all of them, by the code alone.
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary.chosen import LOADABLE, chosen, code, device, possible
 from cuwheel.binary.decisions import EntryDecision, LibraryPlan, SlimOptions
-from cuwheel.compat import drivers
+from cuwheel.compat import drivers, reach
+from cuwheel.compat.entries import LOADABLE, chosen, code, device, possible, with_and_without_jit
+from cuwheel.compat.modules import device_linked, without_kernels
 from cuwheel.slimming import unchanged as left
 from cuwheel.slimming.newer_gpus import later_devices
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
 
-_VERSION_LINKED = 2
 _ANY = "for every architecture"
 # Emptied, it could not be told from one that lost its kernels.
 _NO_KERNEL = "no kernel is in it, and it is small"
@@ -53,7 +53,7 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
             refused = _drop_relocatable(library, options, members, verdicts)
         if options.strip_debug:
             _strip_debug(library, members, verdicts)
-        if options.targets is not None and not options.force and _nothing_left(library, verdicts):
+        if options.targets is not None and not options.force and verdicts and _runs_nowhere(library, options):
             verdicts = {}
             refused = ()
             fixed = left.nothing_for(options.targets)
@@ -97,11 +97,11 @@ def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[in
         }
     seen: dict[tuple[tuple[str, str], ...], tuple[_Verdict, ...]] = {}  # thousands of containers share a few lists
     verdicts: dict[int, _Verdict] = {}
-    linked = {each.container for each in library.registration.wrappers if each.version == _VERSION_LINKED}
+    kernelless = without_kernels(library) - device_linked(library)  # of a link, one that is empty is nothing unusual
     for number, indices in members.items():
         entries = [library.entries[index] for index in indices]
         key = tuple((entry.kind, entry.arch) for entry in entries)
-        if library.containers[number].without_kernels and number not in linked:
+        if number in kernelless:
             verdicts.update((index, _Verdict(keep=True, reason=_NO_KERNEL)) for index in indices)
             continue
         if key not in seen:
@@ -146,8 +146,7 @@ def _drop_relocatable(
 
 def _not_linked_for(library: Library, options: SlimOptions) -> list[str]:
     """The machines for which the linked containers have no machine code, so that the driver links at load."""
-    linked = {each.container for each in library.registration.wrappers if each.version == _VERSION_LINKED}
-    containers: dict[int, list[Entry]] = {each: [] for each in linked if each is not None}
+    containers: dict[int, list[Entry]] = {each: [] for each in device_linked(library)}
     for entry in library.entries:
         if entry.container in containers:
             containers[entry.container].append(entry)
@@ -178,10 +177,14 @@ def _strip_debug(library: Library, members: dict[int, list[int]], verdicts: dict
                 verdicts[equal] = _Verdict(keep=True, reason="in place of the same code with debug information")
 
 
-def _nothing_left(library: Library, verdicts: dict[int, _Verdict]) -> bool:
-    """Whether nothing in the whole library is for any of the machines."""
-    kept = [index for index, each in verdicts.items() if each.keep and each.reason != _NO_KERNEL]
-    return bool(verdicts) and not any(library.entries[index].kind in LOADABLE for index in kept)
+def _runs_nowhere(library: Library, options: SlimOptions) -> bool:
+    """Whether nothing in the whole library is for any of the machines, as `check` would say of them."""
+    found = reach.of(library)
+    devices = [device(each) for each in options.targets or ()]
+    if None in devices:
+        return False
+    told = (found.by_code(each) for on in devices if on for each in with_and_without_jit(on))
+    return not any(each.taken or each.alternatives for each in told)
 
 
 def _compression(library: Library, options: SlimOptions) -> Compression | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary.chosen import code, device, possible
 from cuwheel.binary.geometry import PAGES
 from cuwheel.compat import drivers
 from cuwheel.compat.choose import Device
+from cuwheel.compat.entries import code, device, possible
 from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures
 from cuwheel.finding import Finding

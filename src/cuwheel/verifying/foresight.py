@@ -90,9 +90,10 @@ def foresee(found: Survey) -> Foresight:
     known, profile = architectures.current_capabilities(), profile_of(found)
     follows, groups, cudas = _groups(found)
     beyond = Capability(known[-1].major + 1, 0)
+    subjects = tuple(_subjects(found, cudas, follows))
     return Foresight(
-        rows=tuple(row for each in known for row in _rows(found, each, cudas, follows)),
-        later=tuple(_rows(found, beyond, cudas, follows)),
+        rows=tuple(row for each in known for row in _rows(subjects, each, follows)),
+        later=tuple(_rows(subjects, beyond, follows)),
         follows=follows,
         override=profile.override if profile and follows else None,
         groups=groups,
@@ -125,12 +126,22 @@ def _with(machine: Machine, follows: str | None, cuda: str | None) -> Machine:
     return replace(machine, jax_cuda=cuda) if follows == "jax" else machine
 
 
-def _rows(found: Survey, capability: Capability, cudas: Sequence[str], follows: str | None) -> Iterator[Row]:
+def _subjects(found: Survey, cudas: Sequence[str], follows: str | None) -> Iterator[tuple[str | None, matrix.Judge]]:
+    """By the framework's CUDA, what it makes the package load: worked out once for all capabilities and drivers."""
+    if not cudas:
+        yield None, matrix.Judge(found)
+    for cuda in cudas:
+        machine = _with(Machine(name="", capability=None), follows, cuda)
+        yield cuda, matrix.Judge(_loaded(found, machine))
+
+
+def _rows(
+    subjects: Sequence[tuple[str | None, matrix.Judge]], capability: Capability, follows: str | None
+) -> Iterator[Row]:
     machine = Machine(name=str(capability), capability=str(capability), gpu_seen=True)  # by the driver there
-    for group, cuda in enumerate(cudas) if cudas else ((None, None),):
-        with_cuda = _with(machine, follows, cuda)
-        steps = tuple(_steps(_loaded(found, with_cuda) if cuda else found, with_cuda))
-        yield Row(capability=str(capability), group=group, steps=steps)
+    for group, (cuda, subject) in enumerate(subjects):
+        steps = tuple(_steps(subject, _with(machine, follows, cuda)))
+        yield Row(capability=str(capability), group=group if cuda else None, steps=steps)
 
 
 def _loaded(found: Survey, machine: Machine) -> Survey:
@@ -139,11 +150,10 @@ def _loaded(found: Survey, machine: Machine) -> Survey:
     return replace(found, libraries=tuple(each for each in found.libraries if each.path in kept)) if kept else found
 
 
-def _steps(found: Survey, machine: Machine) -> Iterator[Step]:
+def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
     """By halves: between two drivers that give the same there is no other."""
     drivers = [_OLDEST, *(row.version for row in toolkits.all_releases())]
     told: dict[int, Step] = {}
-    subject = matrix.Judge(found)
 
     def step(index: int) -> Step:
         if index not in told:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel.compat import entries
 from cuwheel.compat.choose import Code, Device, choose
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures, toolkits, versions
-from cuwheel.facts.arch import Arch
 from cuwheel.inspection.image import FATBIN_SECTIONS
 
 if TYPE_CHECKING:
@@ -92,16 +91,8 @@ def _few(library: Library) -> Iterator[tuple[Container, tuple[Code, ...]]]:
 
 def _codes(rows: Sequence[DeviceCode]) -> tuple[Code, ...]:
     """None where something is in it that cannot be told."""
-    found = []
-    for row in rows:
-        try:
-            arch = Arch.parse(row.arch)
-        except UnknownNameError:
-            return ()
-        if not row.linked or row.kind not in ("cubin", "ptx"):
-            return ()
-        found.append(Code(arch=arch, ptx_isa=row.ptx_isa))
-    return tuple(found)
+    found = [entries.code(row) if row.linked else None for row in rows]
+    return () if None in found else tuple(each for each in found if each)
 
 
 def _floor(library: Library) -> str:

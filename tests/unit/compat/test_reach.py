@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.compat import coverage, matrix, reach
-from cuwheel.compat.modules import modules
+from cuwheel.compat import modules as module_table
 from cuwheel.facts import architectures
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
+from cuwheel.verifying import foresight
 from tests.fixtures import manifest
 from tests.unit.compat.subjects import library, machine
 from tests.unit.compat.subjects import survey as made
 
 if TYPE_CHECKING:
-    from cuwheel.compat.modules import Module
     from cuwheel.inspection.values import Library, Survey
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
@@ -75,16 +75,20 @@ def test_they_agree_on_what_no_fixture_is_like(subject: Library) -> None:
 
 
 def test_modules_are_found_once_for_all_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Library] = []
-    found = modules
+    """By the verdicts and every rule beside them, and by the forecasts of a kit, which ask hundreds of times."""
+    calls: list[str] = []
+    found = module_table.without_kernels
 
-    def counted(subject: Library) -> tuple[Module, ...]:
-        calls.append(subject)
+    def counted(subject: Library) -> frozenset[int]:
+        calls.append(subject.path)
         return found(subject)
 
-    monkeypatch.setattr(reach, "modules", counted)
-    matrix.judge_all(made(library("sm_90")), [machine("8.0"), machine("9.0")])
-    assert len(calls) == 1
+    monkeypatch.setattr(module_table, "without_kernels", counted)
+    matrix.judge_all(made(library("sm_86"), library("sm_87", path="pkg/b.so")), [machine("8.7"), machine("8.9")])
+    assert sorted(calls) == ["pkg/b.so", "pkg/libpkg.so"]
+    calls.clear()
+    foresight.foresee(made(library("sm_90 compute_90@8.0")))
+    assert calls == ["pkg/libpkg.so"]
 
 
 def test_a_container_without_kernels_fails_nobody() -> None:

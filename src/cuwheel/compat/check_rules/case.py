@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.loading import Loading
+from cuwheel.compat.modules import Module
 from cuwheel.compat.needed import Needed
 from cuwheel.compat.predict import Prediction
 from cuwheel.inspection.values import Library, Survey
@@ -25,6 +26,7 @@ class Case:
     machine: Machine
     prediction: Prediction
     needed: tuple[Needed, ...] = ()
+    modules: tuple[Module, ...] = ()
 
     @property
     def code(self) -> Prediction:
@@ -38,11 +40,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """The whole target on one machine."""
+    """The whole target on one machine. `with_code`: the paths of the libraries in which a driver finds something."""
 
     survey: Survey
     machine: Machine
     loading: Loading
+    with_code: frozenset[str]
 
 
 def named(machine: Machine) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import drivers, platforms, remedies
 from cuwheel.compat.check_rules.case import Case, error_words, some
 from cuwheel.compat.choose import INVALID_SOURCE, JIT_DISABLED, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
-from cuwheel.compat.modules import modules
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.targets import serves
 from cuwheel.facts import versions
@@ -289,7 +288,7 @@ def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
 def _nothing_else_fits(arch: str, case: Case) -> bool:
     """Whether a container with this machine code has none from the GPU's own side that would serve as well."""
     device = Capability.parse(case.machine.capability or "")
-    lists = [each.machine_code for each in modules(case.library) if Arch.parse(arch) in each.machine_code]
+    lists = [each.machine_code for each in case.modules if Arch.parse(arch) in each.machine_code]
     return not all(
         any(serves(each, device) and not platforms.across_tegra(str(each), case.machine) for each in held)
         for held in lists

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import tags
 from cuwheel.compat.check_rules.case import some
 from cuwheel.compat.loading import is_loadable
-from cuwheel.compat.modules import modules, of_driver
+from cuwheel.compat.modules import of_driver
 from cuwheel.compat.rule import Found, rule
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
 def no_device_code(whole: Whole) -> Iterator[Found]:
     libraries = whole.survey.libraries
     loadable = [each for each in libraries if is_loadable(each) or (len(libraries) == 1 and each.type == "executable")]
-    if not any(modules(each) for each in loadable):
+    if not any(each.path in whole.with_code for each in loadable):
         count = len(libraries)
         yield Found(
             message=f"there is {_what_is_there(libraries, loadable)}: whether a GPU can be used cannot be told from "

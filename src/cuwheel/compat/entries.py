@@ -1,4 +1,4 @@
-"""Which entries of a container the driver takes for a machine, and which it might. `compat` decides."""
+"""Entries of device code as the driver chooses among them: for a machine, which it takes, and which it might."""
 
 from __future__ import annotations
 
@@ -51,11 +51,8 @@ def chosen(entries: Sequence[HasCode], on: Device) -> int | None:
 
 
 def possible(entries: Sequence[HasCode], on: Device) -> Iterator[int]:
-    """What is taken, and what would be instead where nobody has promised or seen that this works.
-
-    A switch in the environment (CUDA_FORCE_PTX_JIT) belongs to a process, not to the machine: with it and without.
-    """
-    for each in {on, replace(on, jit="allowed")}:
+    """What is taken, and what would be instead where nobody has promised or seen that this works."""
+    for each in with_and_without_jit(on):
         codes = list(_codes(entries))
         while (index := _choose(codes, each)) is not None:
             yield index
@@ -63,6 +60,11 @@ def possible(entries: Sequence[HasCode], on: Device) -> Iterator[int]:
             if not _doubtful(found.arch, each.capability):
                 break
             codes = [(place, found) for place, found in codes if place != index]
+
+
+def with_and_without_jit(on: Device) -> frozenset[Device]:
+    """A switch in the environment (CUDA_FORCE_PTX_JIT) belongs to a process, not to the machine."""
+    return frozenset({on, replace(on, jit="allowed")})
 
 
 def _codes(entries: Sequence[HasCode]) -> Iterator[tuple[int, Code]]:

@@ -108,7 +108,7 @@ def _of_cuda(needed: Needed, cuda: CudaLibrary, library: Library, around: Surrou
         place = "framework"
     elif any(versions.major(each) in cuda.majors for each in machine.toolkits):
         place = "toolkit"
-    elif there is None and (framework := _of_another_major(cuda, library, machine)):
+    elif there is None and (framework := _of_another_major(cuda, library, around)):
         return replace(needed, place="nowhere", found=framework)
     else:
         place = "unknown" if there is None else "nowhere"
@@ -137,13 +137,13 @@ def _framework_majors(machine: Machine) -> dict[str, int]:
     return {name: versions.major(version) for name, version in built_for.items() if version}
 
 
-def _of_another_major(cuda: CudaLibrary, library: Library, machine: Machine) -> str:
+def _of_another_major(cuda: CudaLibrary, library: Library, around: Surroundings) -> str:
     """The framework that an extension of it finds another CUDA major's with: `torch for CUDA 12`. Empty: there is none.
 
-    What does not extend a framework may have its libraries from elsewhere.
+    What neither extends nor follows a framework may have its libraries from elsewhere.
     """
-    extends = {packages.framework_of(each) for each in library.needed}
-    for name, major in _framework_majors(machine).items():
+    extends = {around.follows, *(packages.framework_of(each) for each in library.needed)}
+    for name, major in _framework_majors(around.machine).items():
         if name in extends and major not in cuda.majors and packages.brings(name, cuda.component, cuda=major):
             return f"{name} for CUDA {major}"
     return ""

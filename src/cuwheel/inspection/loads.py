@@ -80,13 +80,17 @@ def _loads(tree: ast.Module, file: str, wanted: Sequence[str], *, at_import: boo
             if path := modules.get(name):
                 yield _load(path, file, each, at_import=at_import)
     for group in ([each for each in runs if not each.asked], [each for each in runs if each.asked]):
-        opening = [each for each in group if any(syntax.openers(each.statement))]
+        opening = [each for each in group if _opens(each.statement)]
         if opening:
             first = min(opening, key=lambda each: each.guarded)
             texts = {text for each in group for text in syntax.constants(each.statement)}
             for path in wanted:
                 if any(_names(text, path, file) for text in texts):
                     yield _load(path, file, first, at_import=at_import)
+
+
+def _opens(statement: ast.stmt) -> bool:
+    return any(syntax.openers(statement)) or any(syntax.helpers(statement))
 
 
 def _load(path: str, file: str, run: _Run, *, at_import: bool) -> PythonLoad:
@@ -98,7 +102,12 @@ def _names(text: str, path: str, file: str) -> bool:
     name, library = posixpath.basename(text), posixpath.basename(path)
     if "*" in name:
         return "." in name and fnmatchcase(library, name)
-    return name == library or (name == _stem(path) and posixpath.dirname(path) == posixpath.dirname(file))
+    return name == library or (name == _stem(path) and _is_near(posixpath.dirname(path), posixpath.dirname(file)))
+
+
+def _is_near(library: str, file: str) -> bool:
+    """A bare name is that of a library in the folder of the file, or in one that this is in."""
+    return file == library or file.startswith(f"{library}/")
 
 
 def _stem(path: str) -> str:

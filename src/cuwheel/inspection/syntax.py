@@ -15,8 +15,22 @@ if TYPE_CHECKING:
 # Before 3.11 a deep expression can exhaust the stack of the interpreter: it must not be long enough for that.
 _LONGEST = 1 << 20 if sys.version_info >= (3, 11) else 1 << 15
 _EXTENSION = re.compile(r"\.(?:[A-Za-z0-9_.-]+\.)?(?:so|pyd)")  # .so, .abi3.so, .cpython-312-x86_64-linux-gnu.so
-# What opens a library by its file name: ctypes, torch, importlib.
-OPENERS = frozenset({"CDLL", "PyDLL", "WinDLL", "LoadLibrary", "load_library", "ExtensionFileLoader"})
+# What opens a library by its file name: ctypes, torch, importlib, tensorflow, cffi.
+OPENERS = frozenset(
+    {
+        "CDLL",
+        "PyDLL",
+        "WinDLL",
+        "LoadLibrary",
+        "load_library",
+        "ExtensionFileLoader",
+        "spec_from_file_location",
+        "load_op_library",
+        "dlopen",
+    }
+)
+_HELPER = re.compile(r"(?<![a-zA-Z])load_?(?:\w*_)?(?:lib|ext|ops?\b|so\b|shared)", re.IGNORECASE)
+_IMPORTERS = frozenset({"import_module", "__import__"})
 _GOES_ON = frozenset({"ImportError", "ModuleNotFoundError", "OSError", "Exception", "BaseException", "RuntimeError"})
 
 
@@ -70,13 +84,29 @@ def named(statement: ast.stmt, package: str) -> Iterator[str]:
     if isinstance(statement, ast.Import):
         yield from (each.name for each in statement.names)
     elif isinstance(statement, ast.ImportFrom):
-        base = statement.module or ""
-        if statement.level:
-            parts = package.split(".")
-            above = parts[: len(parts) - statement.level + 1]
-            base = ".".join((*above, *filter(None, [base])))
+        base = _absolute(statement.module or "", statement.level, package)
         yield base
         yield from (f"{base}.{each.name}" for each in statement.names if each.name != "*")
+    else:
+        yield from _imported_by_call(statement, package)
+
+
+def _imported_by_call(statement: ast.stmt, package: str) -> Iterator[str]:
+    """`importlib.import_module("pkg._C")`, and `import_module("._C", …)` as from this package."""
+    for call in ast.walk(statement):
+        if isinstance(call, ast.Call) and called(call) & _IMPORTERS and call.args:
+            name = call.args[0]
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                dots = len(name.value) - len(name.value.lstrip("."))
+                yield _absolute(name.value[dots:], dots, package)
+
+
+def _absolute(name: str, level: int, package: str) -> str:
+    """A name that begins with so many points, in this package."""
+    if not level:
+        return name
+    parts = package.split(".")
+    return ".".join((*parts[: len(parts) - level + 1], *filter(None, [name])))
 
 
 def suppresses(statement: ast.With | ast.AsyncWith) -> bool:
@@ -91,9 +121,12 @@ def constants(node: ast.AST) -> Iterator[str]:
 
 def openers(node: ast.AST) -> Iterator[ast.Call]:
     """The calls in it that open a library."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call) and called(each) & OPENERS:
-            yield each
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call) and called(each) & OPENERS)
+
+
+def helpers(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls in it of functions that by their names open libraries: `_load_library("image")`."""
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call) and any(map(_HELPER.search, called(each))))
 
 
 def opened(statement: ast.stmt) -> Iterator[str]:

@@ -49,6 +49,9 @@ _register()
         (TORCHAO, {C: (INIT, True, True), CUTLASS: (INIT, True, True)}),  # every file of a pattern
         (TORCHVISION, {C: (INIT, True, True)}),  # the name of the module, without its suffix
         (CALLED, {C: (INIT, True, False)}),
+        ("try:\n    _load_library('_flash')\nexcept OSError:\n    pass", {FLASH: (INIT, True, True)}),
+        ("if x:\n    importlib.import_module('pkg._flash')", {FLASH: (INIT, True, True)}),
+        ("def get():\n    return import_module('._flash', __package__)", {FLASH: (INIT, False, False)}),
         ("if has_cuda():\n    from . import _flash", {FLASH: (INIT, True, True)}),
         ("try:\n    from . import _flash\nexcept ImportError:\n    _flash = None", {FLASH: (INIT, True, True)}),
         ("with suppress(OSError):\n    lib = ctypes.CDLL(here / 'libcore.so')", {CORE: (INIT, True, True)}),

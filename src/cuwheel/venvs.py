@@ -102,11 +102,10 @@ def interpreter(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def install(  # noqa: PLR0913 - all by keyword
+def install(
     interpreter: Path,
     requirements: Sequence[str | Path],
     *,
-    constraints: Sequence[Path] = (),
     find_links: Sequence[Path] = (),
     index: bool = True,
     dependencies: bool = True,
@@ -121,8 +120,7 @@ def install(  # noqa: PLR0913 - all by keyword
     """
     if not requirements:
         return ""
-    options = [word for path in constraints for word in ("--constraint", str(path))]
-    options += [word for path in find_links for word in ("--find-links", str(path))]
+    options = [word for path in find_links for word in ("--find-links", str(path))]
     options += [] if index else ["--no-index"]
     options += [] if dependencies else ["--no-deps"]
     options += [] if sources else ["--only-binary", ":all:"]

@@ -17,6 +17,7 @@ import pytest
 from cuwheel import api, resolver, venvs
 from cuwheel.errors import UnknownNameError
 from cuwheel.inspection import index
+from cuwheel.inspection.pinned import is_pinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,4 +134,4 @@ def test_what_is_not_there_is_said_with_a_hint() -> None:
      ("x==--index-url", True), ("a ==1", False), ("../x==1", False)],
 )  # fmt: skip
 def test_what_counts_as_pinned(text: str, pinned: bool) -> None:  # noqa: FBT001
-    assert index.is_pinned(text) is pinned
+    assert is_pinned(text) is pinned

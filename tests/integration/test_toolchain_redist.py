@@ -16,6 +16,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.errors import MalformedError, NetworkError, UnavailableError, UnreadableError, UsageError
+from cuwheel.toolchains.request import ToolchainRequest
 from tests.integration import toolchain_site as site
 
 if TYPE_CHECKING:
@@ -186,18 +187,18 @@ def test_offline(server: str, behaviour: site.Behaviour, mirror: Path, tmp_path:
 @pytest.mark.usefixtures("cache")
 def test_carried_in_a_folder(server: str, behaviour: site.Behaviour, tmp_path: Path) -> None:
     kit = tmp_path / "kit"
-    answer = api.toolchain_fetch("13.0", to=kit, providers=["redist"], redist_url=server)
+    answer = api.toolchain_fetch(ToolchainRequest("13.0", providers=["redist"], redist_url=server), to=kit)
     assert sorted(answer.fetched) == sorted(path.name for path in kit.iterdir() if path.name != "cuwheel.lock")
     asked = len(behaviour.asked)
     elsewhere = tmp_path / "elsewhere"
-    made = api.toolchain("13.0", source=str(kit), offline=True, cache=elsewhere)
+    made = api.toolchain("13.0", fetched=str(kit), offline=True, cache=elsewhere)
     assert len(behaviour.asked) == asked
     assert Path(made.toolkits[0].root).is_relative_to(elsewhere)
     with site.serving(kit, site.Behaviour()) as url:
-        again = api.toolchain("13.0", source=url, cache=tmp_path / "third")
+        again = api.toolchain("13.0", fetched=url, cache=tmp_path / "third")
     assert again.toolkits[0].identity == made.toolkits[0].identity
     with pytest.raises(UsageError, match=r"has no CUDA 12\.4"):
-        api.toolchain("12.4", source=str(kit))
+        api.toolchain("12.4", fetched=str(kit))
 
 
 @pytest.mark.usefixtures("cache")

@@ -424,7 +424,7 @@ def test_a_wheel_for_another_system_is_not_helped_by_another_python(tmp_path: Pa
 def test_what_is_no_wheel_at_all(tmp_path: Path) -> None:
     (tmp_path / "bad-1-py3-none-any.whl").write_bytes(b"no zip")
     good = Wheel().write(tmp_path)
-    answer = api.verify(tmp_path / "bad-1-py3-none-any.whl", good, offline=True)
+    answer = api.verify([tmp_path / "bad-1-py3-none-any.whl", good], offline=True)
     assert not answer.succeeded
     assert [[each.rule for each in wheel.findings] for wheel in answer.wheels] == [["not-a-wheel"], []]
     assert answer.wheels[1].succeeded

@@ -1,30 +1,84 @@
-"""The verbs as functions: each sequences the stages and returns the value that report and JSON show.
+"""The verbs as functions: each puts stages in a row and returns the value that report and JSON show.
 
-Stages are imported when a verb is called: starting fast is a feature.
+A verb's module, and the stages that it needs, are imported when it is asked for: starting fast is a feature.
 """
 
 from __future__ import annotations
 
-from cuwheel.api.binaries import compare, inspect, kernels
-from cuwheel.api.building import build
-from cuwheel.api.diagnosis import causes, explain
-from cuwheel.api.fleets import check, plan, read_list
-from cuwheel.api.machines import doctor, gpus, toolkits
-from cuwheel.api.matrices import record_matrix
-from cuwheel.api.recording import record
-from cuwheel.api.repairing import repair
-from cuwheel.api.replaying import replay, replay_diff, replay_list, replay_print
-from cuwheel.api.slimming import slim, slim_commit, slim_undo
-from cuwheel.api.toolchains import (
-    toolchain,
-    toolchain_env,
-    toolchain_fetch,
-    toolchain_remove,
-    toolchain_verify,
-    toolchains,
-)
-from cuwheel.api.verifying import verify, verify_pack, verify_read
+import importlib
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from cuwheel.api.binaries import compare, inspect, kernels
+    from cuwheel.api.building import build
+    from cuwheel.api.diagnosis import causes, explain
+    from cuwheel.api.fleets import check, plan, plan_sizes, read_list
+    from cuwheel.api.machines import doctor, gpus, toolkits
+    from cuwheel.api.matrices import record_matrix
+    from cuwheel.api.recording import record
+    from cuwheel.api.repairing import repair
+    from cuwheel.api.replaying import replay, replay_diff, replay_list, replay_print
+    from cuwheel.api.slimming import slim, slim_commit, slim_undo
+    from cuwheel.api.toolkit_store import (
+        toolchain,
+        toolchain_env,
+        toolchain_fetch,
+        toolchain_remove,
+        toolchain_verify,
+        toolchains,
+    )
+    from cuwheel.api.verifying import verify, verify_pack, verify_read
+
+_VERBS = {
+    "binaries": (
+        "compare",
+        "inspect",
+        "kernels",
+    ),
+    "building": ("build",),
+    "diagnosis": (
+        "causes",
+        "explain",
+    ),
+    "fleets": (
+        "check",
+        "plan",
+        "plan_sizes",
+        "read_list",
+    ),
+    "machines": (
+        "doctor",
+        "gpus",
+        "toolkits",
+    ),
+    "matrices": ("record_matrix",),
+    "recording": ("record",),
+    "repairing": ("repair",),
+    "replaying": (
+        "replay",
+        "replay_diff",
+        "replay_list",
+        "replay_print",
+    ),
+    "slimming": (
+        "slim",
+        "slim_commit",
+        "slim_undo",
+    ),
+    "toolkit_store": (
+        "toolchain",
+        "toolchain_env",
+        "toolchain_fetch",
+        "toolchain_remove",
+        "toolchain_verify",
+        "toolchains",
+    ),
+    "verifying": (
+        "verify",
+        "verify_pack",
+        "verify_read",
+    ),
+}
 __all__ = [
     "build",
     "causes",
@@ -36,6 +90,7 @@ __all__ = [
     "inspect",
     "kernels",
     "plan",
+    "plan_sizes",
     "read_list",
     "record",
     "record_matrix",
@@ -58,3 +113,11 @@ __all__ = [
     "verify_pack",
     "verify_read",
 ]
+
+
+def __getattr__(name: str) -> object:
+    for module, verbs in _VERBS.items():
+        if name in verbs:
+            return getattr(importlib.import_module(f"cuwheel.api.{module}"), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

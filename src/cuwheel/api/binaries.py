@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cuwheel.inspection.pinned import on_disk
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cuwheel.report.compare import Compare
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.kernels import Kernels
@@ -96,12 +99,3 @@ def compare(
 def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value, field for field
     """What a stage found as the answer that has the same fields, and a schema."""
     return answer(**{field.name: getattr(found, field.name) for field in fields(found)})
-
-
-def on_disk(target: str | Path, platform: str | None, python: str | None = None) -> str | Path:
-    """`name==version` as the wheel downloaded for it; everything else as it is."""
-    if not isinstance(target, str) or "==" not in target or Path(target).exists():
-        return target
-    from cuwheel.inspection import index
-
-    return index.wheel_of(target, platform=platform, python=python) if index.is_pinned(target) else target

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel.api.binaries import on_disk
+from cuwheel.inspection.pinned import on_disk
+from cuwheel.inspection.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from cuwheel.machine.fleet import Machine, Refinement
-    from cuwheel.planning.values import Job
     from cuwheel.report.check import Check
     from cuwheel.report.plan import Plan
 
@@ -29,7 +30,6 @@ def check(
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
     """
     from cuwheel.compat import matrix
-    from cuwheel.inspection.survey import survey
     from cuwheel.machine import named
     from cuwheel.report.check import Check, targets_of
 
@@ -46,7 +46,7 @@ def check(
     )
 
 
-def plan(  # noqa: PLR0913 - one keyword for each wish
+def plan(
     *machines: str | Path | Machine,
     refine: Refinement | None = None,
     cuda: Sequence[str] = (),
@@ -55,37 +55,23 @@ def plan(  # noqa: PLR0913 - one keyword for each wish
     specific: bool = False,
     family: bool = False,
     ptx: bool = True,
-    like: str | Path | None = None,
     cmake: str | None = None,
 ) -> Plan:
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
-    from cuwheel.errors import CuwheelError, UsageError
-    from cuwheel.planning import planner, settings
+    from cuwheel.planning import plans
+    from cuwheel.planning.settings import Wishes
     from cuwheel.report.plan import Plan
 
-    errors: list[CuwheelError] = []
-    wishes = settings.Wishes(future=future, native=native, specific=specific, family=family, ptx=ptx)
-    rows = settings.find_toolkits(cuda, errors)
-    version = settings.cmake_version(cmake, errors)
-    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
-    if not found and not errors:
-        errors.append(UsageError("there is no machine to plan for", hint="cuwheel plan --for h100,l40"))
-    conflicts = tuple(settings.conflicts(wishes))
-    made = planner.make(found, rows, settings.compatible(wishes), cmake=version)
-    if errors or conflicts:
-        settings.refuse(errors, [*conflicts, *planner.contradictions(made.unserved)])
-    jobs = _with_sizes(made.jobs, like) if like else made.jobs
-    return Plan(jobs=jobs, unserved=made.unserved)
+    wishes = Wishes(future=future, native=native, specific=specific, family=family, ptx=ptx)
+    made = plans.make(machines, cuda, wishes, refine=refine, cmake=cmake)
+    return Plan(jobs=made.jobs, unserved=made.unserved)
 
 
-def _with_sizes(jobs: tuple[Job, ...], like: str | Path) -> tuple[Job, ...]:
-    from dataclasses import replace
+def plan_sizes(planned: Plan, like: str | Path) -> Plan:
+    """A plan with the bytes that each job will need, predicted from an earlier wheel of the project."""
+    from cuwheel.planning import plans
 
-    from cuwheel.inspection.survey import survey
-    from cuwheel.planning import sizes
-
-    found = survey(on_disk(like, None))
-    return tuple(replace(job, size=sizes.predict(found, job.cuda, [*job.archs, *job.ptx])) for job in jobs)
+    return replace(planned, jobs=plans.with_sizes(planned.jobs, survey(on_disk(like))))
 
 
 def read_list(
@@ -96,15 +82,7 @@ def read_list(
     cuda: Sequence[str] = (),
 ) -> Plan:
     """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
-    from cuwheel.errors import CuwheelError, UsageError
-    from cuwheel.planning import planner, reading, settings
+    from cuwheel.planning import plans
     from cuwheel.report.plan import Plan
 
-    errors: list[CuwheelError] = []
-    rows = settings.find_toolkits(cuda, errors)
-    if len(rows) > 1:
-        errors.append(UsageError("a list is read for one CUDA version at a time"))
-    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
-    settings.refuse(errors, ())
-    toolkit = rows[0] if rows else None
-    return Plan(jobs=(), unserved=(), reading=reading.explain(text, found, spelling=spelling, toolkit=toolkit))
+    return Plan(jobs=(), unserved=(), reading=plans.read(text, machines, cuda, refine=refine, spelling=spelling))

@@ -29,7 +29,7 @@ def repair(
     from pathlib import Path
 
     from cuwheel import repairing as stage
-    from cuwheel.api.binaries import on_disk
+    from cuwheel.inspection.pinned import on_disk
     from cuwheel.report.repair import Repair, wheel_of
 
     wish = stage.Wish(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,18 +14,19 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel import __version__, process, venvs
 from cuwheel.building import environment, needs, resources, texts, workspace
-from cuwheel.building.tables import Table
-from cuwheel.building.values import Job, Project, Tree
+from cuwheel.building.values import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.finding import Finding
 from cuwheel.toolchains import inside
-from cuwheel.toolchains.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from cuwheel.building.order import Order
+    from cuwheel.building.tables import Table
+    from cuwheel.building.values import Project, Tree
     from cuwheel.planning.values import Job as PlanJob
     from cuwheel.toolchains.values import Toolchain
     from cuwheel.venvs import Python
@@ -35,19 +35,6 @@ if TYPE_CHECKING:
 _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))
 _ASK_S = 60.0
 _SPOKEN = {"torch": "torch", "cmake": "cmake", "scikit-build-core": "cmake", "cargo": "cargo"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What all jobs of a build share."""
-
-    table: Table
-    tree: Tree
-    project: Project
-    store: Store
-    jobs: int | None = None
-    at_once: int = 1
-    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in
 
 
 def below(tree: Tree, subdirectory: str) -> tuple[Path, tuple[str, ...]]:
@@ -101,6 +88,11 @@ def image_paths(toolchains: Iterable[Toolchain]) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def name(cuda: str, python: str) -> str:
+    """How a job is called."""
+    return f"cu{cuda.replace('.', '')}-cp{python.replace('.', '')}"
+
+
 def make(
     order: Order,
     plan: PlanJob,
@@ -117,7 +109,7 @@ def make(
         table=order.table,
         plan=plan,
         toolchain=toolchain,
-        share=resources.share(len(archs), jobs=order.jobs, at_once=order.at_once),
+        share=resources.share(len(archs), jobs=order.request.jobs, at_once=order.request.at_once),
         folder=folder,
         python=python,
         caller=caller,
@@ -128,7 +120,7 @@ def make(
     )
     values = environment.placeholders(given)
     job = Job(
-        id=f"cu{plan.cuda.replace('.', '')}-cp{python.replace('.', '')}",
+        id=name(plan.cuda, python),
         cuda=plan.cuda,
         python=python,
         interpreter=interpreter,

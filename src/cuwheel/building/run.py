@@ -6,13 +6,13 @@ import contextlib
 import re
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuwheel import files, log, units
 from cuwheel.building import cache as cache_
 from cuwheel.building import frontend, recorder, trees, workspace
-from cuwheel.building.requirements import Installer, Source
+from cuwheel.building.requirements import Installer
 from cuwheel.building.shell import Shell
 from cuwheel.building.values import Built, Phase, Trouble
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.building.cache import Server
-    from cuwheel.building.values import Job, Tree
+    from cuwheel.building.order import Order
+    from cuwheel.building.requirements import Source
+    from cuwheel.building.values import Job
     from cuwheel.recording.session import Session
-    from cuwheel.toolchains.store import Store
 
 _TELL_S = 0.3
 _SHOWN = 2  # of what is being compiled at the same time
@@ -33,43 +34,33 @@ _STEP = re.compile(r"^\s*\[\s*(\d+)/(\d+)\]")  # ninja's
 _SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    timeout: float
-    cache: bool = False
-    offline: bool = False
-    resume: bool = False
-    keep: bool = False
-    requirements: Source = field(default_factory=Source)
-
-
 @contextlib.contextmanager
-def carried_out(job: Job, tree: Tree, store: Store, options: Options) -> Iterator[Built]:
+def carried_out(job: Job, order: Order, requirements: Source) -> Iterator[Built]:
     """What became of a job. Its folder is ours until the block ends: another build of the same job waits."""
-    with workspace.held(store, job.folder):
-        there = workspace.earlier(job.folder, job.key) if options.resume else None
-        if there and (there.requirements or not options.requirements.kept):
+    with workspace.held(order.store, job.folder):
+        there = workspace.earlier(job.folder, job.key) if order.request.resume else None
+        if there and (there.requirements or not requirements.kept):
             log.info("%s: made by an earlier run", job.id)
             yield replace(there, resumed=True)
             return
         workspace.forget(job.folder)
         workspace.clean(job.folder)
         try:
-            built = _Work(job, tree, store, options).through()
+            built = _Work(job, order, requirements).through()
         finally:  # ninja starts compilers in groups of their own, and those survive it
             workspace.end_leftovers(job.folder)
         if built.wheel:
             workspace.note(job.folder, built)
         yield built
-        if built.wheel and not options.keep:
+        if built.wheel and not order.request.keep:
             workspace.release(job.folder)
 
 
 class _Work:
     """The phases of one job, timed."""
 
-    def __init__(self, job: Job, tree: Tree, store: Store, options: Options) -> None:
-        self.job, self.tree, self.store, self.options = job, tree, store, options
+    def __init__(self, job: Job, order: Order, requirements: Source) -> None:
+        self.job, self.order, self.requirements = job, order, requirements
         self.log = workspace.new_log(job.folder)
         self.log.touch()
         self.phases: list[Phase] = []
@@ -115,19 +106,18 @@ class _Work:
     def _phases(self, stack: contextlib.ExitStack) -> Path:
         job = self.job
         with self._timed("source"):
-            trees.copy(self.tree, job.copy)
+            trees.copy(self.order.tree, job.copy)
         with self._timed("environment"):
             shell = self._shell(job.environ)
             for name, place in job.links:
                 (job.folder / "bin" / name).symlink_to(place)
-            interpreter = frontend.make_environment(job, shell, offline=self.options.offline)
+            offline = self.order.request.offline
+            interpreter = frontend.make_environment(job, shell, offline=offline)
             made = frontend.builder(job, shell, interpreter)
-            self.installer = Installer(
-                job=job, shell=shell, source=self.options.requirements, offline=self.options.offline
-            )
+            self.installer = Installer(job=job, shell=shell, source=self.requirements, offline=offline)
             self.installer.install(interpreter, made.build_system_requires | set(job.requires))
-            if self.options.cache:
-                self.server = stack.enter_context(cache_.server(job, self.store.folder / "sccache"))
+            if self.order.table.cache:
+                self.server = stack.enter_context(cache_.server(job, self.order.store.folder / "sccache"))
             self.session = stack.enter_context(recorder.recorded(job, self.server))
             self.recorded = time.monotonic() - self.began
             if self.session:
@@ -147,7 +137,7 @@ class _Work:
             folder=self.job.folder,
             log=self.log,
             environ=environ,
-            deadline=self.began + self.options.timeout,
+            deadline=self.began + self.order.table.timeout,
             on_line=self._heed,
         )
 
@@ -201,7 +191,7 @@ class _Work:
 
     def _trouble(self, error: CuwheelError) -> Trouble:
         if isinstance(error, ToolTimeoutError):
-            limit = self.options.timeout
+            limit = self.order.table.timeout
             return Trouble(
                 phase=self.phase,
                 what=f"it took longer than {limit:g} s and was ended",

@@ -13,7 +13,7 @@ from cuwheel.building import repository, trees
 from cuwheel.building.values import Tree
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
 from cuwheel.finding import Finding
-from cuwheel.inspection.index import is_pinned
+from cuwheel.inspection.pinned import is_pinned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

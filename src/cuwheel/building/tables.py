@@ -8,20 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from cuwheel.planning.settings import Wishes
+
 Backend: TypeAlias = Literal["auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"]
 Naming: TypeAlias = Literal["none", "local", "suffix"]
 Where: TypeAlias = Literal["anywhere", "gpu", "no-gpu"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanTable:
-    """`[plan]`: as the options of `cuwheel plan`."""
-
-    future: bool = False
-    native: bool = False
-    specific: bool = False
-    family: bool = False
-    ptx: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +119,7 @@ class Table:
     merge: bool = False  # the wheels of all CUDA versions as one, where they differ in added libraries alone
     cache: bool = False
     timeout: float = 7200.0  # seconds, of one job
-    plan: PlanTable = field(default_factory=PlanTable)
+    plan: Wishes = field(default_factory=Wishes)  # as the options of `cuwheel plan`
     gate: GateTable = field(default_factory=GateTable)
     repair: RepairTable = field(default_factory=RepairTable)
     guard: GuardTable = field(default_factory=GuardTable)

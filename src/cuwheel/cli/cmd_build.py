@@ -194,7 +194,9 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
     if args.toolkit_source and args.locked:
-        raise UsageError("--from and --locked exclude each other: the folder has its own lock")
+        from cuwheel.toolchains.request import TWO_LOCKS
+
+        raise UsageError(TWO_LOCKS)
     below = f"{args.source}/{args.subdirectory}"
     if args.subdirectory and places.is_folder(args.source) and not places.is_folder(below):
         raise UsageError(f"--subdirectory: there is no folder {values.shortened(below)}", hint="cuwheel build --help")
@@ -202,8 +204,9 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> Build:
     from cuwheel import api
+    from cuwheel.building.request import BuildRequest
 
-    return api.build(
+    request = BuildRequest(
         args.source,
         machines=_split(args.machines),
         cuda=_split(args.cuda),
@@ -212,8 +215,8 @@ def run(args: argparse.Namespace) -> Build:
         settings=_settings(args),
         output=args.output,
         providers=_split(args.providers),
-        toolkit_cache=args.toolkit_cache,
-        toolkit_source=args.toolkit_source,
+        cache=args.toolkit_cache,
+        fetched=args.toolkit_source,
         host_compiler=args.host_compiler,
         redist_url=args.redist_url,
         apt_sources=args.apt_sources,
@@ -227,6 +230,7 @@ def run(args: argparse.Namespace) -> Build:
         keep=args.keep,
         dry_run=args.dry_run,
     )
+    return api.build(request)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, object]:

@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> Plan:
 
     if args.read is not None:
         return api.read_list(args.read, *args.on, refine=refinement(args), spelling=args.spelling, cuda=args.cuda)
-    return api.plan(
+    made = api.plan(
         *args.machines,
         refine=refinement(args),
         cuda=args.cuda,
@@ -118,6 +118,6 @@ def run(args: argparse.Namespace) -> Plan:
         specific=args.specific,
         family=args.family,
         ptx=not args.no_ptx,
-        like=args.like,
         cmake=args.cmake,
     )
+    return api.plan_sizes(made, args.like) if args.like else made

@@ -103,13 +103,14 @@ def _settled(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> Slim:
     from cuwheel import api
+    from cuwheel.slimming.request import SlimRequest
 
     if args.undo or (args.commit and not args.machines):
         (place,) = _settled(args)
         answer = api.slim_undo(place) if args.undo else api.slim_commit(place)
     else:
-        answer = api.slim(
-            *args.target,
+        request = SlimRequest(
+            args.target,
             machines=args.machines,
             env=args.env,
             output=args.output,
@@ -125,5 +126,6 @@ def run(args: argparse.Namespace) -> Slim:
             dry_run=args.dry_run,
             commit=args.commit,
         )
+        answer = api.slim(request)
     write_html(answer, args)
     return answer

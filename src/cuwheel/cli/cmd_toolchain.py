@@ -114,29 +114,28 @@ def _add_repeatable(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Toolchain:
     from cuwheel import api
+    from cuwheel.toolchains.request import ToolchainRequest
 
+    parts, named = _split(args.components), _split(args.providers)
     if args.action == "list":
         return api.toolchains(cache=args.cache)
     if args.action == "remove":
-        parts, named = _split(args.components), _split(args.providers)
         return api.toolchain_remove(
             args.version, components=parts, providers=named, downloads=args.downloads, cache=args.cache
         )
-    wish = {
-        "components": _split(args.components),
-        "providers": _split(args.providers),
-        "cache": args.cache,
-        "host_compiler": "" if args.no_host_compiler else args.host_compiler,
-    }
-    if args.action == "env":
-        return api.toolchain_env(args.version, **wish)
-    if args.action == "verify":
-        return api.toolchain_verify(args.version, **wish)
-    wish |= {name: getattr(args, name) for name in (*_ELSEWHERE, "offline", "locked", "dry_run")}
+    request = ToolchainRequest(
+        args.version,
+        components=parts,
+        providers=named,
+        cache=args.cache,
+        host_compiler="" if args.no_host_compiler else args.host_compiler,
+        fetched=args.source,
+        **{name: getattr(args, name) for name in (*_ELSEWHERE, "offline", "lock", "locked", "dry_run")},
+    )
     if args.action == "fetch":
-        del wish["host_compiler"]  # files for another machine, with a compiler of its own
-        return api.toolchain_fetch(args.version, to=args.to, **wish)
-    return api.toolchain(args.version, source=args.source, lock=args.lock, **wish)
+        return api.toolchain_fetch(request, to=args.to)
+    acts = {"install": api.toolchain, "env": api.toolchain_env, "verify": api.toolchain_verify}
+    return acts[args.action](request)
 
 
 def _split(values: list[str]) -> tuple[str, ...]:
@@ -159,7 +158,9 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     if args.action == "fetch" and not args.to:
         problems.append("fetch takes --to FOLDER")
     if args.source and args.locked:
-        problems.append("--from and --locked exclude each other: the folder has its own lock")
+        from cuwheel.toolchains.request import TWO_LOCKS
+
+        problems.append(TWO_LOCKS)
     if args.host_compiler and args.no_host_compiler:
         problems.append("--host-compiler and --no-host-compiler exclude each other")
     if problems:

@@ -141,9 +141,10 @@ def _split(words: list[str]) -> list[str]:
 
 def _verify(args: argparse.Namespace) -> Answer:
     from cuwheel import api
+    from cuwheel.verifying.request import VerifyRequest
 
-    return api.verify(
-        *args.wheel,
+    request = VerifyRequest(
+        args.wheel,
         config=args.config,
         python=_split(args.python),
         checks=args.check,
@@ -163,14 +164,16 @@ def _verify(args: argparse.Namespace) -> Answer:
         network=args.network,
         sources=args.sources,
     )
+    return api.verify(request)
 
 
 def _pack(args: argparse.Namespace) -> Answer:
     from cuwheel import api
+    from cuwheel.verifying.request import PackRequest
 
     pythons = _split(args.python)
-    return api.verify_pack(
-        *args.wheel,
+    request = PackRequest(
+        args.wheel,
         to=args.pack,
         config=args.config,
         checks=args.check,
@@ -184,6 +187,7 @@ def _pack(args: argparse.Namespace) -> Answer:
         known=not args.no_known,
         platform=args.platform,
     )
+    return api.verify_pack(request)
 
 
 def _read(args: argparse.Namespace) -> Answer:

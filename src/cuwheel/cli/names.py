@@ -136,10 +136,10 @@ def policy(text: str) -> str:
 
 def binary(text: str) -> str:
     """A wheel, library or folder that is there, `name==version`, or the name of what is installed."""
-    from cuwheel.inspection import index, source
+    from cuwheel.inspection import pinned, source
 
     path = Path(text)
-    if index.is_pinned(text) or places.exists(text):
+    if pinned.is_pinned(text) or places.exists(text):
         return text
     if len(path.parts) != 1 or path.suffix in source.SUFFIXES:
         raise UsageError(f"{values.shortened(text)}: no such file or folder")

@@ -43,3 +43,18 @@ class Diagnosis:
     situations: tuple[str, ...]
     tried: tuple[Evidence, ...]
     command: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a job ended: the first call that failed and mattered, if one did, and what `explain` makes of its words."""
+
+    what: str
+    phase: str = ""
+    call: int | None = None
+    command: str = ""
+    cwd: str = ""
+    status: int | None = None
+    output: str = ""  # the end of what it printed
+    replay: str = ""  # the command that runs it again
+    causes: tuple[Cause, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from cuwheel import log, resolver
@@ -12,12 +11,6 @@ from cuwheel.units import size
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_PINNED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9.!+_-]+")
-
-
-def is_pinned(target: str) -> bool:
-    return bool(_PINNED.fullmatch(target))
 
 
 def wheel_of(pinned: str, *, platform: str | None = None, python: str | None = None) -> Path:

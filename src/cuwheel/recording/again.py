@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import masking, process
 from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, UnreadableError, UsageError
+from cuwheel.machine.variables import cargo_variables
 from cuwheel.machine.world import World
 from cuwheel.recording import options, outputs, words
 from cuwheel.recording.culprits import Outcome
@@ -283,3 +284,13 @@ def same_call(record: Record, call: Call) -> Call | None:
         if same + shared > likeness:
             best, likeness = each, same + shared
     return best
+
+
+def cargo_origins(record: Record, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that have the value that a .cargo/config.toml of the build's folder sets, and the file."""
+    world = World(environ=environ, cwd=Path(record.cwd))
+    return {
+        variable.name: variable.found_via
+        for variable, _ in cargo_variables(world)
+        if environ.get(variable.name) == variable.value
+    }

@@ -73,3 +73,9 @@ def _done_later(record: Record, failed: Call) -> bool:
     return any(
         call.state == "succeeded" and call.began >= failed.began and _product(call) == product for call in record.calls
     )
+
+
+def source_of(call: Call) -> str:
+    """The first file that a call compiles; nothing for one that only links, or tries something out."""
+    parsed = summary.parse(call)
+    return parsed.inputs[0] if parsed.compiles and parsed.inputs and not is_trial(call) else ""

@@ -18,6 +18,7 @@ from cuwheel import process
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
 from cuwheel.recording import cache_server, reader, session
 from cuwheel.toolchains import provide, settings
+from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.values import Setting
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _environment(configuration: Configuration, environ: Mapping[str, str]) -> di
 def _toolkit(wanted: str) -> tuple[Setting, ...]:
     """A folder as it is; a version from the machine or the cache, or installed into it."""
     if "/" not in wanted and "\\" not in wanted:
-        made = provide.provide(provide.Wish(version=wanted))
+        made = provide.provide(ToolchainRequest(wanted))
         if made.prefix:
             raise UnavailableError(f"CUDA {wanted} is in a container, and the command is not")
         return made.settings

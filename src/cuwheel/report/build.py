@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from cuwheel.building.gate_values import Listed
+from cuwheel.building.results import Outcome
 from cuwheel.building.values import Phase
-from cuwheel.diagnose.values import Cause
+from cuwheel.diagnose.values import Failure
 from cuwheel.finding import Finding
 from cuwheel.planning.values import NotServed, Served
 from cuwheel.recording.values import CallState, ToolKind
@@ -16,9 +17,6 @@ from cuwheel.toolchains.values import Archive, HostCompiler, Setting
 if TYPE_CHECKING:
     from cuwheel.report.document import Document
 
-# `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
-# why. `planned`: a dry run.
-Outcome: TypeAlias = Literal["built", "resumed", "failed", "refused", "skipped", "planned"]
 GOOD: tuple[Outcome, ...] = ("built", "resumed", "planned")
 
 
@@ -99,21 +97,6 @@ class Wheel:
     version: str
     tags: tuple[str, ...]
     libraries: tuple[LibraryBytes, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Why a job ended: the first call that failed and mattered, if one did, and what `explain` makes of its words."""
-
-    what: str
-    phase: str = ""
-    call: int | None = None
-    command: str = ""
-    cwd: str = ""
-    status: int | None = None
-    output: str = ""  # the end of what it printed
-    replay: str = ""  # the command that runs it again
-    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

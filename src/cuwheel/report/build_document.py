@@ -26,9 +26,10 @@ from cuwheel.units import file_name, lasted, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.building.results import Outcome
     from cuwheel.finding import Finding
     from cuwheel.planning.values import Served
-    from cuwheel.report.build import Build, Job, Merged, Outcome, Tools
+    from cuwheel.report.build import Build, Job, Merged, Tools
     from cuwheel.report.document import Block, Look
 
 _LOOKS: dict[Outcome, Look] = {

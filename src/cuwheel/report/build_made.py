@@ -3,26 +3,97 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cuwheel import __version__, masking
 from cuwheel.building import recipes
 from cuwheel.report import build_timeline
-from cuwheel.report.build import ArchBytes, Failure, LibraryBytes, Recipe, Source, Tools, Wheel
+from cuwheel.report.build import ArchBytes, Build, Job, LibraryBytes, Merged, Recipe, Source, Tools, Wheel
 from cuwheel.report.inspect_summary import arch_order
-from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from cuwheel.building import values as building
+    from cuwheel.building.results import BuildResult, JobResult, MadeWheel, MergedWheel
     from cuwheel.building.tables import Table
-    from cuwheel.building.values import Project, Tree, Trouble
-    from cuwheel.diagnose.values import Cause
+    from cuwheel.building.values import Project, Tree
+    from cuwheel.diagnose.values import Failure
     from cuwheel.inspection.values import Library, Survey
-    from cuwheel.recording.values import Call, Record
-    from cuwheel.report.build import Calls
     from cuwheel.toolchains.values import Toolchain
 
-_OUTPUT = 8000  # characters kept of what a call printed: its end; the record has all
+
+def answer_of(made: BuildResult, failures: Sequence[Failure | None]) -> Build:
+    """`failures`: why each job ended without its wheel, None where it did not."""
+    order = made.order
+    return Build(
+        cuwheel=__version__,
+        source=source_of(order.tree, order.project),
+        configuration=(str(made.configuration),) if made.configuration else (),
+        recipe=recipe_of(made.recipe, order.table),
+        began=made.began,
+        seconds=made.seconds,
+        dry_run=order.request.dry_run,
+        output=str(order.request.output),
+        jobs=tuple(job_of(each, failure) for each, failure in zip(made.jobs, failures, strict=True)),
+        merged=tuple(_merged(each) for each in made.merged),
+        unserved=made.unserved,
+        findings=made.findings,
+    )
+
+
+def job_of(result: JobResult, failure: Failure | None = None) -> Job:
+    answer = Job(
+        id=result.id,
+        cuda=result.plan.cuda,
+        python=result.python,
+        archs=result.plan.archs,
+        ptx=result.plan.ptx,
+        outcome=result.outcome,
+        reason=result.reason,
+        phases=result.phases,
+        seconds=result.seconds,
+        wheel=_wheel(result.wheel),
+        listed=result.listed,
+        findings=result.findings,
+        failure=failure,
+    )
+    job, built = result.job, result.built
+    if job is None:
+        return answer
+    answer = replace(
+        answer,
+        coverage=job.plan.coverage,
+        backend=job.backend,
+        commands=tuple(masking.known(each, job.environ) for each in _commands(job)),
+        settings=tuple(replace(each, value=masking.variable(each.name, each.value)) for each in job.settings),
+        tools=tools_of(job.toolchain, built.others if built else None),
+    )
+    if built is None:
+        return answer
+    cached = built.cached
+    counted = (cached.hits, cached.misses) if cached and not cached.problem else None
+    calls = build_timeline.calls_of(result.record, built.recorded, counted)
+    return replace(answer, calls=calls, log=built.log, record=built.record)
+
+
+def _commands(job: building.Job) -> Iterator[str]:
+    if job.requires:
+        yield shlex.join(["install", *job.requires])
+    yield from job.before
+    options = [f"-C{name}={value}" for name, value in job.config_settings.items()]
+    yield shlex.join(["python", "-m", "build", "--wheel", *options])
+    if job.force_archs:
+        yield shlex.join(["nvcc", *job.force_archs]) + "   (instead of every list that it is given)"
+
+
+def _merged(made: MergedWheel) -> Merged:
+    return Merged(jobs=made.jobs, wheel=_wheel(made.wheel), reason=made.reason, findings=made.findings)
+
+
+def _wheel(made: MadeWheel | None) -> Wheel | None:
+    return wheel_of(made.survey, made.sha256, made.planned) if made else None
 
 
 def source_of(tree: Tree, project: Project) -> Source:
@@ -84,35 +155,4 @@ def _archs(library: Library, planned: Collection[str]) -> tuple[ArchBytes, ...]:
     return tuple(
         ArchBytes(arch=arch, bytes=rows[arch][0], count=rows[arch][1], planned=arch in planned)
         for arch in sorted(rows, key=arch_order)
-    )
-
-
-def calls_of(record: Record | None, began: float = 0.0, cached: tuple[int, int] | None = None) -> Calls:
-    """`began`: of the record, in seconds since its job did. `cached`: hits and misses as the cache itself counts."""
-    return build_timeline.calls_of(record, began, cached)
-
-
-def failure_of(
-    trouble: Trouble, call: Call | None = None, output: str = "", *, replay: str = "", causes: Sequence[Cause] = ()
-) -> Failure:
-    """`call`: the first that failed and mattered; `output`: what it printed."""
-    hint = f" ({trouble.hint})" if trouble.hint else ""
-    output = uncoloured(output)[-_OUTPUT:]
-    if call is None:
-        return Failure(
-            what=trouble.what + hint, phase=trouble.phase, output=output, replay=replay, causes=tuple(causes)
-        )
-    how = f"signal {call.signal}" if call.signal else f"exit status {call.status}"
-    if call.state == "not-started":
-        how = call.problem or "it could not be started"
-    return Failure(
-        what=f"call {call.number}, {call.name} {build_timeline.source_of(call)}".rstrip() + f": {how}",
-        phase=trouble.phase,
-        call=call.number,
-        command=shlex.join((call.program, *call.words)),
-        cwd=call.cwd,
-        status=call.status,
-        output=output,
-        replay=replay,
-        causes=tuple(causes),
     )

@@ -40,7 +40,7 @@ def calls_of(record: Record | None, offset: float = 0.0, cached: tuple[int, int]
     took = [call.ended - call.began for call in calls if call.ended is not None]
     return Calls(
         total=len(calls),
-        compiled=len({(call.cwd, file) for call in calls if (file := source_of(call))}),
+        compiled=len({(call.cwd, file) for call in calls if (file := failures.source_of(call))}),
         failed=sum(call.failed for call in calls),
         seconds=round(sum(took), 3),
         hits=hits,
@@ -57,19 +57,13 @@ def _span(call: Call, offset: float) -> Span:
         number=call.number,
         tool=call.tool,
         name=call.name,
-        file=source_of(call) or output_of(call),
+        file=failures.source_of(call) or output_of(call),
         began=round(call.began + offset, 3),
         ended=None if call.ended is None else round(call.ended + offset, 3),
         state=call.state,
         cache_hit=call.cache_hit,
         pieces=tuple(Piece(name=name, arch=arch, seconds=round(took, 3)) for (name, arch), took in pieces.items()),
     )
-
-
-def source_of(call: Call) -> str:
-    """The first file that a call compiles; nothing for one that only links, or tries something out."""
-    parsed = summary.parse(call)
-    return parsed.inputs[0] if parsed.compiles and parsed.inputs and not failures.is_trial(call) else ""
 
 
 def output_of(call: Call) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose.case import RecordedCall
+from cuwheel.diagnose.causes import knowledge
 from cuwheel.diagnose.known import Version
 from cuwheel.diagnose.values import Cause, Evidence, WayOut
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
@@ -14,6 +15,7 @@ from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.diagnose.inquiry import Inquiry
     from cuwheel.report.document import Block
 
 _CAUSES = 3
@@ -59,6 +61,43 @@ class Explain:
     def succeeded(self) -> bool:
         """False where no cause is known."""
         return bool(self.causes or self.known)
+
+
+def answer_of(found: Inquiry, log: str) -> Explain:
+    """`log`: what it is called."""
+    case, diagnosis = found.case, found.diagnosis
+    return Explain(
+        log=log,
+        lines=found.lines,
+        causes=diagnosis.causes,
+        ways_out=diagnosis.ways_out,
+        versions=diagnosis.versions,
+        situations=diagnosis.situations,
+        tried=case.tried or diagnosis.tried,
+        verdicts=found.verdicts,
+        call=case.call,
+        similar=tuple(map(_known, found.similar)),
+        prose=found.prose,
+        command=diagnosis.command,
+    )
+
+
+def all_known() -> Explain:
+    return Explain(
+        log="",
+        lines=0,
+        causes=(),
+        ways_out=(),
+        versions=(),
+        situations=(),
+        tried=(),
+        known=tuple(map(_known, knowledge().causes)),
+    )
+
+
+def _known(id_: str) -> KnownCause:
+    file = knowledge().causes[id_]
+    return KnownCause(id=id_, family=file.family, title=file.title, why=" ".join(file.why.split()))
 
 
 def document(answer: Explain, *, verbose: bool) -> Document:

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel import __version__
+import msgspec
+
+from cuwheel import __version__, files, printable
 from cuwheel.diagnose.values import Cause
+from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import privacy
 from cuwheel.recording.matrix_run import Run
 from cuwheel.recording.quoting import posix
+from cuwheel.report.answer import to_json
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.recording.matrix import Configuration
     from cuwheel.report.document import Block
 
+_STATE, _TABLE = "matrix.json", "matrix.md"
 _MINUTE = 60.0
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -35,6 +40,14 @@ class Cell:
     causes: tuple[Cause, ...] = ()
     error: str = ""
     again: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """In words, for the log."""
+        run = self.run
+        if run is None:
+            return "to do"
+        return f"{run.result} after {run.seconds:.1f} s" if run.result != "not-run" else f"not run: {run.problem}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +81,29 @@ def _near(path: str) -> str:
     """From where we are, if that is below."""
     here = Path.cwd()
     return posix([str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path])
+
+
+def begun(folder: Path, *, resume: bool) -> dict[str, Cell]:
+    """Fingerprint → what an earlier run has done already. Makes the folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            return {}
+        if not resume:
+            raise UsageError(f"{folder} is not empty", hint="--resume goes on with it; -o names another")
+        state = folder / _STATE
+        before = msgspec.json.decode(state.read_bytes(), type=Matrix) if state.is_file() else None
+    except OSError as error:
+        raise UnreadableError.from_os(error, folder) from error
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        before = None  # cut short, or of another kind: everything is run again
+    cells = before.cells if before else ()
+    return {each.run.fingerprint: each for each in cells if each.run and each.run.result != "not-run"}
+
+
+def save(folder: Path, answer: Matrix) -> None:
+    for name, text in ((_STATE, to_json(answer)), (_TABLE, printable.text(markdown(answer)))):
+        files.write(folder / name, text)
 
 
 def document(answer: Matrix, *, verbose: bool) -> Document:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from cuwheel import files, log
+from cuwheel.errors import UnreadableError
+from cuwheel.recording import layout, quoting, reader, summary
 from cuwheel.recording.summary import FileTime, Share, Summary, Told
 from cuwheel.recording.values import CallState
+from cuwheel.recording.words import readable
+from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.units import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
+    from cuwheel.diagnose.values import Cause
+    from cuwheel.recording.command import Ended
+    from cuwheel.recording.values import Call
     from cuwheel.report.document import Block
 
 _ROWS = 10
@@ -69,6 +79,57 @@ class Recorded:
     @property
     def succeeded(self) -> bool:
         return self.exit_status == 0
+
+
+def answer_of(ended: Ended, causes: Sequence[Cause], written: tuple[str, ...]) -> Recorded:
+    """`causes`: of the call that failed. `written`: the exports."""
+    found, status = ended.record, ended.status
+    return Recorded(
+        folder=readable(str(ended.folder)),
+        command=tuple(map(readable, found.command)),
+        status=status,
+        exit_status=status if status >= 0 else 128 - status,
+        masked=found.masked,
+        damaged=found.damaged,
+        summary=summary.of(found),
+        failure=_failed(ended, ended.failed, causes) if ended.failed else None,
+        written=written,
+    )
+
+
+def _failed(ended: Ended, call: Call, causes: Sequence[Cause]) -> Failure:
+    parsed = summary.parse(call)
+    folder = ended.record.folder
+    near = os.path.relpath(folder)
+    place = near if len(near) < len(folder) else folder
+    return Failure(
+        number=call.number,
+        command=readable(quoting.posix((call.program, *(call.ran or call.words)))),
+        cwd=readable(call.cwd),
+        state=call.state,
+        status=call.status,
+        signal=reader.signal_name(call.signal) if call.signal is not None else None,
+        problem=call.problem,
+        files=tuple(map(readable, parsed.inputs)),
+        archs=tuple(map(readable, parsed.archs)),
+        output=ended.printed,
+        causes=tuple(map(_reason, causes)),
+        replay=readable(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
+    )
+
+
+def _reason(cause: Cause) -> Reason:
+    evidence = tuple(each.text for each in cause.evidence)
+    return Reason(id=cause.id, confidence=cause.confidence, title=cause.title, evidence=evidence, fix=cause.fix)
+
+
+def save(answer: Recorded, folder: Path) -> Recorded:
+    """The answer beside what was recorded, where that can be written."""
+    try:
+        files.write(folder / layout.REPORT, to_json(answer))
+    except UnreadableError as error:
+        log.debug("%s", error.message)
+    return answer
 
 
 def document(answer: Recorded, *, verbose: bool) -> Document:

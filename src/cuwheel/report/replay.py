@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from cuwheel.recording import words
 from cuwheel.recording.again import Masked
 from cuwheel.recording.differences import Differences, VariableDifference
 from cuwheel.recording.remedies import Blame
@@ -14,6 +15,8 @@ from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.recording.replays import Chosen, Compared, Ran
+    from cuwheel.recording.values import Call, Record
     from cuwheel.report.document import Block
 
 Action: TypeAlias = Literal["run", "print", "list", "diff"]
@@ -75,6 +78,56 @@ class Replay:
             found = self.blame.verdict in ("found", "unfinished") if self.blame else None
             return bool(self.differences and self.differences.any) if found is None else found
         return not self.exit_status
+
+
+def listed(record: Record) -> Replay:
+    return Replay(action="list", record=record.folder, calls=tuple(map(_line, record.calls)))
+
+
+def printed(chosen: Chosen, lines: tuple[str, ...]) -> Replay:
+    return replace(_about(chosen), action="print", lines=lines)
+
+
+def ran(made: Ran) -> Replay:
+    return replace(
+        _about(made.chosen),
+        command=made.command,
+        restored=made.restored,
+        written=tuple(Written(path=path, now=now) for path, now in made.written),
+        exit_status=made.status if made.status >= 0 else 128 - made.status,
+        seconds=made.seconds,
+        stdout=made.stdout,
+        stderr=made.stderr,
+    )
+
+
+def compared(made: Compared) -> Replay:
+    return replace(_about(made.chosen), action="diff", differences=made.differences, blame=made.blame)
+
+
+def _about(chosen: Chosen) -> Replay:
+    situation = chosen.prepared.situation
+    return Replay(
+        action="run",
+        record=chosen.record.folder,
+        call=chosen.call.number,
+        calls=(_line(chosen.call),),
+        command=(situation.program, *situation.words),
+        directory=situation.cwd,
+        masked=chosen.prepared.masked,
+        notes=chosen.notes,
+    )
+
+
+def _line(call: Call) -> CallLine:
+    seconds = round(call.ended - call.began, 3) if call.ended is not None else None
+    return CallLine(
+        number=call.number,
+        what=words.label(call.name, call.words),
+        state=call.state,
+        status=call.status,
+        seconds=seconds,
+    )
 
 
 def document(answer: Replay, *, verbose: bool) -> Document:

@@ -11,7 +11,7 @@ from cuwheel.report.document import Amount, Column, Document, Facts, Findings, H
 from cuwheel.report.inspect_summary import arch_order
 from cuwheel.slimming.note import names_of
 from cuwheel.slimming.outcome import FileChange, Heavy, Remaining, Size
-from cuwheel.slimming.targets import Kind, kind_of
+from cuwheel.slimming.targets import Kind
 from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
     from cuwheel.report.document import Block
     from cuwheel.slimming.outcome import Outcome
-    from cuwheel.slimming.targets import SlimJob
+    from cuwheel.slimming.targets import Slimmed
 
 _SHOWN = 12
 _ARCHS = 6
@@ -60,14 +60,13 @@ class Slim:
         )
 
 
-def answer_of(made: Outcome, job: SlimJob) -> Slim:
-    kind = kind_of(job)
-    target = str(job.env) if job.env else ", ".join(map(str, job.targets))
+def answer_of(slimmed: Slimmed, *, dry_run: bool) -> Slim:
+    made, kind, target = slimmed.outcome, slimmed.kind, slimmed.target
     return Slim(
         target=target,
         kind=kind,
-        targets=names_of(job.options.targets),
-        dry_run=job.dry_run,
+        targets=names_of(slimmed.machines),
+        dry_run=dry_run,
         written=made.written,
         refused=made.refused,
         output=made.output,
@@ -77,7 +76,7 @@ def answer_of(made: Outcome, job: SlimJob) -> Slim:
         remaining=made.remaining,
         heavy=made.heavy,
         undo=made.undo,
-        container=_container_line(kind, job.options.targets, target, made),
+        container=_container_line(kind, slimmed.machines, target, made),
         findings=made.findings,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from cuwheel.finding import Finding
 from cuwheel.machine.profile import Attempt
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.toolchains import notes
 from cuwheel.toolchains.values import Archive, HostCompiler, Installed, Recipe, Setting
 from cuwheel.toolchains.verify import Verification
 from cuwheel.units import size
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.report.document import Block
+    from cuwheel.toolchains import values as toolchains
+    from cuwheel.toolchains.provide import Decision
+    from cuwheel.toolchains.store import Store
 
 Action: TypeAlias = Literal["install", "list", "env", "remove", "verify", "fetch"]
 
@@ -42,6 +46,31 @@ class Toolchain:
     @property
     def succeeded(self) -> bool:
         return self.verification is None or self.verification.succeeded
+
+
+def foreseen(decision: Decision) -> Toolchain:
+    """What an installation would do."""
+    chosen = decision.chosen
+    return Toolchain(
+        action="install",
+        cache=str(decision.around.store.folder),
+        toolkits=() if isinstance(chosen, Recipe) else (chosen,),
+        recipe=chosen if isinstance(chosen, Recipe) else None,
+        trail=decision.trail,
+    )
+
+
+def ready(action: Action, made: toolchains.Toolchain, store: Store) -> Toolchain:
+    """A toolchain that is there."""
+    return Toolchain(
+        action=action,
+        cache=str(store.folder),
+        toolkits=(made.toolkit,),
+        host_compiler=made.host_compiler,
+        settings=made.settings,
+        trail=made.trail,
+        findings=() if action == "env" else notes.examine(made),
+    )
 
 
 def document(answer: Toolchain, *, verbose: bool) -> Document:

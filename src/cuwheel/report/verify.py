@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.compat.verdict import Verdict
     from cuwheel.report.document import Block
     from cuwheel.verifying.values import Installation, Result
+    from cuwheel.verifying.wheels import Proven
 
 _LINES = 12
 _EVIDENCE = 3
@@ -49,6 +50,16 @@ class Verify:
     def succeeded(self) -> bool:
         """False where anything failed. What was skipped is told, and fails nothing."""
         return all(each.succeeded for each in self.wheels)
+
+
+def answer_of(proven: Proven, *, dry_run: bool = False) -> Verify:
+    packed = proven.kit
+    kit = None
+    if packed:
+        count = sum(len(each.checks) for each in packed.wheels)
+        kit = Kit(path=packed.path, size=packed.size, sha256=packed.sha256, checks=count)
+    used = str(proven.configuration) if proven.configuration else None
+    return Verify(wheels=proven.wheels, configuration=used, dry_run=dry_run, kit=kit)
 
 
 def document(answer: Verify, *, verbose: bool) -> Document:

@@ -10,41 +10,64 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from cuwheel.binary.decisions import SlimOptions
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.finding import Finding
+from cuwheel.inspection import pinned
+from cuwheel.machine.fleet import Machine
 from cuwheel.slimming import changes, in_place, wheel
 from cuwheel.slimming import copies as elsewhere
 from cuwheel.slimming import distributions as environment
+from cuwheel.slimming import machines as words
 from cuwheel.slimming.outcome import FileChange, Outcome
 from cuwheel.units import size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuwheel.slimming.journal import Step
+    from cuwheel.slimming.request import SlimRequest
 
 Kind: TypeAlias = Literal["wheel", "libraries", "folder", "environment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlimJob:
-    """`targets` are on the disk; with `env` they are names of distributions in it."""
+class Slimmed:
+    """What it came to. `machines`: that it must still run on; None for all."""
 
-    targets: tuple[str | Path, ...]
-    options: SlimOptions
-    env: Path | None = None
-    output: Path | None = None
-    cuda: str | None = None
-    version: str | None = None
-    level: int | None = None
-    dry_run: bool = False
-    commit: bool = False
+    outcome: Outcome
+    target: str
+    kind: Kind
+    machines: tuple[Machine, ...] | None
 
 
-def kind_of(job: SlimJob) -> Kind:
+def slim(request: SlimRequest) -> Slimmed:
+    options = _options(request)
+    named = request.named if request.env else tuple(pinned.on_disk(each, request.platform) for each in request.named)
+    kind = _kind(request, named)
+    cuda = words.cuda(request.cuda) if request.cuda else None
+    made = _slim(request, kind, named, options, cuda)
+    target = str(request.env) if request.env else ", ".join(map(str, named))
+    return Slimmed(outcome=made, target=target, kind=kind, machines=options.targets)
+
+
+def _options(request: SlimRequest) -> SlimOptions:
+    changes_all = bool(request.recompress or request.drop_relocatable or request.strip_debug or request.cuda)
+    return SlimOptions(
+        targets=words.machines(request.machines, request.env, changes_all=changes_all),
+        future=request.future,
+        recompress=request.recompress,
+        drop_relocatable=request.drop_relocatable,
+        strip_debug=request.strip_debug,
+        force=request.force,
+    )
+
+
+def _kind(request: SlimRequest, named: Sequence[str | Path]) -> Kind:
     """Raises UsageError for what does not go together."""
-    if job.env:
-        _only_for("wheels, libraries and folders", output=job.output, version=job.version, level=job.level)
+    if request.env:
+        _only_for("wheels, libraries and folders", output=request.output, version=request.version, level=request.level)
         return "environment"
-    if not job.targets:
+    if not named:
         raise UsageError("nothing to slim was named", hint="give a wheel, libraries, a folder, or --env FOLDER")
-    paths = [Path(each) for each in job.targets]
+    paths = [Path(each) for each in named]
     for path in paths:
         if not path.exists():
             hint = f"for an installed distribution: cuwheel slim {path} --env FOLDER" if len(path.parts) == 1 else ""
@@ -54,13 +77,13 @@ def kind_of(job: SlimJob) -> Kind:
     if (wheels or folders) and len(paths) > 1:
         raise UsageError("one wheel or one folder at a time", hint="call cuwheel slim once for each")
     if wheels:
-        _only_for("environments and folders", commit=job.commit)
+        _only_for("environments and folders", commit=request.commit)
         return "wheel"
-    _only_for("wheels", version=job.version, level=job.level)
+    _only_for("wheels", version=request.version, level=request.level)
     if folders:
         return "folder"
-    _only_for("environments and folders", commit=job.commit)
-    if job.output is None and not job.dry_run:
+    _only_for("environments and folders", commit=request.commit)
+    if request.output is None and not request.dry_run:
         raise UsageError("libraries are not changed in place", hint="say where the new ones go: -o FOLDER")
     return "libraries"
 
@@ -71,34 +94,34 @@ def _only_for(what: str, **given: object) -> None:
             raise UsageError(f"--{name} is for {what}")
 
 
-def slim(job: SlimJob) -> Outcome:
-    kind = kind_of(job)
+def _slim(
+    request: SlimRequest, kind: Kind, named: Sequence[str | Path], options: SlimOptions, cuda: str | None
+) -> Outcome:
+    output = request.output or Path()
+    paths = [Path(each) for each in named]
     if kind == "wheel":
-        return wheel.slim(
-            Path(job.targets[0]),
-            wheel.Request(
-                options=job.options,
-                output=job.output or Path(),
-                cuda=job.cuda,
-                version=job.version,
-                level=job.level,
-                dry_run=job.dry_run,
-            ),
+        whole = wheel.Request(
+            options=options,
+            output=output,
+            cuda=cuda,
+            version=request.version,
+            level=request.level,
+            dry_run=request.dry_run,
         )
-    request = in_place.Request(options=job.options, cuda=job.cuda, dry_run=job.dry_run, commit=job.commit)
+        return wheel.slim(paths[0], whole)
+    part = in_place.Request(options=options, cuda=cuda, dry_run=request.dry_run, commit=request.commit)
     if kind == "libraries":
-        paths = [Path(each) for each in job.targets]
-        return elsewhere.slim_libraries(paths, job.output or Path(), request)
-    if kind == "folder" and job.output:
-        return elsewhere.slim_folder(Path(job.targets[0]), job.output, request)
-    if job.env:
-        layout, only = environment.of_environment(job.env), tuple(map(str, job.targets))
-        where = f"--env {job.env}"
+        return elsewhere.slim_libraries(paths, output, part)
+    if kind == "folder" and request.output:
+        return elsewhere.slim_folder(paths[0], output, part)
+    if request.env:
+        layout, only = environment.of_environment(request.env), tuple(map(str, named))
+        where = f"--env {request.env}"
     else:
-        layout, only = environment.of_folder(Path(job.targets[0])), ()
-        where = str(job.targets[0])
-    made = in_place.slim(layout, replace(request, only=only))
-    undo = f"cuwheel slim --undo {where}" if made.written and not job.commit else None
+        layout, only = environment.of_folder(paths[0]), ()
+        where = str(named[0])
+    made = in_place.slim(layout, replace(part, only=only))
+    undo = f"cuwheel slim --undo {where}" if made.written and not request.commit else None
     return replace(made, output=str(layout.root), undo=undo)
 
 

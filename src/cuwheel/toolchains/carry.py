@@ -12,30 +12,30 @@ from cuwheel.toolchains.values import Recipe
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.toolchains.provide import Wish
+    from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.values import Installed
 
 # A toolkit of the system, of conda or in an image is no set of archives.
 _IN_ARCHIVES = ("index", "redist", "debian")
 
 
-def fetch(wish: Wish, folder: Path, *, dry_run: bool) -> tuple[Recipe, tuple[Path, ...]]:
-    chosen = tuple(name for name in wish.providers or providers.ORDER if name in _IN_ARCHIVES)
+def fetch(request: ToolchainRequest, folder: Path) -> tuple[Recipe, tuple[Path, ...]]:
+    chosen = tuple(name for name in request.providers or providers.ORDER if name in _IN_ARCHIVES)
     if not chosen:
         raise UnavailableError(
-            f"{', '.join(wish.providers)} cannot be carried in a folder",
-            hint=f"cuwheel toolchain fetch {wish.version} --provider {','.join(_IN_ARCHIVES)} --to {folder}",
+            f"{', '.join(request.providers)} cannot be carried in a folder",
+            hint=f"cuwheel toolchain fetch {request.version} --provider {','.join(_IN_ARCHIVES)} --to {folder}",
         )
-    decision = provide.decide(replace(wish, providers=chosen))
+    decision = provide.decide(replace(request, providers=chosen))
     recipe = _recipe(decision.chosen)
-    if dry_run:
+    if request.dry_run:
         return recipe, ()
     files = downloads.copy_to(folder, recipe.archives, decision.supply)
     sized = zip(recipe.archives, files, strict=True)
     recipe = replace(recipe, archives=tuple(replace(each, size=path.stat().st_size) for each, path in sized))
-    more = lock.all_requirements(recipe.cuda, recipe.platform, wish.locked)
+    more = lock.all_requirements(recipe.cuda, recipe.platform, request.locked)
     for each in more:
-        wanted = archives.with_addresses(each.archive, offline=wish.offline)
+        wanted = archives.with_addresses(each.archive, offline=request.offline)
         files += downloads.copy_to(folder, wanted, decision.supply)
     lock.update(folder / lock.NAME, lock.locked(recipe), *more)
     return recipe, tuple(dict.fromkeys(files))

@@ -22,7 +22,7 @@ from cuwheel.toolchains.values import Archive, ProviderName, Recipe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.toolchains.values import Installed, Request
+    from cuwheel.toolchains.values import Installed, Wanted
 
 NAME = "cuwheel.lock"
 SCHEMA: Final = "cuwheel.lock/1"
@@ -170,18 +170,18 @@ def _is_plain(archive: Archive) -> bool:
     return hashed and addresses.is_file_name(archive.file)
 
 
-def recipe_for(request: Request, source: str | None, path: Path | None) -> Recipe:
+def recipe_for(wanted: Wanted, source: str | None, path: Path | None) -> Recipe:
     """What a lock, or the folder that `fetch` filled, says of this version and platform."""
-    name, found = _opened(source, path, offline=request.offline)
-    platform = f"linux-{request.cpu}"
+    name, found = _opened(source, path, offline=wanted.offline)
+    platform = f"linux-{wanted.cpu}"
     for each in found.toolchain:
-        if each.cuda == request.cuda and each.platform == platform and request.exact in (None, each.release):
-            lacking = {row.name for row in request.components} - set(each.components)
+        if each.cuda == wanted.cuda and each.platform == platform and wanted.exact in (None, each.release):
+            lacking = {row.name for row in wanted.components} - set(each.components)
             if lacking:
                 raise UsageError(f"{name}: its CUDA {each.cuda} has no {', '.join(sorted(lacking))}")
             return each.recipe()
     there = ", ".join(f"{each.cuda} for {each.platform}" for each in found.toolchain) or "nothing"
-    raise UsageError(f"{name} has no CUDA {request.asked} for {platform}, but {there}")
+    raise UsageError(f"{name} has no CUDA {wanted.asked} for {platform}, but {there}")
 
 
 def _opened(source: str | None, path: Path | None, *, offline: bool) -> tuple[str, Lock]:

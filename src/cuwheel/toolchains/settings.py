@@ -6,13 +6,14 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.errors import UsageError
 from cuwheel.facts import toolchains
 from cuwheel.toolchains.values import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cuwheel.toolchains.values import HostCompiler, Installed
+    from cuwheel.toolchains.values import HostCompiler, Installed, Toolchain
 
 _ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")
 _COMPILERS = ("NVCC_CCBIN", "CUDAHOSTCXX")
@@ -42,6 +43,13 @@ def _stubs(toolkit: Installed) -> str | None:
         return f"{toolkit.root}/lib64/stubs"
     places = (Path(toolkit.root, "lib64", "stubs"), Path(toolkit.root, "lib", "stubs"), Path(toolkit.folder, "stubs"))
     return next((str(place) for place in places if (place / "libcuda.so").exists()), None)
+
+
+def must_be_outside(made: Toolchain) -> None:
+    """A shell's variables do not lead into a container."""
+    if made.prefix:
+        hint = "run inside: " + " ".join(made.prefix)
+        raise UsageError(f"this CUDA {made.toolkit.cuda} is in a container", hint=hint)
 
 
 def lines(chosen: Iterable[Setting]) -> tuple[str, ...]:

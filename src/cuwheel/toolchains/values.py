@@ -36,8 +36,8 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What somebody wants. `exact` is a patch release (`13.0.2`), where one was named.
+class Wanted:
+    """A request whose words were looked up in the tables. `exact` is a patch release (`13.0.2`), where one was named.
 
     `redist_url`, `apt_sources` and `image` point providers elsewhere than the tables do.
     """

@@ -19,30 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.venvs import Python
+    from cuwheel.verifying.trial import Trial
 
 _PATHS = "LD_LIBRARY_PATH"
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is installed, and from where. `requires`: beside the wheel, and `requirements`: files that list such.
-
-    `sources`: also what comes as source, though building it runs its code with all that the caller has.
-    """
-
-    wheel: Path
-    requires: tuple[str, ...] = ()
-    requirements: tuple[Path, ...] = ()
-    find_links: tuple[Path, ...] = ()
-    offline: bool = False
-    sources: bool = False
-
-    @property
-    def listed(self) -> tuple[str, ...]:
-        """As it is kept: a requirement may be an address with a password in it."""
-        return (str(self.wheel), *map(masking.text, self.requires), *(f"-r {path}" for path in self.requirements))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +38,20 @@ class Made:
         return tuple(sorted(self.folder.glob("lib*/python3*/site-packages")))
 
 
-def make(folder: Path, python: Python, wanted: Wanted, environ: Mapping[str, str]) -> Made:
+def make(folder: Path, python: Python, trial: Trial, environ: Mapping[str, str]) -> Made:
     """Raises what the installer says where it cannot. It may see all variables: indexes have logins."""
     interpreter = venvs.make(folder, python)
-    lines: list[str | Path] = [wanted.wheel, *wanted.requires]
-    for path in wanted.requirements:
+    request = trial.request
+    lines: list[str | Path] = [trial.wheel, *trial.requires]
+    for path in request.requirements:
         lines += ["--requirement", path]
     # With an index of one's own at hand (`find_links`), being offline means that one alone.
     venvs.install(
         interpreter,
         lines,
-        find_links=wanted.find_links,
-        offline=wanted.offline,
-        sources=wanted.sources,
+        find_links=request.find_links,
+        offline=request.offline,
+        sources=request.sources,
         env=led.plain(environ),
     )
     return Made(folder=folder, interpreter=interpreter)

@@ -27,37 +27,20 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.verdict import Verdict
     from cuwheel.finding import Finding
-    from cuwheel.inspection.values import Survey
     from cuwheel.venvs import Python
-    from cuwheel.verifying.environment import Made, Wanted
+    from cuwheel.verifying.environment import Made
+    from cuwheel.verifying.trial import Trial
 
 _OUTPUT_LINES = 20
 _PREFIX, _KEPT = "cuwheel-verify-", "cuwheel-kept-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """`patterns`: names of the checks that are run, all without one. `stub`: a libcuda where there is no driver.
-
-    `cuda`: the one that the wheel is to serve, whatever the framework that is installed was built for.
-    `pass_env`: variables that checks see beside those that all of them see. `network`: let them use it.
-    """
-
-    checks: tuple[Check, ...]
-    patterns: tuple[str, ...] = ()
-    stub: bool = False
-    keep: bool = False
-    cuda: str | None = None
-    timeout: float | None = None
-    pass_env: tuple[str, ...] = ()
-    network: bool = False
-
-
-def attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish) -> Installation:
+def attempt(trial: Trial, python: Python) -> Installation:
     """Whatever the wheel does, this ends with a value; what it leaves is taken away unless it is to be kept."""
-    with _folder(keep=wish.keep) as folder:
-        found = _attempt(survey, python, wanted, wish, folder)
-    return replace(found, folder=str(folder / "env") if wish.keep else "")
+    keep = trial.request.keep
+    with _folder(keep=keep) as folder:
+        found = _attempt(trial, python, folder)
+    return replace(found, folder=str(folder / "env") if keep else "")
 
 
 @contextlib.contextmanager
@@ -74,42 +57,43 @@ def _folder(*, keep: bool) -> Iterator[Path]:
         yield made
 
 
-def _attempt(survey: Survey, python: Python, wanted: Wanted, wish: Wish, folder: Path) -> Installation:
+def _attempt(trial: Trial, python: Python, folder: Path) -> Installation:
     began = time.monotonic()
     try:
-        made = environment.make(folder / "env", python, wanted, processes.marked(os.environ, folder.name))
+        made = environment.make(folder / "env", python, trial, processes.marked(os.environ, folder.name))
     except CuwheelError as error:
         return Installation(
             python=python.version,
             outcome="failed",
             problem=_shortened(masking.known(error.message, os.environ)),
             seconds=round(time.monotonic() - began, 3),
-            requirements=wanted.listed,
+            requirements=trial.listed,
         )
     installed = round(time.monotonic() - began, 3)
-    tried = _try(survey, made, wish, folder)
+    tried = _try(trial, made, folder)
     return replace(
-        tried, python=python.version, seconds=installed, requirements=wanted.listed, packages=environment.packages(made)
+        tried, python=python.version, seconds=installed, requirements=trial.listed, packages=environment.packages(made)
     )
 
 
-def _try(survey: Survey, made: Made, wish: Wish, folder: Path) -> Installation:
+def _try(trial: Trial, made: Made, folder: Path) -> Installation:
+    survey, request = trial.survey, trial.request
     profile = probe.probe(made.folder)
-    machines = named.here(profile, Refinement(torch_cuda=wish.cuda, jax_cuda=wish.cuda))
+    machines = named.here(profile, Refinement(torch_cuda=request.cuda, jax_cuda=request.cuda))
     driver = profile.driver.version is not None
-    stubbed = wish.stub and not driver
+    stubbed = trial.stub and not driver
     environ = environment.variables(
         made,
         processes.marked(os.environ, folder.name),
         folder,
         stub_folder=environment.put_stub(made, folder / "stub") if stubbed else None,
-        passed=wish.pass_env,
+        passed=request.pass_env,
     )
-    cut = not wish.network and launch.can_cut()
+    cut = not request.network and launch.can_cut()
     there = gpus.seen(str(made.interpreter), environ, cut=cut)
     verdicts = matrix.judge_all(survey, machines)
     foreseen = contradictions.foreseen(survey, machines[0])
-    checks, skipped = _with_libraries(survey, machines[0], wish)
+    checks, skipped = _with_libraries(trial, machines[0])
     raw = _run(checks, made, _Place(environ=environ, folder=folder, gpus=there, cut=cut))
     loader = [each for each in raw if each.name == libraries.NAME]
     told = [each for result in loader for each in libraries.loaded(result)]
@@ -147,16 +131,16 @@ def _told(result: Result, made: Made, scene: libraries.Scene) -> Result:
     return result if scene.driver else libraries.without_driver(result)
 
 
-def _with_libraries(survey: Survey, machine: Machine, wish: Wish) -> tuple[tuple[Check, ...], tuple[Result, ...]]:
+def _with_libraries(trial: Trial, machine: Machine) -> tuple[tuple[Check, ...], tuple[Result, ...]]:
     """The check of the libraries behind the imports; or a result that says why there is none."""
-    imports = [each.text for each in wish.checks if each.kind == "import"]
-    timeout = wish.timeout or choice.TIMEOUT_S
-    own, why = libraries.check_for(survey, machine, imports, timeout=timeout, memory=choice.MEMORY)
-    place = len([each for each in wish.checks if each.origin == "wheel"])
-    every = (*wish.checks[:place], *([own] if own else []), *wish.checks[place:])
+    imports = [each.text for each in trial.checks if each.kind == "import"]
+    timeout = trial.request.timeout or choice.TIMEOUT_S
+    own, why = libraries.check_for(trial.survey, machine, imports, timeout=timeout, memory=choice.MEMORY)
+    place = len([each for each in trial.checks if each.origin == "wheel"])
+    every = (*trial.checks[:place], *([own] if own else []), *trial.checks[place:])
     left_out = Result(name=libraries.NAME, kind="python", origin="wheel", outcome="skipped", problem=why)
-    if wish.patterns:
-        return choice.chosen(every, wish.patterns), ()
+    if trial.request.checks:
+        return choice.chosen(every, trial.request.checks), ()
     return every, (left_out,) if why else ()
 
 

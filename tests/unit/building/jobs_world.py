@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel import api
 from cuwheel.building import environment, jobs
+from cuwheel.building.order import Order
+from cuwheel.building.request import BuildRequest
 from cuwheel.building.resources import Share
 from cuwheel.building.tables import Table
 from cuwheel.building.values import Project, Tree
@@ -61,14 +63,14 @@ def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: A
     return environment.Given(**(values | changes))
 
 
-def order(folder: Path, table: Table | None = None, **changes: Any) -> jobs.Order:
+def order(folder: Path, table: Table | None = None, **changes: Any) -> Order:
     project = {"name": "demo", "backend": "scikit-build-core", **changes}
-    return jobs.Order(
+    return Order(
+        request=BuildRequest(folder, jobs=2),
         table=table or Table(),
         tree=Tree(asked=".", folder=folder, files=(), sha256="2" * 64, epoch=1000000000),
         project=Project(**project),
         store=Store(folder / "store"),
-        jobs=2,
     )
 
 

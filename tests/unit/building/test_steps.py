@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.api import built
-from cuwheel.api.building_steps import Options, Steps
-from cuwheel.building import needs, source
+from cuwheel.building import finishing, needs, source
+from cuwheel.building.pipeline import Steps
+from cuwheel.building.request import BuildRequest
+from cuwheel.building.results import MadeWheel
+from cuwheel.diagnose import failed_job
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
-from cuwheel.report.build import Wheel
+from cuwheel.inspection.values import Survey
 from cuwheel.toolchains import provide
 from cuwheel.venvs import Python
 from tests.unit.building import jobs_world as world
@@ -19,8 +21,9 @@ from tests.unit.building import jobs_world as world
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.building.results import JobResult
     from cuwheel.building.values import Job
-    from cuwheel.report import build as answers
+    from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.values import Toolchain
 
 
@@ -36,7 +39,7 @@ def _python(version: str | None = None) -> Python:
     return Python(path=f"/usr/bin/python{version}", version=f"{version or '3.11'}.1", found_via="a test")
 
 
-def _provide(wish: provide.Wish) -> Toolchain:
+def _provide(wish: ToolchainRequest) -> Toolchain:
     if wish.version == "12.8":
         raise UnavailableError("nobody has it", hint="ask again")
     made = world.toolchain()
@@ -49,22 +52,22 @@ def steps(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> S
         place.mkdir()
         (place / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "x"\n')
         (place / "kernel.cu").touch()
-    empty: dict[str, Any] = dict.fromkeys(Options.__dataclass_fields__)
-    values = empty | {"output": folder / "dist", "toolkit_cache": folder / "cache", "providers": (), "at_once": 1}
-    return Steps(str(place), {"for_": ("h100",), "cuda": ("13.0",), **(said or {})}, Options(**(values | options)))
+    settings = {"for_": ("h100",), "cuda": ("13.0",), **(said or {})}
+    values: dict[str, Any] = {"output": folder / "dist", "cache": folder / "cache", **options}
+    return Steps(BuildRequest(place, settings=settings, **values))
 
 
-def carried_out(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[answers.Job, ...]]:
+def carried_out(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
     begun: list[str] = []
 
-    def one(_: Steps, job: Job) -> answers.Job:
+    def one(_: Steps, job: Job) -> JobResult:
         begun.append(job.id)
         path = f"/dist/x-1-{tag.format(job.id.rpartition('-')[2])}-linux_x86_64.whl"
-        wheel = Wheel(path=path, size=1, sha256="0", name="x", version="1", tags=())
-        return replace(built.planned(job), outcome="built", wheel=wheel)
+        survey = Survey(target=path, kind="wheel", size=1, distribution=None, libraries=(), findings=())
+        return replace(finishing.begun(job, "built"), wheel=MadeWheel(survey=survey, sha256="0", planned=()))
 
     monkeypatch.setattr(Steps, "_one", one)
-    made.decide({}, dry_run=False)
+    made.decide({})
     return begun, made.carry_out()
 
 
@@ -92,14 +95,15 @@ def test_a_toolchain_that_cannot_be_had_fails_its_jobs_alone(tmp_path: Path, mon
     made = steps(tmp_path, {"cuda": ("12.8", "13.0"), "naming": "local"})
     begun, answered = carried_out(made, monkeypatch, "py3-none")
     assert begun == ["cu130-cp311"]
-    assert [(job.cuda, job.outcome) for job in answered] == [("13.0", "built"), ("12.8", "failed")]
-    assert answered[1].failure
-    assert answered[1].failure.what == "nobody has it (ask again)"
+    assert [(job.plan.cuda, job.outcome) for job in answered] == [("13.0", "built"), ("12.8", "failed")]
+    failure = failed_job.failure(answered[1])
+    assert failure
+    assert failure.what == "nobody has it (ask again)"
 
 
 def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError):
-        steps(tmp_path, {"cuda": ("12.8",)}).decide({}, dry_run=False)
+        steps(tmp_path, {"cuda": ("12.8",)}).decide({})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +119,7 @@ def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_said_before_anything_is_done(tmp_path: Path, said: dict[str, Any], words: str) -> None:
     with pytest.raises(CuwheelError, match=words):
-        steps(tmp_path, said).decide({}, dry_run=False)
+        steps(tmp_path, said).decide({})
     assert not (tmp_path / "cache").exists()
 
 
@@ -124,7 +128,7 @@ def test_several_cuda_versions_get_local_versions_by_themselves(
     tmp_path: Path, cuda: tuple[str, ...], naming: str, *, noted: bool
 ) -> None:
     made = steps(tmp_path, {"cuda": cuda})
-    made.decide({}, dry_run=False)
+    made.decide({})
     assert made.table.naming == naming
     told = [each.message for each in made.findings if each.rule == "naming-chosen"]
     assert [each.endswith("+cu130") for each in told] == ([True] if noted else [])
@@ -167,7 +171,7 @@ def test_a_fleet_file_is_looked_for_beside_the_configuration(tmp_path: Path, mon
     (place / "cuwheel.toml").write_text('for = "fleet.toml"\ncuda = "13.0"\n')
     made = steps(tmp_path, {"for_": ("fleet.toml",)})
     _, answered = carried_out(made, monkeypatch, "py3-none")
-    assert answered[0].archs == ("sm_89",)
+    assert answered[0].plan.archs == ("sm_89",)
 
 
 def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,12 +192,12 @@ def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_done(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableError, match="is no folder"):
-        steps(tmp_path, output=tmp_path / "file" / "dist").decide({}, dry_run=False)
+        steps(tmp_path, output=tmp_path / "file" / "dist").decide({})
 
 
 def test_an_output_that_cannot_be_made_is_told_before_anything_is_built(tmp_path: Path) -> None:
     made = steps(tmp_path, output=tmp_path / "file" / "dist")
-    made.decide({}, dry_run=False)
+    made.decide({})
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableError) as told:
         made.carry_out()
@@ -213,5 +217,5 @@ def test_a_python_that_is_not_there_is_told_before_a_toolkit_is_downloaded(
     monkeypatch.setattr("cuwheel.venvs.find_python", missing)
     monkeypatch.setattr(provide, "provide", lambda wish: asked.append(wish.version))
     with pytest.raises(UnavailableError, match=r"3\.10 was not found; Python 3\.12 was not found"):
-        steps(tmp_path, {"python": ("3.10", "3.12")}).decide({}, dry_run=False)
+        steps(tmp_path, {"python": ("3.10", "3.12")}).decide({})
     assert asked == []

@@ -1,10 +1,11 @@
-"""`cuwheel build`: its options become keywords, and only what was said overrides the configuration."""
+"""`cuwheel build`: its options become a request, and only what was said overrides the configuration."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,13 +13,16 @@ from cuwheel import api
 from cuwheel.cli import cmd_build, frame
 from cuwheel.errors import UsageError
 
+if TYPE_CHECKING:
+    from cuwheel.building.request import BuildRequest
+
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
-    def build(source: str, **options: object) -> None:
-        found.update(options, source=source)
+    def build(request: BuildRequest) -> None:
+        found.update((each.name, getattr(request, each.name)) for each in fields(request))
 
     monkeypatch.setattr(api, "build", build)
     monkeypatch.setattr("signal.signal", lambda *_: None)
@@ -34,7 +38,12 @@ def run(*words: str) -> None:
 def test_nothing_said_leaves_everything_to_the_configuration(called: dict[str, Any]) -> None:
     run()
     assert called["settings"] == {}
-    assert (called["source"], called["output"], called["machines"], called["at_once"]) == (".", Path("dist"), (), 1)
+    assert (called["source"], called["output"], called["machines"], called["at_once"]) == (
+        ".",
+        Path("dist").absolute(),
+        (),
+        1,
+    )
 
 
 def test_what_is_said_becomes_the_configurations(called: dict[str, Any]) -> None:

@@ -6,14 +6,13 @@ from typing import Any
 
 from cuwheel.building.gate_values import Listed
 from cuwheel.building.values import Phase
-from cuwheel.diagnose.values import Cause, Evidence
+from cuwheel.diagnose.values import Cause, Evidence, Failure
 from cuwheel.finding import Finding
 from cuwheel.planning.values import Served
 from cuwheel.report.build import (
     ArchBytes,
     Build,
     Calls,
-    Failure,
     Job,
     LibraryBytes,
     Piece,

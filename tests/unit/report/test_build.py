@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from cuwheel import units
+from cuwheel.diagnose.failed_job import described as failure_of
 from cuwheel.errors import UnreadableError
 from cuwheel.recording.values import Phase
 from cuwheel.report import build_files, documents, html, terminal
 from cuwheel.report.build import Build, Calls
-from cuwheel.report.build_made import calls_of, failure_of
-from cuwheel.report.build_timeline import blocks
+from cuwheel.report.build_timeline import blocks, calls_of
 from tests.unit.building.wheels import call, record
 from tests.unit.report.builds import EVIL, FAILED, REFUSED, SPANS, build, job, span, wheel
 

@@ -10,21 +10,20 @@ import pytest
 from cuwheel import api
 from cuwheel import locking as lock
 from cuwheel.binary import library
-from cuwheel.binary.decisions import SlimOptions
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
 from cuwheel.finding import Finding
-from cuwheel.machine.fleet import from_gpu
 from cuwheel.slimming import changes, decide
 from cuwheel.slimming import targets as slim
-from cuwheel.slimming.targets import SlimJob
+from cuwheel.slimming.request import SlimRequest
 from tests.unit.slimming.packages import BIN, FOO, contents, make_environment, snapshot, wrong_records
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.binary.decisions import SlimOptions
     from cuwheel.slimming.outcome import Outcome
 
-H100 = SlimOptions(targets=(from_gpu("h100"),))
+H100 = ("h100",)
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def site_of(env: Path) -> Path:
 
 
 def run(env: Path, *names: str, **more: object) -> Outcome:
-    return slim.slim(SlimJob(targets=names, options=H100, env=env, **more))  # type: ignore[arg-type]
+    return slim.slim(SlimRequest(names, machines=H100, env=env, **more)).outcome  # type: ignore[arg-type]
 
 
 def test_in_place_and_back(env: Path) -> None:
@@ -80,8 +79,8 @@ def test_commit_later(env: Path) -> None:
 
 
 def test_the_note_tells_of_each_run(env: Path) -> None:
-    both = SlimOptions(targets=(from_gpu("h100"), from_gpu("t4")))
-    slim.slim(SlimJob(targets=("foo",), options=both, env=env))
+    both = ("h100", "t4")
+    slim.slim(SlimRequest(("foo",), machines=both, env=env))
     run(env)
     note = msgspec.json.decode((site_of(env) / "foo-1.0.dist-info" / "cuwheel-slim.json").read_bytes())
     assert note["targets"] == ["h100 (9.0)"]
@@ -217,10 +216,10 @@ def test_not_an_environment(tmp_path: Path) -> None:
 def test_a_folder_in_place(env: Path) -> None:
     site = site_of(env)
     before = snapshot(site)
-    made = slim.slim(SlimJob(targets=(site,), options=H100))
+    made = slim.slim(SlimRequest((site,), machines=H100)).outcome
     assert made.written
     assert wrong_records(site) == []
-    assert slim.slim(SlimJob(targets=(site,), options=H100)).written is False  # originals are not libraries of it
+    assert slim.slim(SlimRequest((site,), machines=H100)).outcome.written is False  # originals are not libraries of it
     slim.take_back(site)
     assert snapshot(site) == before
 
@@ -228,7 +227,7 @@ def test_a_folder_in_place(env: Path) -> None:
 def test_a_folder_copied(env: Path, tmp_path: Path) -> None:
     site, output = site_of(env), tmp_path / "out"
     before = snapshot(site)
-    made = slim.slim(SlimJob(targets=(site,), options=H100, output=output))
+    made = slim.slim(SlimRequest((site,), machines=H100, output=output)).outcome
     assert made.output == str(output)
     assert snapshot(site) == before
     assert wrong_records(output) == []
@@ -237,9 +236,9 @@ def test_a_folder_copied(env: Path, tmp_path: Path) -> None:
     }
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
     with pytest.raises(UsageError, match="not empty"):
-        slim.slim(SlimJob(targets=(site,), options=H100, output=output))
+        slim.slim(SlimRequest((site,), machines=H100, output=output))
     with pytest.raises(UsageError, match="is inside"):
-        slim.slim(SlimJob(targets=(site,), options=H100, output=site / "new"))
+        slim.slim(SlimRequest((site,), machines=H100, output=site / "new"))
 
 
 def test_libraries_elsewhere(tmp_path: Path) -> None:
@@ -251,7 +250,7 @@ def test_libraries_elsewhere(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
     before = snapshot(tmp_path)
     targets = tuple(tmp_path / name for name in names)
-    made = slim.slim(SlimJob(targets=targets, options=H100, output=tmp_path / "out"))
+    made = slim.slim(SlimRequest(targets, machines=H100, output=tmp_path / "out")).outcome
     assert made.written
     sizes = {path.name: path.stat() for path in (tmp_path / "out").iterdir()}
     assert sizes.keys() == set(names)
@@ -259,11 +258,11 @@ def test_libraries_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "amd.so").read_bytes() == FOO["foo/libhost.so"]
     assert all(status.st_mode & 0o777 == 0o755 for status in sizes.values())
     assert {path: state for path, state in snapshot(tmp_path).items() if "/" not in path} == before
-    one = slim.slim(SlimJob(targets=targets[:1], options=H100, output=tmp_path / "new" / "x.so"))
+    one = slim.slim(SlimRequest(targets[:1], machines=H100, output=tmp_path / "new" / "x.so")).outcome
     assert one.output == str(tmp_path / "new" / "x.so")
     assert (tmp_path / "new" / "x.so").is_file()
     with pytest.raises(UsageError, match="would replace itself"):
-        slim.slim(SlimJob(targets=targets, options=H100, output=tmp_path))
+        slim.slim(SlimRequest(targets, machines=H100, output=tmp_path))
 
 
 def test_a_library_that_would_not_shrink_stays_that_of_its_package(tmp_path: Path) -> None:
@@ -281,7 +280,7 @@ def test_a_dist_info_that_is_linked_to_another_environment_stays_that_ones(env: 
     shutil.copytree(site_of(env) / "foo", stranger / "foo")
     (stranger / "foo-1.0.dist-info").symlink_to(site_of(env) / "foo-1.0.dist-info")
     before = snapshot(env)
-    made = slim.slim(SlimJob(targets=(str(stranger),), options=H100))
+    made = slim.slim(SlimRequest((str(stranger),), machines=H100)).outcome
     assert made.written
     slim.take_back(stranger)
     assert snapshot(env) == before

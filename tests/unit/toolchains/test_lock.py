@@ -8,13 +8,13 @@ import pytest
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.toolchains import lock
-from cuwheel.toolchains.values import Request
+from cuwheel.toolchains.values import Wanted
 from tests.unit.toolchains.test_store import RECIPE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-REQUEST = Request(
+REQUEST = Wanted(
     toolkit=toolkits.find_toolkit("13.0"), components=toolchains.with_base([]), providers=("index",), cpu="x86_64"
 )
 WHOLE = replace(RECIPE, components=tuple(row.name for row in REQUEST.components))

@@ -13,15 +13,16 @@ from cuwheel.machine.world import World
 from cuwheel.process import Completed
 from cuwheel.toolchains import archives, provide, providers
 from cuwheel.toolchains.providers import index, redist, system
+from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.values import Archive, Request
+from cuwheel.toolchains.values import Archive, Wanted
 from cuwheel.toolchains.world import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-REQUEST = Request(
+REQUEST = Wanted(
     toolkit=toolkits.find_toolkit("12.4"), components=toolchains.with_base([]), providers=("redist",), cpu="x86_64"
 )
 NEW = replace(REQUEST, toolkit=toolkits.find_toolkit("13.0"))
@@ -265,13 +266,13 @@ def test_all_are_asked_and_each_says_why(around: Surroundings, monkeypatch: pyte
 
 
 def test_every_mistake_of_a_wish_at_once(around: Surroundings) -> None:
-    wish = provide.Wish(version="9.9", components=("cubals", "nccl"), providers=("idnex",))
+    request = ToolchainRequest("9.9", components=("cubals", "nccl"), providers=("idnex",))
     with pytest.raises(UsageError) as caught:
-        provide.request_of(wish, around)
+        provide.resolve(request, around)
     for word in ("'9.9'", "'cubals'", "cublas", "'idnex'"):
         assert word in caught.value.message
     with pytest.raises(UnknownNameError, match=r"9\.9"):
-        provide.request_of(provide.Wish(version="9.9"), around)
+        provide.resolve(ToolchainRequest("9.9"), around)
 
 
 @pytest.mark.parametrize(
@@ -279,17 +280,17 @@ def test_every_mistake_of_a_wish_at_once(around: Surroundings) -> None:
     [("13.0", "13.0", None), ("cu128", "12.8", None), ("12.2.2", "12.2", "12.2.2"), ("v12.4.1", "12.4", "12.4.1")],
 )
 def test_versions_as_people_write_them(around: Surroundings, version: str, cuda: str, exact: str | None) -> None:
-    request = provide.request_of(provide.Wish(version=version), around)
+    request = provide.resolve(ToolchainRequest(version), around)
     assert (request.cuda, request.exact) == (cuda, exact)
     assert request.providers == providers.ORDER
 
 
 def test_providers_in_the_order_given(around: Surroundings) -> None:
-    request = provide.request_of(provide.Wish(version="13.0", providers=("debian", "index", "debian")), around)
+    request = provide.resolve(ToolchainRequest("13.0", providers=("debian", "index", "debian")), around)
     assert request.providers == ("debian", "index")
 
 
 def test_other_systems_are_told_so(around: Surroundings) -> None:
     around.machine.platform = "win32"
     with pytest.raises(UnavailableError, match="on Linux"):
-        provide.request_of(provide.Wish(version="13.0"), around)
+        provide.resolve(ToolchainRequest("13.0"), around)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cuwheel.toolchains.making import Making
-    from cuwheel.toolchains.values import Installed, Recipe, Request
+    from cuwheel.toolchains.values import Installed, Recipe, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
@@ -22,7 +22,7 @@ ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
 class Provider(Protocol):
     """What a module of this package holds."""
 
-    def decide(self, request: Request, around: Surroundings) -> Recipe:
+    def decide(self, wanted: Wanted, around: Surroundings) -> Recipe:
         """What to do; raises with the reason where this provider cannot."""
 
     def make(self, recipe: Recipe, making: Making) -> Installed:
@@ -40,22 +40,22 @@ def provider(name: ProviderName) -> Provider:
 
 
 def decide(
-    request: Request, around: Surroundings, have: Callable[[ProviderName], Installed | None]
+    wanted: Wanted, around: Surroundings, have: Callable[[ProviderName], Installed | None]
 ) -> tuple[Recipe | Installed, tuple[Attempt, ...]]:
     """The first provider's that can: what `have` finds in the store, else a recipe. And what the others said."""
     trail: list[Attempt] = []
-    for name in request.providers:
+    for name in wanted.providers:
         if there := have(name):
             trail.append(Attempt(fact="toolchain", tried=name, outcome=f"installed before: {there.root}"))
             return there, tuple(trail)
         try:
-            recipe = provider(name).decide(request, around)
+            recipe = provider(name).decide(wanted, around)
         except CuwheelError as error:
             trail.append(Attempt(fact="toolchain", tried=name, outcome=_told(error)))
             continue
         trail.append(Attempt(fact="toolchain", tried=name, outcome=recipe.found_via or "can"))
         return recipe, tuple(trail)
-    raise none_can(request, trail)
+    raise none_can(wanted, trail)
 
 
 def _told(error: CuwheelError) -> str:
@@ -64,14 +64,12 @@ def _told(error: CuwheelError) -> str:
     return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
 
 
-def none_can(request: Request, trail: Sequence[Attempt]) -> UnavailableError:
-    wanted = ", ".join(row.name for row in request.components if not row.base)
+def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
+    parts = ", ".join(row.name for row in wanted.components if not row.base)
     told = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
     hint = "cuwheel toolkits lists the versions; docs/toolchains.md says what each provider needs"
-    if request.offline:
+    if wanted.offline:
         hint = (
             "--offline takes only what was downloaded before: run it once without, or bring it: cuwheel toolchain fetch"
         )
-    return UnavailableError(
-        f"no provider has CUDA {request.asked}{f' with {wanted}' if wanted else ''}:{told}", hint=hint
-    )
+    return UnavailableError(f"no provider has CUDA {wanted.asked}{f' with {parts}' if parts else ''}:{told}", hint=hint)

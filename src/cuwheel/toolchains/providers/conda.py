@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.toolchains.making import Making
-    from cuwheel.toolchains.values import Installed, Request
+    from cuwheel.toolchains.values import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 _TOOLS = ("micromamba", "mamba", "conda")
@@ -30,25 +30,25 @@ _CREATE_S = 3600.0
 _ASK_S = 60.0
 
 
-def decide(request: Request, around: Surroundings) -> Recipe:
+def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     tool = next((path for name in _TOOLS for path in around.machine.which_all(name)), None)
     if tool is None:
         raise _no_tool()
-    release = request.exact or toolchains.release_of(request.cuda, "conda")
+    release = wanted.exact or toolchains.release_of(wanted.cuda, "conda")
     if release is None:
-        raise UnavailableError(f"no patch release of {request.cuda} is known: name one in full")
+        raise UnavailableError(f"no patch release of {wanted.cuda} is known: name one in full")
     facts = tables().toolchains.conda
-    gcc = request.toolkit.host_compilers.gcc_max
-    packages = [name for row in request.components for name in _packages(row)]
-    compiler = f"{facts.compiler[request.cpu]}{f'={gcc}' if gcc else ''}"
+    gcc = wanted.toolkit.host_compilers.gcc_max
+    packages = [name for row in wanted.components for name in _packages(row)]
+    compiler = f"{facts.compiler[wanted.cpu]}{f'={gcc}' if gcc else ''}"
     channels = ["--override-channels", "-c", facts.channel.format(release=release), "-c", facts.also]
-    offline = ["--offline"] if request.offline else []
+    offline = ["--offline"] if wanted.offline else []
     return Recipe(
         provider="conda",
-        cuda=request.cuda,
+        cuda=wanted.cuda,
         release=release,
-        platform=f"linux-{request.cpu}",
-        components=tuple(row.name for row in request.components),
+        platform=f"linux-{wanted.cpu}",
+        components=tuple(row.name for row in wanted.components),
         commands=((tool.name, "create", "--yes", *offline, "--prefix", "{root}", *channels, *packages, compiler),),
         found_via=f"{tool}, channel {facts.channel.format(release=release)}",
     )

@@ -18,7 +18,7 @@ from cuwheel.toolchains.values import HostCompiler, Recipe
 
 if TYPE_CHECKING:
     from cuwheel.toolchains.making import Making
-    from cuwheel.toolchains.values import Installed, Request
+    from cuwheel.toolchains.values import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 _ENGINES = ("docker", "podman")
@@ -26,16 +26,16 @@ _ASK_S = 60.0
 _PULL_S = 3600.0
 
 
-def decide(request: Request, around: Surroundings) -> Recipe:
+def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     engine = _engine(around)
-    release = request.exact or toolchains.release_of(request.cuda, "container")
-    image = request.image or toolchains.image_of(release or request.cuda)
+    release = wanted.exact or toolchains.release_of(wanted.cuda, "container")
+    image = wanted.image or toolchains.image_of(release or wanted.cuda)
     base = Recipe(
         provider="container",
-        cuda=request.cuda,
-        release=release or request.cuda,
-        platform=f"linux-{request.cpu}",
-        components=tuple(row.name for row in request.components),
+        cuda=wanted.cuda,
+        release=release or wanted.cuda,
+        platform=f"linux-{wanted.cpu}",
+        components=tuple(row.name for row in wanted.components),
         commands=((engine, "pull", image),),
         prefix=(engine, "run", "--rm", "--init", *inside.user(), image),
         place=tables().toolchains.container.root,
@@ -43,7 +43,7 @@ def decide(request: Request, around: Surroundings) -> Recipe:
     )
     if _has_toolkit(image):
         return base
-    carried = _carried(request, around)
+    carried = _carried(wanted, around)
     return replace(base, archives=carried.archives, release=carried.release, place="")
 
 
@@ -66,11 +66,11 @@ def _has_toolkit(image: str) -> bool:
     return "cuda" in image.rpartition("/")[2] or "nvidia" in image
 
 
-def _carried(request: Request, around: Surroundings) -> Recipe:
+def _carried(wanted: Wanted, around: Surroundings) -> Recipe:
     reasons = []
     for way in (index.decide, redist.decide):
         try:
-            return way(request, around)
+            return way(wanted, around)
         except CuwheelError as error:
             reasons.append(error.message)
     raise UnavailableError("; ".join(reasons))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cuwheel.facts.rows.toolchains import DebianSuite
-    from cuwheel.toolchains.values import Request
+    from cuwheel.toolchains.values import Wanted
     from cuwheel.toolchains.world import Surroundings
 
 _UPDATE_S = 300.0
@@ -55,54 +55,54 @@ Signed-By: {keyring}
 """
 
 
-def decide(request: Request, around: Surroundings) -> Recipe:
-    row = _suite(request)
+def decide(wanted: Wanted, around: Surroundings) -> Recipe:
+    row = _suite(wanted)
     for program in _PROGRAMS:
         if not around.machine.which_all(program):
             raise UnavailableError(f"this is not Debian or one of its kin: there is no {program}")
     with around.store.locked(f"apt-{row.suite}"):  # apt would not wait for another
-        environ = _configured(row, request, around)
-        if not request.offline:
+        environ = _configured(row, wanted, around)
+        if not wanted.offline:
             process.run(["apt-get", "update"], timeout=_UPDATE_S, env=environ)
         done = process.run(["apt-get", "download", "--print-uris", *row.packages], timeout=_UPDATE_S, env=environ)
     found = [_archive(*match) for match in _URI.findall(done.stdout)]
     release = _release(found, row)
-    apart = [each for each in request.components if not each.base]
+    apart = [each for each in wanted.components if not each.base]
     return Recipe(
         provider="debian",
-        cuda=request.cuda,
+        cuda=wanted.cuda,
         release=release,
-        platform=f"linux-{request.cpu}",
-        components=tuple(each.name for each in request.components),
-        archives=archives.in_order([*found, *index.libraries(request, apart)]),
+        platform=f"linux-{wanted.cpu}",
+        components=tuple(each.name for each in wanted.components),
+        archives=archives.in_order([*found, *index.libraries(wanted, apart)]),
         found_via=f"nvidia-cuda-toolkit {release} of Debian {row.suite}",
     )
 
 
-def _suite(request: Request) -> DebianSuite:
-    row = toolchains.debian_suite(request.cuda)
+def _suite(wanted: Wanted) -> DebianSuite:
+    row = toolchains.debian_suite(wanted.cuda)
     if row is None:
         there = ", ".join(f"{each.cuda} ({each.suite})" for each in tables().toolchains.debian)
         raise UnavailableError(f"Debian has {there}")
-    if request.exact not in (None, toolchains.release_of(request.cuda)):
-        raise UnavailableError(f"Debian {row.suite} has {toolchains.release_of(request.cuda)}")
+    if wanted.exact not in (None, toolchains.release_of(wanted.cuda)):
+        raise UnavailableError(f"Debian {row.suite} has {toolchains.release_of(wanted.cuda)}")
     return row
 
 
-def _configured(row: DebianSuite, request: Request, around: Surroundings) -> Mapping[str, str]:
+def _configured(row: DebianSuite, wanted: Wanted, around: Surroundings) -> Mapping[str, str]:
     """The environment in which apt knows that suite and nothing else."""
     home = around.store.folder / "apt" / row.suite
     try:
         for folder in _FOLDERS:
             (home / folder).mkdir(parents=True, exist_ok=True)
         listed, parts = "/dev/null", home / "parts"
-        if request.apt_sources:
-            given = Path(request.apt_sources).absolute()
+        if wanted.apt_sources:
+            given = Path(wanted.apt_sources).absolute()
             listed, parts = (str(given), Path(os.devnull)) if given.suffix == ".list" else ("/dev/null", given.parent)
         else:
             text = _SOURCES.format(mirror=_mirror(), suite=row.suite, keyring=_KEYRING)
             (home / "parts" / "suite.sources").write_text(text, encoding="utf-8")
-        cpu = _CPUS[request.cpu]
+        cpu = _CPUS[wanted.cpu]
         settings = _CONFIGURATION.format(home=home, listed=listed, parts=parts, cpu=cpu)
         (home / "apt.conf").write_bytes(os.fsencode(settings))
     except OSError as error:

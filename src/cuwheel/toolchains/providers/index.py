@@ -14,43 +14,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.values import Archive, Request
+    from cuwheel.toolchains.values import Archive, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 
-def decide(request: Request, around: Surroundings) -> Recipe:  # noqa: ARG001 - one signature
-    if not toolchains.on_index(request.cuda):
+def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - one signature
+    if not toolchains.on_index(wanted.cuda):
         since = tables().toolchains.index.since
         raise UnavailableError(f"the index has no nvcc before {since}: only ptxas, libnvvm and headers")
-    requirements = tuple(_requirements(request, request.components))
-    found = archives.resolve(requirements, offline=request.offline)
+    requirements = tuple(_requirements(wanted, wanted.components))
+    found = archives.resolve(requirements, offline=wanted.offline)
     meta = tables().toolchains.index.package
-    release = next((each.version for each in found if each.name == meta), request.asked)
+    release = next((each.version for each in found if each.name == meta), wanted.asked)
     return Recipe(
         provider="index",
-        cuda=request.cuda,
+        cuda=wanted.cuda,
         release=release,
-        platform=f"linux-{request.cpu}",
-        components=tuple(row.name for row in request.components),
+        platform=f"linux-{wanted.cpu}",
+        components=tuple(row.name for row in wanted.components),
         archives=archives.in_order(each for each in found if each.name != meta),
         found_via=f"the index has {meta} {release}",
     )
 
 
-def libraries(request: Request, components: Iterable[Component]) -> tuple[Archive, ...]:
+def libraries(wanted: Wanted, components: Iterable[Component]) -> tuple[Archive, ...]:
     """Wheels of single components for toolkits of other providers."""
-    requirements = tuple(_requirements(request, components))
+    requirements = tuple(_requirements(wanted, components))
     meta = tables().toolchains.index.package
-    found = archives.resolve(requirements, offline=request.offline) if requirements else ()
+    found = archives.resolve(requirements, offline=wanted.offline) if requirements else ()
     return tuple(each for each in found if each.name != meta)
 
 
-def _requirements(request: Request, components: Iterable[Component]) -> Iterator[str]:
+def _requirements(wanted: Wanted, components: Iterable[Component]) -> Iterator[str]:
     """`13.0` means its last patch release; one that was named in full means that one."""
     rows = tuple(components)
     if extras := [extra for row in rows for extra in row.index]:
-        yield f"{tables().toolchains.index.package}[{','.join(extras)}]=={request.asked}.*"
-    major = request.toolkit.major
+        yield f"{tables().toolchains.index.package}[{','.join(extras)}]=={wanted.asked}.*"
+    major = wanted.toolkit.major
     yield from (row.package.format(major=major) for row in rows if row.package)
 
 

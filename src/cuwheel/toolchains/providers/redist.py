@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.values import Request
+    from cuwheel.toolchains.values import Wanted
     from cuwheel.toolchains.world import Surroundings
 
 _LISTED = re.compile(r"redistrib_(\d+\.\d+\.\d+)\.json")
@@ -28,36 +28,36 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TEGRA_RELEASE = "/etc/nv_tegra_release"
 
 
-def decide(request: Request, around: Surroundings) -> Recipe:
-    base = request.redist_url or tables().toolchains.redist.url
-    release = _release(base, request)
+def decide(wanted: Wanted, around: Surroundings) -> Recipe:
+    base = wanted.redist_url or tables().toolchains.redist.url
+    release = _release(base, wanted)
     name = f"redistrib_{release}.json"
-    manifest = _manifest(base, name, offline=request.offline)
-    platform = _platform(request.cpu, tegra=around.machine.exists(_TEGRA_RELEASE))
+    manifest = _manifest(base, name, offline=wanted.offline)
+    platform = _platform(wanted.cpu, tegra=around.machine.exists(_TEGRA_RELEASE))
     found: dict[str, Archive] = {}
-    for row in request.components:
+    for row in wanted.components:
         for archive in _archives(row, manifest, platform, base):
             found[archive.name] = archive
-    apart = [row for row in request.components if row.package]
+    apart = [row for row in wanted.components if row.package]
     return Recipe(
         provider="redist",
-        cuda=request.cuda,
+        cuda=wanted.cuda,
         release=release,
-        platform=f"linux-{request.cpu}",
-        components=tuple(row.name for row in request.components),
-        archives=archives.in_order([*found.values(), *index.libraries(request, apart)]),
+        platform=f"linux-{wanted.cpu}",
+        components=tuple(row.name for row in wanted.components),
+        archives=archives.in_order([*found.values(), *index.libraries(wanted, apart)]),
         found_via=f"{name} of {base}",
     )
 
 
-def _release(base: str, request: Request) -> str:
+def _release(base: str, wanted: Wanted) -> str:
     """The patch release: as asked for, else the newest that the place lists, else the last that the table knows."""
-    if request.exact:
-        return request.exact
-    listed = [each for each in _listed(base, offline=request.offline) if versions.minor(each) == request.cuda]
-    release = max(listed, key=versions.key) if listed else toolchains.release_of(request.cuda)
+    if wanted.exact:
+        return wanted.exact
+    listed = [each for each in _listed(base, offline=wanted.offline) if versions.minor(each) == wanted.cuda]
+    release = max(listed, key=versions.key) if listed else toolchains.release_of(wanted.cuda)
     if release is None:
-        raise UnavailableError(f"{base} lists no release of {request.cuda}")
+        raise UnavailableError(f"{base} lists no release of {wanted.cuda}")
     return release
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
     from cuwheel.toolchains.making import Making
-    from cuwheel.toolchains.values import Installed, Request
+    from cuwheel.toolchains.values import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 
-def decide(request: Request, around: Surroundings) -> Recipe:
+def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     machine = around.machine
     _, site_packages = environment.locate(machine, None)
     found = [
@@ -32,29 +32,29 @@ def decide(request: Request, around: Surroundings) -> Recipe:
     ]
     reasons = []
     for toolkit in found:
-        if reason := _unfit(toolkit, request):
+        if reason := _unfit(toolkit, wanted):
             reasons.append(f"{toolkit.root} {reason}")
             continue
         return Recipe(
             provider="system",
-            cuda=request.cuda,
+            cuda=wanted.cuda,
             release=toolkit.version,
-            platform=f"linux-{request.cpu}",
-            components=tuple(row.name for row in request.components),
+            platform=f"linux-{wanted.cpu}",
+            components=tuple(row.name for row in wanted.components),
             place=toolkit.root,
             found_via=f"{toolkit.root}, found by {', '.join(toolkit.found_via)}",
         )
     raise UnavailableError("; ".join(reasons) or "there is no toolkit on this machine")
 
 
-def _unfit(toolkit: Toolkit, request: Request) -> str:
-    if versions.minor(toolkit.version) != request.cuda:
+def _unfit(toolkit: Toolkit, wanted: Wanted) -> str:
+    if versions.minor(toolkit.version) != wanted.cuda:
         return f"is {toolkit.version}"
-    if request.exact and toolkit.version != request.exact:
+    if wanted.exact and toolkit.version != wanted.exact:
         return f"is {toolkit.version}, by its nvcc"
     if toolkit.nvcc is None:
         return "has no nvcc"
-    lacking = list(missing(Path(toolkit.root), request.components))
+    lacking = list(missing(Path(toolkit.root), wanted.components))
     return f"lacks {', '.join(lacking)}" if lacking else ""
 
 

@@ -2,56 +2,80 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cuwheel import log
+from cuwheel.building import (
+    config,
+    finishing,
+    frontend,
+    jobs,
+    merging,
+    naming,
+    pyproject,
+    recipes,
+    run,
+    source,
+    workspace,
+)
+from cuwheel.building.order import Order
+from cuwheel.building.requirements import Source
+from cuwheel.building.results import BuildResult, JobResult
+from cuwheel.building.values import Trouble
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from cuwheel.facts import toolkits
+from cuwheel.planning import plans
+from cuwheel.toolchains import lock, provide
+from cuwheel.toolchains.downloads import Supply
+from cuwheel.toolchains.request import toolkit_from
+from cuwheel.toolchains.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cuwheel.building.requirements import Source
+    from cuwheel.building.request import BuildRequest
     from cuwheel.building.values import Job
     from cuwheel.finding import Finding
     from cuwheel.planning.values import Job as PlanJob
     from cuwheel.planning.values import NotServed
-    from cuwheel.report import build as answers
-    from cuwheel.toolchains.provide import Wish
+    from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.values import Toolchain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    config: Path | None
-    output: Path
-    providers: tuple[str, ...]
-    toolkit_cache: Path | None
-    toolkit_source: str | None
-    host_compiler: str | None
-    redist_url: str | None
-    apt_sources: str | None
-    image: str | None
-    offline: bool
-    lock: Path | None
-    locked: Path | None
-    jobs: int | None
-    at_once: int
-    resume: bool
-    keep: bool
+def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
+    """All of it; with `dry_run` as far as can be told without doing anything. `caller`: the environment."""
+    began, now = time.monotonic(), datetime.now(timezone.utc)
+    steps = Steps(request)
+    steps.decide(caller)
+    made = steps.foreseen() if request.dry_run else steps.carry_out()
+    return BuildResult(
+        order=steps.order,
+        configuration=steps.configuration,
+        recipe=steps.recipe,
+        jobs=made,
+        merged=merging.merged(steps.order, made) if steps.table.merge and not request.dry_run else (),
+        unserved=steps.unserved,
+        findings=steps.findings,
+        began=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        seconds=time.monotonic() - began,
+    )
 
 
 class Steps:
     """`decide` looks, and provides toolchains; what it found is what `carry_out` does."""
 
-    def __init__(self, asked: str, said: Mapping[str, object], options: Options) -> None:
-        from cuwheel import log
-        from cuwheel.building import config, jobs, pyproject, recipes, source
-        from cuwheel.errors import MalformedError
-        from cuwheel.toolchains.store import open_store
-
-        self.options = options
-        self.store = open_store(options.toolkit_cache)
-        self.tree = source.obtain(asked, self.store.folder, offline=options.offline, without=[options.output])
-        found = config.find(self.tree.folder, options.config, said)
+    def __init__(self, request: BuildRequest) -> None:
+        self.request = request
+        self.store = open_store(request.cache)
+        asked = str(request.source)
+        self.tree = source.obtain(asked, self.store.folder, offline=request.offline, without=[request.output])
+        found = config.find(self.tree.folder, request.config, request.overrides)
         self.table, self.configuration = found.table, found.path
         self.project = pyproject.read(*jobs.below(self.tree, self.table.subdirectory), self.table.backend)
         self.recipe = recipes.find(self.project.name, self.project.version) if self.table.recipe else None
@@ -66,35 +90,37 @@ class Steps:
                 "has no CUDA code: no .cu file, and no build file that speaks of CUDA",
                 hint="a wheel without device code needs no cuwheel: pip wheel .",
             )
+        self.images: dict[str, tuple[str, ...]] = {}
         self.jobs: list[Job] = []
-        self.failed: list[answers.Job] = []
-        self.placed: dict[str, str] = {}  # name of a wheel in the output folder → the job that made it
+        self.failed: list[JobResult] = []
+        self.placed = finishing.Placed()
         self.unserved: tuple[NotServed, ...] = ()
         self.findings: tuple[Finding, ...] = tuple(source.findings(self.tree))
 
-    def decide(self, caller: Mapping[str, str], *, dry_run: bool) -> None:
-        from cuwheel import log
-        from cuwheel.building import frontend, jobs
-
-        if not dry_run:
-            frontend.require_tools(repairs=self.table.repair.enabled is not False)
-        _refuse_unwritable(self.options.output)
-        planned = self._plan()
-        wanted = jobs.pythons(self.table, self.project)
-        images = "container" in self.options.providers  # which have interpreters of their own
-        interpreters = {} if images else jobs.interpreters(wanted)  # before a toolkit is downloaded for nothing
-        toolchains = self._toolchains(planned, dry_run=dry_run, pythons=wanted)
-        if images and not all(each.prefix for each in toolchains.values()):
-            interpreters = jobs.interpreters(wanted)
-        order = jobs.Order(
+    @property
+    def order(self) -> Order:
+        return Order(
+            request=self.request,
             table=self.table,
             tree=self.tree,
             project=self.project,
             store=self.store,
-            jobs=self.options.jobs,
-            at_once=self.options.at_once,
-            images={} if dry_run else jobs.image_paths(toolchains.values()),
+            images=self.images,
         )
+
+    def decide(self, caller: Mapping[str, str]) -> None:
+        if not self.request.dry_run:
+            frontend.require_tools(repairs=self.table.repair.enabled is not False)
+        _refuse_unwritable(self.request.output)
+        planned = self._plan()
+        wanted = jobs.pythons(self.table, self.project)
+        images = "container" in self.request.providers  # which have interpreters of their own
+        interpreters = {} if images else jobs.interpreters(wanted)  # before a toolkit is downloaded for nothing
+        toolchains = self._toolchains(planned, wanted)
+        if images and not all(each.prefix for each in toolchains.values()):
+            interpreters = jobs.interpreters(wanted)
+        self.images = {} if self.request.dry_run else jobs.image_paths(toolchains.values())
+        order = self.order
         for plan in planned:
             if (toolchain := toolchains.get(plan.cuda)) is None:
                 continue
@@ -104,25 +130,13 @@ class Steps:
         log.info("%s: %s", self.project.name, ", ".join(job.id for job in self.jobs))
 
     def _plan(self) -> tuple[PlanJob, ...]:
-        from cuwheel.api.fleets import plan
-        from cuwheel.errors import UsageError
-
         table = self.table
         if not table.for_:
             raise UsageError(
                 "for which GPUs? Neither the command line nor a configuration says",
                 hint='cuwheel build --for h100,l40   (or in pyproject.toml: [tool.cuwheel] for = ["h100", "l40"])',
             )
-        wishes = table.plan
-        made = plan(
-            *(self._machine(each) for each in table.for_),
-            cuda=table.cuda,
-            future=wishes.future,
-            native=wishes.native,
-            specific=wishes.specific,
-            family=wishes.family,
-            ptx=wishes.ptx,
-        )
+        made = plans.make([self._machine(each) for each in table.for_], table.cuda, table.plan)
         self.unserved = made.unserved
         planned = tuple(job for job in made.jobs if job.archs or job.ptx)
         if not planned:
@@ -138,11 +152,6 @@ class Steps:
 
     def _choose_names(self, cudas: Sequence[str]) -> None:
         """Each wheel its own: by local versions where nobody said how."""
-        from dataclasses import replace
-
-        from cuwheel.building import naming
-        from cuwheel.errors import UsageError
-
         table = self.table
         if table.merge and len(set(cudas)) == 1:
             raise UsageError("--merge joins the wheels of several CUDA versions, and this is one", hint="--cuda A,B")
@@ -156,82 +165,56 @@ class Steps:
                 hint="--naming local gives each its own: 1.0+cu130",
             )
 
-    def _toolchains(self, planned: Sequence[PlanJob], *, dry_run: bool, pythons: Sequence[str]) -> dict[str, Toolchain]:
+    def _toolchains(self, planned: Sequence[PlanJob], pythons: Sequence[str]) -> dict[str, Toolchain]:
         """One that cannot be had fails its jobs, and none that can be had ends the build."""
-        from cuwheel.errors import CuwheelError
-        from cuwheel.toolchains import lock, provide
-
         found: dict[str, Toolchain] = {}
         errors: dict[str, CuwheelError] = {}
         for plan in planned:
             try:
-                wish = self._wish(plan.cuda)
-                found[plan.cuda] = provide.foresee(wish) if dry_run else provide.provide(wish)
-                if self.options.lock and not dry_run:
-                    lock.update(self.options.lock, lock.locked(found[plan.cuda].toolkit))
+                wanted = self._toolkit(plan.cuda)
+                found[plan.cuda] = provide.foresee(wanted) if self.request.dry_run else provide.provide(wanted)
             except CuwheelError as error:
                 errors[plan.cuda] = error
         if not found:
             raise next(iter(errors.values()))
-        from cuwheel.api import built
-
-        for plan in planned:
-            if plan.cuda in errors:
-                self.failed += [built.without_toolchain(plan, python, errors[plan.cuda]) for python in pythons]
+        self.failed = [
+            _without_toolchain(plan, python, errors[plan.cuda])
+            for plan in planned
+            for python in pythons
+            if plan.cuda in errors
+        ]
         return found
 
-    def _wish(self, cuda: str) -> Wish:
-        from cuwheel.facts import toolkits
-        from cuwheel.toolchains.provide import Wish
-
-        options = self.options
+    def _toolkit(self, cuda: str) -> ToolchainRequest:
         named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
         extra = ("torch",) if self.project.backend == "torch" else ()
-        return Wish(
-            version=named[0] if named else cuda,  # as it was said: a patch release is one
-            components=(*self.table.components, *extra),
-            providers=options.providers,
-            cache=options.toolkit_cache,
-            offline=options.offline,
-            source=options.toolkit_source,
-            locked=options.locked,
-            host_compiler=options.host_compiler,
-            redist_url=options.redist_url,
-            apt_sources=options.apt_sources,
-            image=options.image,
-        )
+        version = named[0] if named else cuda  # as it was said: a patch release is one
+        return toolkit_from(self.request, version, (*self.table.components, *extra))
 
-    def foreseen(self) -> tuple[answers.Job, ...]:
-        from cuwheel.api import built
+    def foreseen(self) -> tuple[JobResult, ...]:
+        return (*(finishing.begun(job, "planned") for job in self.jobs), *self.failed)
 
-        return (*(built.planned(job) for job in self.jobs), *self.failed)
-
-    def carry_out(self) -> tuple[answers.Job, ...]:
+    def carry_out(self) -> tuple[JobResult, ...]:
         """For each CUDA version the oldest Python first: its wheel may serve the others."""
-        from cuwheel.errors import UnreadableError
-
+        output = self.request.output
         try:
-            self.options.output.mkdir(parents=True, exist_ok=True)
+            output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UnreadableError.from_os(error, self.options.output, hint="--output FOLDER") from error
+            raise UnreadableError.from_os(error, output, hint="--output FOLDER") from error
         first: dict[str, Job] = {}
         for job in self.jobs:
             first.setdefault(job.cuda, job)
         done = self._together(list(first.values()))
         rest = [job for job in self.jobs if job.id not in done]
-        served = {job.id: answer for job in rest if (answer := _served(job, done[first[job.cuda].id]))}
+        served = {job.id: result for job in rest if (result := _served(job, done[first[job.cuda].id]))}
         done |= served
         done |= self._together([job for job in rest if job.id not in served])
         return (*(done[job.id] for job in self.jobs), *self.failed)
 
-    def _together(self, wanted: Sequence[Job]) -> dict[str, answers.Job]:
-        if self.options.at_once <= 1 or len(wanted) <= 1:
+    def _together(self, wanted: Sequence[Job]) -> dict[str, JobResult]:
+        if self.request.at_once <= 1 or len(wanted) <= 1:
             return {job.id: self._one(job) for job in wanted}
-        from concurrent.futures import ThreadPoolExecutor
-
-        from cuwheel.building import workspace
-
-        with ThreadPoolExecutor(self.options.at_once) as pool:
+        with ThreadPoolExecutor(self.request.at_once) as pool:
             try:
                 return dict(zip([job.id for job in wanted], pool.map(self._one, wanted), strict=True))
             except BaseException:  # whoever interrupts us means the builds
@@ -242,58 +225,41 @@ class Steps:
 
     def _requirements(self, job: Job) -> Source:
         """Python's packages: of the lock where it knows them, to be written down, or whatever the index has."""
-        from cuwheel.building.requirements import Source
-        from cuwheel.toolchains import lock
-        from cuwheel.toolchains.downloads import Supply
-
-        options, toolkit = self.options, job.toolchain.toolkit
-        supply = Supply(store=self.store, offline=options.offline, base=options.toolkit_source)
-        if options.locked or options.toolkit_source:
-            source = options.toolkit_source
-            there = lock.requirements_for(toolkit, job.python, source, options.locked, offline=options.offline)
+        request, toolkit = self.request, job.toolchain.toolkit
+        supply = Supply(store=self.store, offline=request.offline, base=request.fetched)
+        if request.locked or request.fetched:
+            there = lock.requirements_for(toolkit, job.python, request.fetched, request.locked, offline=request.offline)
             return Source(supply=supply, locked=there)
-        return Source(supply=supply, kept=options.lock is not None)
+        return Source(supply=supply, kept=request.lock is not None)
 
-    def _one(self, job: Job) -> answers.Job:
-        from cuwheel import log
-        from cuwheel.api import built
-        from cuwheel.building import run
-        from cuwheel.toolchains import lock
-
-        options = run.Options(
-            timeout=self.table.timeout,
-            cache=self.table.cache,
-            offline=self.options.offline,
-            resume=self.options.resume,
-            keep=self.options.keep,
-            requirements=self._requirements(job),
-        )
+    def _one(self, job: Job) -> JobResult:
+        order = self.order
         log.info("%s: begun", job.id)
-        with run.carried_out(job, self.tree, self.store, options) as done:
-            made = built.finished(self, job, done)
-        if self.options.lock and done.requirements:
-            lock.update(self.options.lock, lock.requirements(job.toolchain.toolkit, job.python, done.requirements))
+        with run.carried_out(job, order, self._requirements(job)) as done:
+            made = finishing.finished(order, job, done, self.placed)
+        if self.request.lock and done.requirements:
+            used = lock.requirements(job.toolchain.toolkit, job.python, done.requirements)
+            lock.update(self.request.lock, used)
         took = "" if made.outcome == "resumed" else f" in {made.seconds:.0f} s"
         log.info("%s: %s%s", job.id, made.outcome, took)
         return made
 
 
-def _served(job: Job, first: answers.Job) -> answers.Job | None:
-    """The wheel of another Python, where it can be installed for this one."""
-    from cuwheel.api import built
-    from cuwheel.building import jobs
+def _without_toolchain(plan: PlanJob, python: str, error: CuwheelError) -> JobResult:
+    trouble = Trouble(phase="toolchain", what=error.message, hint=error.hint)
+    return JobResult(id=jobs.name(plan.cuda, python), python=python, plan=plan, outcome="failed", trouble=trouble)
 
-    if first.wheel is None or not jobs.serves(Path(first.wheel.path).name, job.python):
+
+def _served(job: Job, first: JobResult) -> JobResult | None:
+    """The wheel of another Python, where it can be installed for this one."""
+    if first.wheel is None or not jobs.serves(first.wheel.path.name, job.python):
         return None
-    return built.served(job, first)
+    reason = f"{first.wheel.path.name} serves Python {job.python} too"
+    return replace(finishing.begun(job, "skipped"), reason=reason, wheel=first.wheel)
 
 
 def _refuse_unwritable(folder: Path) -> None:
     """Before an hour of compiling, not after it."""
-    import os
-
-    from cuwheel.errors import UnreadableError
-
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir():
         raise UnreadableError(there, "is no folder, and wheels were to go there", hint="--output FOLDER")

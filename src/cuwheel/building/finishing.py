@@ -2,72 +2,132 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from cuwheel import files, log, masking
+from cuwheel import repairing as repair
+from cuwheel.building import gate
+from cuwheel.building.results import JobResult, MadeWheel
+from cuwheel.building.values import Phase, Trouble
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
+from cuwheel.finding import Finding
+from cuwheel.inspection.survey import survey
+from cuwheel.recording import reader
+from cuwheel.stamping import described, guard, guard_call, stamp
+from cuwheel.wheel import places
+from cuwheel.wheel.file import WheelFile
 
-    from cuwheel import repairing as repair
-    from cuwheel.api.building_steps import Steps
-    from cuwheel.building.gate import Result
-    from cuwheel.building.values import Built, Job, Phase
-    from cuwheel.finding import Finding
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuwheel.building.order import Order
+    from cuwheel.building.results import Outcome
+    from cuwheel.building.values import Built, Job
     from cuwheel.inspection.values import Survey
     from cuwheel.recording.values import Record
-    from cuwheel.report import build as answers
-    from cuwheel.stamping import guard
 
 T = TypeVar("T")
 
 
-class Finishing:
+class Placed:
+    """The wheels in the output folder, by name, each with the job that made it. Jobs may end at the same time."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def claim(self, wheel: str, job: str) -> None:
+        with self._lock:
+            other = self._jobs.setdefault(wheel, job)
+        if other != job:
+            raise MalformedError(
+                wheel, f"{other} made a wheel of the same name", hint="--naming local gives each its own"
+            )
+
+
+def begun(job: Job, outcome: Outcome) -> JobResult:
+    """A job of which no more is known than was decided."""
+    return JobResult(id=job.id, python=job.python, plan=job.plan, outcome=outcome, job=job, findings=job.notes)
+
+
+def finished(order: Order, job: Job, built: Built, placed: Placed) -> JobResult:
+    """What became of a job, and its wheel where it belongs."""
+    result = replace(
+        begun(job, "failed"),
+        built=built,
+        record=_record(built),
+        phases=built.phases,
+        seconds=built.seconds,
+        findings=(*job.notes, *_about_cache(built)),
+        trouble=built.trouble,
+    )
+    if built.trouble:
+        return result
+    work = _Finishing(order, result, job, built)
+    try:
+        return work.through(placed)
+    except CuwheelError as error:
+        trouble = Trouble(phase=work.phase, what=error.message, hint=error.hint)
+        return replace(result, phases=(*result.phases, *work.phases), trouble=trouble)
+
+
+def _about_cache(built: Built) -> Iterator[Finding]:
+    if built.cached and built.cached.problem:
+        yield Finding(rule="no-compiler-cache", severity="warning", message=f"built without: {built.cached.problem}")
+
+
+def _record(built: Built) -> Record | None:
+    if not built.record:
+        return None
+    try:
+        return reader.read(Path(built.record))
+    except CuwheelError as error:
+        log.debug("the record cannot be read: %s", error)
+        return None
+
+
+class _Finishing:
     """Each step makes a new file, and the last one is a rename: nothing half-done is ever in the output folder."""
 
-    def __init__(self, steps: Steps, job: Job, built: Built, record: Record | None) -> None:
-        self.steps, self.job, self.built, self.record = steps, job, built, record
+    def __init__(self, order: Order, result: JobResult, job: Job, built: Built) -> None:
+        self.order, self.result, self.job, self.built = order, result, job, built
         self.phases: list[Phase] = []
         self.phase = ""
         self.findings: list[Finding] = []
 
-    def through(self, told: answers.Job) -> answers.Job:
-        import shutil
-        from dataclasses import replace
-
-        from cuwheel.errors import UnreadableError
-        from cuwheel.files import sha256
-        from cuwheel.report.build_made import wheel_of
-
-        output = self.steps.options.output
+    def through(self, placed: Placed) -> JobResult:
+        output = self.order.request.output
         scratch = output / f".cuwheel-{self.job.folder.name}"  # ours alone: the job's folder is held
         try:
             shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
             scratch.mkdir(parents=True)
             wheel = self._timed("stamp", lambda: self._stamped(Path(self.built.wheel), scratch / "stamp"))
             wheel = self._timed("repair", lambda: self._repaired(wheel, scratch / "repair"))
-            found, result = self._timed("gate", lambda: self._gate(wheel))
-            good_place = self.job.folder / "part" if self.steps.table.merge else output
-            place = self._placed(wheel, good_place if result.succeeded else self.job.folder / "refused")
+            found, passed = self._timed("gate", lambda: self._gate(wheel))
+            good_place = self.job.folder / "part" if self.order.table.merge else output
+            place = self._placed(wheel, good_place if passed.succeeded else self.job.folder / "refused", placed)
         except OSError as error:
             raise UnreadableError.from_os(error, output, hint="free some space, or --output elsewhere") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         planned = (*self.job.plan.archs, *self.job.plan.ptx)
-        good: answers.Outcome = "resumed" if self.built.resumed else "built"
+        good: Outcome = "resumed" if self.built.resumed else "built"
         return replace(
-            told,
-            outcome=good if result.succeeded else "refused",
-            phases=(*told.phases, *self.phases),
-            seconds=told.seconds + sum(each.seconds for each in self.phases),
-            wheel=wheel_of(replace(found, target=str(place)), sha256(place), planned),
-            listed=result.listed,
-            findings=(*told.findings, *self.findings, *result.findings),
+            self.result,
+            outcome=good if passed.succeeded else "refused",
+            phases=(*self.result.phases, *self.phases),
+            seconds=self.result.seconds + sum(each.seconds for each in self.phases),
+            wheel=MadeWheel(survey=replace(found, target=str(place)), sha256=files.sha256(place), planned=planned),
+            listed=passed.listed,
+            findings=(*self.result.findings, *self.findings, *passed.findings),
         )
 
     def _timed(self, name: str, step: Callable[[], T]) -> T:
-        from cuwheel.building.values import Phase
-
         self.phase = name
         began = time.monotonic()
         try:
@@ -77,16 +137,12 @@ class Finishing:
             self.phases.append(Phase(name=name, began=before, seconds=time.monotonic() - began))
 
     def _stamped(self, wheel: Path, to: Path) -> Path:
-        from cuwheel import masking
-        from cuwheel.inspection.survey import survey
-        from cuwheel.stamping import described, stamp
-
         to.mkdir()
-        table, job = self.steps.table, self.job
+        table, job = self.order.table, self.job
         found = survey(str(wheel), detail="containers")
         said = found.distribution
-        name = said.name if said else self.steps.project.name
-        version = said.version if said else self.steps.project.version
+        name = said.name if said else self.order.project.name
+        version = said.version if said else self.order.project.version
         new_name = stamp.suffixed_name(name, job.cuda) if table.naming == "suffix" else None
         new_version = stamp.local_version(version, job.cuda) if table.naming == "local" else None
         guarding = self._guard(found, f"{new_name or name} {new_version or version}")
@@ -94,7 +150,7 @@ class Finishing:
             found,
             job.plan,
             job.toolchain,
-            sources=self.steps.tree.sha256,
+            sources=self.order.tree.sha256,
             python=job.interpreter.version if job.interpreter else job.python,
             requires=tuple(map(masking.text, job.requires)),  # an address may have a login, and wheels are public
         )
@@ -105,11 +161,7 @@ class Finishing:
 
     def _guard(self, found: Survey, whole: str) -> guard.Wish | None:
         """`whole`: the wheel's name and version as they will be."""
-        from cuwheel.stamping import guard, guard_call, stamp
-        from cuwheel.wheel import places
-        from cuwheel.wheel.file import WheelFile
-
-        table = self.steps.table.guard
+        table = self.order.table.guard
         if not table.package and not table.inject:
             return None
         with WheelFile(Path(found.target)) as wheel:
@@ -126,12 +178,7 @@ class Finishing:
 
         A manylinux tag that a backend wrote stays if it holds; one that does not is put right.
         """
-        from dataclasses import replace
-
-        from cuwheel import repairing as repair
-        from cuwheel.errors import MalformedError
-
-        table = self.steps.table.repair
+        table = self.order.table.repair
         platform = wheel.name.rpartition("-")[2]
         if table.enabled is False or (table.enabled is None and not platform.startswith(("linux_", "manylinux"))):
             return wheel
@@ -152,9 +199,7 @@ class Finishing:
         return done.path
 
     def _repair_wish(self) -> repair.Wish:
-        from cuwheel import repairing as repair
-
-        table, toolchain = self.steps.table.repair, self.job.toolchain
+        table, toolchain = self.order.table.repair, self.job.toolchain
         root = Path(toolchain.root)
         folders = () if toolchain.prefix else tuple(each for each in (root / "lib64", root / "lib") if each.is_dir())
         return repair.Wish(
@@ -165,36 +210,26 @@ class Finishing:
             libraries=folders,
         )
 
-    def _gate(self, wheel: Path) -> tuple[Survey, Result]:
-        from cuwheel.building import gate
-        from cuwheel.inspection.survey import survey
-
-        job, steps = self.job, self.steps
+    def _gate(self, wheel: Path) -> tuple[Survey, gate.Result]:
+        job, order = self.job, self.order
         found = survey(str(wheel), detail="containers")
         wanted = gate.Wanted(
             archs=job.plan.archs,
             ptx=job.plan.ptx,
             cuda=job.cuda,
-            table=steps.table.gate,
-            places=(str(job.folder), str(steps.tree.folder), str(steps.store.folder)),
+            table=order.table.gate,
+            places=(str(job.folder), str(order.tree.folder), str(order.store.folder)),
             toolkit_root="" if job.toolchain.prefix and not job.toolchain.toolkit.archives else job.toolchain.root,
-            record=self.record,
+            record=self.result.record,
         )
         return found, gate.examine(found, wanted)
 
-    def _placed(self, wheel: Path, folder: Path) -> Path:
+    def _placed(self, wheel: Path, folder: Path, placed: Placed) -> Path:
         """A rename within the output folder; a copy beside and a rename where it is refused and stays with its job."""
-        from cuwheel import files
-        from cuwheel.errors import MalformedError
-
         folder.mkdir(parents=True, exist_ok=True)
         place = folder / wheel.name
-        if folder == self.steps.options.output:
-            other = self.steps.placed.setdefault(wheel.name, self.job.id)
-            if other != self.job.id:
-                raise MalformedError(
-                    wheel.name, f"{other} made a wheel of the same name", hint="--naming local gives each its own"
-                )
+        if folder == self.order.request.output:
+            placed.claim(wheel.name, self.job.id)
             wheel.chmod(0o644)
             return wheel.replace(place)
         return files.copy(wheel, place)

@@ -1,0 +1,75 @@
+"""Toolkits in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cuwheel.api import verb
+from cuwheel.report import toolchain as report
+from cuwheel.report.toolchain import Toolchain
+from cuwheel.toolchains import carry, lock, provide, settings
+from cuwheel.toolchains import verify as verifying
+from cuwheel.toolchains.request import ToolchainRequest
+from cuwheel.toolchains.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@verb.of(ToolchainRequest)
+def toolchain(request: ToolchainRequest) -> Toolchain:
+    """A CUDA toolkit and a host compiler that it takes, installed into the cache if they are not there yet."""
+    if request.dry_run:
+        return report.foreseen(provide.decide(request))
+    made = report.ready("install", provide.provide(request), open_store(request.cache))
+    return replace(made, lock=str(request.lock) if request.lock else None)
+
+
+def toolchains(*, cache: Path | None = None) -> Toolchain:
+    """The toolkits that are installed."""
+    there = open_store(cache)
+    return Toolchain(action="list", cache=str(there.folder), toolkits=there.all())
+
+
+@verb.of(ToolchainRequest)
+def toolchain_env(request: ToolchainRequest) -> Toolchain:
+    """The variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
+    made = provide.find(request)
+    settings.must_be_outside(made)
+    return replace(report.ready("env", made, open_store(request.cache)), lines=settings.lines(made.settings))
+
+
+@verb.of(ToolchainRequest)
+def toolchain_verify(request: ToolchainRequest) -> Toolchain:
+    """Whether an installed toolkit compiles and links for every architecture that it claims."""
+    made = provide.find(request)
+    return replace(report.ready("verify", made, open_store(request.cache)), verification=verifying.verify(made))
+
+
+def toolchain_fetch(request: ToolchainRequest, *, to: Path) -> Toolchain:
+    """The archives of a toolkit in a folder, with their lock, for `toolchain(version, fetched=folder)` elsewhere."""
+    recipe, files = carry.fetch(request, to)
+    return Toolchain(
+        action="fetch",
+        cache=str(open_store(request.cache).folder),
+        recipe=recipe,
+        fetched=tuple(path.name for path in files),
+        lock=str(to / lock.NAME),
+    )
+
+
+def toolchain_remove(
+    version: str | None,
+    *,
+    components: Sequence[str] = (),
+    providers: Sequence[str] = (),
+    downloads: bool = False,
+    cache: Path | None = None,
+) -> Toolchain:
+    """Remove installed toolkits: those of a version, or all."""
+    there = open_store(cache)
+    request = ToolchainRequest(version, components=components, providers=providers, cache=cache) if version else None
+    gone, freed = provide.remove(request, there, downloads=downloads)
+    return Toolchain(action="remove", cache=str(there.folder), toolkits=gone, freed=freed)

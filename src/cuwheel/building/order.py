@@ -1,0 +1,23 @@
+"""What all jobs of a build share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cuwheel.building.request import BuildRequest
+from cuwheel.building.tables import Table
+from cuwheel.building.values import Project, Tree
+from cuwheel.toolchains.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The request as it was made, and what it means here: the configuration, the source, where toolkits are kept."""
+
+    request: BuildRequest
+    table: Table
+    tree: Tree
+    project: Project
+    store: Store
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # toolkit → PATH of the image that it is in

@@ -1,0 +1,81 @@
+"""What became of a build: frozen values that the report shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from cuwheel.building.gate_values import Listed
+from cuwheel.building.order import Order
+from cuwheel.building.recipes import Recipe
+from cuwheel.building.values import Built, Job, Phase, Trouble
+from cuwheel.finding import Finding
+from cuwheel.inspection.values import Survey
+from cuwheel.planning import values as plan_values
+from cuwheel.recording.values import Record
+
+# `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
+# why. `planned`: a dry run.
+Outcome: TypeAlias = Literal["built", "resumed", "failed", "refused", "skipped", "planned"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeWheel:
+    """A wheel in its place. `planned`: the architectures that it was to have, machine code and PTX."""
+
+    survey: Survey
+    sha256: str
+    planned: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        return Path(self.survey.target)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """What became of one wheel. `job` is None where there was no toolchain to make one for.
+
+    `listed`: device code that nobody planned and that may stay. `trouble`: why there is no wheel.
+    """
+
+    id: str
+    python: str
+    plan: plan_values.Job
+    outcome: Outcome
+    job: Job | None = None
+    reason: str = ""
+    built: Built | None = None
+    record: Record | None = None
+    phases: tuple[Phase, ...] = ()
+    seconds: float = 0.0
+    wheel: MadeWheel | None = None
+    listed: tuple[Listed, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedWheel:
+    """One wheel of those that `jobs` made; where there is none, `reason` says why."""
+
+    jobs: tuple[str, ...]
+    wheel: MadeWheel | None = None
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildResult:
+    """`configuration`: the file that it was read from. `seconds`: of the whole, and `began` when."""
+
+    order: Order
+    configuration: Path | None
+    recipe: Recipe | None
+    jobs: tuple[JobResult, ...]
+    merged: tuple[MergedWheel, ...]
+    unserved: tuple[plan_values.NotServed, ...]
+    findings: tuple[Finding, ...]
+    began: str
+    seconds: float

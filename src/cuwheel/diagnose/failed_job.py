@@ -1,0 +1,104 @@
+"""Why a job of a build ended without its wheel: the call that failed or the last words, and the cause."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import masking
+from cuwheel.diagnose import ending, inquiry
+from cuwheel.diagnose.values import Failure
+from cuwheel.recording import failures, reader
+from cuwheel.units import uncoloured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.building.results import JobResult
+    from cuwheel.building.values import Built, Trouble
+    from cuwheel.diagnose.values import Cause
+    from cuwheel.recording.values import Call, Record
+
+_TAIL = 200_000  # bytes of a log that are looked through for a cause
+_OUTPUT = 8000  # characters kept of what a call printed: its end; the record has all
+
+
+def failure(result: JobResult) -> Failure | None:
+    """Nothing where the job did not fail."""
+    if result.trouble is None:
+        return None
+    environ = result.job.environ if result.job else {}
+    trouble = replace(result.trouble, what=masking.known(result.trouble.what, environ))
+    if result.built is None or result.built.trouble is None:  # no program failed: a toolchain, or what comes after
+        return described(trouble)
+    return _of_build(trouble, result.built, result.record, environ)
+
+
+def _of_build(trouble: Trouble, built: Built, record: Record | None, environ: dict[str, str]) -> Failure:
+    def masked(text: str) -> str:
+        return masking.known(text, environ)
+
+    call = _guilty(trouble, record) if record else None
+    tail = masked(_tail(Path(built.log)))
+    words = ending.of(tail) if trouble.kind == "program" else None
+    printed = masked("".join(reader.output(record, call))) if record and call else ""
+    if words and words.decides and not words.quotes(printed):
+        call = None  # a trial, or what it went on after
+    if call is None:
+        causes = _causes("\n".join(words.lines) if words else "", tail) if trouble.kind == "program" else ()
+        failed = described(trouble, output="\n".join(words.lines) if words else tail, causes=causes)
+        return replace(failed, what=words.what) if words else failed
+    replay = shlex.join(["cuwheel", "replay", f"{built.record}:{call.number}"])
+    causes = () if trouble.kind == "time" else _causes(printed, tail)
+    failed = replace(described(trouble, call, printed, causes), replay=replay)
+    what = failed.what
+    if trouble.kind == "time":
+        what = f"{trouble.what}; call {call.number} was at it, {call.name} ({trouble.hint})"
+    elif words and not words.of_call:
+        what = f"{what}; then {words.what}"
+    return replace(failed, what=what, command=masked(failed.command))
+
+
+def _guilty(trouble: Trouble, record: Record) -> Call | None:
+    """Where time ran out, what was running then; where a program failed, the first call that did and mattered."""
+    if trouble.kind == "time":
+        return next((each for each in record.calls if each.state in ("started", "signalled")), None)
+    return failures.first(record) if trouble.kind == "program" else None
+
+
+def _causes(*texts: str) -> tuple[Cause, ...]:
+    """Of the first that tells something."""
+    found = (inquiry.causes(text, building=True) for text in texts if text.strip())
+    return next((causes for causes in found if causes), ())
+
+
+def _tail(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def described(trouble: Trouble, call: Call | None = None, output: str = "", causes: Sequence[Cause] = ()) -> Failure:
+    """`call`: the first that failed and mattered; `output`: what it printed."""
+    hint = f" ({trouble.hint})" if trouble.hint else ""
+    output = uncoloured(output)[-_OUTPUT:]
+    if call is None:
+        return Failure(what=trouble.what + hint, phase=trouble.phase, output=output, causes=tuple(causes))
+    how = f"signal {call.signal}" if call.signal else f"exit status {call.status}"
+    if call.state == "not-started":
+        how = call.problem or "it could not be started"
+    return Failure(
+        what=f"call {call.number}, {call.name} {failures.source_of(call)}".rstrip() + f": {how}",
+        phase=trouble.phase,
+        call=call.number,
+        command=shlex.join((call.program, *call.words)),
+        cwd=call.cwd,
+        status=call.status,
+        output=output,
+        causes=tuple(causes),
+    )

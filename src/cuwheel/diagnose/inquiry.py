@@ -1,0 +1,124 @@
+"""What is explained: a log, a recorded call or a text, with what is known of the machine and of a wheel."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from cuwheel import masking
+from cuwheel.compat.verdict import Verdict
+from cuwheel.diagnose import nearest, text
+from cuwheel.diagnose.case import Case
+from cuwheel.diagnose.explain import explain
+from cuwheel.diagnose.values import Diagnosis
+from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.machine import fleet
+from cuwheel.recording import target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.diagnose.text import Log
+    from cuwheel.diagnose.values import Cause
+    from cuwheel.machine.profile import MachineProfile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """`lines`: of the log; `prose`: those that somebody wrote and no program printed. `similar`: ids of causes."""
+
+    case: Case
+    diagnosis: Diagnosis
+    lines: int
+    prose: int
+    verdicts: tuple[Verdict, ...]
+    similar: tuple[str, ...]
+
+
+def inquire(
+    log: str | Path | BinaryIO,
+    machine: MachineProfile | None = None,
+    *,
+    wheel: str | Path | None = None,
+    gpu: str | None = None,
+    building: bool = False,
+) -> Inquiry:
+    """`wheel`: one at hand, on the disk. `building`: it failed inside of `cuwheel build`, whose options then help."""
+    case = _recorded(log) if isinstance(log, (str, Path)) else None
+    case = case or Case(logs=(_read(log),))
+    verdicts = _verdicts(wheel, gpu, machine) if wheel else ()
+    facts = {**case.facts, **dict(_facts(gpu))}
+    for read in case.logs:  # the first that tells something
+        found = explain(read, machine, facts, verdicts, building=building)
+        if found.causes:
+            break
+    return Inquiry(
+        case=case,
+        diagnosis=found,
+        lines=read.total,
+        prose=read.prose,
+        verdicts=verdicts,
+        similar=() if found.causes else nearest.nearest(case.logs[0]),
+    )
+
+
+def causes(printed: str, *, building: bool = False) -> tuple[Cause, ...]:
+    """Of what a program printed. Secrets of the environment are not quoted."""
+    found = explain(text.read(io.BytesIO(printed.encode(errors="surrogateescape"))), building=building)
+    return masking.within(found.causes, lambda each: masking.known(each, os.environ))
+
+
+def _recorded(log: str | Path) -> Case | None:
+    """The case of a record; None where the path names none, as for most: then nothing of records is imported."""
+    folder, number = target.split(log)
+    if not Path(folder).is_dir():
+        return None
+    from cuwheel.diagnose import recorded  # noqa: PLC0415
+    from cuwheel.recording import again, compilers, reader  # noqa: PLC0415
+
+    record = reader.read(folder)
+    call = target.chosen(record, number)
+    if call is None:
+        return Case(logs=(text.parse(""),), tried=recorded.tried(record))
+    origins = again.cargo_origins(record, again.environment(record, call))
+    return Case(
+        logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
+        facts={**({"system": record.system} if record.system else {}), **compilers.heard(record, call)},
+        call=recorded.described(record, call, origins),
+        tried=recorded.tried(record),
+    )
+
+
+def _read(log: str | Path | BinaryIO) -> Log:
+    if not isinstance(log, (str, Path)):
+        return text.read(log)
+    try:
+        with Path(log).open("rb") as file:
+            return text.read(file)
+    except OSError as error:
+        raise UnreadableError.from_os(error, log) from error
+
+
+def _facts(gpu: str | None) -> Iterator[tuple[str, str]]:
+    """A GPU by any of its names, or a capability; an unknown one is an error here as everywhere."""
+    if gpu:
+        machine = fleet.from_gpu(gpu)
+        yield "gpu", machine.gpu or gpu
+        if machine.capability:
+            yield "capability", machine.capability
+
+
+def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None) -> tuple[Verdict, ...]:
+    from cuwheel.compat import matrix  # noqa: PLC0415 - few have a wheel at hand
+    from cuwheel.inspection.survey import survey  # noqa: PLC0415
+
+    if gpu:
+        machines: tuple[fleet.Machine, ...] = (fleet.from_gpu(gpu),)
+    elif machine:
+        machines = fleet.from_profile(machine)
+    else:
+        raise UsageError("--wheel needs to know the machine", hint="add --gpu NAME, --on PROFILE or --here")
+    return tuple(matrix.judge_all(survey(wheel, detail="containers"), machines))

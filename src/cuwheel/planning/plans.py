@@ -1,0 +1,64 @@
+"""Plans for machines and CUDA versions as people name them: all that is wrong with the words is said at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import CuwheelError, UsageError
+from cuwheel.planning import planner, reading, settings, sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cuwheel.inspection.values import Survey
+    from cuwheel.machine.fleet import Machine, Refinement
+    from cuwheel.planning.planner import Plan
+    from cuwheel.planning.settings import Wishes
+    from cuwheel.planning.values import Job, Reading
+
+
+def make(
+    machines: Sequence[str | Path | Machine],
+    cuda: Sequence[str],
+    wishes: Wishes,
+    *,
+    refine: Refinement | None = None,
+    cmake: str | None = None,
+) -> Plan:
+    """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
+    errors: list[CuwheelError] = []
+    rows = settings.find_toolkits(cuda, errors)
+    version = settings.cmake_version(cmake, errors)
+    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
+    if not found and not errors:
+        errors.append(UsageError("there is no machine to plan for", hint="cuwheel plan --for h100,l40"))
+    conflicts = tuple(settings.conflicts(wishes))
+    made = planner.make(found, rows, settings.compatible(wishes), cmake=version)
+    if errors or conflicts:
+        settings.refuse(errors, [*conflicts, *planner.contradictions(made.unserved)])
+    return made
+
+
+def with_sizes(jobs: Sequence[Job], like: Survey) -> tuple[Job, ...]:
+    """`like`: an earlier wheel, from whose bytes the new ones are predicted."""
+    return tuple(replace(job, size=sizes.predict(like, job.cuda, [*job.archs, *job.ptx])) for job in jobs)
+
+
+def read(
+    text: str,
+    machines: Sequence[str | Path | Machine],
+    cuda: Sequence[str],
+    *,
+    refine: Refinement | None = None,
+    spelling: str | None = None,
+) -> Reading:
+    """What an architecture list means that somebody else wrote, what it covers, and how it serves machines."""
+    errors: list[CuwheelError] = []
+    rows = settings.find_toolkits(cuda, errors)
+    if len(rows) > 1:
+        errors.append(UsageError("a list is read for one CUDA version at a time"))
+    found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
+    settings.refuse(errors, ())
+    return reading.explain(text, found, spelling=spelling, toolkit=rows[0] if rows else None)

@@ -1,0 +1,117 @@
+"""A command run as it is, and every compiler call of it recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import log, process
+from cuwheel.errors import CuwheelError, UnreadableError
+from cuwheel.recording import exports, failures, reader, session
+from cuwheel.recording.values import Call, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.recording.orders import Wish
+
+_NAME = "cuwheel-record"
+_MAX_OUTPUT = 256 * 1024
+_NOT_STARTED = 127  # as shells tell that a program could not be started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """`failed`: the first call that failed and mattered, and `printed` what it printed. `folder`: of the record."""
+
+    folder: Path
+    status: int
+    record: Record
+    failed: Call | None
+    printed: str
+
+
+def run(
+    command: Sequence[str],
+    *,
+    output: Path | None,
+    environ: Mapping[str, str] | None,
+    cwd: Path | None,
+    wish: Wish | None,
+    quiet_stdout: bool,
+) -> Ended:
+    """`output`: a new folder, or one that is named after those that are there."""
+    folder = (output or _new(Path.cwd())).absolute()
+    guard = contextlib.nullcontext() if output else _removed_if_empty(folder)
+    cwd = (cwd or Path.cwd()).absolute()
+    environ = dict(os.environ if environ is None else environ)
+    with guard, session.recording(folder, command, environ, cwd, wish) as running:
+        words = ("/bin/sh", "-c", 'exec "$@" >&2', "sh", *running.command) if quiet_stdout else running.command
+        try:
+            status = process.attend(words, env=running.environ, cwd=cwd)
+        except CuwheelError:
+            running.finish(_NOT_STARTED)
+            raise
+        running.finish(status)
+    record = _read(folder, status)
+    failed = failures.first(record)
+    printed = reader.printed(record, failed, _MAX_OUTPUT) if failed else ""
+    return Ended(folder=folder, status=status, record=record, failed=failed, printed=printed)
+
+
+@contextlib.contextmanager
+def _removed_if_empty(folder: Path) -> Iterator[None]:
+    """A record that could not begin leaves nothing."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
+
+
+def _new(place: Path) -> Path:
+    """A folder under a name that nobody has: a record is never written over, and others may record here too."""
+    for number in range(1, 100_000):
+        folder = place / (_NAME if number == 1 else f"{_NAME}-{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            hint = "name a folder that can be written with --output"
+            raise UnreadableError.from_os(error, folder, hint=hint) from error
+        return folder
+    raise UnreadableError(place, "has too many records", hint="name a folder with --output")
+
+
+def _read(folder: Path, status: int) -> Record:
+    """Empty where the build took it away with its own folder: whatever became of it, the status is told."""
+    try:
+        return replace(reader.read(folder), status=status)
+    except CuwheelError:
+        return Record(
+            folder=str(folder),
+            command=(),
+            cwd="",
+            began="",
+            seconds=None,
+            status=status,
+            environment={},
+            masked=True,
+            calls=(),
+        )
+
+
+def exported(record: Record, trace: Path | None, compile_commands: Path | None) -> Iterator[str]:
+    """What could be written; a warning for what could not."""
+    for path, save in ((trace, exports.save_trace), (compile_commands, exports.save_compile_commands)):
+        try:
+            if path:
+                save(record, path)
+                yield str(path)
+        except CuwheelError as error:
+            log.warning("%s", error.message)

@@ -1,0 +1,63 @@
+"""What is asked of `cuwheel toolchain`, and the part of it that `cuwheel build` asks too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from cuwheel.errors import UsageError
+from cuwheel.network import addresses
+from cuwheel.requests import freeze
+
+TWO_LOCKS = "--from and --locked exclude each other: the folder has its own lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolkitSources:
+    """Where a toolkit and its host compiler may come from. An empty list of providers means all, in their order.
+
+    `cache`: where toolkits are kept. `fetched`: the folder or URL that `fetch` filled. `locked`: a cuwheel.lock, whose
+    toolkit is used and no other; `lock`: the file in which it is written down. `host_compiler`: a program; empty for
+    none at all, None to choose one. `redist_url`: a mirror of NVIDIA's archives, a URL or a folder. `image`: the
+    container image instead of NVIDIA's.
+    """
+
+    providers: Sequence[str] = ()
+    cache: Path | None = None
+    offline: bool = False
+    fetched: str | None = None
+    locked: Path | None = None
+    lock: Path | None = None
+    host_compiler: str | None = None
+    redist_url: str | None = None
+    apt_sources: str | None = None
+    image: str | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self, "providers")
+        for name in ("fetched", "redist_url"):
+            address = getattr(self, name)
+            object.__setattr__(self, name, address and addresses.plain(address))
+        if self.fetched and self.locked:
+            raise UsageError(TWO_LOCKS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolchainRequest(ToolkitSources):
+    """A toolkit: its version, libraries beside the compiler, and `upgrade` to a newer patch release than is there."""
+
+    version: str = field(kw_only=False)
+    components: Sequence[str] = ()
+    upgrade: bool = False
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        ToolkitSources.__post_init__(self)  # `super()` does not find its class where there are slots
+        freeze(self, "components")
+
+
+def toolkit_from(sources: ToolkitSources, version: str, components: Sequence[str]) -> ToolchainRequest:
+    """A toolkit from the places that another request names."""
+    shared = {each.name: getattr(sources, each.name) for each in fields(ToolkitSources)}
+    return ToolchainRequest(version, components=components, **shared)

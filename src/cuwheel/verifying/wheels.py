@@ -1,0 +1,171 @@
+"""The proof that wheels work: looked at, installed apart, imported, tried; or packed for another machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import venvs
+from cuwheel.building import config as configuration
+from cuwheel.building.tables import VerifyTable
+from cuwheel.compat.wheel_subject import Subject
+from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.files import sha256
+from cuwheel.finding import Finding
+from cuwheel.inspection import pinned
+from cuwheel.inspection.survey import survey
+from cuwheel.machine import named, probe
+from cuwheel.verifying import checks as choice
+from cuwheel.verifying import installation, kit, project, pythons, serving, wheel_rules
+from cuwheel.verifying.trial import Trial
+from cuwheel.verifying.values import Installation, Verified
+from cuwheel.wheel.file import WheelFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.inspection.values import Survey
+    from cuwheel.machine.fleet import Machine
+    from cuwheel.verifying.request import PackRequest, VerifyRequest
+
+_UNSAFE = "not tried: unpacking it may do harm, see the errors of the file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proven:
+    """`configuration`: the file that named checks, if there was one. `kit`: what was packed."""
+
+    wheels: tuple[Verified, ...]
+    configuration: Path | None
+    kit: kit.Packed | None = None
+
+
+def verify(request: VerifyRequest) -> Proven:
+    tried = [each for target in request.named for each in _with_pythons(target, request)]
+    here = named.here(probe.probe())[0]
+    found = []
+    used: Path | None = None
+    for target, path, wanted in tried:
+        try:
+            surveyed = survey(path, detail="containers")
+        except MalformedError as error:  # the others are still to be tried
+            found.append(_unread(str(target), path, error))
+            continue
+        table, where = _table(request.config, surveyed)
+        used = used or where
+        looked_at = _looked_at(str(target), path, surveyed, request.cuda)
+        if request.static:
+            found.append(looked_at)
+            continue
+        checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout)
+        trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
+        unsafe = wheel_rules.unsafe(looked_at.findings)
+        found.append(replace(looked_at, installations=tuple(_installations(trial, wanted, here, unsafe=unsafe))))
+    return Proven(wheels=tuple(found), configuration=used)
+
+
+def pack(request: PackRequest) -> Proven:
+    paths = [_wheel(target, request.platform, request.python) for target in request.named]
+    tables = {str(path): _table(request.config, survey(path)) for path in paths}
+    extra = [*request.requires, *(each for table, _ in tables.values() for each in table.requires)]
+
+    def checks_of(surveyed: Survey) -> list[dict[str, object]]:
+        every = choice.of(tables[surveyed.target][0], surveyed, known=request.known, timeout=request.timeout)
+        return [each.as_dict() for each in choice.chosen(every, request.checks)]
+
+    wish = kit.Wish(
+        requirements=request.requirements,
+        extra=tuple(dict.fromkeys(extra)) if request.requirements else (),
+        system=request.system,
+        python=request.python,
+        find_links=tuple(request.find_links),
+        offline=request.offline,
+    )
+    packed = kit.pack(paths, checks_of, request.to, wish)
+    shown = (_looked_at(str(target), path, survey(path)) for target, path in zip(request.named, paths, strict=True))
+    used = next((where for _, where in tables.values() if where), None)
+    return Proven(wheels=tuple(shown), configuration=used, kit=packed)
+
+
+def of_release(target: str | Path) -> Path:
+    """A wheel on the disk, or `name==version`."""
+    return _wheel(target, None)
+
+
+def _with_pythons(target: str | Path, request: VerifyRequest) -> Iterator[tuple[str | Path, Path, tuple[str, ...]]]:
+    """A wheel, and the Pythons that it is tried with. A release may have a wheel of its own for each of them."""
+    asked = [venvs.minor(each) for each in request.python]
+    chosen = {each: _wheel(target, request.platform, each) for each in dict.fromkeys(asked)}
+    for path in dict.fromkeys(chosen.values()):
+        yield target, path, tuple(each for each, its in chosen.items() if its == path)
+    if not asked:
+        yield target, _wheel(target, request.platform), ()
+
+
+def _wheel(target: str | Path, platform: str | None, python: str | None = None) -> Path:
+    path = Path(pinned.on_disk(target, platform, python))
+    if path.suffix != ".whl":
+        raise UsageError(f"{target} is no wheel", hint="give a .whl file, or name==version")
+    if not path.is_file():
+        raise UnreadableError(path, "no such file")
+    return path.absolute()
+
+
+def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | None]:
+    """The configuration that was named; else that of the project in this folder, if the wheel is its own."""
+    if config is not None:
+        found = configuration.find(config, None, {}) if config.is_dir() else configuration.find(None, config, {})
+        return found.table.verify, found.path
+    if surveyed.distribution and project.is_of(Path.cwd(), surveyed.distribution.name):
+        found = configuration.find(Path.cwd(), None, {})
+        if "verify" in found.keys:
+            return found.table.verify, found.path
+    return VerifyTable(), None
+
+
+def _unread(target: str, path: Path, error: MalformedError) -> Verified:
+    finding = Finding(
+        rule="not-a-wheel", severity="error", message=error.problem, fix=error.hint or "build it or download it again"
+    )
+    return Verified(
+        target=target,
+        file=path.name,
+        name=path.name.partition("-")[0],
+        version="",
+        size=path.stat().st_size,
+        sha256=sha256(path),
+        findings=(finding,),
+        installations=(),
+    )
+
+
+def _looked_at(target: str, path: Path, surveyed: Survey, cuda: str | None = None) -> Verified:
+    """The wheel as a file."""
+    release = surveyed.distribution
+    with WheelFile(path) as wheel:
+        found = wheel_rules.examine(Subject(wheel=wheel, survey=surveyed))
+    return Verified(
+        target=target,
+        file=path.name,
+        name=release.name if release else path.stem,
+        version=release.version if release else "",
+        size=surveyed.size,
+        sha256=sha256(path),
+        findings=(*(serving.examine(surveyed, cuda) if cuda else ()), *found),
+        installations=(),
+    )
+
+
+def _installations(trial: Trial, wanted: tuple[str, ...], here: Machine, *, unsafe: bool) -> Iterator[Installation]:
+    for chosen in pythons.choose(trial.survey, wanted or trial.table.python, here):
+        if chosen.python is None:
+            yield Installation(python=chosen.version, outcome=chosen.outcome, problem=chosen.problem)
+        elif unsafe:
+            yield Installation(python=chosen.version, outcome="failed", problem=_UNSAFE)
+        elif trial.request.dry_run:
+            yield Installation(
+                python=chosen.version, outcome="planned", requirements=trial.listed, planned=trial.checks
+            )
+        else:
+            yield installation.attempt(trial, chosen.python)

@@ -25,6 +25,8 @@ _MOST_LIBRARIES = 400
 _MOST_FILES = 4000
 _MOST_TEXT = 1 << 25
 _MOST_PARSED = 300
+# In a text or a path, behind a point, in an import: not any word that a library is called like (`image`).
+_BEFORE = r"(?:[\"'./]|\bimport\b[^\n]{0,200}\W|^[ \t]*)"
 _PATTERN = r"[\"'][\w./-]*\*[\w.*-]*\.(?:so|pyd|dll)[\"']"  # "_C*.so"
 
 
@@ -58,7 +60,7 @@ def _mentioning(texts: Texts, wanted: Sequence[str]) -> Iterator[tuple[str, ast.
     if not wanted:
         return
     words = "|".join(sorted({re.escape(_stem(path)) for path in wanted}))
-    mention = re.compile(rf"(?<!\w)(?:{words})(?!\w)|{_PATTERN}")
+    mention = re.compile(rf"{_BEFORE}(?:{words})(?!\w)|{_PATTERN}", re.MULTILINE)
     left, parsed = _MOST_TEXT, 0
     for file in [name for name in texts.names if name.endswith(".py")][:_MOST_FILES]:
         text = texts.read(file) or ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from cuwheel.inspection import imports, loads
@@ -52,6 +54,7 @@ _register()
         ("try:\n    _load_library('_flash')\nexcept OSError:\n    pass", {FLASH: (INIT, True, True)}),
         ("if x:\n    importlib.import_module('pkg._flash')", {FLASH: (INIT, True, True)}),
         ("def get():\n    return import_module('._flash', __package__)", {FLASH: (INIT, False, False)}),
+        ("if x:\n    from . import (\n        other,\n        _flash,\n    )", {FLASH: (INIT, True, True)}),
         ("if has_cuda():\n    from . import _flash", {FLASH: (INIT, True, True)}),
         ("try:\n    from . import _flash\nexcept ImportError:\n    _flash = None", {FLASH: (INIT, True, True)}),
         ("with suppress(OSError):\n    lib = ctypes.CDLL(here / 'libcore.so')", {CORE: (INIT, True, True)}),
@@ -84,5 +87,9 @@ def test_hostile_python_is_left_alone() -> None:
     chain = "".join(f"def f{n}():\n    f{n + 1}()\n" for n in range(5000)) + "f0()\nfrom . import _flash\n"
     assert _found({INIT: f"if x:\n    pass\n{chain}"}) is not None
     assert _found({INIT: "(" * 5000 + "_flash"}) == {}
+    started = time.process_time()
+    assert _found({INIT: "import " * 100_000}) == {}  # one line: nothing is read over and over
+    assert _found({INIT: "'" + "*a" * 100_000}) == {}
+    assert time.process_time() - started < 5
     many = {f"pkg/m{n}.py": "x = 1  # _flash" for n in range(6000)}
     assert _found({INIT: "", **many}) == {}

@@ -11,6 +11,9 @@ from cuwheel import errors
 from cuwheel.building import gate
 from cuwheel.compat import rules
 from cuwheel.diagnose.causes import knowledge
+from cuwheel.facts.arch import Arch
+from cuwheel.spellings import table as spellings
+from cuwheel.spellings.row import Releases
 from cuwheel.verifying import wheel_rules
 
 if TYPE_CHECKING:
@@ -55,9 +58,29 @@ def pages() -> dict[str, str]:
                 f"# {rule.id}\n\nSeverity: {rule.severity}, unless the finding says otherwise.\n\n"
                 f"## Why\n\n{rule.why}\n\n{_fix(rule.fix)}## Source\n\n{rule.source}\n"
             )
+    found["spellings.md"] = _spellings()
     found["causes/README.md"] = _causes()
     found |= {f"causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
     return found
+
+
+def _spellings() -> str:
+    shown = ((("sm_80", "sm_90"), ("compute_90",)), (("sm_90a",), ()), ((), ("compute_90",)))
+    lists = [([Arch.parse(each) for each in archs], [Arch.parse(each) for each in ptx]) for archs, ptx in shown]
+    lines = ["# Spellings of architecture lists", ""]
+    lines += [
+        "`cuwheel plan` writes a list as every build system spells it, and reads it back (`--read LIST --as NAME`)."
+    ]
+    lines += ["Each is a module of `src/cuwheel/spellings`, and this page is written from them.", ""]
+    lines += ["| name | whose | where | in a configuration |", "| --- | --- | --- | --- |"]
+    lines += [f"| {row.name} | {row.owner} | `{row.variable}` | `{{archs.{row.name}}}` |" for row in spellings.ROWS]
+    for archs, ptx in lists:
+        lines += ["", f"## {' '.join(map(str, (*archs, *ptx)))}", "", "| name | list |", "| --- | --- |"]
+        for row in spellings.ROWS:
+            spelt = row.write(row.variable, archs, ptx, Releases())
+            near = f"; the nearest is `{spelt.nearest}`" if spelt.nearest else ""
+            lines.append(f"| {row.name} | {f'`{spelt.value}`' if spelt.value else f'none: {spelt.reason}{near}'} |")
+    return "\n".join(lines) + "\n"
 
 
 def _causes() -> str:

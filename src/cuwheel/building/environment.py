@@ -14,13 +14,14 @@ from cuwheel.building import texts
 from cuwheel.building.resources import Share
 from cuwheel.building.tables import Table
 from cuwheel.planning.values import Job as PlanJob
+from cuwheel.spellings import table as spellings
 from cuwheel.toolchains import settings as toolchain_settings
 from cuwheel.toolchains.values import Setting, Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.planning.values import Spelling
+    from cuwheel.spellings.row import Spelling
     from cuwheel.toolchains.values import HostCompiler
 
 MARK = "CUWHEEL_BUILD"  # by which what a killed build left running is found
@@ -172,24 +173,20 @@ def _architectures(plan: PlanJob, backend: str) -> dict[str, str]:
 
     The build's own gets what comes nearest where it cannot say it: the gate sees what came of it.
     """
-    said = plan.spellings
-    made = {
-        "CUDAARCHS": said.cudaarchs.value,
-        "TORCH_CUDA_ARCH_LIST": exact_or_near(said.torch) if backend == "torch" else said.torch.value,
-        "CUDA_COMPUTE_CAP": exact_or_near(said.cargo) if backend == "cargo" else said.cargo.value,
-        "CMAKE_ARGS": f"-DCMAKE_CUDA_ARCHITECTURES={said.cmake.value}" if said.cmake.value else None,
-    }
-    return {name: value for name, value in made.items() if value}
-
-
-def exact_or_near(spelling: Spelling) -> str | None:
-    return spelling.value if spelling.value is not None else spelling.nearest
+    made = {}
+    for row in spellings.ROWS:
+        spelt: Spelling = getattr(plan.spellings, row.name)
+        value = spelt.exact_or_near if backend in row.backends else spelt.value
+        if row.passed and value:
+            variable, text = row.passed
+            made[variable] = text.format(value)
+    return made
 
 
 def placeholders(given: Given) -> dict[str, str | None]:
     toolchain = given.toolchain
     made: dict[str, str | None] = {
-        f"archs.{name}": exact_or_near(getattr(given.plan.spellings, name)) for name in texts.SPELLINGS
+        f"archs.{name}": getattr(given.plan.spellings, name).exact_or_near for name in spellings.NAMES
     }
     return made | {
         "cuda": given.plan.cuda,

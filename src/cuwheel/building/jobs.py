@@ -18,6 +18,7 @@ from cuwheel.building.values import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.finding import Finding
+from cuwheel.spellings import table as spellings
 from cuwheel.toolchains import inside
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 # How fast it is built, and how the network is reached: no part of what comes out.
 _NO_INPUT = frozenset(("MAX_JOBS", "NVCC_THREADS", "CMAKE_BUILD_PARALLEL_LEVEL", "CARGO_BUILD_JOBS", "USER", "LOGNAME"))
 _ASK_S = 60.0
-_SPOKEN = {"torch": "torch", "cmake": "cmake", "scikit-build-core": "cmake", "cargo": "cargo"}
 
 
 def below(tree: Tree, subdirectory: str) -> tuple[Path, tuple[str, ...]]:
@@ -156,7 +156,7 @@ def _notes(order: Order, plan: PlanJob, toolchain: Toolchain) -> Iterator[Findin
             hint="use another provider: --provider index,redist",
         )
     own = any("{archs." in text for text in _texts(order.table))
-    name = _SPOKEN.get(order.project.backend)
+    name = next((row.name for row in spellings.ROWS if order.project.backend in row.backends), None)
     if order.table.force_archs:
         return
     if name and not own:

@@ -6,13 +6,13 @@ import string
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UsageError
+from cuwheel.spellings import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SPELLINGS = ("cmake", "torch", "nvcc", "cudaarchs", "bitsandbytes", "cargo")
 NAMES = (
-    *(f"archs.{each}" for each in SPELLINGS),
+    *(f"archs.{each}" for each in table.NAMES),
     "cuda",
     "cuda_digits",
     "toolkit",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from cuwheel.cli import names, values
 from cuwheel.cli.cmd_check import add_refinement, refinement
 from cuwheel.errors import UsageError
+from cuwheel.spellings import table
 
 if TYPE_CHECKING:
     import argparse
@@ -61,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--as",
         dest="spelling",
         metavar="SYSTEM",
-        choices=("cmake", "torch", "nvcc", "bitsandbytes", "cargo"),
-        help="whose it is: cmake, torch, nvcc, bitsandbytes or cargo; otherwise guessed",
+        choices=table.READ_AS,
+        help=f"whose it is: {', '.join(table.READ_AS)}; otherwise guessed",
     )
     reverse.add_argument(
         "--on",

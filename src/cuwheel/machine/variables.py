@@ -12,6 +12,7 @@ from cuwheel import decode
 from cuwheel.facts import libraries
 from cuwheel.machine.profile import LibraryFolder, Variable
 from cuwheel.machine.system import library_folders
+from cuwheel.spellings import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,10 +34,7 @@ NAMES = (
     "NVCC_APPEND_FLAGS",
     "CUDNN_PATH",
     "LD_LIBRARY_PATH",
-    "TORCH_CUDA_ARCH_LIST",
-    "CMAKE_CUDA_ARCHITECTURES",
-    "CUDAARCHS",
-    "CUDA_COMPUTE_CAP",
+    *table.VARIABLES,
     "BNB_CUDA_VERSION",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DISABLE_PTX_JIT",

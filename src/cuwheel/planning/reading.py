@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from cuwheel.compat import arch_lists, coverage
+from cuwheel.compat import coverage
 from cuwheel.compat.choose import Code, Device, choose
 from cuwheel.compat.targets import serves
 from cuwheel.errors import UsageError
@@ -16,44 +15,18 @@ from cuwheel.facts.tables import tables
 from cuwheel.planning import reasons, serving
 from cuwheel.planning.planner import reach_in_words, torch_release
 from cuwheel.planning.values import OnMachine, Reading, Word
+from cuwheel.spellings import table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from cuwheel.compat.arch_lists import ArchList, ListWord
     from cuwheel.compat.choose import Choice
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.machine.fleet import Machine
     from cuwheel.planning.serving import Kind
-
-_Read: TypeAlias = "Callable[[str], ArchList]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spelling:
-    """Whose a list is: how people call it, the variable that holds it, and how it is read."""
-
-    owner: str
-    variable: str
-    read: _Read
-
-
-SPELLINGS = {
-    "cmake": Spelling(owner="CMake", variable="CMAKE_CUDA_ARCHITECTURES", read=arch_lists.read_cmake),
-    "torch": Spelling(owner="PyTorch", variable="TORCH_CUDA_ARCH_LIST", read=arch_lists.read_torch),
-    "nvcc": Spelling(owner="nvcc", variable="options of nvcc", read=arch_lists.read_nvcc),
-    "bitsandbytes": Spelling(owner="bitsandbytes", variable="COMPUTE_CAPABILITY", read=arch_lists.read_bitsandbytes),
-    "cargo": Spelling(owner="a Rust build script", variable="CUDA_COMPUTE_CAP", read=arch_lists.read_compute_cap),
-}
+    from cuwheel.spellings.row import ArchList, ListWord, Row
 
 _KINDS = {"sm": "machine code", "compute": "PTX", "lto": "LTO-IR"}
-
-# The first that matches anywhere in the text; plain numbers are CMake's.
-_LOOKS = (
-    ("nvcc", re.compile(r"gencode|generate-code|-arch|-code|--gpu|(sm|compute|lto)_\d", re.IGNORECASE | re.ASCII)),
-    ("cmake", re.compile(r"-(real|virtual)\b|\b(all|all-major|native)\b", re.IGNORECASE | re.ASCII)),
-    ("torch", re.compile(r"\d\.\d|\+PTX", re.IGNORECASE | re.ASCII)),
-)
 
 
 def explain(
@@ -67,9 +40,9 @@ def explain(
     if not text.strip(" ;,"):
         raise UsageError("the list to read is empty", hint='cuwheel plan --read "8.0;9.0+PTX"')
     name = spelling or guess(text)
-    rules = SPELLINGS[name]
+    rules = table.BY_NAME[name]
     release = torch_release(machines)
-    found = arch_lists.read_torch(text, release) if name == "torch" else rules.read(text)
+    found = rules.read(text, release)
     cubins = [arch for arch in found.archs if arch.kind != "compute"]
     ptx = [arch for arch in found.archs if arch.kind == "compute"]
     return Reading(
@@ -91,13 +64,13 @@ def explain(
 
 def guess(text: str) -> str:
     """Whose spelling it looks like."""
-    for name, look in _LOOKS:
+    for name, look in table.GUESSES:
         if look.search(text):
             return name
     return "torch" if any(torch.named(word) for word in re.split(r"[;,\s]+", text)) else "cmake"
 
 
-def _word(word: ListWord, rules: Spelling) -> Word:
+def _word(word: ListWord, rules: Row) -> Word:
     if word.later:
         meaning = f"{rules.owner} resolves it when it sees the toolkit or the GPU"
     elif not word.archs:
@@ -152,14 +125,14 @@ def _notes(text: str, name: str, found: ArchList, toolkit: Toolkit | None, relea
         yield "bitsandbytes adds PTX for the highest, asked for or not"
     others = [each for each in ("bitsandbytes", "cargo") if name == "cmake" and _differs(text, each, found)]
     for other in others:
-        read = SPELLINGS[other].read(text)
-        rules = SPELLINGS[other]
+        read = table.BY_NAME[other].read(text)
+        rules = table.BY_NAME[other]
         yield f"as {rules.variable} of {rules.owner} it is {', '.join(map(str, read.archs))} (--as {other})"
 
 
 def _differs(text: str, name: str, found: ArchList) -> bool:
     """Whether the same text is also a list of that spelling, and another one."""
-    read = SPELLINGS[name].read(text)
+    read = table.BY_NAME[name].read(text)
     return bool(read.archs) and not read.unknown and set(read.archs) != set(found.archs)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from cuwheel.spellings.row import Spelling
+
 How: TypeAlias = Literal["native", "compatible", "jit"]
 
 
@@ -34,21 +36,6 @@ class NotServed:
     capability: str | None
     why: tuple[str, ...]
     fix: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spelling:
-    """A list as one build system spells it.
-
-    `value` is null where it cannot say exactly this list: then `reason` says why, and `nearest` is the closest that it
-    can say. `needs`: a limit on the version of the build system.
-    """
-
-    variable: str
-    value: str | None
-    reason: str = ""
-    nearest: str | None = None
-    needs: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

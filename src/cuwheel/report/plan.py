@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel.planning.values import Job, NotServed, OnMachine, Reading, Served, Spelling
+from cuwheel.planning.values import Job, NotServed, OnMachine, Reading, Served
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.spellings import table
 from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.report.document import Block
+    from cuwheel.spellings.row import Spelling
 
 _NAMED = 4
 _SHOWN = 20
@@ -55,7 +57,7 @@ def _job(job: Job, answer: Plan, *, verbose: bool) -> Iterator[Block]:
         yield _coverage(job.coverage, verbose=verbose)
         yield from _provisos(job.coverage)
     said = job.spellings
-    told = (said.cmake, said.cudaarchs, said.torch, said.nvcc, said.bitsandbytes, said.cargo)
+    told = [getattr(said, name) for name in table.NAMES]
     if job.archs or job.ptx:
         yield Paragraph("The same list as build systems spell it:")
         yield Facts(tuple(_flag(flag) for flag in told))

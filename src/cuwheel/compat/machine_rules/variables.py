@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat.arch_lists import READERS, ArchList
 from cuwheel.compat.machine_rules import view
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.targets import serves
 from cuwheel.facts import versions
+from cuwheel.spellings import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.machine.profile import MachineProfile, Variable
+    from cuwheel.spellings.row import ArchList
 
 
 def _lists(machine: MachineProfile) -> Iterator[tuple[Variable, ArchList]]:
-    for name, read in READERS.items():
+    for name, row in table.VARIABLES.items():
         variable = machine.variable(name)
         if variable and variable.value.strip():
-            yield variable, read(variable.value)
+            yield variable, row.read(variable.value)
 
 
 @rule(

@@ -4,15 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.compat import arch_lists
+from cuwheel.spellings import bitsandbytes, cargo, cmake, nvcc, torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.compat.arch_lists import ArchList
+    from cuwheel.spellings.row import ArchList
 
-CMAKE, TORCH, NVCC = arch_lists.read_cmake, arch_lists.read_torch, arch_lists.read_nvcc
-BITSANDBYTES, CARGO = arch_lists.read_bitsandbytes, arch_lists.read_compute_cap
+CMAKE, TORCH, NVCC, BITSANDBYTES, CARGO = cmake.read, torch.read, nvcc.read, bitsandbytes.read, cargo.read
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
-from cuwheel.compat import arch_lists
 from cuwheel.facts.arch import Arch
 from cuwheel.planning import spellings
-from cuwheel.planning.reading import SPELLINGS
-from cuwheel.planning.values import Spelling, Spellings
-
-NAMES = ("cmake", "cudaarchs", "torch", "nvcc", "bitsandbytes", "cargo")
+from cuwheel.planning.values import Flags, Spellings
+from cuwheel.spellings import table
+from cuwheel.spellings.row import Spelling
 
 
 def flags(text: str, *, cmake: str | None = None, torch: str | None = None) -> Spellings:
@@ -127,7 +127,7 @@ def test_cargo_reads_a_number() -> None:
 
 def test_nothing_to_build() -> None:
     said = flags("")
-    for name in NAMES:
+    for name in table.NAMES:
         assert getattr(said, name).value is None
         assert getattr(said, name).reason == "there is nothing to build"
 
@@ -137,10 +137,14 @@ def test_nothing_to_build() -> None:
 def test_what_is_said_is_what_is_read(text: str, name: str) -> None:
     value = getattr(flags(text), name).value
     if value is not None:
-        read = SPELLINGS[name].read(value)
+        read = table.BY_NAME[name].read(value)
         assert {str(arch) for arch in read.archs} == set(text.split())
         assert not read.unknown
 
 
-def test_readers_of_doctor_are_these() -> None:
-    assert arch_lists.READERS["CUDAARCHS"] is arch_lists.READERS["CMAKE_CUDA_ARCHITECTURES"]
+def test_json_has_a_field_for_every_spelling() -> None:
+    assert {each.name for each in fields(Spellings)} == {each.name for each in fields(Flags)} == set(table.NAMES)
+
+
+def test_names_are_told_apart() -> None:
+    assert len(set(table.NAMES)) == len(table.ROWS) == len({row.variable for row in table.ROWS})

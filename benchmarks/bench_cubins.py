@@ -55,7 +55,7 @@ def main() -> int:
         }
         taken = alternate(works, rounds=3)
     measures = []
-    for verb, floor in (("inspect", 12), ("check", 25)):
+    for verb, floor in (("inspect", 32), ("check", 55)):
         measures.append(
             Measure(
                 what=f"`cuwheel {verb}` on a wheel of 20,000 cubins / `unzip -p` of it",

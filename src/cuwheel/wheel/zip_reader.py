@@ -137,6 +137,10 @@ class ZipReader:
         signature, *_, name_size, extra_size = _LOCAL.unpack(self.source.read(header, _LOCAL.size))
         if signature != b"PK\x03\x04":
             raise MalformedError(name, "the zip has no such member where it says")
+        own = self.source.read(header + _LOCAL.size, name_size)
+        # Installers that unpack while they download never see the directory: they would write another file.
+        if name not in [own.decode(code, "replace").partition("\0")[0] for code in ("utf-8", "cp437")]:
+            raise MalformedError(name, "its own header has another name than the zip's directory")
         return header + _LOCAL.size + int(name_size) + int(extra_size)
 
     def _sound(self, infos: list[zipfile.ZipInfo], directory: int) -> Iterator[Member]:

@@ -57,6 +57,16 @@ def test_a_damaged_member_is_not_passed_on(tmp_path: Path, writer: str) -> None:
     assert not list(tmp_path.glob("out/*"))
 
 
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_member_with_two_names(tmp_path: Path, writer: str) -> None:
+    """One in the zip's directory, another in its own header: what is installed depends on who does it."""
+    source = make_wheel(tmp_path / "in", FOO)
+    source.write_bytes(source.read_bytes().replace(b"foo/data.bin", b"foo/evil.bin", 1))
+    with pytest.raises(MalformedError, match=r"foo/data\.bin"):
+        WRITERS[writer](source, tmp_path / "out")
+    assert not list(tmp_path.glob("out/*"))
+
+
 def test_a_version_that_would_be_a_path(tmp_path: Path) -> None:
     source = make_wheel(tmp_path / "in", FOO, extra={})
     with zipfile.ZipFile(source) as archive:

@@ -19,8 +19,12 @@ _LOCK_SUFFIX = ".lock"
 
 
 @contextlib.contextmanager
-def folder(beside: Path, prefix: str, on_leftover: Callable[[str], object] | None = None) -> Iterator[Path]:
+def folder(
+    beside: Path, prefix: str, on_leftover: Callable[[str], object] | None = None, *, keep: bool = False
+) -> Iterator[Path]:
     """A new folder in `beside`. `on_leftover`: told the name of each folder that a dead run left, before it goes.
+
+    `keep`: it stays, without its lock, when the block ends; that of a run which was killed is not wanted by anybody.
 
     Its lock stands beside it and is taken before the folder is made: at whatever moment a run is killed, what it
     leaves has a lock that nobody holds.
@@ -34,7 +38,10 @@ def folder(beside: Path, prefix: str, on_leftover: Callable[[str], object] | Non
         made.mkdir(mode=0o700)
         yield made
     finally:
-        _remove(made, lock)
+        if keep:
+            lock.unlink(missing_ok=True)
+        else:
+            _remove(made, lock)
         os.close(handle)
 
 

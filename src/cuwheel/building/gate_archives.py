@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from cuwheel import log
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import archive, elf, fatbin
+from cuwheel.inspection import archive, elf, fatbin, limits
 from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.recording import options, words
 
@@ -84,6 +84,11 @@ class Archives:
             for path in (*_named_by(self._record, own), *own):
                 place = os.path.realpath(path)
                 found.setdefault(place, Origin(path, place in real or place.startswith(root)))
+            if len(found) > _MOST_ARCHIVES:
+                limits.met(
+                    f"{_MOST_ARCHIVES} of {len(found):,} static archives are searched",
+                    "code from further ones is not recognised as the toolkit's",
+                )
             self._listed = list(found.values())[:_MOST_ARCHIVES]
         return self._listed
 

@@ -123,6 +123,8 @@ def policy(text: str) -> str:
     """Of auditwheel, for any of the processors that wheels with CUDA are made for."""
     from cuwheel.repairing import policies
 
+    if text == "auto":
+        return text
     problem: UsageError | None = None
     for cpu in values.CPUS:
         try:

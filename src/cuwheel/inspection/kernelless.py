@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.inspection import objects
+from cuwheel.inspection import limits, objects
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.values import DeviceCode
 
 _LARGE = 1 << 20  # an entry of this size has kernels, for all that is looked
-_BYTES, _ENTRIES = 1 << 25, 4000  # read for it, at most
+_BYTES, _ENTRIES = 1 << 25, 40_000  # read for it, at most
 
 
 def find(walk: Walk, rows: Sequence[DeviceCode], device_linked: Collection[int | None]) -> frozenset[int]:
@@ -61,6 +61,8 @@ class _Reader:
         self._bytes -= entry.real
         self._entries -= 1
         if self._bytes < 0 or self._entries < 0:
+            read = f"{_ENTRIES:,} entries or {_BYTES >> 20} MiB of device code were searched for kernels"
+            limits.met(read, "of further containers it is assumed that they hold kernels")
             return False
         names = objects.names(self._walk, entry, self._rows[entry.row])
         return names is not None and not names.kernels

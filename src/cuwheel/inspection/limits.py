@@ -1,6 +1,6 @@
 """Limits that keep a hostile file from costing hours or gigabytes. One that is met is told, never silent.
 
-The readers are many and deep; whoever reads a file collects what they ran into.
+The readers are many and deep; whoever reads a file collects what they ran into. Where nobody does, it is logged.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from cuwheel import log
 from cuwheel.finding import Finding
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def collected() -> Iterator[list[Finding]]:
 def met(limit: str, consequence: str) -> None:
     """`limit`: what there is too much of, and how much is read. `consequence`: what the answer lacks for it."""
     found = _collected.get()
-    if found is None:
+    if found is None:  # nobody makes a finding of it
+        log.warning("%s: %s", consequence, limit)
         return
     finding = Finding(
         rule="limit-met",

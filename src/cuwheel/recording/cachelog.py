@@ -10,6 +10,7 @@ import re
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
+from cuwheel.inspection import limits
 from cuwheel.recording import summary
 from cuwheel.units import file_name
 
@@ -52,7 +53,10 @@ def _answers(log: Path, start: int) -> dict[str, deque[bool]]:
         with log.open("rb") as file:
             file.seek(start)
             read = 0
-            while read < _MAX_LOG and (lines := file.readlines(_PIECE)):
+            while lines := file.readlines(_PIECE):
+                if read >= _MAX_LOG:
+                    limits.met(f"{_MAX_LOG >> 20} MiB of the cache's log are read", "later answers of it are not known")
+                    break
                 read += sum(map(len, lines))
                 for name, answer in _RESULT.findall(b"".join(lines)):
                     answers[file_name(name.decode(errors="replace"))].append(answer == b"hit")

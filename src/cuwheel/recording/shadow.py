@@ -26,7 +26,6 @@ PROGRAM_LINK = ".cuwheel-program"
 
 _ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDAToolkit_ROOT", "CUDA_TOOLKIT_ROOT_DIR")
 _PROGRAMS = ("CUDACXX", "CC", "CXX", "FC", "CUDA_NVCC_EXECUTABLE", "NVCC")
-_MAX_ENTRIES = 100_000  # of a folder on PATH
 
 
 def led(home: Path, shim: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -58,7 +57,7 @@ def _tools(folders: list[str]) -> set[str]:
     for folder in filter(None, folders):
         shadowed = Path(folder).name == "bin" and _is_toolkit(Path(folder).parent)
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for _, entry in zip(range(_MAX_ENTRIES), entries, strict=False):
+            for entry in entries:
                 if words.tool(entry.name) and os.access(entry, os.X_OK):
                     found.setdefault(entry.name, shadowed and entry.name == "nvcc")
     return {name for name, led_to in found.items() if not led_to}

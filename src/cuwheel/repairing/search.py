@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import libraries
+from cuwheel.inspection import limits
 from cuwheel.machine import environment
 from cuwheel.machine.world import World
 from cuwheel.repairing import contents
@@ -184,7 +185,12 @@ def _ld_conf(name: str) -> Iterator[str]:
     """ld.so.conf and what it includes. A file may include itself: not more than any real one has."""
     waiting = [name]
     seen: set[str] = set()
-    while waiting and len(seen) < _MOST_FOLDERS:
+    while waiting:
+        if len(seen) >= _MOST_FOLDERS:
+            limits.met(
+                f"{_MOST_FOLDERS} files of the loader's configuration are read", "further folders are not searched"
+            )
+            return
         path = waiting.pop(0)
         if path in seen:
             continue

@@ -150,7 +150,9 @@ def read(folder: Path, root: Path | None = None) -> Journal:
 
 def _must_be_of(root: Path, found: Journal, path: Path) -> None:
     made_for = found.header.root if found.header else None
-    if made_for != Root.of(root):
+    if found.header and found.header.schema == _OLDER:
+        _must_be_made_here(found, path)
+    elif made_for != Root.of(root):
         where = f"{made_for.path}, and this is another folder" if made_for else "a folder that it does not name"
         raise MalformedError(
             path,
@@ -159,6 +161,22 @@ def _must_be_of(root: Path, found: Journal, path: Path) -> None:
         )
     for step in found.steps:
         confined.inside(root, step.path, path)
+
+
+def _must_be_made_here(found: Journal, path: Path) -> None:
+    """An earlier cuwheel did not write down which folder a journal is of, but the originals tell it.
+
+    They are the very files that were there, under another name; a copy of the folder has others.
+    """
+    kept = [(step.before, path.parent / "originals" / str(step.number)) for step in found.steps if step.before]
+    there = [(before, place) for before, place in kept if place.exists()]
+    if not there or any(place.lstat().st_ino != before.inode for before, place in there):
+        raise MalformedError(
+            path,
+            "was written by an earlier cuwheel, and this is not the folder that it changed; nothing was changed",
+            hint="install its packages again (pip install --force-reinstall NAME), then remove "
+            f"{path.parent.parent.parent}",
+        )
 
 
 def _lines(path: Path) -> Iterator[_Line]:

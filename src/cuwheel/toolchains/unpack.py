@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import lzma
 import os
 import stat
@@ -10,25 +12,29 @@ import tempfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from cuwheel import log, process
+import zstandard
+
+from cuwheel import log
 from cuwheel.errors import MalformedError
 from cuwheel.toolchains import debian_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from cuwheel.toolchains.values import Archive, ArchiveKind
 
 # Folders at the top of a toolkit. Packages put them below `nvidia/cu13`, `nvidia/cudnn`, `cutensor` and so on.
 _TOPS = ("bin", "include", "lib", "lib64", "nvvm", "cccl", "extras", "share", "compute-sanitizer", "targets")
-_UNPACK_S = 900.0
 _LEAST = 64 * 10**6
 _GROWTH = 50
 _MOST_FILES = 200_000
 # KeyError: a hard link to what is not in the archive.
-_BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, lzma.LZMAError, EOFError, UnicodeError, KeyError)
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, tarfile.TarError, lzma.LZMAError, gzip.BadGzipFile, zstandard.ZstdError),
+    *(EOFError, UnicodeError, KeyError),
+)
 
 
 def unpack(archive: Archive, path: Path, root: Path) -> None:
@@ -117,11 +123,65 @@ def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Pat
         raise MalformedError(path, f"has {member.name!r}, which is no file, folder or link")
 
 
-def _unpack_deb(path: Path, root: Path, _room: _Room) -> None:
-    """Which Debian signed."""
-    with tempfile.TemporaryDirectory(prefix=".deb-", dir=root) as name:
-        process.run(["dpkg-deb", "-x", path, name], timeout=_UNPACK_S)
-        debian_layout.arrange(Path(name), root)
+def _unpack_deb(path: Path, root: Path, room: _Room) -> None:
+    """Debian's own program unpacks without a limit; an archive of its kind is a tar file in an ar file."""
+    with tempfile.TemporaryDirectory(prefix=".deb-", dir=root) as name, _deb_data(path) as data:
+        staged = Path(name).resolve()
+        with tarfile.open(fileobj=data, mode="r|") as archive, log.progress(path.name, None) as bar:
+            for member in archive:
+                room.take_file()
+                _unpack_deb_member(archive, member, staged, room)
+                bar.advance(member.size)
+        debian_layout.arrange(staged, root)
+
+
+def _unpack_deb_member(archive: tarfile.TarFile, member: tarfile.TarInfo, staged: Path, room: _Room) -> None:
+    """Links are kept as they are: Debian's lead to other packages. Nothing is written through one."""
+    path = Path(str(archive.name or "data.tar"))
+    name = member.name.removeprefix("./").strip("/")
+    if name in ("", "."):
+        return
+    place = _inside(staged, name, path)
+    if member.isdir():
+        place.mkdir(exist_ok=True)
+    elif member.issym():
+        place.unlink(missing_ok=True)
+        place.symlink_to(member.linkname)
+    elif member.islnk():
+        first = _inside(staged, member.linkname.removeprefix("./"), path)
+        with first.open("rb") as source:
+            _write(source, place, room, mode=first.stat().st_mode)
+    elif contents := archive.extractfile(member):
+        _write(contents, place, room, mode=member.mode)
+    else:
+        raise MalformedError(path, f"has {name!r}, which is no file, folder or link")
+
+
+@contextlib.contextmanager
+def _deb_data(path: Path) -> Iterator[IO[bytes]]:
+    """The files of a package, as the stream of a tar file."""
+    with path.open("rb") as file:
+        if file.read(len(_AR)) != _AR:
+            raise MalformedError(path, "is not a package of Debian")
+        while header := file.read(_AR_HEADER):
+            name, size = header[:16].rstrip(b" /"), header[48:58].strip()
+            if len(header) < _AR_HEADER or not size.isdigit():
+                break
+            if name.startswith(b"data.tar"):
+                opener = _OPENERS.get(name.rpartition(b".")[2])
+                with opener(file) if opener else contextlib.nullcontext(file) as opened:
+                    yield opened
+                return
+            file.seek(int(size) + int(size) % 2, os.SEEK_CUR)
+    raise MalformedError(path, "is a package of Debian without files in it")
+
+
+def _zstd(source: IO[bytes]) -> IO[bytes]:
+    return zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(source)
+
+
+_AR, _AR_HEADER = b"!<arch>\n", 60
+_OPENERS: dict[bytes, Callable[[IO[bytes]], Any]] = {b"xz": lzma.open, b"gz": gzip.open, b"zst": _zstd}
 
 
 def _inside(root: Path, name: str, archive: Path) -> Path:

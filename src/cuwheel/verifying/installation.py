@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cuwheel.verifying.trial import Trial
 
 _OUTPUT_LINES = 20
-_PREFIX, _KEPT = "cuwheel-verify-", "cuwheel-kept-"
+_PREFIX = "cuwheel-verify-"
 
 
 def attempt(trial: Trial, python: Python) -> Installation:
@@ -49,9 +49,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         try:
             beside = Path(tempfile.gettempdir())
-            made = stack.enter_context(scratch.folder(beside, _PREFIX, processes.end_marked))
-            if keep:
-                made = Path(tempfile.mkdtemp(prefix=_KEPT, dir=beside))
+            made = stack.enter_context(scratch.folder(beside, _PREFIX, processes.end_marked, keep=keep))
         except OSError as error:
             raise UnreadableError.from_os(error, hint="TMPDIR says where the environments are made") from error
         yield made

@@ -47,7 +47,8 @@ try:  # Python imports from a zip without looking at its sums
             if not name.startswith("wheels/"):
                 archive.read(name)
 except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-    sys.exit("error: the kit was damaged on its way: " + str(error) + "\\nhint: carry it again")
+    sys.stderr.write("error: the kit was damaged on its way: " + str(error) + "\\nhint: carry it again\\n")
+    sys.exit(2)
 from kit import masking, scratch
 from kit.onsite.main import main
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat.loading import loading
 from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
+from cuwheel.inspection import limits
 from cuwheel.toolchains.stub import SONAME
 from cuwheel.verifying.values import Check, Result
 from cuwheel.wheel.places import installed_names
@@ -89,6 +90,8 @@ def check_for(
         return None, ""
     needed = {soname for each in survey.libraries if each.path in places for soname in each.needed}
     frameworks = sorted({name for soname in needed if (name := packages.framework_of(soname))})
+    if len(paths) > _MOST:
+        limits.met(f"{_MOST} of {len(paths):,} libraries are loaded", "further ones were not tried")
     text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(paths[:_MOST]), mark=_MARK)
     return Check(name=NAME, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cuwheel.inspection import limits
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.places import installed_names
 
@@ -32,6 +33,8 @@ def top_level(wheel: WheelFile) -> tuple[str, ...]:
     found = [name for name in found if name not in _NOT_MEANT]
     # The one that is called like the distribution first; the private ones, which it imports itself, last.
     found.sort(key=lambda name: (normalised(name) != own, name.startswith("_"), name))
+    if len(found) > _MOST:
+        limits.met(f"{_MOST} of {len(found):,} modules are imported", "further ones were not tried")
     return tuple(found[:_MOST])
 
 

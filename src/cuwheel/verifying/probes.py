@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import entries
 from cuwheel.compat.choose import Code, Device, choose
 from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.inspection import limits
 from cuwheel.inspection.image import FATBIN_SECTIONS
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def of(found: Survey) -> Probes:
             chosen.append(
                 Probe(path=library.path, offset=container.offset, size=container.size, holds=holds, answers=index)
             )
+    if len(chosen) > _MOST:
+        limits.met(f"{_MOST} of {len(chosen):,} containers are handed to the driver", "further ones are not tried")
     told = tuple(tuple(_answers(codes, floor)) for codes, floor in lists)
     return Probes(lists=told, probes=tuple(chosen[:_MOST]))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, UnavailableError
-from cuwheel.inspection import dynamic, elf
+from cuwheel.inspection import dynamic, elf, limits
 from cuwheel.toolchains.stub import SONAME
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def names_wanted(libraries: Iterable[Path]) -> tuple[str, ...]:
             continue
         finally:
             buffer.close()
+    if len(wanted) > _MOST:
+        limits.met(f"{_MOST:,} of {len(wanted):,} functions are in the stub of libcuda", "further ones are not in it")
     return tuple(sorted(wanted)[:_MOST])
 
 

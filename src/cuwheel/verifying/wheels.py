@@ -13,7 +13,7 @@ from cuwheel.compat.wheel_subject import Subject
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 from cuwheel.files import sha256
 from cuwheel.finding import Finding
-from cuwheel.inspection import pinned
+from cuwheel.inspection import limits, pinned
 from cuwheel.inspection.survey import survey
 from cuwheel.machine import named, probe
 from cuwheel.verifying import checks as choice
@@ -58,10 +58,12 @@ def verify(request: VerifyRequest) -> Proven:
         if request.static:
             found.append(looked_at)
             continue
-        checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout)
-        trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
-        unsafe = wheel_rules.unsafe(looked_at.findings)
-        found.append(replace(looked_at, installations=tuple(_installations(trial, wanted, here, unsafe=unsafe))))
+        with limits.collected() as met:
+            checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout)
+            trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
+            unsafe = wheel_rules.unsafe(looked_at.findings)
+            installations = tuple(_installations(trial, wanted, here, unsafe=unsafe))
+        found.append(replace(looked_at, installations=installations, findings=(*looked_at.findings, *met)))
     return Proven(wheels=tuple(found), configuration=used)
 
 

@@ -281,7 +281,7 @@ DEPENDING = {
         ["build", "SOURCE", "--for", "h100", "--dry-run", "--subdirectory", each]
         for each in ("..", "/etc", "nowhere", "FILE", "x" * 5000)
     ],
-    ("verify", "--check"): [],  # takes an interpreter: tests/integration/test_hostile_commands.py
+    ("verify", "--check"): [],  # takes an interpreter
 }
 
 

@@ -378,7 +378,7 @@ def test_a_journal_of_another_folder_is_refused(tmp_path: Path, victim: Path, ro
         )
     before = contents(tmp_path)
     for act in (changes.recover, changes.undo, changes.commit):
-        with pytest.raises(MalformedError, match="is a journal of changes to") as raised:
+        with pytest.raises(MalformedError, match=r"is a journal of changes to|was written by an earlier") as raised:
             act(folder)
         assert str(folder / ".cuwheel") in raised.value.hint
     assert contents(tmp_path) == before

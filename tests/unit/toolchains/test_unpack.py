@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import gzip
 import io
+import lzma
 import tarfile
 import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+import zstandard
 
 from cuwheel.errors import MalformedError
 from cuwheel.toolchains import unpack
@@ -141,3 +144,82 @@ def test_more_files_than_a_toolkit_has(tmp_path: Path, monkeypatch: pytest.Monke
     path = tar(tmp_path / "a.tar.xz", *((f"top/{number}", FILE, "") for number in range(3)))
     with pytest.raises(MalformedError, match="more than 2 files"):
         unpacked("tar", path, tmp_path / "root")
+
+
+def deb(path: Path, data: bytes, name: bytes = b"data.tar.xz") -> Path:
+    parts = [b"!<arch>\n"]
+    for member, contents in ((b"debian-binary", b"2.0\n"), (b"control.tar.xz", b"odd"), (name, data)):
+        parts.append(member.ljust(16) + b"0".ljust(12) + b"0".ljust(6) * 2 + b"100644".ljust(8))
+        parts.append(str(len(contents)).encode().ljust(10) + b"`\n" + contents + b"\n" * (len(contents) % 2))
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+NVCC = "./usr/lib/nvidia-cuda-toolkit/bin/nvcc"
+
+
+def test_a_package_of_debian(tmp_path: Path) -> None:
+    members = [
+        ("./usr", FOLDER, ""),
+        (NVCC, FILE, ""),
+        ("./usr/bin/ptxas", HARD, NVCC),
+        ("./usr/bin/x", LINK, "/etc/alternatives/x"),
+    ]
+    data = tar(tmp_path / "data", *members).read_bytes()
+    found = unpacked("deb", deb(tmp_path / "x.deb", data), tmp_path / "root")
+    assert found["bin/nvcc"] == found["bin/ptxas"] == b"ok"
+
+
+@pytest.mark.parametrize("name", [b"data.tar.zst", b"data.tar.gz", b"data.tar"])
+def test_packages_of_debian_are_packed_in_several_ways(tmp_path: Path, name: bytes) -> None:
+    plain = lzma.decompress(tar(tmp_path / "data", (NVCC, FILE, "")).read_bytes())
+    packed = zstandard.compress(plain) if b"zst" in name else gzip.compress(plain) if b"gz" in name else plain
+    assert unpacked("deb", deb(tmp_path / "x.deb", packed, name), tmp_path / "root")["bin/nvcc"] == b"ok"
+
+
+def test_a_package_of_debian_is_no_bomb(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        info = tarfile.TarInfo("./usr/include/zeros.h")
+        info.size = 200 << 20
+        archive.addfile(info, Zeros())
+    packed = zstandard.compress(stream.getvalue())
+    assert len(packed) < 100_000
+    with pytest.raises(MalformedError, match="unpacks to more than 50 times its size"):
+        unpacked("deb", deb(tmp_path / "x.deb", packed, b"data.tar.zst"), tmp_path / "root")
+    assert sum(each.stat().st_size for each in (tmp_path / "root").rglob("*")) < 1 << 20  # what came of it is gone
+
+
+class Zeros(io.RawIOBase):
+    def read(self, size: int = -1) -> bytes:
+        return bytes(max(size, 0))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"!<arch>\n", b"!<arch>\nshort", b"!<arch>\n" + b"data.tar.xz".ljust(48) + b"x".ljust(12), b"PK\3\4"]
+)
+def test_what_is_no_package_of_debian(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.deb").write_bytes(data)
+    with pytest.raises(MalformedError):
+        unpacked("deb", tmp_path / "x.deb", tmp_path / "root")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("../evil", FILE, "")],
+        [("./usr/../../evil", FILE, "")],
+        [("./usr", LINK, "/tmp"), ("./usr/evil", FILE, "")],
+        [("./usr/x", HARD, "./../../../etc/passwd")],
+    ],
+)
+def test_a_package_of_debian_stays_inside(tmp_path: Path, members: list[tuple[str, bytes, str]]) -> None:
+    data = tar(tmp_path / "data", *members).read_bytes()
+    with pytest.raises(MalformedError):
+        unpacked("deb", deb(tmp_path / "x.deb", data), tmp_path / "root")
+
+
+@pytest.mark.parametrize("name", [b"data.tar.xz", b"data.tar.zst", b"data.tar.gz", b"data.tar"])
+def test_a_damaged_package_of_debian(tmp_path: Path, name: bytes) -> None:
+    with pytest.raises(MalformedError):
+        unpacked("deb", deb(tmp_path / "x.deb", b"nonsense" * 200, name), tmp_path / "root")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.world import Surroundings
 
 _UPDATE_S = 300.0
-_PROGRAMS = ("apt-get", "dpkg-deb")
+_PROGRAMS = ("apt-get",)
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _CPUS = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = ("state/lists/partial", "cache/archives/partial", "parts")

@@ -64,10 +64,9 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
             to = to / _PROOF if to.is_dir() else to
             if not _writable(to):
                 return 2
-            with _folder(options.keep, scratch) as place:
-                return _run(
-                    archive, manifest, options.only, to, Path(place), confines, system=_system(options, manifest)
-                )
+            with _folder(options.keep, scratch) as (place, mark):
+                work = _Work(Path(place), mark, options.only, system=_system(options, manifest))
+                return _run(archive, manifest, to, work, confines)
         except KeyboardInterrupt:
             sys.stderr.write("interrupted: no proof was written\n")
             return _INTERRUPTED
@@ -108,25 +107,29 @@ def _system(options: argparse.Namespace, manifest: Mapping[str, Any]) -> bool:
     return bool(manifest["system"]) if options.system_site_packages is None else True
 
 
-def _run(
-    archive: zipfile.ZipFile,
-    manifest: Mapping[str, Any],
-    only: str,
-    to: Path,
-    place: Path,
-    confines: Confines,
-    *,
-    system: bool,
-) -> int:
+class _Work(NamedTuple):
+    """`mark`: by which the processes of a run that was killed are known. `only`: wheels whose name contains it."""
+
+    place: Path
+    mark: str
+    only: str
+    system: bool
+
+
+def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], to: Path, work: _Work, confines: Confines) -> int:
     began = time.time()
-    environ = processes.marked(os.environ, place.name)
+    chosen = [each for each in enumerate(manifest["wheels"]) if work.only in each[1]["file"]]
+    if damaged := [item["file"] for _, wheel in chosen for item in _items(wheel) if not _is_whole(archive, item)]:
+        sys.stderr.write(f"error: the kit was damaged on its way: {', '.join(damaged[:5])} is not what was packed\n")
+        sys.stderr.write("hint: carry it again\n")
+        return 2
+    environ = processes.marked(os.environ, work.mark)
     here = machine.profile(environ)
     telling.machine(here)
     wheels = []
-    for number, wheel in enumerate(manifest["wheels"]):
-        if only in wheel["file"]:
-            job = _Job(archive, wheel, place / f"{number}", confines, system=system)
-            wheels.append(job.run(here, manifest["signs"], environ))
+    for number, wheel in chosen:
+        job = _Job(archive, wheel, work.place / f"{number}", confines, system=work.system)
+        wheels.append(job.run(here, manifest["signs"], environ))
     proof = {
         "schema": SCHEMA,
         "tool": manifest["tool"],
@@ -142,6 +145,22 @@ def _run(
     return 0 if proof["succeeded"] and written else 1
 
 
+def _items(wheel: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What is installed of a wheel: what it requires, then itself."""
+    return [*wheel["requirements"], wheel]
+
+
+def _is_whole(archive: zipfile.ZipFile, item: Mapping[str, Any]) -> bool:
+    hasher = hashlib.sha256()
+    try:
+        with archive.open(item["member"]) as packed:
+            for chunk in iter(lambda: packed.read(_CHUNK), b""):
+                hasher.update(chunk)
+    except (zipfile.BadZipFile, KeyError):  # the zip has a sum of its own
+        return False
+    return bool(hasher.hexdigest() == item["sha256"])
+
+
 def _succeeded(wheel: Mapping[str, Any]) -> bool:
     """A wheel that fails here as it was predicted to is no success."""
     passed = all(each["outcome"] in ("passed", "skipped") for each in wheel["checks"])
@@ -150,12 +169,15 @@ def _succeeded(wheel: Mapping[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _folder(keep: Optional[str], scratch: Any) -> Iterator[str]:  # noqa: ANN401 - a module
-    """A folder that goes, or one that somebody wants to keep. What a kit that was killed left goes first."""
+def _folder(keep: Optional[str], scratch: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a module
+    """A folder that goes, or one that somebody wants to keep, and the mark of this run.
+
+    What a kit that was killed left goes first: its folder, and its processes by their mark.
+    """
     with scratch.folder(Path(tempfile.gettempdir()), "cuwheel-kit-", processes.end_marked) as gone:
         if keep:
             Path(keep).mkdir(parents=True, exist_ok=True)
-        yield os.path.abspath(keep) if keep else os.path.realpath(gone)
+        yield os.path.abspath(keep) if keep else os.path.realpath(gone), gone.name
 
 
 class _Job:
@@ -198,8 +220,8 @@ class _Job:
         return said
 
     def _installed(self, environ: Mapping[str, str]) -> environment.Environment:
-        """Tags and hashes first: nothing is unpacked that is not what was packed."""
-        files = [*self._wheel["requirements"], self._wheel]
+        """Tags first. That all is what was packed is known by now."""
+        files = _items(self._wheel)
         for each in files:
             problem = tags.problem(each["file"])
             if problem:
@@ -212,7 +234,6 @@ class _Job:
             is_secret=self._confines.is_secret,
         )
         for each in files:
-            self._check_hash(each)
             with self._archive.open(each["member"]) as packed:
                 try:
                     install.install(packed, made.place)
@@ -221,17 +242,6 @@ class _Job:
         if self._system:
             environment.link_libraries(made.place.site)
         return made
-
-    def _check_hash(self, item: Mapping[str, Any]) -> None:
-        hasher = hashlib.sha256()
-        try:
-            with self._archive.open(item["member"]) as packed:
-                for chunk in iter(lambda: packed.read(_CHUNK), b""):
-                    hasher.update(chunk)
-        except (zipfile.BadZipFile, KeyError):  # the zip has a sum of its own
-            hasher = hashlib.sha256()
-        if hasher.hexdigest() != item["sha256"]:
-            raise install.InstallError(f"{item['file']} was changed since it was packed: carry the kit again")
 
     def _probed(
         self, made: environment.Environment, here: Mapping[str, Any], said: dict[str, Any]

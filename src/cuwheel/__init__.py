@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.version import __version__
+
 if TYPE_CHECKING:
     from cuwheel.api import (
         build,
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
         toolkits,
         verify,
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "__version__",

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from cuwheel import cli, log, printable
-from cuwheel.cli import frame, progress
+from cuwheel.cli import frame, progress, streams
 from cuwheel.errors import MalformedError
 from cuwheel.finding import Finding
 from cuwheel.report import terminal
@@ -74,7 +74,7 @@ def test_messages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
 def test_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_S", -1.0)
-    monkeypatch.setattr(frame, "terminal_width", lambda: 400)
+    monkeypatch.setattr(streams, "terminal_width", lambda: 400)
     with progress.on_terminal(FORGED, 3) as bar:
         bar.tell(FORGED)
     shown = capsys.readouterr().err.replace("\r\x1b[K", "")

@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import __version__, process, venvs
+from cuwheel import process, venvs
 from cuwheel.building import environment, needs, resources, texts, workspace
 from cuwheel.building.values import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
@@ -20,6 +20,7 @@ from cuwheel.facts import versions
 from cuwheel.finding import Finding
 from cuwheel.spellings import table as spellings
 from cuwheel.toolchains import inside
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words in (["--version"], ["-V"]):  # without argparse: asked by scripts, many times over
-        from cuwheel import __version__
+        from cuwheel.version import __version__
 
         print(f"cuwheel {__version__}")  # noqa: T201
         return 0

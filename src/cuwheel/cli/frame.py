@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
 
 VERBOSE_FLAGS = {"-v", "--verbose"}
-_COLUMNS = 80  # where nobody tells
 
 # Verb → the line `cuwheel --help` shows. The module cmd_<verb> is imported only when it is called.
 VERBS = {
@@ -200,19 +199,10 @@ def guard_values(parser: argparse.ArgumentParser) -> None:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
+    from cuwheel.cli.streams import terminal_width
+
     width = min(terminal_width(), 100)
     return argparse.RawDescriptionHelpFormatter(prog, max_help_position=26, width=width)
-
-
-def terminal_width() -> int:
-    """As shutil has it, without shutil: argparse asks for every argument, and importing that takes 4 ms."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told[:9]):
-        return int(told[:9])
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else _COLUMNS
-    except (OSError, ValueError):
-        return _COLUMNS
 
 
 def _overview() -> str:

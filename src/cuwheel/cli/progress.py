@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cuwheel import printable
+from cuwheel.cli import streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +44,7 @@ class _Bar:
             return
         self._next = now + _REFRESH_S
         self.shown = True
-        from cuwheel.cli.frame import terminal_width
-
-        sys.stderr.write(f"\r\x1b[K{self._line()[: terminal_width() - 1]}")
+        sys.stderr.write(f"\r\x1b[K{self._line()[: streams.terminal_width() - 1]}")
         sys.stderr.flush()
 
     def _line(self) -> str:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from cuwheel import __version__, decode
+from cuwheel import decode
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.finding import Finding
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import __version__, log, masking
+from cuwheel import log, masking
 from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.recording import cachelog, fallback, layout, marks, native, orders, private, reader, sealing, shadow, words
 from cuwheel.recording.orders import Orders, Wish
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

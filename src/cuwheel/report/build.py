@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cuwheel.building.gate_values import Listed
 from cuwheel.building.results import Outcome
@@ -13,9 +13,6 @@ from cuwheel.finding import Finding
 from cuwheel.planning.values import NotServed, Served
 from cuwheel.recording.values import CallState, ToolKind
 from cuwheel.toolchains.values import Archive, HostCompiler, Setting
-
-if TYPE_CHECKING:
-    from cuwheel.report.document import Document
 
 GOOD: tuple[Outcome, ...] = ("built", "resumed", "planned")
 
@@ -184,9 +181,3 @@ class Build:
         made = all(job.outcome in GOOD or (job.outcome == "skipped" and job.wheel) for job in self.jobs)
         whole = all(each.wheel for each in self.merged)
         return bool(self.jobs) and made and whole and not self.unserved
-
-
-def document(answer: Build, *, verbose: bool) -> Document:
-    from cuwheel.report import build_document  # noqa: PLC0415 - JSON has no use for it
-
-    return build_document.document(answer, verbose=verbose)

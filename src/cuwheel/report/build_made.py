@@ -6,11 +6,12 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel import __version__, masking
+from cuwheel import masking
 from cuwheel.building import recipes
 from cuwheel.report import build_timeline
 from cuwheel.report.build import ArchBytes, Build, Job, LibraryBytes, Merged, Recipe, Source, Tools, Wheel
 from cuwheel.report.inspect_summary import arch_order
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

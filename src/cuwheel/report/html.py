@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import jinja2
 from markupsafe import Markup
 
-from cuwheel import __version__, files, printable
+from cuwheel import files, printable
 from cuwheel.report import documents
 from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table, Timeline, Verbatim
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from cuwheel.report.answer import Answer

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding
 from cuwheel.inspection.description import Description
 from cuwheel.inspection.values import Library
 from cuwheel.wheel.metadata import Distribution
-
-if TYPE_CHECKING:
-    from cuwheel.report.document import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +36,3 @@ class Inspect:
         """False where something in the target could not be read."""
         everything = (*self.findings, *(each for library in self.libraries for each in library.findings))
         return all(finding.severity != "error" for finding in everything)
-
-
-def document(answer: Inspect, *, verbose: bool) -> Document:
-    from cuwheel.report import inspect_document  # noqa: PLC0415 - see above
-
-    return inspect_document.document(answer, verbose=verbose)

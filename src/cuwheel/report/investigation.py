@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel import __version__, files, printable
+from cuwheel import files, printable
 from cuwheel.machine import privacy
 from cuwheel.machine.variables import NAMES
 from cuwheel.recording import quoting
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

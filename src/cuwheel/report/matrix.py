@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from cuwheel import __version__, files, printable
+from cuwheel import files, printable
 from cuwheel.diagnose.values import Cause
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import privacy
@@ -17,6 +17,7 @@ from cuwheel.recording.matrix_run import Run
 from cuwheel.recording.quoting import posix
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import __version__
 from cuwheel.slimming.outcome import FileChange
+from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from cuwheel import __version__, log
 from cuwheel import locking as lock
+from cuwheel import log
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import chunks, errors_of, sync_folder
 from cuwheel.inspection.survey import survey
 from cuwheel.units import size as in_words
 from cuwheel.verifying import foresight, requirements
 from cuwheel.verifying import probes as device_code
+from cuwheel.version import __version__
 from cuwheel.wheel import record
 from cuwheel.wheel.zip_writer import Traits, ZipWriter
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import MalformedError
-from cuwheel.wheel import metadata, record
+from cuwheel.wheel import member_hashes, metadata, record
 from cuwheel.wheel.name import WheelName
 from cuwheel.wheel.zip_reader import ZipReader
 
@@ -111,8 +111,6 @@ class WheelFile:
 
     def wrong_hashes(self) -> list[str]:
         """The files that are not what RECORD says of them, or cannot be unpacked."""
-        from cuwheel.wheel import member_hashes  # noqa: PLC0415 - it uses this module
-
         return member_hashes.wrong(self)
 
     def must_be_sound(self, done: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cuwheel import log
 from cuwheel.errors import MalformedError
@@ -14,10 +14,23 @@ from cuwheel.wheel.metadata import record_rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.wheel.file import WheelFile
+    from cuwheel.wheel.zip_reader import Member, ZipReader
 
 # What RECORD may be signed with (PEP 427: sha256 or better); Python has more under these names than wheels use.
 ALGORITHMS = ("sha256", "sha384", "sha512")
+
+
+class Hashed(Protocol):
+    """An open wheel, as far as it is looked at here."""
+
+    @property
+    def record(self) -> str | None: ...
+    @property
+    def members(self) -> Mapping[str, Member]: ...
+    @property
+    def sizes(self) -> Mapping[str, int]: ...
+    @property
+    def zip(self) -> ZipReader: ...
 
 
 class Compared(NamedTuple):
@@ -32,7 +45,7 @@ def is_strong(text: str) -> bool:
     return text.partition("=")[0] in ALGORITHMS
 
 
-def wrong(wheel: WheelFile) -> list[str]:
+def wrong(wheel: Hashed) -> list[str]:
     """The files that are not what RECORD says of them, or cannot be unpacked."""
     hashes = {row.path: row.hash for row in record_rows(wheel.record or "")}
     listed = {name: text for name, text in hashes.items() if is_strong(text)}
@@ -42,7 +55,7 @@ def wrong(wheel: WheelFile) -> list[str]:
     return sorted({*found.wrong, *found.broken, *unpacked.broken})
 
 
-def compare(wheel: WheelFile, listed: Mapping[str, str]) -> Compared:
+def compare(wheel: Hashed, listed: Mapping[str, str]) -> Compared:
     """`listed`: members, and their hashes as RECORD writes them."""
     wanted = {name: text.partition("=") for name, text in listed.items() if is_strong(text)}
     differing: set[str] = set()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from resource import struct_rusage
 
-    from cuwheel.recording.shim.program import Call
+    from cuwheel.recording.shim.call import Call
 
 MAX_KEPT = 16 << 20
 HIGH = 100  # our own descriptors stay away from those that callers know by their numbers

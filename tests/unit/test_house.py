@@ -1,0 +1,55 @@
+"""The house itself: small functions, no module that needs one which needs it, and an `api` that only puts in a row."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+
+import cuwheel
+
+_SRC = Path(cuwheel.__file__).parent
+_LINES, _PARAMETERS, _API = 60, 9, 1000
+
+
+def _functions() -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    return {
+        f"{path.relative_to(_SRC)}:{node.lineno} {node.name}": node
+        for path in sorted(_SRC.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """All kinds of them, but not the object that a method is of."""
+    given = function.args
+    plain = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return len(plain) + bool(given.vararg) + bool(given.kwarg) - (plain[:1] in (["self"], ["cls"]))
+
+
+def test_functions_are_seen_on_one_screen() -> None:
+    found = _functions()
+    assert len(found) > 1000
+    assert [name for name, each in found.items() if (each.end_lineno or 0) - each.lineno >= _LINES] == []
+
+
+def test_functions_have_few_parameters() -> None:
+    assert [name for name, each in _functions().items() if _parameters(each) > _PARAMETERS] == []
+
+
+def test_no_module_needs_one_that_needs_it() -> None:
+    """Imports for type checkers count too: who reads one module of a circle has to read all."""
+    graph = grimp.build_graph("cuwheel", exclude_type_checking_imports=False, cache_dir=None)
+    needed = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(needed) > 300
+    try:
+        TopologicalSorter(needed).prepare()
+    except CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from None
+
+
+def test_api_holds_no_logic() -> None:
+    assert sum(len(path.read_text().splitlines()) for path in (_SRC / "api").glob("*.py")) < _API

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.binary.decisions import FileResult, LibraryPlan
-    from cuwheel.slimming.in_place import Request
     from cuwheel.slimming.outcome import Outcome
+    from cuwheel.slimming.task import Task
 
 
-def slim_libraries(paths: Sequence[Path], output: Path, request: Request) -> Outcome:
+def slim_libraries(paths: Sequence[Path], output: Path, task: Task) -> Outcome:
     """Each to `output`: a folder, or for one library the file itself. What cannot shrink is copied as it is."""
     places = _places(paths, output)
     found = [survey(path, detail="entries") for path in paths]
     libraries = [replace(each.libraries[0], path=str(path)) for each, path in zip(found, paths, strict=True)]
-    plan = proposal.propose(libraries, request.options, cuda=request.cuda, package_of=lambda path: _owner(Path(path)))
+    plan = proposal.propose(libraries, task.options, cuda=task.cuda, package_of=lambda path: _owner(Path(path)))
     findings = (*(each for one in found for each in one.findings), *plan.findings)
-    if plan.refused or request.dry_run:
+    if plan.refused or task.request.dry_run:
         return in_place.outcome(plan, proposal.expected(plan), findings, written=False)
     with errors_of(output, "what is there is whole, the rest was not written"):
         for place in places.values():
@@ -80,15 +80,15 @@ def _copy(path: Path, place: Path) -> None:
         (folder / "copy").replace(place)
 
 
-def slim_folder(folder: Path, output: Path, request: Request) -> Outcome:
+def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
     """A copy of the folder, slimmed before it takes its name."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} exists and is not empty", hint="give a new folder with -o")
     if leads_inside(folder.resolve(), output):
         raise UsageError(f"{output} is inside {folder}", hint="give a folder elsewhere with -o")
     layout = environment.of_folder(folder)
-    planned = in_place.slim(layout, replace(request, dry_run=True))
-    if request.dry_run or planned.refused:
+    planned = in_place.slim(layout, replace(task, request=replace(task.request, dry_run=True)))
+    if task.request.dry_run or planned.refused:
         return replace(planned, output=str(output))
     shrinking = {layout.root / each.path for each in planned.files if each.fate != "unchanged"}
 
@@ -105,6 +105,6 @@ def slim_folder(folder: Path, output: Path, request: Request) -> Outcome:
     with errors_of(output, f"{output} was not written"), lock.scratch(output.parent) as scratch:
         tree = scratch / "tree"
         shutil.copytree(layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(".cuwheel"))
-        made = in_place.slim(environment.of_folder(tree), replace(request, commit=True))
+        made = in_place.slim(environment.of_folder(tree), replace(task, request=replace(task.request, commit=True)))
         tree.replace(output)
     return replace(made, output=str(output), written=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.binary import library
-from cuwheel.binary.decisions import SlimOptions
 from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.files import must_have_room
 from cuwheel.finding import Finding
@@ -31,17 +30,7 @@ if TYPE_CHECKING:
     from cuwheel.slimming.changes import Changes
     from cuwheel.slimming.distributions import Layout, Owner
     from cuwheel.slimming.proposal import Proposal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """`only`: the distributions, by any spelling of their names; all without one. `commit`: keep no originals."""
-
-    options: SlimOptions
-    cuda: str | None = None
-    only: tuple[str, ...] = ()
-    dry_run: bool = False
-    commit: bool = False
+    from cuwheel.slimming.task import Task
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,30 +42,29 @@ class _Rows:
     files: list[FileChange] = field(default_factory=list)
 
 
-def slim(layout: Layout, request: Request) -> Outcome:
-    guard = nullcontext() if request.dry_run else journalled.locked(layout.root)
+def slim(layout: Layout, task: Task, only: Sequence[str] = ()) -> Outcome:
+    """`only`: the distributions, by any spelling of their names; all without one."""
+    guard = nullcontext() if task.request.dry_run else journalled.locked(layout.root)
     with guard:
-        recovered = () if request.dry_run else journalled.recover(layout.root)
+        recovered = () if task.request.dry_run else journalled.recover(layout.root)
         libraries, unread = environment.read(layout)
         names = environment.owners(layout, (each.path for each in libraries))
-        if request.only:
-            libraries = _of_distributions(libraries, names, request.only)
+        if only:
+            libraries = _of_distributions(libraries, names, only)
         plan = proposal.propose(
-            libraries, request.options, cuda=request.cuda, package_of=lambda path: _package(path, names, layout.root)
+            libraries, task.options, cuda=task.cuda, package_of=lambda path: _package(path, names, layout.root)
         )
         findings = (*recovered, *unread, *plan.findings, *licence.finding(_metadata(plan, names)))
-        if plan.refused or request.dry_run:
+        if plan.refused or task.request.dry_run:
             return outcome(plan, proposal.expected(plan), findings, written=False)
-        return _act(layout, request, plan, names, findings)
+        return _act(layout, task, plan, names, findings)
 
 
-def _act(
-    layout: Layout, request: Request, plan: Proposal, names: dict[str, Owner], findings: tuple[Finding, ...]
-) -> Outcome:
+def _act(layout: Layout, task: Task, plan: Proposal, names: dict[str, Owner], findings: tuple[Finding, ...]) -> Outcome:
     root = layout.root
     _must_be_ours(root, [*plan.removed, *(each.path for each in plan.to_write)])
     must_have_room(root, sum(each.bytes_after_estimate for each in plan.to_write))
-    header = Header(tool=note.TOOL, targets=note.names_of(request.options.targets))
+    header = Header(tool=note.TOOL, targets=note.names_of(task.options.targets))
     with journalled.begin(root, header) as changes:
         results = _stage_libraries(changes, plan.to_write)
         for path in plan.removed:
@@ -85,10 +73,10 @@ def _act(
         files = files_of(plan, [result for result, _ in results])
         if any(each.fate != "unchanged" for each in files):
             digests = {result.path: digest for result, digest in results if digest}
-            findings += tuple(_stage_records(changes, request, files, digests, names))
+            findings += tuple(_stage_records(changes, task, files, digests, names))
             findings += environment.without_record((each.path for each in files if each.fate != "unchanged"), names)
             changes.apply()
-    if request.commit:
+    if task.request.commit:
         journalled.commit(root)
     findings += proposal.met(plan, (result for result, _ in results))
     return outcome(plan, files, findings, written=True)
@@ -113,7 +101,7 @@ def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> list[tup
 
 def _stage_records(
     changes: Changes,
-    request: Request,
+    task: Task,
     files: Sequence[FileChange],
     digests: dict[str, Digest],
     names: dict[str, Owner],
@@ -133,17 +121,17 @@ def _stage_records(
             rows.digests[owner.row] = digests[file.path]
     findings: list[Finding] = []
     for info, rows in by_info.items():
-        findings += _stage_record(changes, request, info, rows, versions[info])
+        findings += _stage_record(changes, task, info, rows, versions[info])
     return findings
 
 
-def _stage_record(changes: Changes, request: Request, info: Path, rows: _Rows, version: str) -> list[Finding]:
+def _stage_record(changes: Changes, task: Task, info: Path, rows: _Rows, version: str) -> list[Finding]:
     """The RECORD of one distribution, and the note beside it."""
     listed, noted = info / "RECORD", info / note.NAME
     before = noted.read_bytes() if noted.is_file() else None
     data = note.text(
-        targets=note.names_of(request.options.targets),
-        cuda=request.cuda,
+        targets=note.names_of(task.options.targets),
+        cuda=task.cuda,
         version=version,
         files=rows.files,
         before=before,

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cuwheel.binary.decisions import SlimOptions
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection import pinned
 from cuwheel.machine.fleet import Machine
-from cuwheel.slimming import changes, in_place, wheel
+from cuwheel.slimming import changes, in_place, task, wheel
 from cuwheel.slimming import copies as elsewhere
 from cuwheel.slimming import distributions as environment
-from cuwheel.slimming import machines as words
 from cuwheel.slimming.outcome import FileChange, Outcome
 from cuwheel.units import size
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
 
     from cuwheel.slimming.journal import Step
     from cuwheel.slimming.request import SlimRequest
+    from cuwheel.slimming.task import Task
 
 Kind: TypeAlias = Literal["wheel", "libraries", "folder", "environment"]
 
@@ -39,25 +38,11 @@ class Slimmed:
 
 
 def slim(request: SlimRequest) -> Slimmed:
-    options = _options(request)
+    work = task.of(request)
     named = request.named if request.env else tuple(pinned.on_disk(each, request.platform) for each in request.named)
     kind = _kind(request, named)
-    cuda = words.cuda(request.cuda) if request.cuda else None
-    made = _slim(request, kind, named, options, cuda)
     target = str(request.env) if request.env else ", ".join(map(str, named))
-    return Slimmed(outcome=made, target=target, kind=kind, machines=options.targets)
-
-
-def _options(request: SlimRequest) -> SlimOptions:
-    changes_all = bool(request.recompress or request.drop_relocatable or request.strip_debug or request.cuda)
-    return SlimOptions(
-        targets=words.machines(request.machines, request.env, changes_all=changes_all),
-        future=request.future,
-        recompress=request.recompress,
-        drop_relocatable=request.drop_relocatable,
-        strip_debug=request.strip_debug,
-        force=request.force,
-    )
+    return Slimmed(outcome=_slim(work, kind, named), target=target, kind=kind, machines=work.options.targets)
 
 
 def _kind(request: SlimRequest, named: Sequence[str | Path]) -> Kind:
@@ -94,33 +79,22 @@ def _only_for(what: str, **given: object) -> None:
             raise UsageError(f"--{name} is for {what}")
 
 
-def _slim(
-    request: SlimRequest, kind: Kind, named: Sequence[str | Path], options: SlimOptions, cuda: str | None
-) -> Outcome:
-    output = request.output or Path()
+def _slim(work: Task, kind: Kind, named: Sequence[str | Path]) -> Outcome:
+    request = work.request
     paths = [Path(each) for each in named]
     if kind == "wheel":
-        whole = wheel.Request(
-            options=options,
-            output=output,
-            cuda=cuda,
-            version=request.version,
-            level=request.level,
-            dry_run=request.dry_run,
-        )
-        return wheel.slim(paths[0], whole)
-    part = in_place.Request(options=options, cuda=cuda, dry_run=request.dry_run, commit=request.commit)
+        return wheel.slim(paths[0], work)
     if kind == "libraries":
-        return elsewhere.slim_libraries(paths, output, part)
+        return elsewhere.slim_libraries(paths, request.output or Path(), work)
     if kind == "folder" and request.output:
-        return elsewhere.slim_folder(paths[0], output, part)
+        return elsewhere.slim_folder(paths[0], request.output, work)
     if request.env:
         layout, only = environment.of_environment(request.env), tuple(map(str, named))
         where = f"--env {request.env}"
     else:
         layout, only = environment.of_folder(paths[0]), ()
         where = str(named[0])
-    made = in_place.slim(layout, replace(part, only=only))
+    made = in_place.slim(layout, work, only)
     undo = f"cuwheel slim --undo {where}" if made.written and not request.commit else None
     return replace(made, output=str(layout.root), undo=undo)
 

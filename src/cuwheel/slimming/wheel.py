@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel import locking
 from cuwheel.binary import library
-from cuwheel.binary.decisions import SlimOptions
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_folder
 from cuwheel.finding import Finding
@@ -30,41 +29,31 @@ if TYPE_CHECKING:
 
     from cuwheel.binary.decisions import FileResult, LibraryPlan
     from cuwheel.slimming.proposal import Proposal
+    from cuwheel.slimming.task import Task
 
 _LABEL = "slim"
 _NUMBERED = re.compile(rf"(?P<rest>.*[+.]{_LABEL})(?:\.(?P<number>\d+))?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """`output`: a folder, or the file itself. `level`: None copies what is unchanged as it is compressed."""
-
-    options: SlimOptions
-    output: Path
-    cuda: str | None = None
-    version: str | None = None
-    level: int | None = None
-    dry_run: bool = False
-
-
-def slim(path: Path, request: Request) -> Outcome:
+def slim(path: Path, task: Task) -> Outcome:
+    """Into `output`, a folder or the file itself. Without a `level` what is unchanged is copied as it is compressed."""
     with WheelFile(path) as wheel:
         wheel.must_be_sound("slimmed")
-        return _slim(wheel, request)
+        return _slim(wheel, task)
 
 
-def _slim(wheel: WheelFile, request: Request) -> Outcome:
+def _slim(wheel: WheelFile, task: Task) -> Outcome:
     found = survey_wheel(wheel, detail="entries")
-    edit = WheelEdit(wheel, level=request.level)
-    edit.rename(version=new_version(wheel, request.version))
-    output = _output(wheel.path, request.output, str(edit.name))
+    edit = WheelEdit(wheel, level=task.request.level)
+    edit.rename(version=new_version(wheel, task.request.version))
+    output = _output(wheel.path, task.request.output or Path(), str(edit.name))
     told = wheel.distribution
     owner = proposal.Owning(told.name, found.loads_as or told.version)
-    plan = proposal.propose(found.libraries, request.options, cuda=request.cuda, package_of=lambda _: owner)
+    plan = proposal.propose(found.libraries, task.options, cuda=task.cuda, package_of=lambda _: owner)
     findings = (*found.findings, *plan.findings)
     if plan.to_write:
         findings += licence.finding({told.name: wheel.metadata or ""})
-    if plan.refused or request.dry_run:
+    if plan.refused or task.request.dry_run:
         files = proposal.expected(plan)
         size = Size(bytes_before=found.size, bytes_after=_expected_size(wheel, files))
         return _outcome(plan, files, findings, wheel=size, output=str(output))
@@ -72,10 +61,10 @@ def _slim(wheel: WheelFile, request: Request) -> Outcome:
         files = proposal.in_order(work.unchanged(each) for each in plan.plans.values())
         return _outcome(plan, files, (*findings, _nothing(wheel.path)))
     with errors_of(output, f"{output} was not written"):
-        return _act(edit, output, request, plan, findings)
+        return _act(edit, output, task, plan, findings)
 
 
-def _act(edit: WheelEdit, output: Path, request: Request, plan: Proposal, findings: tuple[Finding, ...]) -> Outcome:
+def _act(edit: WheelEdit, output: Path, task: Task, plan: Proposal, findings: tuple[Finding, ...]) -> Outcome:
     wheel = edit.wheel
     if wrong := wheel.wrong_hashes():
         raise MalformedError(
@@ -97,7 +86,7 @@ def _act(edit: WheelEdit, output: Path, request: Request, plan: Proposal, findin
         for member, place in written.items():
             edit.replace(member, place)
         edit.drop(each.path for each in files if each.fate == "removed")
-        edit.add(wheel.info + note.NAME, _note(wheel, request, files))
+        edit.add(wheel.info + note.NAME, _note(wheel, task, files))
         made = folder / "wheel"
         edit.write(made)
         findings += (*map(signature_dropped, wheel.signatures), *_incomplete_record(wheel))
@@ -108,11 +97,11 @@ def _act(edit: WheelEdit, output: Path, request: Request, plan: Proposal, findin
     return _outcome(plan, files, findings, wheel=size, output=str(output), written=True)
 
 
-def _note(wheel: WheelFile, request: Request, files: Sequence[FileChange]) -> bytes:
+def _note(wheel: WheelFile, task: Task, files: Sequence[FileChange]) -> bytes:
     before = wheel.info + note.NAME
     return note.text(
-        targets=note.names_of(request.options.targets),
-        cuda=request.cuda,
+        targets=note.names_of(task.options.targets),
+        cuda=task.cuda,
         version=wheel.distribution.version,
         files=files,
         before=wheel.read(before) if before in wheel.members else None,

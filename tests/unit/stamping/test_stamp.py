@@ -17,6 +17,8 @@ from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.report import documents, terminal
 from cuwheel.slimming import wheel as slim_wheel
+from cuwheel.slimming.request import SlimRequest
+from cuwheel.slimming.task import Task
 from cuwheel.stamping import described, guard, stamp
 from cuwheel.wheel import headers
 from tests.unit.slimming.packages import FOO, make_wheel, wrong_members
@@ -299,7 +301,7 @@ def test_slimming_keeps_description_and_guard_true(tmp_path: Path) -> None:
     asked = replace(guarded(wheel), message='install "another"')
     made = stamp.stamp(wheel, tmp_path / "made", replace(WISH, description=told, guard=asked))
     options = SlimOptions(targets=(from_gpu("h100"),))
-    outcome = slim_wheel.slim(made, slim_wheel.Request(options=options, output=tmp_path / "slim"))
+    outcome = slim_wheel.slim(made, Task(request=SlimRequest(output=tmp_path / "slim"), options=options))
     assert outcome.output is not None
     (slimmed,) = (tmp_path / "slim").iterdir()
     found = description.read(slimmed)

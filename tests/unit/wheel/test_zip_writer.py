@@ -6,13 +6,16 @@ import struct
 import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel.binary.decisions import SlimOptions
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.slimming import wheel
+from cuwheel.slimming.request import SlimRequest
+from cuwheel.slimming.task import Task
 from cuwheel.wheel import record
 from cuwheel.wheel import zip_writer as wheel_writer
 from cuwheel.wheel.zip_writer import Traits, ZipWriter, deflated
@@ -33,8 +36,8 @@ def h100() -> tuple[Machine, ...]:
     return (from_gpu("h100"),)
 
 
-def request(output: Path, **more: object) -> wheel.Request:
-    return wheel.Request(options=SlimOptions(targets=h100()), output=output, **more)  # type: ignore[arg-type]
+def request(output: Path, cuda: str | None = None, **more: Any) -> Task:
+    return Task(request=SlimRequest(output=output, **more), options=SlimOptions(targets=h100()), cuda=cuda)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 1 << 20, (1 << 20) + 1, 5_000_000])
@@ -132,7 +135,7 @@ def test_slimmed_twice(tmp_path: Path) -> None:
     import msgspec
 
     source = make_wheel(tmp_path, FOO)
-    first = wheel.slim(source, wheel.Request(options=SlimOptions(targets=(*h100(), *t4())), output=tmp_path / "1"))
+    first = wheel.slim(source, replace(request(tmp_path / "1"), options=SlimOptions(targets=(*h100(), *t4()))))
     second = wheel.slim(tmp_path / "1" / "foo-1.0+cu130.slim-py3-none-any.whl", request(tmp_path / "2"))
     output = tmp_path / "2" / "foo-1.0+cu130.slim.2-py3-none-any.whl"
     assert second.total.bytes_after < first.total.bytes_after

@@ -1,0 +1,31 @@
+"""A request to slim, its words looked up in the tables and on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cuwheel.binary.decisions import SlimOptions
+from cuwheel.slimming import machines
+from cuwheel.slimming.request import SlimRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """`options`: what each library keeps. `cuda`: of any spelling, as the tables have it."""
+
+    request: SlimRequest
+    options: SlimOptions
+    cuda: str | None = None
+
+
+def of(request: SlimRequest) -> Task:
+    changes_all = bool(request.recompress or request.drop_relocatable or request.strip_debug or request.cuda)
+    options = SlimOptions(
+        targets=machines.machines(request.machines, request.env, changes_all=changes_all),
+        future=request.future,
+        recompress=request.recompress,
+        drop_relocatable=request.drop_relocatable,
+        strip_debug=request.strip_debug,
+        force=request.force,
+    )
+    return Task(request=request, options=options, cuda=machines.cuda(request.cuda) if request.cuda else None)

@@ -16,6 +16,7 @@ import pytest
 
 from cuwheel.errors import CuwheelError, UnsafeWheelError, UsageError
 from cuwheel.verifying import kit, proof
+from cuwheel.verifying.request import PackRequest
 from tests.integration import pretend
 from tests.unit.slimming.packages import FOO, make_wheel
 
@@ -32,11 +33,12 @@ def packed(
     folder: Path,
     *checks: Mapping[str, Any],
     files: Mapping[str, bytes] = FOO,
-    wish: kit.Wish | None = None,
+    system: bool = False,
     **more: Any,
 ) -> Path:
     wheel = make_wheel(folder / "wheels", files, **more)
-    return Path(kit.pack([wheel], lambda _: checks or (IMPORT, ON_GPU), folder / "kit.pyz", wish).path)
+    request = PackRequest(wheel, to=folder / "kit.pyz", system=system)
+    return Path(kit.pack(request, [wheel], lambda _: checks or (IMPORT, ON_GPU)).path)
 
 
 def run(
@@ -140,8 +142,10 @@ def test_frameworks_are_known_without_importing_them(tmp_path: Path) -> None:
     plugin = make_wheel(tmp_path / "index", {"jax_plugins/x/__init__.py": b""}, name="jax_cuda13_plugin", version="0.9")
     wheel = make_wheel(tmp_path / "wheels", {"jax/__init__.py": b""}, name="jax", version="0.9")
     _require(wheel, "jax-cuda13-plugin")
-    wish = kit.Wish(requirements=True, find_links=(plugin.parent,), offline=True)
-    made = kit.pack([wheel], lambda _: [IMPORT], tmp_path / "kit.pyz", wish)
+    request = PackRequest(
+        "x.whl", to=tmp_path / "kit.pyz", requirements=True, find_links=(plugin.parent,), offline=True
+    )
+    made = kit.pack(request, [wheel], lambda _: [IMPORT])
     _, _, found = run(Path(made.path))
     assert found["wheels"][0]["frameworks"] == {"jax": ["0.9", "13"]}
 
@@ -193,7 +197,7 @@ def test_wheels_do_not_see_each_other_nor_the_caller(tmp_path: Path) -> None:
         }
         for name in ("foo", "bar", "msgspec")
     ]
-    made = kit.pack(wheels, lambda _: alone, tmp_path / "kit.pyz")
+    made = kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), wheels, lambda _: alone)
     environ = {**os.environ, "PYTHONPATH": str(Path(kit.__file__).parents[2]), "PYTHONOPTIMIZE": "1"}
     status, _, found = run(Path(made.path), environ, python=())
     assert status == 0
@@ -206,7 +210,7 @@ def test_packages_of_the_machine_are_seen_if_wanted(tmp_path: Path) -> None:
     made = packed(tmp_path, there)
     assert run(made, python=())[0] == 1
     assert run(made, None, "--system-site-packages", python=())[0] == 0
-    assert run(packed(tmp_path, there, wish=kit.Wish(system=True)), python=())[0] == 0
+    assert run(packed(tmp_path, there, system=True), python=())[0] == 0
 
 
 def test_requirements_are_packed_once_and_installed(tmp_path: Path) -> None:
@@ -217,9 +221,9 @@ def test_requirements_are_packed_once_and_installed(tmp_path: Path) -> None:
     ]
     for wheel in wheels:
         _require(wheel, "bar>=1")
-    wish = kit.Wish(requirements=True, find_links=(bar.parent,), offline=True)
+    request = PackRequest("x.whl", to=tmp_path / "kit.pyz", requirements=True, find_links=(bar.parent,), offline=True)
     checks = [{"name": "bar", "kind": "import", "text": "bar"}]
-    made = kit.pack(wheels, lambda _: checks, tmp_path / "kit.pyz", wish)
+    made = kit.pack(request, wheels, lambda _: checks)
     assert [each.file for each in made.wheels[0].requirements] == [bar.name]
     with zipfile.ZipFile(made.path) as archive:
         assert sum(name.endswith(bar.name) for name in archive.namelist()) == 1
@@ -232,7 +236,9 @@ def test_requirements_that_cannot_be_had_are_said(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "wheels", {"one/__init__.py": b""}, name="one", version="1.0")
     _require(wheel, "nowhere-to-be-found")
     with pytest.raises(CuwheelError, match="could not get the requirements") as caught:
-        kit.pack([wheel], lambda _: [IMPORT], tmp_path / "kit.pyz", kit.Wish(requirements=True, offline=True))
+        kit.pack(
+            PackRequest("x.whl", to=tmp_path / "kit.pyz", requirements=True, offline=True), [wheel], lambda _: [IMPORT]
+        )
     assert "--system-site-packages" in caught.value.hint
     assert sorted(each.name for each in tmp_path.iterdir()) == ["wheels"]
 
@@ -249,7 +255,9 @@ def _require(wheel: Path, requirement: str) -> None:
 def test_tags_are_looked_at_before_anything_is_done(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "wheels", FOO)
     wheel = wheel.rename(wheel.with_name("foo-1.0+cu130-cp38-cp38-linux_x86_64.whl"))
-    status, said, found = run(Path(kit.pack([wheel], lambda _: [IMPORT], tmp_path / "kit.pyz").path))
+    status, said, found = run(
+        Path(kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [wheel], lambda _: [IMPORT]).path)
+    )
     assert status == 1
     why = "cannot be installed here: it is for Python 3.8 (cp38), and this is"
     assert why in found["wheels"][0]["problem"]
@@ -303,7 +311,7 @@ def test_unsound_wheels_are_not_installed(tmp_path: Path, member: str, data: byt
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr(member, data)
     try:
-        made = kit.pack([wheel], lambda _: [IMPORT], tmp_path / "kit.pyz")
+        made = kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [wheel], lambda _: [IMPORT])
     except UnsafeWheelError:
         assert member.startswith("..")
         return
@@ -434,9 +442,9 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
 
 def test_only_wheels_are_packed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no wheel"):
-        kit.pack([tmp_path], lambda _: [IMPORT], tmp_path / "kit.pyz")
-    with pytest.raises(UsageError, match="no wheel to pack"):
-        kit.pack([], lambda _: [IMPORT], tmp_path / "kit.pyz")
+        kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [tmp_path], lambda _: [IMPORT])
+    with pytest.raises(UsageError, match="there is no wheel"):
+        PackRequest((), to=tmp_path / "kit.pyz")
 
 
 def test_what_travels_is_python_3_9() -> None:

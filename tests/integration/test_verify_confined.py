@@ -17,6 +17,7 @@ import pytest
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.verifying import kit
+from cuwheel.verifying.request import PackRequest
 from cuwheel.verifying.runner import launch
 from tests.fixtures.small_wheel import Wheel
 
@@ -150,7 +151,11 @@ def test_names_of_no_variable(tmp_path: Path, name: str) -> None:
 
 
 def test_a_kit_confines_too(nosy: Path, tmp_path: Path) -> None:
-    made = kit.pack([nosy], lambda _: [{"name": "it", "kind": "import", "text": "subject"}], tmp_path / "kit.pyz")
+    made = kit.pack(
+        PackRequest(nosy, to=tmp_path / "kit.pyz"),
+        [nosy],
+        lambda _: [{"name": "it", "kind": "import", "text": "subject"}],
+    )
     words = [sys.executable, "-I", made.path]
     for options, let in (((), set()), (("--pass-env", "MY_OWN_THING,GITHUB_TOKEN"), {"MY_OWN_THING", "GITHUB_TOKEN"})):
         done = subprocess.run([*words, *options], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -183,7 +188,8 @@ def test_what_a_killed_run_leaves_dies_or_is_cleared_by_the_next(tmp_path: Path,
     words = [sys.executable, "-m", "cuwheel", "verify", str(wheel), "--offline"]
     if what == "kit":
         check = {"name": "it", "kind": "import", "text": "subject"}
-        words = [sys.executable, "-I", kit.pack([wheel], lambda _: [check], tmp_path / "kit.pyz").path]
+        request = PackRequest(wheel, to=tmp_path / "kit.pyz")
+        words = [sys.executable, "-I", kit.pack(request, [wheel], lambda _: [check]).path]
     with subprocess.Popen(words, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         deadline = time.monotonic() + 60
         while not mark.exists() or not mark.read_text().endswith(" "):
@@ -201,7 +207,8 @@ def test_what_a_killed_run_leaves_dies_or_is_cleared_by_the_next(tmp_path: Path,
     other = Wheel(name="other", files={"other/__init__.py": ""}).write(tmp_path)
     if what == "kit":
         check = {"name": "it", "kind": "import", "text": "other"}
-        words = [sys.executable, "-I", kit.pack([other], lambda _: [check], tmp_path / "other.pyz").path]
+        request = PackRequest(other, to=tmp_path / "other.pyz")
+        words = [sys.executable, "-I", kit.pack(request, [other], lambda _: [check]).path]
     else:
         words = [*words[:-2], str(other), "--offline"]
     subprocess.run(words, env=environ, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cuwheel.inspection.values import Survey
+    from cuwheel.verifying.request import PackRequest
 
 SCHEMA: Final = "cuwheel.kit/1"
 MANIFEST = "kit.json"
@@ -59,22 +61,6 @@ _FIRST_DAY = 0x21  # 1980-01-01, the earliest that a zip can say
 _FILE_MODE, _UNIX = 0o100644 << 16, 3
 # Python's own importer of zip files reads no larger ones, before 3.14.
 _MOST = (1 << 32) - (1 << 24)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """`requirements`: download what the wheels require too, and `extra` beside it, for `python` (`3.12`) if said.
-
-    `find_links`: folders with wheels to take them from too; `offline`: from nowhere else.
-    `system`: let the wheels see the packages that the machine has.
-    """
-
-    requirements: bool = False
-    extra: tuple[str, ...] = ()
-    system: bool = False
-    python: str | None = None
-    find_links: tuple[Path, ...] = ()
-    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +112,19 @@ class Packed:
 
 
 def pack(
+    request: PackRequest,
     wheels: Sequence[Path],
     checks_of: Callable[[Survey], Sequence[Mapping[str, Any]]],
-    to: Path,
-    wish: Wish | None = None,
+    extra: Sequence[str] = (),
 ) -> Packed:
-    """`checks_of`: the checks of a wheel, as the runner takes them. The same input gives the same bytes."""
-    wish = wish or Wish()
-    if not wheels:
-        raise UsageError("there is no wheel to pack", hint="cuwheel verify WHEEL --pack kit.pyz")
-    to = to / "kit.pyz" if to.is_dir() else to
+    """`wheels`: those of the request, on the disk. `checks_of`: the checks of one, as the runner takes them.
+
+    `extra`: what is required beside them. The same input gives the same bytes.
+    """
+    to = request.to / "kit.pyz" if request.to.is_dir() else request.to
     with errors_of(to, f"{to} was not written"), lock.scratch(to.parent) as folder:
         files: dict[str, Path] = {}
-        packed = tuple(_wheel(each, checks_of, wish, folder, files) for each in wheels)
+        packed = tuple(_wheel(each, checks_of, partial(_required, request, extra, folder), files) for each in wheels)
         total = sum(each.stat().st_size for each in files.values())
         if total > _MOST:
             raise UsageError(
@@ -146,7 +132,7 @@ def pack(
                 hint="leave the requirements out, and use the machine's own packages: --system-site-packages",
             )
         made = folder / "kit"
-        _write(made, Manifest(system=wish.system, signs=_signs(), wheels=packed), files)
+        _write(made, Manifest(system=request.system, signs=_signs(), wheels=packed), files)
         made.chmod(0o755)
         digest = record.digest_of(made)
         made.replace(to)
@@ -157,8 +143,7 @@ def pack(
 def _wheel(
     path: Path,
     checks_of: Callable[[Survey], Sequence[Mapping[str, Any]]],
-    wish: Wish,
-    folder: Path,
+    required: Callable[[Path], Sequence[Path]],
     files: dict[str, Path],
 ) -> PackedWheel:
     found = survey(path, detail="containers")
@@ -168,7 +153,6 @@ def _wheel(
         raise MalformedError(path, f"not packed: {bad[0]}", hint="get the wheel again")
     with log.progress(f"foretelling {path.name}"):
         foretold, asked = foresight.foresee(found), device_code.of(found)
-    needed = _requirements(path, wish, folder) if wish.requirements else ()
     file = _file(path, files)
     return PackedWheel(
         file=file.file,
@@ -177,7 +161,7 @@ def _wheel(
         member=file.member,
         name=found.distribution.name,
         version=found.distribution.version,
-        requirements=tuple(_file(each, files) for each in needed),
+        requirements=tuple(_file(each, files) for each in required(path)),
         checks=tuple(msgspec.to_builtins(dict(each)) for each in checks_of(found)),
         rows=foretold.rows,
         later=foretold.later,
@@ -189,9 +173,16 @@ def _wheel(
     )
 
 
-def _requirements(path: Path, wish: Wish, folder: Path) -> tuple[Path, ...]:
+def _required(request: PackRequest, extra: Sequence[str], folder: Path, path: Path) -> tuple[Path, ...]:
+    if not request.requirements:
+        return ()
     return requirements.download(
-        path, folder, extra=wish.extra, python=wish.python, find_links=wish.find_links, offline=wish.offline
+        path,
+        folder,
+        extra=extra,
+        python=request.python,
+        find_links=request.find_links,
+        offline=request.offline,
     )
 
 

@@ -76,15 +76,7 @@ def pack(request: PackRequest) -> Proven:
         every = choice.of(tables[surveyed.target][0], surveyed, known=request.known, timeout=request.timeout)
         return [each.as_dict() for each in choice.chosen(every, request.checks)]
 
-    wish = kit.Wish(
-        requirements=request.requirements,
-        extra=tuple(dict.fromkeys(extra)) if request.requirements else (),
-        system=request.system,
-        python=request.python,
-        find_links=tuple(request.find_links),
-        offline=request.offline,
-    )
-    packed = kit.pack(paths, checks_of, request.to, wish)
+    packed = kit.pack(request, paths, checks_of, tuple(dict.fromkeys(extra)))
     shown = (_looked_at(str(target), path, survey(path)) for target, path in zip(request.named, paths, strict=True))
     used = next((where for _, where in tables.values() if where), None)
     return Proven(wheels=tuple(shown), configuration=used, kit=packed)

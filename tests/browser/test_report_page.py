@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding
-from cuwheel.inspection.values import DeviceCode, Library, Part, Registration
+from cuwheel.inspection.libraries import DeviceCode, Library, Part, Registration
 from cuwheel.report import html
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 

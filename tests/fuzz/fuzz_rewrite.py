@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["cuwheel"]):
     from cuwheel.errors import EXIT_BUG, CuwheelError
     from cuwheel.inspection.description import Description
     from cuwheel.inspection.survey import survey
-    from cuwheel.repairing import carrying
+    from cuwheel.repairing import execution
     from cuwheel.stamping import stamp
     from cuwheel.verifying import wheel_rules
     from cuwheel.wheel.file import WheelFile
@@ -38,7 +38,7 @@ from tests.property import loaded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cuwheel.repairing.values import Decision
+    from cuwheel.repairing.decision import Decision
 
 NAME = "pkg-1.0-py3-none-linux_x86_64.whl"
 FIXTURES = {each.path.read_bytes() for each in manifest.load() if each.format == "elf"}
@@ -156,7 +156,7 @@ def seeds(folder: Path) -> list[bytes]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", UserWarning)  # zipfile's, of names that are there twice
-    carrying._grafted = grafted
+    execution._grafted = grafted
     with tempfile.TemporaryDirectory() as place:
         grounds = Grounds(Path(place))
         harness.fuzz("rewrite", seeds(Path(place)), lambda data: through(grounds, data), wheels.mutate)

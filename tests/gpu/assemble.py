@@ -18,7 +18,7 @@ from cuwheel.inspection.fatbin import CONTAINER, ENTRY, FLAG_LZ4, FLAG_ZSTD, MAG
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.inspection.values import Compression
+    from cuwheel.inspection.libraries import Compression
 
 _ALIGNMENT = 8
 _FLAGS: dict[Compression, int] = {"none": 0, "lz4": FLAG_LZ4, "zstd": FLAG_ZSTD}

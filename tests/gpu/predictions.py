@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cuwheel.compat.choose import Jit
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 # The kernels of an entry and the numbers that they write, for the entries of each container.
 Markers: TypeAlias = "Sequence[Sequence[Mapping[str, int]]]"

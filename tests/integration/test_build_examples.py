@@ -15,7 +15,7 @@ from tests.fixtures import cache, cargo
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
     from tests.integration.build_world import World
 
 TAGS = {

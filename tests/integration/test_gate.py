@@ -15,7 +15,7 @@ from cuwheel import api
 from cuwheel.building import gate
 from cuwheel.inspection.survey import survey
 from cuwheel.recording import reader, session
-from cuwheel.recording.values import Record
+from cuwheel.recording.calls import Record
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 

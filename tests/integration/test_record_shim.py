@@ -18,7 +18,7 @@ import pytest
 
 from cuwheel import masking
 from cuwheel.recording import reader
-from cuwheel.recording.orders import Wish
+from cuwheel.recording.instructions import Wish
 from tests.integration.recording import WAYS, Bench, bench, no_native, printed
 
 if TYPE_CHECKING:

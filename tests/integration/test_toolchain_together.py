@@ -18,7 +18,7 @@ from cuwheel import api
 from cuwheel.toolchains import downloads, lock
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.values import Archive
+from cuwheel.toolchains.toolchain import Archive
 from tests.integration import index_server, toolchain_site
 
 if TYPE_CHECKING:

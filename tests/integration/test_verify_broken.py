@@ -19,7 +19,7 @@ from tests.fixtures.small_wheel import PYTHON, SUFFIX, Wheel, extension, library
 
 if TYPE_CHECKING:
     from cuwheel.report.verify import Verify
-    from cuwheel.verifying.values import Installation, Result
+    from cuwheel.verifying.outcomes import Installation, Result
 
 LINUX = f"{PYTHON}-{PYTHON}-linux_x86_64"
 SOURCE = "subject/__init__.py"

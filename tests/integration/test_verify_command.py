@@ -22,7 +22,7 @@ from tests.fixtures import cache
 from tests.fixtures.small_wheel import PYTHON, Wheel, library
 
 if TYPE_CHECKING:
-    from cuwheel.verifying.values import Result
+    from cuwheel.verifying.outcomes import Result
 
 CONFIG = """
 [project]

@@ -22,7 +22,7 @@ from cuwheel.verifying.runner import launch
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
-    from cuwheel.verifying.values import Installation
+    from cuwheel.verifying.outcomes import Installation
 
 SECRETS = {
     "PGPASSWORD": "pg-hunter2-pg",

@@ -10,9 +10,9 @@ import cuwheel
 from cuwheel.building.request import BuildRequest
 from cuwheel.compat.predict import Outcome
 from cuwheel.compat.verdict import Verdict
-from cuwheel.diagnose.values import Cause
-from cuwheel.inspection.values import Library
-from cuwheel.planning.values import Job as PlanJob
+from cuwheel.diagnose.diagnosis import Cause
+from cuwheel.inspection.libraries import Library
+from cuwheel.planning.plan import Job as PlanJob
 from cuwheel.report.build import Build, Job, Wheel
 from cuwheel.report.check import Check
 from cuwheel.report.compare import Compare

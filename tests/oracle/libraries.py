@@ -17,7 +17,7 @@ from tests.fixtures import cuobjdump
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 # kind, architecture, PTX ISA ("" for others), compressed
 Key: TypeAlias = "tuple[str, str, str, bool]"

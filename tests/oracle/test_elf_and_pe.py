@@ -15,7 +15,7 @@ from cuwheel.facts import versions
 from cuwheel.inspection.survey import survey
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 BIN = Path(__file__).parents[1] / "fixtures" / "bin"
 ELF = [path for path in sorted(BIN.iterdir()) if path.read_bytes()[:4] == b"\x7fELF" and path.suffix != ".cubin"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from tests.fixtures.damage.patch import Case
 
 SECONDS = 5.0  # of the processor; the slowest takes a tenth of it, a loop takes for ever

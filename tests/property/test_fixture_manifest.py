@@ -15,7 +15,7 @@ from tests.fixtures import manifest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 Row: TypeAlias = "tuple[str, str, int | None, int | None, int | None]"
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection import library, payload
-from cuwheel.inspection.values import Compression
+from cuwheel.inspection.libraries import Compression
 from tests.fixtures import cache, cuobjdump, manifest
 from tests.gpu import assemble
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 BARE = next(fixture for fixture in manifest.load() if fixture.file == "bare-130.fatbin")
 

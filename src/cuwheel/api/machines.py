@@ -23,7 +23,7 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
     from concurrent.futures import ThreadPoolExecutor
 
     from cuwheel.compat import machine_rules
-    from cuwheel.compat import needs as needs_
+    from cuwheel.compat import prerequisites as needs_
     from cuwheel.finding import SEVERITIES
     from cuwheel.machine import probe, profile
     from cuwheel.report.doctor import Doctor
@@ -49,9 +49,9 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
 def _with_device_code(env: Path | None) -> list[Installed]:
     """The largest first: it takes the longest."""
     from cuwheel.inspection import presence
-    from cuwheel.machine import environment, world
+    from cuwheel.machine import python_environment, world
 
-    _, folders = environment.locate(world.World.here(), env)
+    _, folders = python_environment.locate(world.World.here(), env)
     return sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
 
 
@@ -60,7 +60,7 @@ def _judged_here(machine: MachineProfile, there: Sequence[Installed], said: Sequ
     from functools import partial
 
     from cuwheel import log, parallel
-    from cuwheel.compat import environment as stage
+    from cuwheel.compat import installed as stage
     from cuwheel.machine import named
 
     machines = [each for each in named.here(machine) if each.capability] if there else []
@@ -71,7 +71,7 @@ def _judged_here(machine: MachineProfile, there: Sequence[Installed], said: Sequ
 
 
 def _judged(installed: Installed, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
-    from cuwheel.compat import environment as stage
+    from cuwheel.compat import installed as stage
     from cuwheel.inspection.survey import survey
 
     # Nearly everything that is installed runs, and that shows without looking for code in every corner.

@@ -13,7 +13,7 @@ from cuwheel.recording import matrix, matrix_run
 from cuwheel.report import matrix as report
 
 if TYPE_CHECKING:
-    from cuwheel.recording.orders import Wish
+    from cuwheel.recording.instructions import Wish
     from cuwheel.report.matrix import Matrix
 
 _FOLDER = "cuwheel-matrix"

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.diagnose.values import Cause
+    from cuwheel.diagnose.diagnosis import Cause
     from cuwheel.recording.command import Ended
-    from cuwheel.recording.orders import Wish
+    from cuwheel.recording.instructions import Wish
     from cuwheel.report.record import Recorded
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.api import verb
 from cuwheel.report import toolchain as report
 from cuwheel.report.toolchain import Toolchain
-from cuwheel.toolchains import carry, lock, provide, settings
+from cuwheel.toolchains import fetch, lock, provide, settings
 from cuwheel.toolchains import verify as verifying
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import open_store
@@ -50,7 +50,7 @@ def toolchain_verify(request: ToolchainRequest) -> Toolchain:
 
 def toolchain_fetch(request: ToolchainRequest, *, to: Path) -> Toolchain:
     """The archives of a toolkit in a folder, with their lock, for `toolchain(version, fetched=folder)` elsewhere."""
-    recipe, files = carry.fetch(request, to)
+    recipe, files = fetch.fetch(request, to)
     return Toolchain(
         action="fetch",
         cache=str(open_store(request.cache).folder),

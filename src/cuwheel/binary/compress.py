@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.binary.decisions import EntryDecision, LibraryPlan
-    from cuwheel.inspection.values import Compression
+    from cuwheel.inspection.libraries import Compression
 
 # Measured on bitsandbytes' and NCCL's cubins: 9 stores them in 10 % of their size at 70 MB/s and core. 12 stores 1 to
 # 2 % less at half the speed, 19 stores 15 to 20 % less at a thirtieth of it. All are read

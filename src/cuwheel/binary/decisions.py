@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cuwheel.finding import Finding
-from cuwheel.inspection.values import Compression, Kind
+from cuwheel.inspection.libraries import Compression, Kind
 from cuwheel.machine.fleet import Machine
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.binary.references import Reference, SymbolAt
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf, Header
-    from cuwheel.inspection.values import Registration
+    from cuwheel.inspection.libraries import Registration
 
 _TYPES = (2, 3)  # executables and shared objects; an object file has yet to be linked
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 8, 4096

@@ -19,7 +19,7 @@ from cuwheel.finding import Finding
 if TYPE_CHECKING:
     from cuwheel.binary.compress import Spool
     from cuwheel.binary.decisions import LibraryPlan
-    from cuwheel.inspection.values import Compression, Kind
+    from cuwheel.inspection.libraries import Compression, Kind
 
 __all__ = ["Dropped", "FileResult", "Recompressed", "slim_library"]
 

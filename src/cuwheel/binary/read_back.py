@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.compat.choose import Device
     from cuwheel.compat.entries import HasCode
     from cuwheel.inspection.fatbin import Walk
-    from cuwheel.inspection.values import Entry, Registration
+    from cuwheel.inspection.libraries import Entry, Registration
 
 _HINT = (
     "nothing was changed: either the original is damaged, or this is a bug in cuwheel "

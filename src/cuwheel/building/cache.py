@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import process
-from cuwheel.building.values import Cached
+from cuwheel.building.job import Cached
 from cuwheel.errors import CuwheelError
 from cuwheel.recording import cache_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.building.values import Job
+    from cuwheel.building.job import Job
 
 _TRIAL_S = 300.0
 _TRIAL = "__global__ void trial(int *to) { *to = 1; }\n"

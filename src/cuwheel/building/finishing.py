@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from cuwheel import files, log, masking
 from cuwheel import repairing as repair
 from cuwheel.building import gate
+from cuwheel.building.job import Phase, Trouble
 from cuwheel.building.results import JobResult, MadeWheel
-from cuwheel.building.values import Phase, Trouble
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
@@ -25,11 +25,11 @@ from cuwheel.wheel.file import WheelFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cuwheel.building.job import Built, Job
     from cuwheel.building.order import Order
     from cuwheel.building.results import Outcome
-    from cuwheel.building.values import Built, Job
-    from cuwheel.inspection.values import Survey
-    from cuwheel.recording.values import Record
+    from cuwheel.inspection.libraries import Survey
+    from cuwheel.recording.calls import Record
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.building.tables import GateTable
     from cuwheel.compat.rule import Rule
     from cuwheel.finding import Finding
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
 
 __all__ = ["RULES", "Listed", "Result", "Wanted", "examine", "examine_merged"]
 

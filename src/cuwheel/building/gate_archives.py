@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.fatbin import RawEntry
+    from cuwheel.recording.calls import Call, Record
     from cuwheel.recording.options import Option
-    from cuwheel.recording.values import Call, Record
 
 # What tells most entries apart without reading them: kind, architecture, flags, sizes.
 Key: TypeAlias = tuple[int, int, int, int, int]

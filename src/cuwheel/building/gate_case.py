@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cuwheel.building import gate_units
 from cuwheel.building.gate_units import Allowance, Unit
 from cuwheel.building.gate_values import Listed, Wanted
-from cuwheel.inspection.values import Library, Survey
+from cuwheel.inspection.libraries import Library, Survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

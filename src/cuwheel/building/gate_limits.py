@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.building.gate_case import Case
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - looked for, not written to
 _SHOWN = 4

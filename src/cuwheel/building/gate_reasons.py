@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.building.gate_values import Wanted
-    from cuwheel.recording.values import Call
+    from cuwheel.recording.calls import Call
 
 FORCE = "force-archs = true   (or --force-archs): nvcc then compiles the plan's architectures, whatever it is told"
 _SHOWN = 3

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.buffer import Buffer
     from cuwheel.building.gate_values import Wanted
     from cuwheel.inspection.fatbin import RawEntry
-    from cuwheel.inspection.values import Container, DeviceCode, Library, Survey, Symbols
+    from cuwheel.inspection.libraries import Container, DeviceCode, Library, Survey, Symbols
 
 # Decompressed to see who compiled what, at most: a second's work. Of the containers behind it nobody is named.
 _READ_LIMIT = 1 << 28

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cuwheel.building.tables import GateTable
 from cuwheel.finding import Finding
-from cuwheel.recording.values import Record
+from cuwheel.recording.calls import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

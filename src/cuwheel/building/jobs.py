@@ -13,24 +13,24 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel import process, venvs
-from cuwheel.building import environment, needs, resources, texts, workspace
-from cuwheel.building.values import Job
+from cuwheel.building import build_tools, resources, texts, variables, workspace
+from cuwheel.building.job import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.finding import Finding
 from cuwheel.spellings import table as spellings
-from cuwheel.toolchains import inside
+from cuwheel.toolchains import commands
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from cuwheel.building.job import Project, Tree
     from cuwheel.building.order import Order
     from cuwheel.building.tables import Table
-    from cuwheel.building.values import Project, Tree
-    from cuwheel.planning.values import Job as PlanJob
-    from cuwheel.toolchains.values import Toolchain
+    from cuwheel.planning.plan import Job as PlanJob
+    from cuwheel.toolchains.toolchain import Toolchain
     from cuwheel.venvs import Python
 
 # How fast it is built, and how the network is reached: no part of what comes out.
@@ -83,9 +83,9 @@ def image_paths(toolchains: Iterable[Toolchain]) -> dict[str, tuple[str, ...]]:
     found = {}
     for each in toolchains:
         if each.prefix:
-            told = process.run(inside.command(each.toolkit, ["env"]), timeout=_ASK_S).stdout
+            told = process.run(commands.command(each.toolkit, ["env"]), timeout=_ASK_S).stdout
             paths = [line.partition("=")[2] for line in told.splitlines() if line.startswith("PATH=")]
-            found[each.identity] = tuple(paths[0].split(":")) if paths else environment.SYSTEM_PATH
+            found[each.identity] = tuple(paths[0].split(":")) if paths else variables.SYSTEM_PATH
     return found
 
 
@@ -104,9 +104,9 @@ def make(
 ) -> Job:
     archs = (*plan.archs, *plan.ptx)
     folder = workspace.place(order.store, name=order.project.name, cuda=plan.cuda, archs=archs, python=python)
-    chosen = environment.compiler_links(toolchain.host_compiler)
-    links = () if toolchain.prefix else (*environment.links(caller.get("PATH", "")), *chosen)
-    given = environment.Given(
+    chosen = variables.compiler_links(toolchain.host_compiler)
+    links = () if toolchain.prefix else (*variables.links(caller.get("PATH", "")), *chosen)
+    given = variables.Given(
         table=order.table,
         plan=plan,
         toolchain=toolchain,
@@ -117,9 +117,9 @@ def make(
         epoch=order.tree.epoch,
         backend=order.project.backend,
         build_dir=order.project.build_dir,
-        path=order.images.get(toolchain.identity, environment.SYSTEM_PATH),
+        path=order.images.get(toolchain.identity, variables.SYSTEM_PATH),
     )
-    values = environment.placeholders(given)
+    values = variables.placeholders(given)
     job = Job(
         id=name(plan.cuda, python),
         cuda=plan.cuda,
@@ -129,7 +129,7 @@ def make(
         backend=order.project.backend,
         toolchain=toolchain,
         folder=folder,
-        settings=environment.settings(given),
+        settings=variables.settings(given),
         before=tuple(texts.fill(each, values) for each in order.table.before),
         requires=tuple(_requires(order, plan, links, inside=bool(toolchain.prefix))),
         subdirectory=order.table.subdirectory,
@@ -143,10 +143,10 @@ def make(
 
 def _requires(order: Order, plan: PlanJob, links: Sequence[tuple[str, str]], *, inside: bool) -> Iterator[str]:
     yield from order.table.requires
-    there = {} if inside else needs.there(environment.SYSTEM_PATH, dict(links))
-    minimum = needs.minimum(*below(order.tree, order.table.subdirectory))
+    there = {} if inside else build_tools.there(variables.SYSTEM_PATH, dict(links))
+    minimum = build_tools.minimum(*below(order.tree, order.table.subdirectory))
     archs = (*plan.archs, *plan.ptx)
-    yield from needs.requirements(order.project.backend, order.table.before, archs, minimum, there)
+    yield from build_tools.requirements(order.project.backend, order.table.before, archs, minimum, there)
 
 
 def _notes(order: Order, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
@@ -187,7 +187,7 @@ def _texts(table: Table) -> Iterable[str]:
 def _key(job: Job, order: Order) -> str:
     """Of everything that goes in. A folder's place counts too: names of kernels depend on it."""
     compiler = job.toolchain.host_compiler
-    passed = environment.passed_names(job.environ)
+    passed = variables.passed_names(job.environ)
     told = [
         __version__,
         [order.tree.sha256, order.tree.commit, order.tree.described],

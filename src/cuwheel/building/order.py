@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cuwheel.building.job import Project, Tree
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.tables import Table
-from cuwheel.building.values import Project, Tree
 from cuwheel.toolchains.store import Store
 
 

@@ -24,10 +24,10 @@ from cuwheel.building import (
     source,
     workspace,
 )
+from cuwheel.building.job import Trouble
 from cuwheel.building.order import Order
 from cuwheel.building.requirements import Source
 from cuwheel.building.results import BuildResult, JobResult
-from cuwheel.building.values import Trouble
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import toolkits
 from cuwheel.planning import plans
@@ -39,13 +39,13 @@ from cuwheel.toolchains.store import open_store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cuwheel.building.job import Job
     from cuwheel.building.request import BuildRequest
-    from cuwheel.building.values import Job
     from cuwheel.finding import Finding
-    from cuwheel.planning.values import Job as PlanJob
-    from cuwheel.planning.values import NotServed
+    from cuwheel.planning.plan import Job as PlanJob
+    from cuwheel.planning.plan import NotServed
     from cuwheel.toolchains.request import ToolchainRequest
-    from cuwheel.toolchains.values import Toolchain
+    from cuwheel.toolchains.toolchain import Toolchain
 
 
 def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cuwheel import decode
-from cuwheel.building.values import Project
+from cuwheel.building.job import Project
 from cuwheel.errors import MalformedError
 from cuwheel.wheel import metadata
 

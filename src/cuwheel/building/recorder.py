@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.building.cache import Server
-    from cuwheel.building.values import Job
+    from cuwheel.building.job import Job
 
 
 @contextlib.contextmanager

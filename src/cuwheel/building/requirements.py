@@ -11,13 +11,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel import venvs
-from cuwheel.building import environment
+from cuwheel.building import variables
+from cuwheel.building.job import Job
 from cuwheel.building.shell import Shell
-from cuwheel.building.values import Job
 from cuwheel.errors import ToolError, UsageError
 from cuwheel.toolchains import archives, downloads
 from cuwheel.toolchains.downloads import Supply
-from cuwheel.toolchains.values import Archive
+from cuwheel.toolchains.toolchain import Archive
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -83,7 +83,7 @@ class Installer:
         self.used = tuple(wanted)
 
     def _run(self, interpreter: Path, wanted: Sequence[str | Path], *, index: bool) -> None:
-        around = environment.without_leads(os.environ) | {environment.MARK: str(self.job.folder)}
+        around = variables.without_leads(os.environ) | {variables.MARK: str(self.job.folder)}
         if not index:  # where others would be looked for may not be there any more, and is not asked
             around = {name: value for name, value in around.items() if name not in _OTHER_PLACES}
         offline = self.offline and index

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from cuwheel.building.gate_values import Listed
+from cuwheel.building.job import Built, Job, Phase, Trouble
 from cuwheel.building.order import Order
 from cuwheel.building.recipes import Recipe
-from cuwheel.building.values import Built, Job, Phase, Trouble
 from cuwheel.finding import Finding
-from cuwheel.inspection.values import Survey
-from cuwheel.planning import values as plan_values
-from cuwheel.recording.values import Record
+from cuwheel.inspection.libraries import Survey
+from cuwheel.planning import plan as plan_values
+from cuwheel.recording.calls import Record
 
 # `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
 # why. `planned`: a dry run.

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from cuwheel import files, log, units
 from cuwheel.building import cache as cache_
 from cuwheel.building import frontend, recorder, trees, workspace
+from cuwheel.building.job import Built, Phase, Trouble
 from cuwheel.building.requirements import Installer
 from cuwheel.building.shell import Shell
-from cuwheel.building.values import Built, Phase, Trouble
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
 from cuwheel.toolchains import store as store_
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.building.cache import Server
+    from cuwheel.building.job import Job
     from cuwheel.building.order import Order
     from cuwheel.building.requirements import Source
-    from cuwheel.building.values import Job
     from cuwheel.recording.session import Session
 
 _TELL_S = 0.3

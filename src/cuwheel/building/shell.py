@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from cuwheel import masking, process
 from cuwheel.errors import ToolError
-from cuwheel.toolchains import inside
+from cuwheel.toolchains import commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.toolchains.values import Installed
+    from cuwheel.toolchains.toolchain import Installed
 
 _TAIL = 64 * 1024
 _QUICK_S = 300.0
@@ -71,7 +71,7 @@ class Shell:
             return words, environ
         seen = (self.folder, *folders)
         place = cwd or self.folder
-        return inside.command(self.toolkit, words, folders=seen, cwd=place, environ=environ), os.environ
+        return commands.command(self.toolkit, words, folders=seen, cwd=place, environ=environ), os.environ
 
     def write(self, text: str) -> None:
         with self.log.open("a", encoding="utf-8", errors="surrogateescape") as file:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel import units
 from cuwheel.building import repository, trees
-from cuwheel.building.values import Tree
+from cuwheel.building.job import Tree
 from cuwheel.errors import CuwheelError, UnreadableError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection.pinned import is_pinned

@@ -21,7 +21,7 @@ from cuwheel.toolchains import store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.building.values import Tree
+    from cuwheel.building.job import Tree
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, EOFError, UnicodeError, OverflowError, KeyError)
 _MAX_UNPACKED = 20 * 10**9  # of a source: more is no source, but an archive made to fill the disk

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cuwheel import files, log
-from cuwheel.building import environment
-from cuwheel.building.values import Built
+from cuwheel.building import variables
+from cuwheel.building.job import Built
 from cuwheel.errors import UnreadableError
 from cuwheel.toolchains import store as store_
 
@@ -109,7 +109,7 @@ def end_leftovers(folder: Path) -> int:
 
     Nobody else can be at work in the folder: whoever calls holds its lock.
     """
-    wanted = f"{environment.MARK}={folder}".encode()
+    wanted = f"{variables.MARK}={folder}".encode()
     found = [pid for pid in _processes() if wanted in _variables(pid)]
     count = len(found)
     for pid in found:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, numbers, places, values
+from cuwheel.cli import names, numbers, option_values, places
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cuda",
         metavar="VERSIONS",
-        type=values.each(values.toolkit),
+        type=option_values.each(option_values.toolkit),
         action="append",
         default=[],
         help="a wheel for each",
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python",
         metavar="VERSIONS",
-        type=values.each(values.python_minor),
+        type=option_values.each(option_values.python_minor),
         action="append",
         default=[],
         help="a wheel for each",
@@ -83,7 +83,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--require",
         metavar="NAME",
-        type=values.requirement,
+        type=option_values.requirement,
         action="append",
         default=[],
         help="for the build, beside what it asks for: torch",
@@ -91,7 +91,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--variable",
         metavar="NAME=VALUE",
-        type=values.assignment,
+        type=option_values.assignment,
         action="append",
         default=[],
         help="that the build sees: USE_CUDA=1",
@@ -99,7 +99,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--config-setting",
         metavar="KEY=VALUE",
-        type=values.setting,
+        type=option_values.setting,
         action="append",
         default=[],
         help="for its backend, as pip's -C",
@@ -133,7 +133,7 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
     wheels.add_argument(
         "--allow",
         metavar="ARCHS",
-        type=values.each(names.allowed),
+        type=option_values.each(names.allowed),
         action="append",
         default=[],
         help="extra architectures to accept",
@@ -147,7 +147,7 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="components",
         metavar="PARTS",
-        type=values.each(names.component),
+        type=option_values.each(names.component),
         action="append",
         default=[],
         help="libraries: cublas, cudnn ...",
@@ -156,7 +156,7 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
         "--provider",
         dest="providers",
         metavar="NAMES",
-        type=values.each(names.provider),
+        type=option_values.each(names.provider),
         action="append",
         default=[],
         help="only these of system, index, redist, debian, conda, container",
@@ -181,7 +181,9 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
     tools.add_argument(
         "--apt-sources", metavar="FILE", type=places.file_name, help="a list of sources for apt instead of the system's"
     )
-    tools.add_argument("--image", metavar="IMAGE", type=values.image, help="the container image instead of NVIDIA's")
+    tools.add_argument(
+        "--image", metavar="IMAGE", type=option_values.image, help="the container image instead of NVIDIA's"
+    )
     tools.add_argument("--offline", action="store_true", help="use no network: what was downloaded before")
     lock = "cuwheel.lock"
     tools.add_argument(
@@ -199,7 +201,9 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
         raise UsageError(TWO_LOCKS)
     below = f"{args.source}/{args.subdirectory}"
     if args.subdirectory and places.is_folder(args.source) and not places.is_folder(below):
-        raise UsageError(f"--subdirectory: there is no folder {values.shortened(below)}", hint="cuwheel build --help")
+        raise UsageError(
+            f"--subdirectory: there is no folder {option_values.shortened(below)}", hint="cuwheel build --help"
+        )
 
 
 def run(args: argparse.Namespace) -> Build:

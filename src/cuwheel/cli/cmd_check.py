@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, places, values
+from cuwheel.cli import names, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, add_where, write_html
 from cuwheel.errors import UsageError
 
@@ -45,21 +45,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_refinement(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what else is known of the machines")
     group.add_argument(
-        "--driver", metavar="VERSION", type=values.driver, help="of the NVIDIA driver, such as 570.86.10"
+        "--driver", metavar="VERSION", type=option_values.driver, help="of the NVIDIA driver, such as 570.86.10"
     )
     group.add_argument(
-        "--driver-cuda", metavar="VERSION", type=values.cuda, help="the CUDA version that nvidia-smi shows"
+        "--driver-cuda", metavar="VERSION", type=option_values.cuda, help="the CUDA version that nvidia-smi shows"
     )
-    group.add_argument("--torch", metavar="VERSION", type=values.torch, help="the torch that is installed")
+    group.add_argument("--torch", metavar="VERSION", type=option_values.torch, help="the torch that is installed")
     group.add_argument(
-        "--torch-cuda", metavar="VERSION", type=values.cuda_minor, help="the CUDA that torch was built for"
+        "--torch-cuda", metavar="VERSION", type=option_values.cuda_minor, help="the CUDA that torch was built for"
     )
-    group.add_argument("--jax-cuda", metavar="VERSION", type=values.cuda, help="the CUDA of jax's plugin")
-    group.add_argument("--python", metavar="VERSION", type=values.python, help="such as 3.11")
-    group.add_argument("--glibc", metavar="VERSION", type=values.glibc, help="such as 2.35")
+    group.add_argument("--jax-cuda", metavar="VERSION", type=option_values.cuda, help="the CUDA of jax's plugin")
+    group.add_argument("--python", metavar="VERSION", type=option_values.python, help="such as 3.11")
+    group.add_argument("--glibc", metavar="VERSION", type=option_values.glibc, help="such as 2.35")
     group.add_argument("--os", choices=("linux", "windows"), help="the operating system")
-    group.add_argument("--cpu", metavar="NAME", type=values.cpu, help="x86_64 or aarch64")
-    group.add_argument("--l4t", metavar="RELEASE", type=values.l4t, help="of a Jetson, such as 36.4")
+    group.add_argument("--cpu", metavar="NAME", type=option_values.cpu, help="x86_64 or aarch64")
+    group.add_argument("--l4t", metavar="RELEASE", type=option_values.l4t, help="of a Jetson, such as 36.4")
     group.add_argument("--no-jit", action="store_true", help="CUDA_DISABLE_PTX_JIT is set")
     group.add_argument("--force-jit", action="store_true", help="CUDA_FORCE_PTX_JIT is set")
 

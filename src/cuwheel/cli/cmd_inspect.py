@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import places, values
+from cuwheel.cli import option_values, places
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +45,7 @@ def add_where(parser: argparse.ArgumentParser, env: Callable[[str], Path] = plac
     parser.add_argument(
         "--platform",
         metavar="TAG",
-        type=values.platform,
+        type=option_values.platform,
         help="of name==version, the wheel for this platform, such as win_amd64",
     )
 

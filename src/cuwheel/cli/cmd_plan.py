@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, values
+from cuwheel.cli import names, option_values
 from cuwheel.cli.cmd_check import add_refinement, refinement
 from cuwheel.errors import UsageError
 from cuwheel.spellings import table
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cuda",
         metavar="VERSIONS",
-        type=values.each(values.toolkit),
+        type=option_values.each(option_values.toolkit),
         action="append",
         default=[],
         help="the toolkits to build with; otherwise the fewest and newest that drivers and torch builds take",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--like", metavar="WHEEL", type=names.binary, help="predict the size from this wheel's bytes an architecture"
     )
     parser.add_argument(
-        "--cmake", metavar="VERSION", type=values.cmake, help="the CMake that has to understand the list"
+        "--cmake", metavar="VERSION", type=option_values.cmake, help="the CMake that has to understand the list"
     )
     reverse = parser.add_argument_group("the reverse")
     reverse.add_argument("--read", metavar="LIST", help="explain this architecture list and what it covers")

@@ -73,7 +73,7 @@ def _command(args: argparse.Namespace) -> list[str]:
 
 def run(args: argparse.Namespace) -> Recorded | Matrix:
     from cuwheel import api
-    from cuwheel.recording.orders import Wish
+    from cuwheel.recording.instructions import Wish
 
     wish = Wish(masked=not args.no_mask, phases=not args.no_phases, way=args.way)
     if args.matrix:

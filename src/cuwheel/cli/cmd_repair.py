@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, places, values
+from cuwheel.cli import names, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
 
 if TYPE_CHECKING:
@@ -44,12 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--requires", action="store_true", help="write the packages of NVIDIA's libraries into the metadata"
     )
     parser.add_argument(
-        "--cuda", metavar="VERSION", type=values.cuda, help="its CUDA (13.0, 12), where the libraries do not tell it"
+        "--cuda",
+        metavar="VERSION",
+        type=option_values.cuda,
+        help="its CUDA (13.0, 12), where the libraries do not tell it",
     )
     parser.add_argument(
         "--exclude",
         metavar="SONAME",
-        type=values.soname,
+        type=option_values.soname,
         action="append",
         default=[],
         help="also keep this out (globs; 'torch' stands for its libraries)",
@@ -64,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="look for libraries there first; also a toolkit's folder",
     )
     parser.add_argument(
-        "--platform", metavar="TAG", type=values.platform, help="of name==version, the wheel for this platform"
+        "--platform", metavar="TAG", type=option_values.platform, help="of name==version, the wheel for this platform"
     )
     add_html(parser)
 

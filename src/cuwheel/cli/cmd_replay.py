@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import numbers, places, values
+from cuwheel.cli import numbers, option_values, places
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _other_call(text: str) -> str:
     from cuwheel.recording import target
 
     if text.startswith(":") and not text[1:].isdecimal():
-        raise values.wrong(text, "the number of a call, such as :7", hint="cuwheel replay RECORD --list")
+        raise option_values.wrong(text, "the number of a call, such as :7", hint="cuwheel replay RECORD --list")
     if text and not text.startswith(":"):
         places.folder(target.split(text)[0])
     return text

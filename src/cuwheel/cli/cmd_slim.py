@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, numbers, places, values
+from cuwheel.cli import names, numbers, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -60,7 +60,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--cuda",
         metavar="VERSION",
-        type=values.toolkit,
+        type=option_values.toolkit,
         help="of packages with a library per CUDA version, keep the one loaded with this",
     )
     what.add_argument("--recompress", action="store_true", help="compress device code better, lossless")
@@ -72,7 +72,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
 def _add_wheels(parser: argparse.ArgumentParser) -> None:
     wheels = parser.add_argument_group("wheels")
     wheels.add_argument(
-        "--version", metavar="VERSION", type=values.version, help="of the new wheel, instead of adding +slim"
+        "--version", metavar="VERSION", type=option_values.version, help="of the new wheel, instead of adding +slim"
     )
     wheels.add_argument(
         "--level",
@@ -81,7 +81,7 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
         help="deflate everything anew, 0 to 9; without it what changed, at 6",
     )
     wheels.add_argument(
-        "--platform", metavar="TAG", type=values.platform, help="of name==version, the wheel for this platform"
+        "--platform", metavar="TAG", type=option_values.platform, help="of name==version, the wheel for this platform"
     )
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, places, values
+from cuwheel.cli import names, option_values, places
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="components",
         metavar="PARTS",
-        type=values.each(names.component),
+        type=option_values.each(names.component),
         action="append",
         default=[],
         help="libraries too: cublas, cudnn, nccl ..., or torch for what its extensions use; repeated or with commas",
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--provider",
         dest="providers",
         metavar="NAMES",
-        type=values.each(names.provider),
+        type=option_values.each(names.provider),
         action="append",
         default=[],
         help="only these of system, index, redist, debian, conda, container, in the order given",
@@ -89,7 +89,9 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--apt-sources", metavar="FILE", type=places.file_name, help="a list of sources for apt instead of the system's"
     )
-    group.add_argument("--image", metavar="IMAGE", type=values.image, help="the container image instead of NVIDIA's")
+    group.add_argument(
+        "--image", metavar="IMAGE", type=option_values.image, help="the container image instead of NVIDIA's"
+    )
 
 
 def _add_repeatable(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import numbers, places, values
+from cuwheel.cli import numbers, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -60,7 +60,7 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--python",
         metavar="VERSION",
-        type=values.each(values.python_minor),
+        type=option_values.each(option_values.python_minor),
         action="append",
         default=[],
         help="such as 3.11,3.12",
@@ -69,7 +69,7 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="requires",
         metavar="REQ",
-        type=values.requirement,
+        type=option_values.requirement,
         action="append",
         default=[],
         help="install this too",
@@ -88,12 +88,12 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--offline", action="store_true", help="use no network: what is cached, and --find-links")
     group.add_argument("--stub", action="store_true", help="without a driver, put a stub in place of libcuda")
     group.add_argument(
-        "--cuda", metavar="VERSION", type=values.cuda, help="that the wheel is to serve, whatever is installed"
+        "--cuda", metavar="VERSION", type=option_values.cuda, help="that the wheel is to serve, whatever is installed"
     )
     group.add_argument("--timeout", metavar="SECONDS", type=numbers.seconds, help="of each check, in place of its own")
     group.add_argument("--keep", action="store_true", help="keep the environments and say where they are")
     group.add_argument(
-        "--platform", metavar="TAG", type=values.platform, help="of name==version, the wheel for this platform"
+        "--platform", metavar="TAG", type=option_values.platform, help="of name==version, the wheel for this platform"
     )
 
 
@@ -102,7 +102,7 @@ def _add_let_in(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--pass-env",
         metavar="NAME",
-        type=values.each(values.variable),
+        type=option_values.each(option_values.variable),
         action="append",
         default=[],
         help="let the checks see this variable; without it they see those of GPUs, language and processors",

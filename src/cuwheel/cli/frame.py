@@ -90,12 +90,12 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as the type has it
         if action.choices is not None and value not in action.choices:
             from cuwheel import spelling
-            from cuwheel.cli import values
+            from cuwheel.cli import option_values
 
             one_of = ", ".join(map(str, action.choices))
             near = spelling.nearest(value, tuple(map(str, action.choices)))
             hint = f"did you mean {near!r}?" if near else ""
-            self._note(action, UsageError(f"{values.shortened(value)!r} is not one of {one_of}", hint))
+            self._note(action, UsageError(f"{option_values.shortened(value)!r} is not one of {one_of}", hint))
 
     def _note(self, action: argparse.Action, error: UsageError) -> None:
         name = "/".join(action.option_strings) or str(action.metavar)
@@ -107,12 +107,12 @@ class _Parser(argparse.ArgumentParser):
         raise self.refused()
 
     def refused(self) -> UsageError:
-        from cuwheel.cli import values
+        from cuwheel.cli import option_values
 
         whole = f"{self.prog} --help"
         if len(self.problems) == 1:
             return UsageError(self.problems[0].message, self.problems[0].hint or whole)
-        listed = "".join(f"\n  - {values.with_hint(each)}" for each in self.problems)
+        listed = "".join(f"\n  - {option_values.with_hint(each)}" for each in self.problems)
         return UsageError(f"the command line has {len(self.problems)} problems:{listed}", whole)
 
 
@@ -191,11 +191,11 @@ def fill_verb_parser(parser: argparse.ArgumentParser, module: Verb) -> None:
 
 def guard_values(parser: argparse.ArgumentParser) -> None:
     """No value is empty or holds a NUL, whatever the option's own type makes of it."""
-    from cuwheel.cli import values
+    from cuwheel.cli import option_values
 
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
         if action.nargs not in (0, argparse.REMAINDER) and action.choices is None:
-            action.type = values.guarded(action.type, without=action.const)  # type: ignore[arg-type]
+            action.type = option_values.guarded(action.type, without=action.const)  # type: ignore[arg-type]
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

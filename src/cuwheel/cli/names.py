@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import places, values
+from cuwheel.cli import option_values, places
 from cuwheel.errors import CuwheelError, NewerSchemaError, UnsafeWheelError, UsageError
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def machines(*words: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         problems = []
-        for word in [text] if places.exists(text) else values.parts(text):
+        for word in [text] if places.exists(text) else option_values.parts(text):
             try:
                 if word.lower() not in words:
                     _machine(word)
             except UsageError as error:
                 problems.append(error)
         if problems:
-            raise values.gathered(problems)
+            raise option_values.gathered(problems)
         return text
 
     return parse
@@ -86,11 +86,11 @@ def profile(text: str) -> Path:
 
 
 def need(text: str) -> str:
-    from cuwheel.compat import needs
+    from cuwheel.compat import prerequisites
 
     if len(text) > _LONGEST_NEED:
-        raise values.wrong(text, "of the form NAME or NAME>=VERSION")
-    needs.parse([text])
+        raise option_values.wrong(text, "of the form NAME or NAME>=VERSION")
+    prerequisites.parse([text])
     return text
 
 
@@ -106,7 +106,9 @@ def provider(text: str) -> str:
     from cuwheel.toolchains import providers
 
     if text not in providers.ORDER:
-        raise UsageError(f"there is no provider {values.shortened(text)!r}: there are {', '.join(providers.ORDER)}")
+        raise UsageError(
+            f"there is no provider {option_values.shortened(text)!r}: there are {', '.join(providers.ORDER)}"
+        )
     return text
 
 
@@ -115,7 +117,7 @@ def allowed(text: str) -> str:
     from cuwheel.building import rules
 
     if not rules.may_be_allowed(text):
-        raise values.wrong(text, "an architecture such as sm_75, compute_* or library.so:sm_75")
+        raise option_values.wrong(text, "an architecture such as sm_75, compute_* or library.so:sm_75")
     return text
 
 
@@ -126,14 +128,18 @@ def policy(text: str) -> str:
     if text == "auto":
         return text
     problem: UsageError | None = None
-    for cpu in values.CPUS:
+    for cpu in option_values.CPUS:
         try:
             policies.find(text, cpu)
         except UsageError as error:
             problem = error
         else:
             return text
-    raise UsageError(values.shortened(problem.message), problem.hint) if problem else values.wrong(text, "a policy")
+    raise (
+        UsageError(option_values.shortened(problem.message), problem.hint)
+        if problem
+        else option_values.wrong(text, "a policy")
+    )
 
 
 def binary(text: str) -> str:
@@ -144,6 +150,6 @@ def binary(text: str) -> str:
     if pinned.is_pinned(text) or places.exists(text):
         return text
     if len(path.parts) != 1 or path.suffix in source.SUFFIXES:
-        raise UsageError(f"{values.shortened(text)}: no such file or folder")
+        raise UsageError(f"{option_values.shortened(text)}: no such file or folder")
     _asked(lambda: source.installed_info(text))
     return text

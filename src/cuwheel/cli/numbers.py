@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cuwheel.cli.values import wrong
+from cuwheel.cli.option_values import wrong
 from cuwheel.errors import UsageError
 
 _MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from cuwheel.cli.values import shortened
+from cuwheel.cli.option_values import shortened
 from cuwheel.errors import UsageError
 
 _LONGEST_NAME = 255  # bytes, of one part of a path
@@ -120,7 +120,7 @@ def new_file_or_folder(text: str) -> Path:
 def environment(text: str) -> Path:
     """A Python environment."""
     from cuwheel.errors import UnreadableError
-    from cuwheel.machine import environment as environments
+    from cuwheel.machine import python_environment as environments
     from cuwheel.machine import world
 
     path = folder(text)

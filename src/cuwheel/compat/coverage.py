@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.predict import Outcome
     from cuwheel.compat.reach import Reach
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 _NATIVE: tuple[Outcome, ...] = ("native", "compatible")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cuwheel.compat.choose import Device
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import Release
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
     from cuwheel.machine.fleet import Machine
 
 

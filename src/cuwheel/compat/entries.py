@@ -13,7 +13,7 @@ from cuwheel.facts.arch import Arch, Capability
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.values import Kind
+    from cuwheel.inspection.libraries import Kind
     from cuwheel.machine.fleet import Machine
 
 LOADABLE: tuple[Kind, ...] = ("cubin", "ptx")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.rule import Rule
     from cuwheel.finding import Finding
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 # Below this nobody's download or image is the worse for it.
 _WORTH_SAYING = 1_000_000

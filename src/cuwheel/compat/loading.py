@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.facts.rows.packages import PackageProfile
-    from cuwheel.inspection.values import Library, PythonLoad, Survey
+    from cuwheel.inspection.libraries import Library, PythonLoad, Survey
     from cuwheel.machine.fleet import Machine
 
 # A part of a path that names one GPU: sm90/, _sm_100a.so.

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import check_rules, reach, tags
 from cuwheel.compat.check_rules.case import Case, Whole
 from cuwheel.compat.library_findings import Key, alike, of_libraries, of_library
+from cuwheel.compat.library_sources import Surroundings, resolve, surroundings
 from cuwheel.compat.loading import Loading, apart, loading
 from cuwheel.compat.modules import of_driver
-from cuwheel.compat.needed import Surroundings, resolve, surroundings
 from cuwheel.compat.predict import Outcome, Prediction, stopped
 from cuwheel.compat.reach import served_together
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
 from cuwheel.finding import SEVERITIES, Finding
-from cuwheel.inspection.values import Library
+from cuwheel.inspection.libraries import Library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.compat.reach import Reach
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
 
 _NOTHING = Prediction(outcome="unknown", basis="nothing")

@@ -13,14 +13,14 @@ from cuwheel.compat.entries import code as code_of
 from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures, libraries
 from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.inspection.values import Symbols
+from cuwheel.inspection.libraries import Symbols
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from cuwheel.facts.arch import Arch
-    from cuwheel.inspection.values import DeviceCode, Library
+    from cuwheel.inspection.libraries import DeviceCode, Library
 
 _DEVICE_LINKED = 2  # the version of a wrapper
 _REGISTERING = ("elf", "pe")  # the others are loaded as a whole

@@ -30,7 +30,7 @@ from cuwheel.facts import versions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
     from cuwheel.machine.fleet import Machine
 
 Outcome: TypeAlias = Literal["native", "compatible", "jit", "partial", "fails", "unknown"]

@@ -11,13 +11,13 @@ from cuwheel.compat.modules import Choosing, Module, choosing, modules
 from cuwheel.compat.predict import Outcome, by_code, of_modules
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
-from cuwheel.inspection.values import Library
+from cuwheel.inspection.libraries import Library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cuwheel.compat.predict import Prediction
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
 
 

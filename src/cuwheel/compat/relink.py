@@ -17,7 +17,7 @@ from cuwheel.compat.modules import Module
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.inspection.values import Symbols
+    from cuwheel.inspection.libraries import Symbols
 
 # What the driver itself brings into every link.
 _BUILT_IN = frozenset({"vprintf", "malloc", "free", "__assertfail", "__assert_fail"})

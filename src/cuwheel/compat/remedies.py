@@ -13,7 +13,7 @@ from cuwheel.facts.tables import tables
 if TYPE_CHECKING:
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import Toolkit
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
     from cuwheel.machine.fleet import Machine
 
 

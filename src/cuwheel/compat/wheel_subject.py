@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuwheel.inspection.values import Survey
+from cuwheel.inspection.libraries import Survey
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows.manylinux import ManylinuxPolicy
     from cuwheel.finding import Severity
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 _SOURCE = "platform compatibility tags, packaging.python.org/specifications; PEP 600"
 # foo.cpython-312-x86_64-linux-gnu.so, foo.cpython-313t-…, foo.abi3.so, foo.cp312-win_amd64.pyd

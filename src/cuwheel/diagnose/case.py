@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cuwheel.diagnose.diagnosis import Evidence
 from cuwheel.diagnose.text import Log
-from cuwheel.diagnose.values import Evidence
-from cuwheel.recording.values import CallState
+from cuwheel.recording.calls import CallState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

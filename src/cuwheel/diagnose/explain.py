@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cuwheel.diagnose import advice, tried, ways
+from cuwheel.diagnose import advice, commands, ways_out
 from cuwheel.diagnose import known as known_
 from cuwheel.diagnose.causes import ANY_CAUSE, knowledge
 from cuwheel.diagnose.conditions import CONDITIONS
+from cuwheel.diagnose.diagnosis import Cause, Diagnosis, Evidence
 from cuwheel.diagnose.rows import CauseFile
 from cuwheel.diagnose.search import Hit, Search
-from cuwheel.diagnose.values import Cause, Diagnosis, Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,11 +64,11 @@ def explain(
     causes = tuple(_told(each, search, known) for each in ranked if each.confidence >= _SHOWN)
     return Diagnosis(
         causes=causes,
-        ways_out=ways.rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
+        ways_out=ways_out.rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
         versions=tuple(each for each in known.versions if each.name not in inner),
         situations=tuple(sorted(known.situations)),
-        tried=tried.commands(log),
-        command=tried.failing(log, causes[0].evidence[0].line) if causes else None,
+        tried=commands.commands(log),
+        command=commands.failing(log, causes[0].evidence[0].line) if causes else None,
     )
 
 

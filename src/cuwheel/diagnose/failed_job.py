@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from cuwheel import masking
 from cuwheel.diagnose import ending, inquiry
-from cuwheel.diagnose.values import Failure
+from cuwheel.diagnose.diagnosis import Failure
 from cuwheel.recording import failures, reader
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cuwheel.building.job import Built, Trouble
     from cuwheel.building.results import JobResult
-    from cuwheel.building.values import Built, Trouble
-    from cuwheel.diagnose.values import Cause
-    from cuwheel.recording.values import Call, Record
+    from cuwheel.diagnose.diagnosis import Cause
+    from cuwheel.recording.calls import Call, Record
 
 _TAIL = 200_000  # bytes of a log that are looked through for a cause
 _OUTPUT = 8000  # characters kept of what a call printed: its end; the record has all

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from cuwheel import masking
 from cuwheel.diagnose import inquiry
-from cuwheel.recording import again, quoting, reader
+from cuwheel.recording import quoting, reader, rerun
 
 if TYPE_CHECKING:
-    from cuwheel.diagnose.values import Cause
+    from cuwheel.diagnose.diagnosis import Cause
+    from cuwheel.recording.calls import Call, Record
     from cuwheel.recording.matrix_run import Run
-    from cuwheel.recording.values import Call, Record
 
 _TAIL = 1 << 20  # bytes of a log that are looked through for the first error
 _ASKED = 50  # compilers that were asked for their versions
@@ -35,7 +35,7 @@ def causes(run: Run) -> tuple[tuple[Cause, ...], str]:
     def masked(text: str) -> str:
         return masking.known(text, os.environ)
 
-    return masking.within(found.diagnosis.causes, masked), again.first_error(printed)
+    return masking.within(found.diagnosis.causes, masked), rerun.first_error(printed)
 
 
 def of_call(record: Record, call: Call, printed: str) -> tuple[Cause, ...]:

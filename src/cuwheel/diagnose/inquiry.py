@@ -12,8 +12,8 @@ from cuwheel import masking
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose import nearest, text
 from cuwheel.diagnose.case import Case
+from cuwheel.diagnose.diagnosis import Diagnosis
 from cuwheel.diagnose.explain import explain
-from cuwheel.diagnose.values import Diagnosis
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import fleet
 from cuwheel.recording import target
@@ -21,8 +21,8 @@ from cuwheel.recording import target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.diagnose.diagnosis import Cause
     from cuwheel.diagnose.text import Log
-    from cuwheel.diagnose.values import Cause
     from cuwheel.machine.profile import MachineProfile
 
 
@@ -77,13 +77,13 @@ def _recorded(log: str | Path) -> Case | None:
     if not Path(folder).is_dir():
         return None
     from cuwheel.diagnose import recorded  # noqa: PLC0415
-    from cuwheel.recording import again, compilers, reader  # noqa: PLC0415
+    from cuwheel.recording import compilers, reader, rerun  # noqa: PLC0415
 
     record = reader.read(folder)
     call = target.chosen(record, number)
     if call is None:
         return Case(logs=(text.parse(""),), tried=recorded.tried(record))
-    origins = again.cargo_origins(record, again.environment(record, call))
+    origins = rerun.cargo_origins(record, rerun.environment(record, call))
     return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
         facts={**({"system": record.system} if record.system else {}), **compilers.heard(record, call)},

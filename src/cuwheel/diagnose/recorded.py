@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from cuwheel import masking
 from cuwheel.diagnose import text
 from cuwheel.diagnose.case import RecordedCall, Setting
-from cuwheel.diagnose.values import Evidence
-from cuwheel.recording import again, differences, failures, layout, quoting, reader
+from cuwheel.diagnose.diagnosis import Evidence
+from cuwheel.recording import differences, failures, layout, quoting, reader, rerun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cuwheel.diagnose.text import Log
-    from cuwheel.recording.values import Call, Record
+    from cuwheel.recording.calls import Call, Record
 
 _PRINTED = 8 << 20  # of one call
 _KEPT = 60  # lines of it, in the answer
@@ -59,7 +59,7 @@ def _blame(record: Record, call: Call) -> str:
 
 
 def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterator[Setting]:
-    environ = masking.variables(again.environment(record, call))
+    environ = masking.variables(rerun.environment(record, call))
     changed = {*call.changed, *call.unset}
     names = (name for name in {*environ, *changed} if name in changed or differences.weight(name) == "steers")
     for name in sorted(names, key=lambda name: (name not in changed, name)):

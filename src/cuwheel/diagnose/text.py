@@ -11,8 +11,8 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from cuwheel.diagnose import encoding, register
-from cuwheel.diagnose.foreign import Translator
 from cuwheel.diagnose.pattern import fold
+from cuwheel.diagnose.translations import Translator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuwheel.inspection.values import PartName
+from cuwheel.inspection.libraries import PartName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.inspection.kernels import Kernels
-    from cuwheel.inspection.values import Library, Survey
+    from cuwheel.inspection.libraries import Library, Survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection import elf as elf_file
 from cuwheel.inspection.dynamic import SYMBOL
-from cuwheel.inspection.values import Symbols
+from cuwheel.inspection.libraries import Symbols
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.wheel.file import WheelFile
 
 NAME = "cuwheel.json"
@@ -69,7 +69,7 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MergedPart:
     """What was built for one CUDA version, of a wheel that several were merged into."""
 
     cuda: str
@@ -96,7 +96,7 @@ class Description:
     sources: str = ""
     python: str | None = None
     requires: tuple[str, ...] = ()
-    merged: tuple[Part, ...] = ()
+    merged: tuple[MergedPart, ...] = ()
 
 
 def encoded(described: Description) -> bytes:

@@ -16,7 +16,7 @@ from cuwheel.inspection.image import FATBIN_SECTIONS, AddressMap, Range, Role, S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.values import FileType
+    from cuwheel.inspection.libraries import FileType
 
 MAGIC = b"\x7fELF"
 HEADER_SIZE = 64

@@ -16,13 +16,13 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.finding import Finding
 from cuwheel.inspection import limits
 from cuwheel.inspection import payload as payloads
-from cuwheel.inspection.values import DeviceCode, Entry
+from cuwheel.inspection.libraries import DeviceCode, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.facts.arch import ArchKind, Suffix
-    from cuwheel.inspection.values import Compression, Kind
+    from cuwheel.inspection.libraries import Compression, Kind
 
 MAGIC = struct.pack("<I", 0xBA55ED50)
 CONTAINER = struct.Struct("<IHHQ")

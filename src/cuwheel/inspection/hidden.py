@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.image import Section
-    from cuwheel.inspection.values import Search
+    from cuwheel.inspection.libraries import Search
 
 _ELF = elf.MAGIC + b"\x02\x01"
 _CUDA = struct.pack("<H", elf.MACHINE_CUDA)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from cuwheel.inspection.fatbin import RawContainer, RawEntry, Walk
-    from cuwheel.inspection.values import DeviceCode
+    from cuwheel.inspection.libraries import DeviceCode
 
 _LARGE = 1 << 20  # an entry of this size has kernels, for all that is looked
 _BYTES, _ENTRIES = 1 << 25, 40_000  # read for it, at most

@@ -12,8 +12,8 @@ from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.finding import Finding
 from cuwheel.inspection import cubin, library, payload, source
 from cuwheel.inspection.demangle import demangled
+from cuwheel.inspection.libraries import Entry, Kind
 from cuwheel.inspection.survey import is_library
-from cuwheel.inspection.values import Entry, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

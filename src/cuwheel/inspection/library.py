@@ -26,14 +26,23 @@ from cuwheel.inspection import (
     wrappers,
 )
 from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint
+from cuwheel.inspection.libraries import (
+    Container,
+    Cudart,
+    DeviceCode,
+    FileType,
+    Format,
+    Library,
+    Platform,
+    Registration,
+)
 from cuwheel.inspection.loose import Loose
 from cuwheel.inspection.relocations import ElfPointers
-from cuwheel.inspection.values import Container, Cudart, DeviceCode, FileType, Format, Library, Platform, Registration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.values import Detail, Search
+    from cuwheel.inspection.libraries import Detail, Search
 
 NOTHING = Registration(wrappers=(), module_ids=(), containers=0, unnamed=())
 _CXX11 = "__cxx11"

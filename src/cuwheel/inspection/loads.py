@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from cuwheel.inspection import syntax
-from cuwheel.inspection.values import PythonLoad
+from cuwheel.inspection.libraries import PythonLoad
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

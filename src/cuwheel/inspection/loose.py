@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.buffer import SliceBuffer
 from cuwheel.inspection import cubin, payload
-from cuwheel.inspection.values import DeviceCode, Entry
+from cuwheel.inspection.libraries import DeviceCode, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.inspection.fatbin import RawEntry, Walk
-    from cuwheel.inspection.values import DeviceCode, Symbols
+    from cuwheel.inspection.libraries import DeviceCode, Symbols
 
 _LIMIT = 1 << 28  # decompressed for it, at most; of the objects behind that no name is known
 

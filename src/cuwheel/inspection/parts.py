@@ -6,13 +6,13 @@ import bisect
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cuwheel.inspection.values import Part
+from cuwheel.inspection.libraries import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.inspection.image import Role, Section
-    from cuwheel.inspection.values import DeviceCode, PartName
+    from cuwheel.inspection.libraries import DeviceCode, PartName
 
 _NAMES: dict[Role, PartName] = {
     "code": "host code",

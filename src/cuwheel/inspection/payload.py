@@ -8,7 +8,7 @@ from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
     from cuwheel.buffer import Buffer
-    from cuwheel.inspection.values import Compression
+    from cuwheel.inspection.libraries import Compression
 
 # The most seen is seventyfold; much more is a bomb.
 _HIGHEST_RATIO = 256

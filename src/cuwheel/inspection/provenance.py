@@ -12,7 +12,7 @@ from cuwheel.finding import Finding
 from cuwheel.inspection import cubin, dynamic, limits, payload
 from cuwheel.inspection.elf import SHT_NOBITS
 from cuwheel.inspection.fatbin import Walk
-from cuwheel.inspection.values import Cudart, Platform
+from cuwheel.inspection.libraries import Cudart, Platform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf
     from cuwheel.inspection.fatbin import RawEntry
-    from cuwheel.inspection.values import DeviceCode
+    from cuwheel.inspection.libraries import DeviceCode
 
 # libcudart.so.12, libcudart.so.10.1, libcudart-8774224f.so.9.0, cudart64_12.dll, cudart64_110.dll, cudart64_90.dll
 _CUDART = re.compile(

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.inspection.fatbin import RawEntry, Walk
-    from cuwheel.inspection.values import DeviceCode
+    from cuwheel.inspection.libraries import DeviceCode
 
 _WORTH_IT = 1 << 20
 _SAMPLES = 8

@@ -11,15 +11,15 @@ from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import packages
 from cuwheel.inspection import elf, library, pe, source
-from cuwheel.inspection.values import Survey
+from cuwheel.inspection.libraries import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from cuwheel.finding import Finding
+    from cuwheel.inspection.libraries import Detail, Library, PythonLoad, Search
     from cuwheel.inspection.source import Item, Source
-    from cuwheel.inspection.values import Detail, Library, PythonLoad, Search
     from cuwheel.wheel.file import WheelFile
 
 _WORKERS = 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from cuwheel.finding import Finding
 from cuwheel.inspection import limits
 from cuwheel.inspection.image import MODULE_ID_SECTIONS, WRAPPER_SECTIONS
-from cuwheel.inspection.values import Registration, Wrapper
+from cuwheel.inspection.libraries import Registration, Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

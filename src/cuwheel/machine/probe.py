@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cuwheel.machine import compilers, environment, fleet, gpu, privacy, system, toolkits, variables
+from cuwheel.machine import compilers, fleet, gpu, privacy, python_environment, system, toolkits, variables
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.machine.world import World
 
@@ -24,13 +24,13 @@ T = TypeVar("T")
 def probe(env: Path | None = None, world: World | None = None) -> MachineProfile:
     """This machine, seen from `env` (a Python environment's folder)."""
     world = world or World.here()
-    python, site_packages = environment.locate(world, env)
+    python, site_packages = python_environment.locate(world, env)
     waiting = _Together(world)
     asked = waiting.start(gpu.probe_gpus)
     found = waiting.start(lambda its: toolkits.probe_toolkits(its, site_packages))
     host = waiting.start(compilers.probe_compilers)
     tools = waiting.start(compilers.probe_tools)
-    frameworks, packages = environment.probe_frameworks(site_packages)
+    frameworks, packages = python_environment.probe_frameworks(site_packages)
     its_system = system.probe_system(world)
     gpus, driver = asked()
     profile = MachineProfile(
@@ -83,8 +83,8 @@ class _Together:
 def within(env: Path, machines: Iterable[Machine], world: World | None = None) -> tuple[Machine, ...]:
     """Other machines with the packages and variables of an environment that is at hand, where they say nothing else."""
     world = world or World.here()
-    python, site_packages = environment.locate(world, env)
-    frameworks, _ = environment.probe_frameworks(site_packages)
+    python, site_packages = python_environment.locate(world, env)
+    frameworks, _ = python_environment.probe_frameworks(site_packages)
     set_there = variables.of_environment(world, env)
     return tuple(fleet.with_environment(each, python, frameworks, set_there) for each in machines)
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.planning.plan import How
     from cuwheel.planning.serving import Reach
     from cuwheel.planning.settings import Wishes
-    from cuwheel.planning.values import How
 
 
 def fewest_cubins(version: str, devices: Mapping[Capability, int], wishes: Wishes) -> tuple[Arch, ...]:

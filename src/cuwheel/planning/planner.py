@@ -11,8 +11,8 @@ from cuwheel.compat.targets import can_target, serves
 from cuwheel.facts import architectures, gpus, toolkits, versions
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.planning import cover, reasons, serving, spellings
+from cuwheel.planning.plan import Job, NotServed, Served
 from cuwheel.planning.serving import Kind, Reach
-from cuwheel.planning.values import Job, NotServed, Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine, Refinement
+    from cuwheel.planning.plan import Job, Reading
     from cuwheel.planning.planner import Plan
     from cuwheel.planning.settings import Wishes
-    from cuwheel.planning.values import Job, Reading
 
 
 def make(

@@ -13,8 +13,8 @@ from cuwheel.facts import architectures, toolkits, torch
 from cuwheel.facts.arch import Arch
 from cuwheel.facts.tables import tables
 from cuwheel.planning import reasons, serving
+from cuwheel.planning.plan import OnMachine, Reading, Word
 from cuwheel.planning.planner import reach_in_words, torch_release
-from cuwheel.planning.values import OnMachine, Reading, Word
 from cuwheel.spellings import table
 
 if TYPE_CHECKING:

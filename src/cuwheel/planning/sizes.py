@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Arch
-from cuwheel.planning.values import ArchSize, Size
+from cuwheel.planning.plan import ArchSize, Size
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.inspection.values import Library, Survey
+    from cuwheel.inspection.libraries import Library, Survey
 
 
 def predict(survey: Survey, cuda: str, archs: Sequence[str]) -> Size:

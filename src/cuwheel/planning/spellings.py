@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from cuwheel.planning.values import Flags, Spellings
+from cuwheel.planning.plan import Flags, Spellings
 from cuwheel.spellings import table
 from cuwheel.spellings.row import Releases
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from cuwheel.recording.values import Call
+    from cuwheel.recording.calls import Call
 
 VARIABLE = "SCCACHE_ERROR_LOG"
 NAME = "sccache.log"  # in the session's folder, as prepare.h has it

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from cuwheel import log, process
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.recording import exports, failures, reader, session
-from cuwheel.recording.values import Call, Record
+from cuwheel.recording.calls import Call, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cuwheel.recording.orders import Wish
+    from cuwheel.recording.instructions import Wish
 
 _NAME = "cuwheel-record"
 _MAX_OUTPUT = 256 * 1024

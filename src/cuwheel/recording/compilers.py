@@ -16,8 +16,8 @@ from cuwheel.recording.differences import Pair
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.recording.calls import Call, Record
     from cuwheel.recording.differences import Situation
-    from cuwheel.recording.values import Call, Record
 
 _TIMEOUT_S = 10.0
 _ASKS = frozenset({"--version", "-V", "-v", "-dumpversion", "-dumpfullversion"})

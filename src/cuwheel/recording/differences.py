@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 from cuwheel import masking
 from cuwheel.machine.variables import NAMES
 from cuwheel.recording import options
+from cuwheel.recording.calls import ToolKind
 from cuwheel.recording.outputs import WRITTEN
-from cuwheel.recording.values import ToolKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

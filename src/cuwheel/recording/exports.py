@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.recording.values import Call, Record
+    from cuwheel.recording.calls import Call, Record
 
 _MICRO = 1e6
 _CALLS, _PHASES = 1, 2  # the viewers' "processes": calls, and nvcc's inner programs

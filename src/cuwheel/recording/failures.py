@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel.recording import summary
 
 if TYPE_CHECKING:
-    from cuwheel.recording.values import Call, Record
+    from cuwheel.recording.calls import Call, Record
 
 # Folders and files of trial compilations: CMake's, Meson's, autoconf's, the cc crate's, setuptools' and PyTorch's.
 _TRIAL = re.compile(

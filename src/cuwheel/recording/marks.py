@@ -11,7 +11,7 @@ from cuwheel.recording import layout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.recording.values import Record
+    from cuwheel.recording.calls import Record
 
 
 def mark_hits(record: Record, hits: Mapping[int, bool]) -> None:

@@ -19,7 +19,7 @@ from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, Unavailabl
 from cuwheel.recording import cache_server, reader, session
 from cuwheel.toolchains import provide, settings
 from cuwheel.toolchains.request import ToolchainRequest
-from cuwheel.toolchains.values import Setting
+from cuwheel.toolchains.toolchain import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

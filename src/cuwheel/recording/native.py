@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel import log, masking, process
 from cuwheel.errors import ToolError, ToolTimeoutError
-from cuwheel.recording import orders
-from cuwheel.recording.orders import Orders, Wish
+from cuwheel.recording import instructions
+from cuwheel.recording.instructions import Orders, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -165,8 +165,8 @@ def _is_loaded(scratch: Path) -> bool:
     (record / "cc").write_text("#!/bin/sh\nexit 7\n")
     (record / "cc").chmod(0o755)
     library = scratch / "preload.so"
-    orders.write(record, Orders(record=record, began=0, wish=Wish(), library=library, environ={}))
-    environ = {orders.VARIABLE: str(record), "LD_PRELOAD": str(library), "PATH": os.defpath}
+    instructions.write(record, Orders(record=record, began=0, wish=Wish(), library=library, environ={}))
+    environ = {instructions.VARIABLE: str(record), "LD_PRELOAD": str(library), "PATH": os.defpath}
     with contextlib.suppress(ToolError, ToolTimeoutError):
         process.run(["/bin/sh", "-c", '"$0" -c; :', record / "cc"], timeout=_ANSWER_S, env=environ)
     return (record / "calls.jsonl").is_file()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.recording.values import ToolKind
+    from cuwheel.recording.calls import ToolKind
 
 INPUT = ""  # the name of what is no option
 RESPONSE = "@"  # of a file of options

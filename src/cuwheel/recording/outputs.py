@@ -11,8 +11,8 @@ from cuwheel.units import file_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cuwheel.recording.calls import ToolKind
     from cuwheel.recording.options import Option
-    from cuwheel.recording.values import ToolKind
 
 WRITTEN = {  # name → how it is spelt; a folder or a file
     "--output-file": ("-o", False), "-o": ("-o", False), "--output-directory": ("-odir", True),

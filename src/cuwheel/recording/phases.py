@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from cuwheel.recording.values import Phase
+from cuwheel.recording.calls import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

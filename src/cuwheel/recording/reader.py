@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from cuwheel import masking
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.recording import layout, phases
-from cuwheel.recording.values import Call, CallState, Record, ResponseFile, ToolKind
+from cuwheel.recording.calls import Call, CallState, Record, ResponseFile, ToolKind
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:

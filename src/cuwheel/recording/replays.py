@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from cuwheel import log, process
 from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.recording import again, compilers, culprits, differences, layout, outputs, quoting, remedies, target
-from cuwheel.recording.again import Prepared
+from cuwheel.recording import compilers, culprits, differences, layout, outputs, quoting, remedies, rerun, target
+from cuwheel.recording.calls import Call, Record
 from cuwheel.recording.differences import Differences
 from cuwheel.recording.remedies import Blame
-from cuwheel.recording.values import Call, Record
+from cuwheel.recording.rerun import Prepared
 
 if TYPE_CHECKING:
-    from cuwheel.recording.again import Ready
     from cuwheel.recording.quoting import Shell
+    from cuwheel.recording.rerun import Ready
 
 _SHORTEST_S = 60.0  # a run's time, whatever the recorded one took
 _LONGER = 10  # times as long as the recorded one
@@ -65,7 +65,7 @@ def choose(asked: str | Path, *, here: bool = False, directory: Path | None = No
     """`RECORD` or `RECORD:N`, in its environment or, with `here`, in the caller's."""
     record, number = target.read(asked)
     call = target.must_choose(record, number)
-    prepared = _moved((again.here if here else again.recorded)(record, call, os.environ), directory)
+    prepared = _moved((rerun.here if here else rerun.recorded)(record, call, os.environ), directory)
     return Chosen(record=record, call=call, prepared=prepared, notes=prepared.notes)
 
 
@@ -74,7 +74,7 @@ def run(chosen: Chosen, *, scratch: bool, attend: bool, timeout: float | None, a
     call, prepared = chosen.call, chosen.prepared
     out: str | None = None
     err: str | None = None
-    with again.ready(prepared, scratch=scratch) as made:
+    with rerun.ready(prepared, scratch=scratch) as made:
         _say(chosen, made)
         began = time.monotonic()
         if attend:
@@ -128,19 +128,19 @@ def compare(
     """A call against the caller's environment, or another call; with `runs`, tried until what matters is found."""
     chosen = choose(asked, directory=directory)
     record, call = chosen.record, chosen.call
-    against = _other(other, asked, call) if other else _moved(again.here(record, call, os.environ), directory)
+    against = _other(other, asked, call) if other else _moved(rerun.here(record, call, os.environ), directory)
     left, right = chosen.prepared.situation, against.situation
-    origins = again.cargo_origins(record, left.environ)
+    origins = rerun.cargo_origins(record, left.environ)
     limit = timeout or max(_SHORTEST_S, _LONGER * ((call.ended or 0.0) - call.began))
     found = differences.compare(left, right, origins)
     if runs:
         for side in (left, right):
-            again.refuse_impossible(side)
+            rerun.refuse_impossible(side)
         found = replace(found, versions=compilers.versions(left, right, limit))
     if not runs or not found.any:
         return Compared(chosen=chosen, differences=found)
     worked = call.state == "succeeded"
-    traced = culprits.find(left, right, again.trial(chosen.prepared, limit), most=most, recorded=worked)
+    traced = culprits.find(left, right, rerun.trial(chosen.prepared, limit), most=most, recorded=worked)
     blamed = remedies.blame(traced, left, right, origins)
     _keep(record, call, blamed)
     noted = replace(chosen, notes=(*chosen.notes, *_unlike(call, works=traced.left.works)))
@@ -169,11 +169,11 @@ def _other(other: str | Path, asked: str | Path, call: Call) -> Prepared:
     text = str(other)
     same, _ = target.split(asked)
     record, number = target.read(f"{same}{text}" if text.startswith(":") else other)
-    found = target.numbered(record, number) if number is not None else again.same_call(record, call)
+    found = target.numbered(record, number) if number is not None else rerun.same_call(record, call)
     if found is None:
         hint = target.listing(record)
         raise UsageError(f"no call of {record.folder} does what call {call.number} does", hint=hint)
-    return again.recorded(record, found, os.environ)
+    return rerun.recorded(record, found, os.environ)
 
 
 def _moved(prepared: Prepared, directory: Path | None) -> Prepared:

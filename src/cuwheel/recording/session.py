@@ -16,8 +16,20 @@ from typing import TYPE_CHECKING
 
 from cuwheel import log, masking
 from cuwheel.errors import ToolError, UnreadableError, UsageError
-from cuwheel.recording import cachelog, fallback, layout, marks, native, orders, private, reader, sealing, shadow, words
-from cuwheel.recording.orders import Orders, Wish
+from cuwheel.recording import (
+    cachelog,
+    fallback,
+    instructions,
+    layout,
+    marks,
+    native,
+    reader,
+    sealing,
+    session_folder,
+    shadow,
+    words,
+)
+from cuwheel.recording.instructions import Orders, Wish
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -42,7 +54,7 @@ class Session:
     def __init__(self, folder: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
         self.folder, self.command, self.environ = folder, command, environ
         self._began = began
-        told = Path(environ.get(cachelog.VARIABLE) or Path(environ[orders.VARIABLE], cachelog.NAME))
+        told = Path(environ.get(cachelog.VARIABLE) or Path(environ[instructions.VARIABLE], cachelog.NAME))
         self._cache_log = (told, cachelog.size(told))
         self._finished = False
         self._seen = 0
@@ -97,17 +109,17 @@ def recording(
     """A new record in `folder` of a command that the caller runs: the session's, with its environment, in `cwd`."""
     wish = wish or Wish()
     folder = folder.absolute()
-    with private.folder() as own:
+    with session_folder.folder() as own:
         means = _means(environ, wish)
         _begin(folder, command, environ, cwd, wish)
         began = time.monotonic_ns()
         led = _preloaded(means.library, environ) if means.library else shadow.led(means.home, means.shim, environ)
         changed = {name: value for name, value in led.items() if environ.get(name) != value and name != "LD_PRELOAD"}
-        orders.write(
+        instructions.write(
             own,
             Orders(record=folder, began=began, wish=wish, library=means.library, environ=environ, led=changed),
         )
-        led[orders.VARIABLE] = str(own)
+        led[instructions.VARIABLE] = str(own)
         session = Session(folder, _through(means.shim, command, environ), led, began)
         try:
             yield session

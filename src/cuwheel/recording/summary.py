@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.recording import words
-from cuwheel.recording.values import CallState, ToolKind
+from cuwheel.recording.calls import CallState, ToolKind
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.recording.values import Call, Record
+    from cuwheel.recording.calls import Call, Record
     from cuwheel.recording.words import Parsed
 
 _LONGEST = 20

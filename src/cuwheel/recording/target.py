@@ -9,7 +9,7 @@ from cuwheel.errors import UsageError
 from cuwheel.recording import failures, quoting, reader
 
 if TYPE_CHECKING:
-    from cuwheel.recording.values import Call, Record
+    from cuwheel.recording.calls import Call, Record
 
 
 def split(target: str | Path) -> tuple[str, int | None]:

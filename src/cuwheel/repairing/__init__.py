@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cuwheel.repairing.carrying import carry_out
 from cuwheel.repairing.deciding import decide, major_of
-from cuwheel.repairing.values import Decision, Fact, Repaired, SearchPath, Wish
+from cuwheel.repairing.decision import Decision, Fact, Repaired, SearchPath, Wish
+from cuwheel.repairing.execution import carry_out
 
 __all__ = ["Decision", "Fact", "Repaired", "SearchPath", "Wish", "carry_out", "decide", "major_of"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.repairing.contents import Contents
-    from cuwheel.repairing.values import Decision
+    from cuwheel.repairing.decision import Decision
 
 
 def check(decision: Decision, before: Contents, after: Contents) -> tuple[Finding, ...]:

@@ -11,8 +11,8 @@ from cuwheel.compat import drivers
 from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection import dynamic, elf, library, source
+from cuwheel.inspection.libraries import DeviceCode
 from cuwheel.inspection.survey import is_library
-from cuwheel.inspection.values import DeviceCode
 from cuwheel.units import some
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import Distribution

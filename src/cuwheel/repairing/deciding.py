@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from cuwheel.facts import toolkits, versions
 from cuwheel.finding import Finding
 from cuwheel.repairing import contents, objections, paths, policies, requirements, search, sorting
+from cuwheel.repairing.decision import Decision, SearchPath
 from cuwheel.repairing.policies import Policy
 from cuwheel.repairing.sorting import Sorted
-from cuwheel.repairing.values import Decision, SearchPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.repairing.contents import Contents
+    from cuwheel.repairing.decision import Wish
     from cuwheel.repairing.search import Searcher
-    from cuwheel.repairing.values import Wish
 
 _TAG = re.compile(r"manylinux_(\d+)_(\d+)_(\w+)", re.ASCII)
 _OLD_TAGS = {"manylinux1": "manylinux_2_5", "manylinux2010": "manylinux_2_12", "manylinux2014": "manylinux_2_17"}

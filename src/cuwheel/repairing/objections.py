@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.repairing.contents import Contents
+    from cuwheel.repairing.decision import Fact, Wish
     from cuwheel.repairing.policies import Policy
-    from cuwheel.repairing.values import Fact, Wish
 
 _MACHINES = ("x86_64", "aarch64")
 _ELSEWHERE = (

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import libraries, packages
-from cuwheel.repairing.values import SearchPath
+from cuwheel.repairing.decision import SearchPath
 from cuwheel.units import file_name
 from cuwheel.wheel.places import installed_path
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.libraries import Library
     from cuwheel.repairing.contents import Binary
-    from cuwheel.repairing.values import Fact
+    from cuwheel.repairing.decision import Fact
 
 _NAME = re.compile(rb"(?i)requires-dist\s*:\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import libraries
 from cuwheel.inspection import limits
-from cuwheel.machine import environment
+from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
 from cuwheel.repairing import contents
 from cuwheel.repairing.contents import Binary
-from cuwheel.repairing.values import Looked
+from cuwheel.repairing.decision import Looked
 from cuwheel.toolchains import store
 from cuwheel.wheel.metadata import normalised
 
@@ -154,7 +154,7 @@ def _is_of(root: Path, kit: Folder) -> bool:
 def _packages(environ: Mapping[str, str]) -> Iterator[Folder]:
     """Of the active environment, the folders that NVIDIA's packages put libraries into."""
     world = World(environ=environ, cwd=Path.cwd())
-    _, places = environment.locate(world, None)
+    _, places = python_environment.locate(world, None)
     wanted = dict.fromkeys(row.folder for row in libraries.rows() if row.folder)
     for place in places:
         installed = _installed(place)

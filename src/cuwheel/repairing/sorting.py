@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from cuwheel.facts import libraries, packages, versions
 from cuwheel.repairing import paths, policies
 from cuwheel.repairing.contents import Binary, Contents
+from cuwheel.repairing.decision import Fact, Wish
 from cuwheel.repairing.policies import Policy
 from cuwheel.repairing.search import Folder, Searcher
-from cuwheel.repairing.values import Fact, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cuwheel.building.gate_values import Listed
+from cuwheel.building.job import Phase
 from cuwheel.building.results import Outcome
-from cuwheel.building.values import Phase
-from cuwheel.diagnose.values import Failure
+from cuwheel.diagnose.diagnosis import Failure
 from cuwheel.finding import Finding
-from cuwheel.planning.values import NotServed, Served
-from cuwheel.recording.values import CallState, ToolKind
-from cuwheel.toolchains.values import Archive, HostCompiler, Setting
+from cuwheel.planning.plan import NotServed, Served
+from cuwheel.recording.calls import CallState, ToolKind
+from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 
 GOOD: tuple[Outcome, ...] = ("built", "resumed", "planned")
 

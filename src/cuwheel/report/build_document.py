@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cuwheel.building.results import Outcome
     from cuwheel.finding import Finding
-    from cuwheel.planning.values import Served
+    from cuwheel.planning.plan import Served
     from cuwheel.report.build import Build, Job, Merged, Tools
     from cuwheel.report.document import Block, Look
 

@@ -16,13 +16,13 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from cuwheel.building import values as building
+    from cuwheel.building import job as building
+    from cuwheel.building.job import Project, Tree
     from cuwheel.building.results import BuildResult, JobResult, MadeWheel, MergedWheel
     from cuwheel.building.tables import Table
-    from cuwheel.building.values import Project, Tree
-    from cuwheel.diagnose.values import Failure
-    from cuwheel.inspection.values import Library, Survey
-    from cuwheel.toolchains.values import Toolchain
+    from cuwheel.diagnose.diagnosis import Failure
+    from cuwheel.inspection.libraries import Library, Survey
+    from cuwheel.toolchains.toolchain import Toolchain
 
 
 def answer_of(made: BuildResult, failures: Sequence[Failure | None]) -> Build:

@@ -13,7 +13,7 @@ from cuwheel.units import file_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.recording.values import Call, Record
+    from cuwheel.recording.calls import Call, Record
     from cuwheel.report.build import Job
 
 _MOST_SPANS = 5000  # a page of more would not open; the record has them all

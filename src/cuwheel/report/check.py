@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.predict import Outcome
     from cuwheel.compat.verdict import LibraryVerdict
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.report.document import Block, Look
 
 _EVIDENCE = 3

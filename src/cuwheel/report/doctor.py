@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel.compat.needs import NeedResult
+from cuwheel.compat.prerequisites import NeedResult
 from cuwheel.finding import Finding
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.document import Document, Facts, Findings, Heading, Paragraph, Row

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose.case import RecordedCall
 from cuwheel.diagnose.causes import knowledge
+from cuwheel.diagnose.diagnosis import Cause, Evidence, WayOut
 from cuwheel.diagnose.known import Version
-from cuwheel.diagnose.values import Cause, Evidence, WayOut
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Literal
 from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding
 from cuwheel.inspection.description import Description
-from cuwheel.inspection.values import Library
+from cuwheel.inspection.libraries import Library
 from cuwheel.wheel.metadata import Distribution
 
 

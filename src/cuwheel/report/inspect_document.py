@@ -12,7 +12,7 @@ from cuwheel.units import file_name, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.values import DeviceCode, Library
+    from cuwheel.inspection.libraries import DeviceCode, Library
     from cuwheel.report.document import Block
     from cuwheel.report.inspect import Inspect
 

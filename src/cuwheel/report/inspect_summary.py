@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuwheel.finding import SEVERITIES
-from cuwheel.inspection.values import Library
+from cuwheel.inspection.libraries import Library
 from cuwheel.report.document import Amount, Column, Facts, HeatMap, Row, Table
 from cuwheel.units import file_name, size
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.finding import Finding
-    from cuwheel.inspection.values import DeviceCode
+    from cuwheel.inspection.libraries import DeviceCode
     from cuwheel.report.document import Cell
     from cuwheel.report.inspect import Inspect
 

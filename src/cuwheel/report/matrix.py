@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from cuwheel import files, printable
-from cuwheel.diagnose.values import Cause
+from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import privacy
 from cuwheel.recording.matrix_run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cuwheel.planning.values import Job, NotServed, OnMachine, Reading, Served
+from cuwheel.planning.plan import Job, NotServed, OnMachine, Reading, Served
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
 from cuwheel.spellings import table
 from cuwheel.units import size

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from cuwheel import files, log
 from cuwheel.errors import UnreadableError
 from cuwheel.recording import layout, quoting, reader, summary
+from cuwheel.recording.calls import CallState
 from cuwheel.recording.summary import FileTime, Share, Summary, Told
-from cuwheel.recording.values import CallState
 from cuwheel.recording.words import readable
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.diagnose.values import Cause
+    from cuwheel.diagnose.diagnosis import Cause
+    from cuwheel.recording.calls import Call
     from cuwheel.recording.command import Ended
-    from cuwheel.recording.values import Call
     from cuwheel.report.document import Block
 
 _ROWS = 10

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.finding import Finding
-from cuwheel.repairing.values import Fact, SearchPath
+from cuwheel.repairing.decision import Fact, SearchPath
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.repairing.values import Decision, Repaired
+    from cuwheel.repairing.decision import Decision, Repaired
     from cuwheel.report.document import Block
 
 Outcome: TypeAlias = Literal["repaired", "unchanged", "refused"]

@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.recording import words
-from cuwheel.recording.again import Masked
+from cuwheel.recording.calls import CallState
 from cuwheel.recording.differences import Differences, VariableDifference
 from cuwheel.recording.remedies import Blame
-from cuwheel.recording.values import CallState
+from cuwheel.recording.rerun import Masked
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.recording.calls import Call, Record
     from cuwheel.recording.replays import Chosen, Compared, Ran
-    from cuwheel.recording.values import Call, Record
     from cuwheel.report.document import Block
 
 Action: TypeAlias = Literal["run", "print", "list", "diff"]

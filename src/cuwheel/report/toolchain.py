@@ -9,7 +9,7 @@ from cuwheel.finding import Finding
 from cuwheel.machine.profile import Attempt
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.toolchains import notes
-from cuwheel.toolchains.values import Archive, HostCompiler, Installed, Recipe, Setting
+from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
 from cuwheel.toolchains.verify import Verification
 from cuwheel.units import size
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.report.document import Block
-    from cuwheel.toolchains import values as toolchains
+    from cuwheel.toolchains import toolchain as toolchains
     from cuwheel.toolchains.provide import Decision
     from cuwheel.toolchains.store import Store
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Literal
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.units import size
-from cuwheel.verifying.values import Verified
+from cuwheel.verifying.outcomes import Verified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.compat.verdict import Verdict
     from cuwheel.report.document import Block
-    from cuwheel.verifying.values import Installation, Result
+    from cuwheel.verifying.outcomes import Installation, Result
     from cuwheel.verifying.wheels import Proven
 
 _LINES = 12

@@ -15,8 +15,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cuwheel import confined
-from cuwheel import locking as lock
+from cuwheel import confined, locking
 from cuwheel.errors import UnreadableError
 from cuwheel.files import errors_of, sync_file, sync_folder
 from cuwheel.finding import Finding
@@ -45,7 +44,7 @@ def locked(root: Path) -> Iterator[None]:
     """No other cuwheel changes `root` while the block runs."""
     confined.must_be_a_folder(root / ".cuwheel")
     confined.must_be_a_folder(folder_of(root))
-    with lock.locked(folder_of(root)):
+    with locking.locked(folder_of(root)):
         yield
 
 

@@ -8,15 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import locking as lock
+from cuwheel import locking
 from cuwheel.binary import library
 from cuwheel.confined import leads_inside
 from cuwheel.errors import UsageError
 from cuwheel.files import errors_of
 from cuwheel.inspection.survey import survey
-from cuwheel.slimming import distributions as environment
-from cuwheel.slimming import in_place, proposal
-from cuwheel.slimming import workers as work
+from cuwheel.slimming import distributions, in_place, proposal, workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +36,7 @@ def slim_libraries(paths: Sequence[Path], output: Path, task: Task) -> Outcome:
     with errors_of(output, "what is there is whole, the rest was not written"):
         for place in places.values():
             place.parent.mkdir(parents=True, exist_ok=True)
-        results = work.each_of(plan.to_write, lambda each: _write(each, places[each.path]))
+        results = workers.each_of(plan.to_write, lambda each: _write(each, places[each.path]))
         done = {result.path for result in results if result.written}
         for path in paths:
             if str(path) not in done and str(path) not in plan.removed:
@@ -75,7 +73,7 @@ def _write(plan: LibraryPlan, place: Path) -> FileResult:
 
 
 def _copy(path: Path, place: Path) -> None:
-    with lock.scratch(place.parent) as folder:
+    with locking.scratch(place.parent) as folder:
         shutil.copy2(path, folder / "copy")
         (folder / "copy").replace(place)
 
@@ -86,7 +84,7 @@ def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
         raise UsageError(f"{output} exists and is not empty", hint="give a new folder with -o")
     if leads_inside(folder.resolve(), output):
         raise UsageError(f"{output} is inside {folder}", hint="give a folder elsewhere with -o")
-    layout = environment.of_folder(folder)
+    layout = distributions.of_folder(folder)
     planned = in_place.slim(layout, replace(task, request=replace(task.request, dry_run=True)))
     if task.request.dry_run or planned.refused:
         return replace(planned, output=str(output))
@@ -102,9 +100,9 @@ def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
             shutil.copy2(source, target)
 
     # shutil's own error is one of the system's.
-    with errors_of(output, f"{output} was not written"), lock.scratch(output.parent) as scratch:
+    with errors_of(output, f"{output} was not written"), locking.scratch(output.parent) as scratch:
         tree = scratch / "tree"
         shutil.copytree(layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(".cuwheel"))
-        made = in_place.slim(environment.of_folder(tree), replace(task, request=replace(task.request, commit=True)))
+        made = in_place.slim(distributions.of_folder(tree), replace(task, request=replace(task.request, commit=True)))
         tree.replace(output)
     return replace(made, output=str(output), written=True)

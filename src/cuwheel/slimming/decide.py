@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.choose import Device
     from cuwheel.finding import Finding
-    from cuwheel.inspection.values import Compression, Entry, Library
+    from cuwheel.inspection.libraries import Compression, Entry, Library
 
 __all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
 

@@ -11,14 +11,14 @@ from cuwheel.confined import leads_inside
 from cuwheel.errors import UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
-from cuwheel.machine import environment
+from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
 from cuwheel.wheel.metadata import recorded_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 _OURS = ".cuwheel"
 
@@ -51,7 +51,7 @@ class Owner:
 def of_environment(env: Path) -> Layout:
     """A virtual environment, a conda environment, or a prefix such as /usr/local."""
     root = env.resolve()
-    _, folders = environment.locate(World.here(), env)
+    _, folders = python_environment.locate(World.here(), env)
     sites = tuple(each for each in folders if leads_inside(root, each))
     if not sites:
         raise UnreadableError(env, f"its packages are in another place: {folders[0]}", hint="give that environment")

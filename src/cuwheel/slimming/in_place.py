@@ -13,9 +13,7 @@ from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.files import must_have_room
 from cuwheel.finding import Finding
 from cuwheel.slimming import changes as journalled
-from cuwheel.slimming import distributions as environment
-from cuwheel.slimming import licence, note, proposal
-from cuwheel.slimming import workers as work
+from cuwheel.slimming import distributions, licence, note, proposal, workers
 from cuwheel.slimming.journal import Header
 from cuwheel.slimming.outcome import FileChange, Outcome
 from cuwheel.wheel import record
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cuwheel.binary.decisions import FileResult, LibraryPlan
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
     from cuwheel.slimming.changes import Changes
     from cuwheel.slimming.distributions import Layout, Owner
     from cuwheel.slimming.proposal import Proposal
@@ -47,8 +45,8 @@ def slim(layout: Layout, task: Task, only: Sequence[str] = ()) -> Outcome:
     guard = nullcontext() if task.request.dry_run else journalled.locked(layout.root)
     with guard:
         recovered = () if task.request.dry_run else journalled.recover(layout.root)
-        libraries, unread = environment.read(layout)
-        names = environment.owners(layout, (each.path for each in libraries))
+        libraries, unread = distributions.read(layout)
+        names = distributions.owners(layout, (each.path for each in libraries))
         if only:
             libraries = _of_distributions(libraries, names, only)
         plan = proposal.propose(
@@ -74,7 +72,7 @@ def _act(layout: Layout, task: Task, plan: Proposal, names: dict[str, Owner], fi
         if any(each.fate != "unchanged" for each in files):
             digests = {result.path: digest for result, digest in results if digest}
             findings += tuple(_stage_records(changes, task, files, digests, names))
-            findings += environment.without_record((each.path for each in files if each.fate != "unchanged"), names)
+            findings += distributions.without_record((each.path for each in files if each.fate != "unchanged"), names)
             changes.apply()
     if task.request.commit:
         journalled.commit(root)
@@ -96,7 +94,7 @@ def _stage_libraries(changes: Changes, plans: Sequence[LibraryPlan]) -> list[tup
             changes.replace(path, staged, digests[plan.path])
         return replace(result, path=plan.path)
 
-    return [(result, digests.get(result.path)) for result in work.each_of(plans, act)]
+    return [(result, digests.get(result.path)) for result in workers.each_of(plans, act)]
 
 
 def _stage_records(
@@ -143,12 +141,12 @@ def _stage_record(changes: Changes, task: Task, info: Path, rows: _Rows, version
         changes.remove(path, listed)
     row = f"{info.name}/{note.NAME}"
     text = record.changed(
-        environment.read_text(listed),
+        distributions.read_text(listed),
         {**rows.digests, **({row: digest} if before is not None else {})},
         removed=[*rows.removed, *(f"{info.name}/{each.name}" for each in signatures)],
         added={} if before is not None else {row: digest},
     )
-    data = environment.as_bytes(text)
+    data = distributions.as_bytes(text)
     _stage_bytes(changes, listed, data, record.digest_of_bytes(data))
     return [signature_dropped(f"{info.name}/{each.name}") for each in signatures]
 
@@ -171,8 +169,8 @@ def signature_dropped(path: str) -> Finding:
 
 
 def files_of(plan: Proposal, results: Sequence[FileResult]) -> tuple[FileChange, ...]:
-    done = {result.path: work.change_of(result) for result in results}
-    kept = [done.get(path) or work.unchanged(each) for path, each in plan.plans.items()]
+    done = {result.path: workers.change_of(result) for result in results}
+    kept = [done.get(path) or workers.unchanged(each) for path, each in plan.plans.items()]
     return proposal.in_order([*kept, *proposal.removals(plan)])
 
 
@@ -191,7 +189,9 @@ def _metadata(plan: Proposal, names: dict[str, Owner]) -> dict[str, str]:
     """Of the distributions that are to be changed."""
     infos = {names[each.path].info: names[each.path].name for each in plan.to_write if each.path in names}
     return {
-        name: environment.read_text(info / "METADATA") for info, name in infos.items() if (info / "METADATA").is_file()
+        name: distributions.read_text(info / "METADATA")
+        for info, name in infos.items()
+        if (info / "METADATA").is_file()
     }
 
 

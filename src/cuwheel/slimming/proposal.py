@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuwheel.binary.decisions import Dropped, LibraryPlan, Recompressed
 from cuwheel.facts import packages
 from cuwheel.finding import Finding
+from cuwheel.inspection.libraries import Library
 from cuwheel.inspection.source import small_text
-from cuwheel.inspection.values import Library
 from cuwheel.slimming import decide as decisions
 from cuwheel.slimming.outcome import FileChange, Heavy, Remaining
 from cuwheel.units import file_name

@@ -11,9 +11,8 @@ from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection import pinned
 from cuwheel.machine.fleet import Machine
-from cuwheel.slimming import changes, in_place, task, wheel
+from cuwheel.slimming import changes, distributions, in_place, task, wheel
 from cuwheel.slimming import copies as elsewhere
-from cuwheel.slimming import distributions as environment
 from cuwheel.slimming.outcome import FileChange, Outcome
 from cuwheel.units import size
 
@@ -89,10 +88,10 @@ def _slim(work: Task, kind: Kind, named: Sequence[str | Path]) -> Outcome:
     if kind == "folder" and request.output:
         return elsewhere.slim_folder(paths[0], request.output, work)
     if request.env:
-        layout, only = environment.of_environment(request.env), tuple(map(str, named))
+        layout, only = distributions.of_environment(request.env), tuple(map(str, named))
         where = f"--env {request.env}"
     else:
-        layout, only = environment.of_folder(paths[0]), ()
+        layout, only = distributions.of_folder(paths[0]), ()
         where = str(named[0])
     made = in_place.slim(layout, work, only)
     undo = f"cuwheel slim --undo {where}" if made.written and not request.commit else None

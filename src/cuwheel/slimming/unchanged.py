@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.binary.decisions import SlimOptions
-    from cuwheel.inspection.values import Compression, Entry, Library
+    from cuwheel.inspection.libraries import Compression, Entry, Library
 
 # What a reader says of a file whose parts cannot be trusted to be what they seem.
 _DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})

@@ -15,8 +15,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_folder
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey_wheel
-from cuwheel.slimming import licence, note, proposal
-from cuwheel.slimming import workers as work
+from cuwheel.slimming import licence, note, proposal, workers
 from cuwheel.slimming.in_place import left_unread, signature_dropped
 from cuwheel.slimming.outcome import FileChange, Outcome, Size
 from cuwheel.stamping import restamp
@@ -58,7 +57,7 @@ def _slim(wheel: WheelFile, task: Task) -> Outcome:
         size = Size(bytes_before=found.size, bytes_after=_expected_size(wheel, files))
         return _outcome(plan, files, findings, wheel=size, output=str(output))
     if not plan.to_write and not plan.removed:
-        files = proposal.in_order(work.unchanged(each) for each in plan.plans.values())
+        files = proposal.in_order(workers.unchanged(each) for each in plan.plans.values())
         return _outcome(plan, files, (*findings, _nothing(wheel.path)))
     with errors_of(output, f"{output} was not written"):
         return _act(edit, output, task, plan, findings)
@@ -76,8 +75,8 @@ def _act(edit: WheelEdit, output: Path, task: Task, plan: Proposal, findings: tu
         largest = max((each.bytes_before for each in plan.to_write), default=0)
         must_have_room(folder, 2 * largest + sum(each.bytes_after_estimate for each in plan.to_write) + wheel.size)
         results = _slim_libraries(wheel, folder, plan.to_write)
-        done = {result.path: work.change_of(result) for result in results}
-        kept = [done.get(name) or work.unchanged(each) for name, each in plan.plans.items()]
+        done = {result.path: workers.change_of(result) for result in results}
+        kept = [done.get(name) or workers.unchanged(each) for name, each in plan.plans.items()]
         files = proposal.in_order([*kept, *proposal.removals(plan)])
         findings += proposal.met(plan, results)
         written = {result.path: folder / f"out-{number}" for number, result in enumerate(results) if result.written}
@@ -120,7 +119,7 @@ def _slim_libraries(wheel: WheelFile, folder: Path, plans: Sequence[LibraryPlan]
         whole.unlink()
         return replace(result, path=plan.path)
 
-    return work.each_of(plans, act)
+    return workers.each_of(plans, act)
 
 
 def _incomplete_record(wheel: WheelFile) -> Iterator[Finding]:

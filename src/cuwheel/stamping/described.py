@@ -13,9 +13,9 @@ from cuwheel.machine.fleet import Machine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.inspection.values import Survey
-    from cuwheel.planning.values import Job
-    from cuwheel.toolchains.values import Toolchain
+    from cuwheel.inspection.libraries import Survey
+    from cuwheel.planning.plan import Job
+    from cuwheel.toolchains.toolchain import Toolchain
 
 
 def describe(

@@ -16,7 +16,7 @@ from cuwheel.stamping import guard_call
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
 
 FILE = f"{guard_call.MODULE}.py"
 CALL = f"from .{guard_call.MODULE} import check"

@@ -13,7 +13,7 @@ from cuwheel.errors import MalformedError
 from cuwheel.facts import versions
 from cuwheel.files import errors_of
 from cuwheel.inspection import description
-from cuwheel.inspection.description import Description, Part
+from cuwheel.inspection.description import Description, MergedPart
 from cuwheel.inspection.survey import survey_wheel
 from cuwheel.stamping import described, guard, restamp, stamp
 from cuwheel.wheel.edit import Taken, WheelEdit
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.wheel.name import WheelName
 
 _SHOWN = 5
@@ -144,5 +144,7 @@ def _described(opened: Sequence[_Opened], found: Survey) -> Description:
         coverage=described.reach(found),
         plan=(),
         toolchain=None,
-        merged=tuple(Part(cuda=each.cuda, archs=each.archs, ptx=each.ptx, toolchain=each.toolchain) for each in told),
+        merged=tuple(
+            MergedPart(cuda=each.cuda, archs=each.archs, ptx=each.ptx, toolchain=each.toolchain) for each in told
+        ),
     )

@@ -17,7 +17,7 @@ from cuwheel.wheel.file import WheelFile
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
 
 _INSTEAD = "INSTEAD = "
 

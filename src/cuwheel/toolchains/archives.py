@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuwheel import files, resolver
 from cuwheel.errors import UnavailableError
 from cuwheel.network import addresses
-from cuwheel.toolchains.values import Archive
+from cuwheel.toolchains.toolchain import Archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,7 +16,7 @@ from cuwheel.toolchains.store import DOWNLOADS, Store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.toolchains.values import Archive
+    from cuwheel.toolchains.toolchain import Archive
 
 _CHUNK = 1 << 20
 _MAX_MANIFEST = 16 * 1024 * 1024

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import NoHostCompilerError
 from cuwheel.facts import versions
 from cuwheel.machine import compilers
-from cuwheel.toolchains.values import HostCompiler
+from cuwheel.toolchains.toolchain import HostCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,12 +17,12 @@ from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError,
 from cuwheel.facts import versions
 from cuwheel.network import addresses
 from cuwheel.toolchains import downloads
-from cuwheel.toolchains.values import Archive, ProviderName, Recipe
+from cuwheel.toolchains.toolchain import Archive, ProviderName, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.toolchains.values import Installed, Wanted
+    from cuwheel.toolchains.toolchain import Installed, Wanted
 
 NAME = "cuwheel.lock"
 SCHEMA: Final = "cuwheel.lock/1"

@@ -11,7 +11,7 @@ from cuwheel.machine.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuwheel.toolchains.values import Toolchain
+    from cuwheel.toolchains.toolchain import Toolchain
 
 
 def examine(toolchain: Toolchain) -> tuple[Finding, ...]:

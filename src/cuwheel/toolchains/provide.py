@@ -13,9 +13,9 @@ from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
 from cuwheel.toolchains import archives, host_compiler, lock, providers, settings
 from cuwheel.toolchains.downloads import Supply
-from cuwheel.toolchains.making import Making
+from cuwheel.toolchains.from_archives import Making
 from cuwheel.toolchains.store import open_store
-from cuwheel.toolchains.values import HostCompiler, Installed, Recipe, Toolchain, Wanted
+from cuwheel.toolchains.toolchain import HostCompiler, Installed, Recipe, Toolchain, Wanted
 from cuwheel.toolchains.world import Surroundings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.store import Store
-    from cuwheel.toolchains.values import ProviderName
+    from cuwheel.toolchains.toolchain import ProviderName
 
 _PATCH = re.compile(r"(?:cuda)?[\s_-]*v?(\d+\.\d+\.\d+)", re.IGNORECASE | re.ASCII)
 _CPUS = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}

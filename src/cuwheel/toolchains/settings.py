@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolchains
-from cuwheel.toolchains.values import Setting
+from cuwheel.toolchains.toolchain import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cuwheel.toolchains.values import HostCompiler, Installed, Toolchain
+    from cuwheel.toolchains.toolchain import HostCompiler, Installed, Toolchain
 
 _ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT")
 _COMPILERS = ("NVCC_CCBIN", "CUDAHOSTCXX")

@@ -13,12 +13,12 @@ import msgspec
 
 from cuwheel import log
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.toolchains.values import Installed
+from cuwheel.toolchains.toolchain import Installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuwheel.toolchains.values import Recipe
+    from cuwheel.toolchains.toolchain import Recipe
 
 VARIABLE = "CUWHEEL_CACHE"
 _MARKER = "cuwheel-toolchain.json"

@@ -23,7 +23,7 @@ from cuwheel.toolchains import debian_layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuwheel.toolchains.values import Archive, ArchiveKind
+    from cuwheel.toolchains.toolchain import Archive, ArchiveKind
 
 # Folders at the top of a toolkit. Packages put them below `nvidia/cu13`, `nvidia/cudnn`, `cutensor` and so on.
 _TOPS = ("bin", "include", "lib", "lib64", "nvvm", "cccl", "extras", "share", "compute-sanitizer", "targets")

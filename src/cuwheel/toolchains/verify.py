@@ -13,13 +13,13 @@ from cuwheel.errors import CuwheelError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.facts.arch import Arch
 from cuwheel.inspection.survey import survey
-from cuwheel.toolchains import inside, settings
+from cuwheel.toolchains import commands, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.values import Toolchain
+    from cuwheel.toolchains.toolchain import Toolchain
 
 _COMPILE_S = 900.0
 _KERNEL = """\
@@ -101,7 +101,7 @@ class _Bench:
         )
 
     def nvcc(self, *arguments: str) -> str:
-        command = inside.command(
+        command = commands.command(
             self.toolchain.toolkit,
             [f"{self.toolchain.root}/bin/nvcc", *arguments],
             folders=[self.folder],

@@ -11,7 +11,7 @@ from cuwheel import units
 from cuwheel.errors import UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.verifying import modules
-from cuwheel.verifying.values import Check
+from cuwheel.verifying.outcomes import Check
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from cuwheel.building.tables import CheckTable, VerifyTable
     from cuwheel.facts.rows.checks import KnownCheck
-    from cuwheel.inspection.values import Survey
-    from cuwheel.verifying.values import Kind
+    from cuwheel.inspection.libraries import Survey
+    from cuwheel.verifying.outcomes import Kind
 
 TIMEOUT_S = 120.0
 MEMORY = 8 * 10**9

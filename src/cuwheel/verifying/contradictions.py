@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat import check_rules
 from cuwheel.compat.check_rules.case import Case
+from cuwheel.compat.library_sources import resolve, surroundings
 from cuwheel.compat.loading import loading
-from cuwheel.compat.needed import resolve, surroundings
 from cuwheel.compat.predict import Prediction
 from cuwheel.finding import Finding
 from cuwheel.toolchains.stub import SONAME
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.verdict import Verdict
     from cuwheel.finding import Severity
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.verifying.libraries import Loaded
-    from cuwheel.verifying.values import Check, Result
+    from cuwheel.verifying.outcomes import Check, Result
 
 RULE = "prediction-contradicted"
 _FIX = "please report it, with this output: one of the two is wrong"

@@ -19,7 +19,7 @@ from cuwheel.machine.fleet import Machine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
 
 # The errors that are about device code, as the runtime, the driver and their texts name them.
 SIGNS: dict[int, tuple[str, ...]] = {

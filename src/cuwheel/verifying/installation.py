@@ -17,10 +17,10 @@ from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.machine import named, probe
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.verifying import checks as choice
-from cuwheel.verifying import contradictions, environment, libraries
+from cuwheel.verifying import contradictions, fresh_environment, libraries
+from cuwheel.verifying.outcomes import Check, Installation, Result
 from cuwheel.verifying.runner import checks as runner
 from cuwheel.verifying.runner import gpus, launch, processes
-from cuwheel.verifying.values import Check, Installation, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.compat.verdict import Verdict
     from cuwheel.finding import Finding
     from cuwheel.venvs import Python
-    from cuwheel.verifying.environment import Made
+    from cuwheel.verifying.fresh_environment import Made
     from cuwheel.verifying.trial import Trial
 
 _OUTPUT_LINES = 20
@@ -58,7 +58,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 def _attempt(trial: Trial, python: Python, folder: Path) -> Installation:
     began = time.monotonic()
     try:
-        made = environment.make(folder / "env", python, trial, processes.marked(os.environ, folder.name))
+        made = fresh_environment.make(folder / "env", python, trial, processes.marked(os.environ, folder.name))
     except CuwheelError as error:
         return Installation(
             python=python.version,
@@ -70,7 +70,11 @@ def _attempt(trial: Trial, python: Python, folder: Path) -> Installation:
     installed = round(time.monotonic() - began, 3)
     tried = _try(trial, made, folder)
     return replace(
-        tried, python=python.version, seconds=installed, requirements=trial.listed, packages=environment.packages(made)
+        tried,
+        python=python.version,
+        seconds=installed,
+        requirements=trial.listed,
+        packages=fresh_environment.packages(made),
     )
 
 
@@ -80,11 +84,11 @@ def _try(trial: Trial, made: Made, folder: Path) -> Installation:
     machines = named.here(profile, Refinement(torch_cuda=request.cuda, jax_cuda=request.cuda))
     driver = profile.driver.version is not None
     stubbed = trial.stub and not driver
-    environ = environment.variables(
+    environ = fresh_environment.variables(
         made,
         processes.marked(os.environ, folder.name),
         folder,
-        stub_folder=environment.put_stub(made, folder / "stub") if stubbed else None,
+        stub_folder=fresh_environment.put_stub(made, folder / "stub") if stubbed else None,
         passed=request.pass_env,
     )
     cut = not request.network and launch.can_cut()
@@ -111,9 +115,9 @@ def _try(trial: Trial, made: Made, folder: Path) -> Installation:
             *contradictions.of_libraries(foreseen, told),
         ),
         findings=(
-            *environment.conflicts(made, environ),
+            *fresh_environment.conflicts(made, environ),
             *_foreseen_failures(verdicts, machines),
-            *environment.shared_files(made, survey.distribution.name if survey.distribution else ""),
+            *fresh_environment.shared_files(made, survey.distribution.name if survey.distribution else ""),
             *(finding for result in loader for finding in libraries.findings(result, scene)),
         ),
     )

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from cuwheel import locking as lock
-from cuwheel import log
+from cuwheel import locking, log
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import chunks, errors_of, sync_folder
 from cuwheel.inspection.survey import survey
@@ -25,7 +24,7 @@ from cuwheel.wheel.zip_writer import Traits, ZipWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.verifying.request import PackRequest
 
 SCHEMA: Final = "cuwheel.kit/1"
@@ -122,7 +121,7 @@ def pack(
     `extra`: what is required beside them. The same input gives the same bytes.
     """
     to = request.to / "kit.pyz" if request.to.is_dir() else request.to
-    with errors_of(to, f"{to} was not written"), lock.scratch(to.parent) as folder:
+    with errors_of(to, f"{to} was not written"), locking.scratch(to.parent) as folder:
         files: dict[str, Path] = {}
         packed = tuple(_wheel(each, checks_of, partial(_required, request, extra, folder), files) for each in wheels)
         total = sum(each.stat().st_size for each in files.values())

@@ -13,13 +13,13 @@ from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
 from cuwheel.inspection import limits
 from cuwheel.toolchains.stub import SONAME
-from cuwheel.verifying.values import Check, Result
+from cuwheel.verifying.outcomes import Check, Result
 from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
 
 NAME = "libraries load"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.arch import Capability
     from cuwheel.facts.rows.toolkits import Release
-    from cuwheel.inspection.values import Container, DeviceCode, Library, Survey
+    from cuwheel.inspection.libraries import Container, DeviceCode, Library, Survey
 
 _ALIKE = 4  # of containers of a library with the same list
 _MOST = 256

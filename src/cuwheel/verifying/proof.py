@@ -16,7 +16,7 @@ from cuwheel.finding import Finding
 from cuwheel.machine.privacy import each_string
 from cuwheel.verifying import foresight
 from cuwheel.verifying.onsite import compare
-from cuwheel.verifying.values import Kind, Outcome
+from cuwheel.verifying.outcomes import Kind, Outcome
 from cuwheel.wheel import record
 
 if TYPE_CHECKING:

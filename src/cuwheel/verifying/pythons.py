@@ -14,7 +14,7 @@ from cuwheel.venvs import Python
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
 
 _CP = re.compile(r"cp(\d)(\d+)-", re.ASCII)

@@ -15,7 +15,7 @@ from cuwheel.machine.fleet import Machine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
 
 _VERSION = re.compile(r"\d{1,3}(\.\d{1,3}){0,2}", re.ASCII)
 _FIX = "take a release that has it, or build one for this CUDA: cuwheel build --cuda"

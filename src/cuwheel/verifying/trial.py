@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cuwheel import masking
 from cuwheel.building.tables import VerifyTable
-from cuwheel.inspection.values import Survey
+from cuwheel.inspection.libraries import Survey
+from cuwheel.verifying.outcomes import Check
 from cuwheel.verifying.request import VerifyRequest
-from cuwheel.verifying.values import Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,14 +18,14 @@ from cuwheel.inspection.survey import survey
 from cuwheel.machine import named, probe
 from cuwheel.verifying import checks as choice
 from cuwheel.verifying import installation, kit, project, pythons, serving, wheel_rules
+from cuwheel.verifying.outcomes import Installation, Verified
 from cuwheel.verifying.trial import Trial
-from cuwheel.verifying.values import Installation, Verified
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
     from cuwheel.verifying.request import PackRequest, VerifyRequest
 

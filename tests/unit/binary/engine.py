@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 KINDS = {"sm": 2, "compute": 1, "lto": 8}
 __all__ = ["EntryDecision", "LibraryPlan"]

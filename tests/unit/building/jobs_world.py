@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cuwheel import api
-from cuwheel.building import environment, jobs
+from cuwheel.building import jobs, variables
+from cuwheel.building.job import Project, Tree
 from cuwheel.building.order import Order
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.resources import Share
 from cuwheel.building.tables import Table
-from cuwheel.building.values import Project, Tree
 from cuwheel.toolchains import settings
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.values import HostCompiler, Installed, Toolchain
+from cuwheel.toolchains.toolchain import HostCompiler, Installed, Toolchain
 from cuwheel.venvs import Python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cuwheel.building.values import Job
-    from cuwheel.planning.values import Job as PlanJob
+    from cuwheel.building.job import Job
+    from cuwheel.planning.plan import Job as PlanJob
 
 PYTHON = Python(path="/usr/bin/python3.11", version="3.11.2", found_via="a test")
 
@@ -49,7 +49,7 @@ def toolchain(*, root: str = "/store/kit", prefix: tuple[str, ...] = (), compone
     return Toolchain(toolkit=kit, host_compiler=compiler, settings=settings.settings(kit, compiler))
 
 
-def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: Any) -> environment.Given:
+def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: Any) -> variables.Given:
     values: dict[str, Any] = {
         "table": Table(),
         "plan": plan(),
@@ -60,7 +60,7 @@ def given(folder: Path, *, caller: Mapping[str, str] | None = None, **changes: A
         "caller": caller or {},
         "epoch": 1000000000,
     }
-    return environment.Given(**(values | changes))
+    return variables.Given(**(values | changes))
 
 
 def order(folder: Path, table: Table | None = None, **changes: Any) -> Order:

@@ -132,7 +132,7 @@ def test_what_calls_name_is_looked_into_first(root: Path) -> None:
 
 
 def test_words_of_response_files_count_even_if_a_quote_is_left_open() -> None:
-    from cuwheel.recording.values import ResponseFile
+    from cuwheel.recording.calls import ResponseFile
 
     texts = {"a.rsp": '-lone "two words"', "b.rsp": "-lthree 'open", "c.rsp": None}
     files = tuple(ResponseFile(path=name, text=text) for name, text in texts.items())

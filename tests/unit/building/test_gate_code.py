@@ -286,7 +286,7 @@ def test_the_reason_is_a_list_of_the_build_system(tmp_path: Path) -> None:
 
 
 def test_the_reason_is_in_a_response_file(tmp_path: Path) -> None:
-    from cuwheel.recording.values import ResponseFile
+    from cuwheel.recording.calls import ResponseFile
 
     asked = ResponseFile(path="flags.rsp", text='--generate-code=arch=compute_80,code=sm_80 "-I/a b"')
     calls = record(call(7, "-c add.cu @flags.rsp", response_files=(asked,)))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import files
-from cuwheel.building import jobs, needs, resources, workspace
+from cuwheel.building import build_tools, jobs, resources, workspace
+from cuwheel.building.job import Built, Project
 from cuwheel.building.tables import Table
-from cuwheel.building.values import Built, Project
 from cuwheel.errors import UsageError
 from cuwheel.facts import cmake
 from cuwheel.toolchains.store import Store
@@ -24,7 +24,7 @@ def spelling(name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "there", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
+    monkeypatch.setattr(build_tools, "there", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
 
 
 def test_a_job_is_decided_whole(tmp_path: Path) -> None:
@@ -123,14 +123,14 @@ def test_the_oldest_python_comes_first_and_those_that_the_project_refuses_are_to
 def test_cmake_and_ninja_come_from_the_index_where_the_systems_will_not_do(
     backend: str, before: tuple[str, ...], archs: list[str], minimum: str, there: dict[str, str], expected: list[str]
 ) -> None:
-    assert list(needs.requirements(backend, before, archs, minimum, there)) == expected
+    assert list(build_tools.requirements(backend, before, archs, minimum, there)) == expected
 
 
 def test_the_newest_minimum_of_the_sources_counts(tmp_path: Path) -> None:
     (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required( VERSION 3.22.1...3.30)\n")
     (tmp_path / "csrc").mkdir()
     (tmp_path / "csrc" / "CMakeLists.txt").write_text("# x\n  CMAKE_MINIMUM_REQUIRED(VERSION 3.26 FATAL_ERROR)\n")
-    assert needs.minimum(tmp_path, ["CMakeLists.txt", "csrc/CMakeLists.txt", "gone/CMakeLists.txt"]) == "3.26"
+    assert build_tools.minimum(tmp_path, ["CMakeLists.txt", "csrc/CMakeLists.txt", "gone/CMakeLists.txt"]) == "3.26"
 
 
 @pytest.mark.parametrize(

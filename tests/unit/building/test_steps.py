@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.building import finishing, needs, source
+from cuwheel.building import build_tools, finishing, source
 from cuwheel.building.pipeline import Steps
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.results import MadeWheel
 from cuwheel.diagnose import failed_job
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
-from cuwheel.inspection.values import Survey
+from cuwheel.inspection.libraries import Survey
 from cuwheel.toolchains import provide
 from cuwheel.venvs import Python
 from tests.unit.building import jobs_world as world
@@ -21,16 +21,16 @@ from tests.unit.building import jobs_world as world
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.building.job import Job
     from cuwheel.building.results import JobResult
-    from cuwheel.building.values import Job
     from cuwheel.toolchains.request import ToolchainRequest
-    from cuwheel.toolchains.values import Toolchain
+    from cuwheel.toolchains.toolchain import Toolchain
 
 
 @pytest.fixture(autouse=True)
 def _no_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_git", lambda *_: None)
-    monkeypatch.setattr(needs, "there", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
+    monkeypatch.setattr(build_tools, "there", lambda *_: {"cmake": "3.25.1", "ninja": "1.11.0"})
     monkeypatch.setattr("cuwheel.venvs.find_python", _python)
     monkeypatch.setattr(provide, "provide", _provide)
 

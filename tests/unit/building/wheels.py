@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.building import gate
 from cuwheel.building.tables import GateTable
 from cuwheel.inspection.survey import survey
-from cuwheel.recording.values import Call, Record
+from cuwheel.recording.calls import Call, Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cuwheel.inspection.values import Container, DeviceCode, Library, Part, Registration, Wrapper
+from cuwheel.inspection.libraries import Container, DeviceCode, Library, Part, Registration, Wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

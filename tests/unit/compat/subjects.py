@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cuwheel.inspection.values import (
+from cuwheel.inspection.libraries import (
     Compression,
     Container,
     Cudart,

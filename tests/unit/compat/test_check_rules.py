@@ -8,13 +8,13 @@ import pytest
 
 from cuwheel.compat import check_rules
 from cuwheel.compat.matrix import judge
-from cuwheel.inspection.values import Symbols
+from cuwheel.inspection.libraries import Symbols
 from tests.unit.compat.subjects import library, machine, survey
 
 if TYPE_CHECKING:
     from cuwheel.compat.rule import Rule
     from cuwheel.compat.verdict import Verdict
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 NEW = {"driver": "580.65.06"}
 LINUX = {"os": "linux", "cpu": "x86_64", "glibc": "2.35", "python": "3.11.9"}

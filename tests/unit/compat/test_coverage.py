@@ -11,7 +11,7 @@ from tests.unit.compat.subjects import library
 
 if TYPE_CHECKING:
     from cuwheel.compat.coverage import Coverage
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 
 def _reach(subject: Library) -> Coverage:

@@ -13,7 +13,7 @@ from cuwheel.facts import packages
 from tests.unit.compat.subjects import library, machine, survey
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
 
 pytestmark = pytest.mark.unit
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from cuwheel.compat.library_sources import resolve, surroundings
 from cuwheel.compat.loading import loading
 from cuwheel.compat.matrix import judge
-from cuwheel.compat.needed import resolve, surroundings
 from cuwheel.compat.verdict import ORDER, best, worst
 from cuwheel.facts import packages
-from cuwheel.inspection.values import Library, PythonLoad, Survey
+from cuwheel.inspection.libraries import Library, PythonLoad, Survey
 from cuwheel.machine import named
 from tests.unit.compat.subjects import library, machine, survey
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuwheel.compat.predict import Containers, Prediction, predict
+from cuwheel.inspection.libraries import Cudart, Registration, Symbols, Wrapper
 from cuwheel.inspection.library import NOTHING
-from cuwheel.inspection.values import Cudart, Registration, Symbols, Wrapper
 from tests.unit.compat.subjects import library, machine
 
 DRIVER = {"driver": "580.65.06"}

@@ -19,7 +19,7 @@ from tests.unit.compat.subjects import library, machine
 from tests.unit.compat.subjects import survey as made
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Library, Survey
+    from cuwheel.inspection.libraries import Library, Survey
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 FIXTURES = [each.file for each in manifest.load()]

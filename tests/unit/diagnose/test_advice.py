@@ -22,7 +22,7 @@ from tests.unit.recording import records
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.diagnose.values import Cause
+    from cuwheel.diagnose.diagnosis import Cause
 
 SYMBOL = "RuntimeError: CUDA error: named symbol not found\nbitsandbytes/csrc/ops.cu\n"
 

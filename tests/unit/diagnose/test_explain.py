@@ -8,13 +8,13 @@ import pytest
 
 from cuwheel.compat.choose import NO_KERNEL_IMAGE
 from cuwheel.compat.verdict import Verdict
-from cuwheel.diagnose import conditions, known, tried
+from cuwheel.diagnose import commands, conditions, known
 from cuwheel.diagnose.explain import explain
 from cuwheel.diagnose.text import parse
 from tests.unit.compat.machines import MACHINES
 
 if TYPE_CHECKING:
-    from cuwheel.diagnose.values import Diagnosis
+    from cuwheel.diagnose.diagnosis import Diagnosis
 
 NVCC_FAILED = "error: command '/usr/local/cuda/bin/nvcc' failed with exit status 1\n"
 
@@ -205,7 +205,7 @@ def test_commands_that_were_tried() -> None:
         "(venv) C:\\src> nvcc --version\nCollecting torch\npython is great...\nmake: *** [all] Error 2\n"
         "$ pip install flash-attn\n"
     )
-    assert [each.text for each in tried.commands(log)] == [
+    assert [each.text for each in commands.commands(log)] == [
         "pip install flash-attn",
         "MAX_JOBS=4 python setup.py install",
         "cmake -S . -B build",

@@ -14,7 +14,7 @@ from cuwheel.inspection import cubin, payload
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Compression
+    from cuwheel.inspection.libraries import Compression
 
 
 def test_kernels_and_what_they_need() -> None:

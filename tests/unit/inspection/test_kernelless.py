@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
     from cuwheel.inspection.fatbin import RawEntry, Walk
-    from cuwheel.inspection.values import DeviceCode, Symbols
+    from cuwheel.inspection.libraries import DeviceCode, Symbols
 
 KERNEL = {"mark": (8, 0, 0)}
 NO_PTX = b".version 9.0\n.target sm_75\n.address_size 64\n.visible .global .align 4 .u32 counter;\n"

@@ -11,7 +11,7 @@ from cuwheel.inspection import library, provenance
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 CODE = build.cubin({"kernel": (32, 16, 1024)}, sm=90)
 ONE = build.container(build.entry(build.CUBIN, 90, CODE))

@@ -12,7 +12,7 @@ from cuwheel.inspection import library
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 SMALL = build.container(build.entry(build.PTX, 75, b".version 8.4\n", isa=(8, 4)))
 

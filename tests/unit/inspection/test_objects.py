@@ -6,7 +6,7 @@ import struct
 
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection import cubin, library
-from cuwheel.inspection.values import Container, Symbols
+from cuwheel.inspection.libraries import Container, Symbols
 from tests.unit.inspection import build
 
 PTX = b"""

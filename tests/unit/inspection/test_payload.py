@@ -14,7 +14,7 @@ from cuwheel.buffer import MemoryBuffer
 from cuwheel.inspection import payload
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Compression
+    from cuwheel.inspection.libraries import Compression
 
 LINES = st.lists(
     st.sampled_from((b".reg .b32 %r<2>;\n", b"ret;\n", b"\0" * 300, b"ab", b".version 9.0\n")), max_size=99

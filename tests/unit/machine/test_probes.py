@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import UnreadableError
-from cuwheel.machine import compilers, environment, gpu, system, toolkits, variables
+from cuwheel.machine import compilers, gpu, python_environment, system, toolkits, variables
 from tests.unit.machine.fake import FakeMachine
 
 if TYPE_CHECKING:
@@ -255,8 +255,8 @@ class TestEnvironment:
         machine.file(f"{site}/bitsandbytes/libbitsandbytes_cpu.so")
         machine.file(f"{site}/nvidia_cublas-13.0.2.14.dist-info/METADATA")
         machine.environ["VIRTUAL_ENV"] = "/venv"
-        python, folders = environment.locate(machine.world, None)
-        frameworks, packages = environment.probe_frameworks(folders)
+        python, folders = python_environment.locate(machine.world, None)
+        frameworks, packages = python_environment.probe_frameworks(folders)
         assert (python.version, python.found_via) == ("3.12.3", "VIRTUAL_ENV")
         assert {each.name: (each.version, each.cuda) for each in frameworks} == {
             "torch": ("2.11.0+cu130", "13.0"),
@@ -271,13 +271,13 @@ class TestEnvironment:
     def test_a_cpu_torch(self, machine: FakeMachine) -> None:
         site = self.site(machine)
         machine.file(f"{site}/torch/version.py", "__version__ = '2.11.0+cpu'\ncuda: Optional[str] = None\n")
-        _, folders = environment.locate(machine.world, machine.root / "venv")
-        (torch,), _ = environment.probe_frameworks(folders)
+        _, folders = python_environment.locate(machine.world, machine.root / "venv")
+        (torch,), _ = python_environment.probe_frameworks(folders)
         assert torch.cuda is None
 
     def test_another_environment_that_is_none(self, machine: FakeMachine) -> None:
         with pytest.raises(UnreadableError, match="not a Python environment"):
-            environment.locate(machine.world, machine.root / "nowhere")
+            python_environment.locate(machine.world, machine.root / "nowhere")
 
 
 class TestVariables:

@@ -5,7 +5,7 @@ import pytest
 from cuwheel.errors import NetworkError
 from cuwheel.network import addresses
 from cuwheel.network.addresses import Login
-from cuwheel.toolchains.values import Archive
+from cuwheel.toolchains.toolchain import Archive
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.planning import reading
 
 if TYPE_CHECKING:
-    from cuwheel.planning.values import OnMachine, Reading
+    from cuwheel.planning.plan import OnMachine, Reading
 
 
 def read(text: str, on: str = "", *, spelling: str | None = None, cuda: str = "", **known: str) -> Reading:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.errors import UsageError
-from cuwheel.inspection.values import Library, Survey
+from cuwheel.inspection.libraries import Library, Survey
 from cuwheel.planning import sizes
-from cuwheel.planning.values import ArchSize
+from cuwheel.planning.plan import ArchSize
 from tests.unit.compat.libraries import code, library
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.recording.values import Record
+    from cuwheel.recording.calls import Record
 
 ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}
 

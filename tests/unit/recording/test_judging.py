@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.recording import exports, failures, summary
-from cuwheel.recording.values import Call, Phase, Record, ResponseFile
+from cuwheel.recording.calls import Call, Phase, Record, ResponseFile
 from cuwheel.report import documents
 from cuwheel.report.record import Failure, Recorded
 

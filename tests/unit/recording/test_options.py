@@ -7,7 +7,7 @@ import pytest
 from cuwheel.recording import options, outputs
 
 if TYPE_CHECKING:
-    from cuwheel.recording.values import ToolKind
+    from cuwheel.recording.calls import ToolKind
 
 
 @pytest.mark.parametrize(

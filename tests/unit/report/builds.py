@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cuwheel.building.gate_values import Listed
-from cuwheel.building.values import Phase
-from cuwheel.diagnose.values import Cause, Evidence, Failure
+from cuwheel.building.job import Phase
+from cuwheel.diagnose.diagnosis import Cause, Evidence, Failure
 from cuwheel.finding import Finding
-from cuwheel.planning.values import Served
+from cuwheel.planning.plan import Served
 from cuwheel.report.build import (
     ArchBytes,
     Build,
@@ -21,7 +21,7 @@ from cuwheel.report.build import (
     Tools,
     Wheel,
 )
-from cuwheel.toolchains.values import Archive, HostCompiler, Setting
+from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 
 EVIL = "src/<script>document.title='owned'</script>\"onload=\"x.cu"
 _SUM = "a1b2c3d4" * 8

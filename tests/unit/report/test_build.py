@@ -14,7 +14,7 @@ import pytest
 from cuwheel import units
 from cuwheel.diagnose.failed_job import described as failure_of
 from cuwheel.errors import UnreadableError
-from cuwheel.recording.values import Phase
+from cuwheel.recording.calls import Phase
 from cuwheel.report import build_files, documents, html, terminal
 from cuwheel.report.build import Build, Calls
 from cuwheel.report.build_timeline import blocks, calls_of
@@ -265,7 +265,7 @@ def test_calls_from_a_record() -> None:
 
 
 def test_a_failure_from_a_call() -> None:
-    from cuwheel.building.values import Trouble
+    from cuwheel.building.job import Trouble
 
     trouble = Trouble(phase="build", what="the backend failed", hint="see the log")
     plain = failure_of(trouble, output="x" * 20_000)

@@ -10,7 +10,7 @@ import pytest
 from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding
 from cuwheel.inspection.compare import compare
-from cuwheel.inspection.values import Library, Survey
+from cuwheel.inspection.libraries import Library, Survey
 from cuwheel.report import documents, html, terminal
 from cuwheel.report.compare import Compare
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table

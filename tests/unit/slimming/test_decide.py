@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.binary.decisions import SlimOptions
-from cuwheel.inspection.values import Container, Entry, Registration, Wrapper
+from cuwheel.inspection.libraries import Container, Entry, Registration, Wrapper
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.slimming.decide import decide
 from tests.fixtures import manifest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cuwheel.binary.decisions import LibraryPlan
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 BIN = manifest.HERE / "bin"
 Row = tuple[str, ...]

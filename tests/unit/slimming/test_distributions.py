@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from cuwheel import api
-from cuwheel import locking as lock
+from cuwheel import api, locking
 from cuwheel.binary import library
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
 from cuwheel.finding import Finding
@@ -200,7 +199,7 @@ def test_too_little_room_is_known_before_any_work(env: Path, monkeypatch: pytest
 
 def test_a_second_run_at_the_same_time(env: Path) -> None:
     before = snapshot(env)
-    with lock.locked(changes.folder_of(env.resolve())):
+    with locking.locked(changes.folder_of(env.resolve())):
         for attempt in (run, slim.take_back, slim.settle):
             with pytest.raises(UnreadableError, match="another cuwheel"):
                 attempt(env)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import locking as lock
+from cuwheel import locking
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.slimming import changes, journal
 from cuwheel.slimming.journal import FileState, Header, Root, Step, Writer
@@ -209,8 +209,11 @@ def test_without_hard_links_originals_are_copied(root: Path, monkeypatch: pytest
 
 def test_a_second_run_is_told_who_is_there(tmp_path: Path) -> None:
     folder = changes.folder_of(tmp_path)
-    with lock.locked(folder):
-        with pytest.raises(UnreadableError, match=f"another cuwheel \\(process {os.getpid()}\\)"), lock.locked(folder):
+    with locking.locked(folder):
+        with (
+            pytest.raises(UnreadableError, match=f"another cuwheel \\(process {os.getpid()}\\)"),
+            locking.locked(folder),
+        ):
             pass
         assert folder.is_dir()
     assert list(tmp_path.iterdir()) == []
@@ -220,7 +223,7 @@ def test_a_lock_file_that_nobody_holds_is_no_lock(tmp_path: Path) -> None:
     folder = changes.folder_of(tmp_path)
     folder.mkdir(parents=True)
     (folder / "lock").write_text("999999\n")
-    with lock.locked(folder):
+    with locking.locked(folder):
         assert (folder / "lock").read_text() == f"{os.getpid()}\n"
 
 
@@ -230,10 +233,10 @@ def test_scratch_folders_of_the_dead_are_cleared(tmp_path: Path) -> None:
     (dead / "half a library.so").touch()
     (tmp_path / f"{dead.name}.lock").touch()
     (tmp_path / ".cuwheel-slim-killed-at-birth.lock").touch()
-    with lock.scratch(tmp_path) as alive:
+    with locking.scratch(tmp_path) as alive:
         assert not dead.exists()
         assert len(list(tmp_path.iterdir())) == 2
-        with lock.scratch(tmp_path) as other:
+        with locking.scratch(tmp_path) as other:
             assert alive.is_dir()
             assert other != alive
     assert list(tmp_path.iterdir()) == []

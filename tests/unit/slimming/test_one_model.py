@@ -14,8 +14,8 @@ from cuwheel.compat import coverage, reach
 from cuwheel.compat.entries import device
 from cuwheel.compat.modules import without_kernels
 from cuwheel.facts import architectures
+from cuwheel.inspection.libraries import Symbols
 from cuwheel.inspection.survey import survey
-from cuwheel.inspection.values import Symbols
 from cuwheel.machine.fleet import Machine
 from cuwheel.slimming import unchanged
 from cuwheel.slimming.decide import decide
@@ -24,7 +24,7 @@ from tests.unit.slimming.test_decide import kept, made
 
 if TYPE_CHECKING:
     from cuwheel.compat.predict import Prediction
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 FIXTURES = [each.file for each in manifest.load()]

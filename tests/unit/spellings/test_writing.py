@@ -6,7 +6,7 @@ import pytest
 
 from cuwheel.facts.arch import Arch
 from cuwheel.planning import spellings
-from cuwheel.planning.values import Flags, Spellings
+from cuwheel.planning.plan import Flags, Spellings
 from cuwheel.spellings import table
 from cuwheel.spellings.row import Spelling
 

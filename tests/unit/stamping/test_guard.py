@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.errors import MalformedError, UsageError
-from cuwheel.inspection.values import Cudart, Registration, Survey, Wrapper
+from cuwheel.inspection.libraries import Cudart, Registration, Survey, Wrapper
 from cuwheel.stamping import guard, guard_call
 from cuwheel.stamping.guard import Run, Wish
 from cuwheel.wheel.metadata import Distribution
 from tests.unit.compat.libraries import code, library
 
 if TYPE_CHECKING:
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 
 def registered(*containers: str, isa: str = "9.0", **changes: Any) -> Library:

@@ -13,7 +13,7 @@ from cuwheel.cli import main
 from cuwheel.report.answer import SCHEMAS
 from cuwheel.toolchains import host_compiler, settings
 from cuwheel.toolchains.store import Store
-from cuwheel.toolchains.values import HostCompiler, Installed, Setting
+from cuwheel.toolchains.toolchain import HostCompiler, Installed, Setting
 from tests.unit.toolchains.test_store import RECIPE, fill
 
 if TYPE_CHECKING:

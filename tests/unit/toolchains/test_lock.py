@@ -8,7 +8,7 @@ import pytest
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import toolchains, toolkits
 from cuwheel.toolchains import lock
-from cuwheel.toolchains.values import Wanted
+from cuwheel.toolchains.toolchain import Wanted
 from tests.unit.toolchains.test_store import RECIPE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchains import store
-from cuwheel.toolchains.values import Archive, Installed, Recipe
+from cuwheel.toolchains.toolchain import Archive, Installed, Recipe
 
 if TYPE_CHECKING:
     from pathlib import Path

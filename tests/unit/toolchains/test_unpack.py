@@ -12,12 +12,12 @@ import zstandard
 
 from cuwheel.errors import MalformedError
 from cuwheel.toolchains import unpack
-from cuwheel.toolchains.values import Archive
+from cuwheel.toolchains.toolchain import Archive
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.toolchains.values import ArchiveKind
+    from cuwheel.toolchains.toolchain import ArchiveKind
 
 
 def unpacked(kind: ArchiveKind, path: Path, root: Path) -> dict[str, bytes]:

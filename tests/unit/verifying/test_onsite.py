@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.inspection.values import Survey
+from cuwheel.inspection.libraries import Survey
 from cuwheel.verifying import foresight, probes
-from cuwheel.verifying.onsite import compare, environment, probing, tags
+from cuwheel.verifying.onsite import compare, fresh_environment, probing, tags
 from cuwheel.wheel.metadata import Distribution
 from tests.unit.stamping.test_guard import registered
 
@@ -263,11 +263,11 @@ def test_nvidias_packages_are_where_repaired_wheels_look_for_them(
     (there / "nvidia" / "cu13" / "lib").mkdir(parents=True)
     (own / "nvidia" / "cudnn").mkdir(parents=True)
     bare.mkdir()
-    monkeypatch.setattr(environment, "beside", lambda: [str(bare), str(there)])
-    environment.link_libraries(bare)
+    monkeypatch.setattr(fresh_environment, "beside", lambda: [str(bare), str(there)])
+    fresh_environment.link_libraries(bare)
     assert (bare / "nvidia" / "cu13" / "lib").is_dir()
-    environment.link_libraries(own)
+    fresh_environment.link_libraries(own)
     assert sorted(each.name for each in (own / "nvidia").iterdir()) == ["cudnn"], "its own come first"
-    monkeypatch.setattr(environment, "beside", list)
-    environment.link_libraries(there)
+    monkeypatch.setattr(fresh_environment, "beside", list)
+    fresh_environment.link_libraries(there)
     assert not (there / "nvidia").is_symlink()

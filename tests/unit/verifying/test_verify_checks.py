@@ -20,7 +20,7 @@ from cuwheel.inspection import dynamic, elf
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
 from cuwheel.verifying import checks, contradictions, libraries, project, pythons, serving, stub
-from cuwheel.verifying.values import Check, Result
+from cuwheel.verifying.outcomes import Check, Result
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.inspection import build
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuwheel.compat.library_sources import Needed
 from cuwheel.compat.loading import Loading
 from cuwheel.compat.modules import Module
-from cuwheel.compat.needed import Needed
 from cuwheel.compat.predict import Prediction
-from cuwheel.inspection.values import Library, Survey
+from cuwheel.inspection.libraries import Library, Survey
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from cuwheel.facts import libraries, packages, versions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.compat.needed import Needed
+    from cuwheel.compat.library_sources import Needed
 
 _SYSTEMS = {"elf": "linux", "pe": "windows"}
 _PROCESSORS = ("x86_64", "aarch64", "ppc64le", "i686")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.compat.check_rules.case import Whole
-    from cuwheel.inspection.values import Library
+    from cuwheel.inspection.libraries import Library
 
 
 @rule(

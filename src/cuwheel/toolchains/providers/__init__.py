@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Protocol, cast, get_args
 
 from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.machine.profile import Attempt
-from cuwheel.toolchains.values import ProviderName
+from cuwheel.toolchains.toolchain import ProviderName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cuwheel.toolchains.making import Making
-    from cuwheel.toolchains.values import Installed, Recipe, Wanted
+    from cuwheel.toolchains.from_archives import Making
+    from cuwheel.toolchains.toolchain import Installed, Recipe, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 ORDER: tuple[ProviderName, ...] = get_args(ProviderName)

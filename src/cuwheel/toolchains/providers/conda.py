@@ -13,16 +13,16 @@ from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
 from cuwheel.toolchains import finish
-from cuwheel.toolchains import making as making_
+from cuwheel.toolchains import from_archives as making_
 from cuwheel.toolchains.store import size_of
-from cuwheel.toolchains.values import Archive, HostCompiler, Recipe
+from cuwheel.toolchains.toolchain import Archive, HostCompiler, Recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.making import Making
-    from cuwheel.toolchains.values import Installed, Wanted
+    from cuwheel.toolchains.from_archives import Making
+    from cuwheel.toolchains.toolchain import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 _TOOLS = ("micromamba", "mamba", "conda")

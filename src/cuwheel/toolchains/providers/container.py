@@ -10,15 +10,15 @@ from cuwheel import process
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
-from cuwheel.toolchains import inside
-from cuwheel.toolchains import making as making_
+from cuwheel.toolchains import commands
+from cuwheel.toolchains import from_archives as making_
 from cuwheel.toolchains.finish import version_in
 from cuwheel.toolchains.providers import index, redist
-from cuwheel.toolchains.values import HostCompiler, Recipe
+from cuwheel.toolchains.toolchain import HostCompiler, Recipe
 
 if TYPE_CHECKING:
-    from cuwheel.toolchains.making import Making
-    from cuwheel.toolchains.values import Installed, Wanted
+    from cuwheel.toolchains.from_archives import Making
+    from cuwheel.toolchains.toolchain import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 _ENGINES = ("docker", "podman")
@@ -37,7 +37,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
         platform=f"linux-{wanted.cpu}",
         components=tuple(row.name for row in wanted.components),
         commands=((engine, "pull", image),),
-        prefix=(engine, "run", "--rm", "--init", *inside.user(), image),
+        prefix=(engine, "run", "--rm", "--init", *commands.user(), image),
         place=tables().toolchains.container.root,
         found_via=f"{engine}, image {image}",
     )
@@ -87,7 +87,7 @@ def make(recipe: Recipe, making: Making) -> Installed:
         return replace(carried, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]), host_compiler=compiler)
     noted = making_.installed(recipe, making, root=Path(recipe.place), version="", prefix=recipe.prefix)
     nvcc = f"{recipe.place}/bin/nvcc"
-    said = process.run(inside.command(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
+    said = process.run(commands.command(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
     version = version_in(said)
     if version is None or not version.startswith(f"{recipe.cuda}."):
         raise MalformedError(recipe.prefix[-1], f"its nvcc is {version or 'none'}, not {recipe.cuda}")
@@ -95,6 +95,6 @@ def make(recipe: Recipe, making: Making) -> Installed:
 
 
 def _compiler(noted: Installed) -> HostCompiler:
-    words = inside.command(noted, ["g++", "-dumpfullversion", "-dumpversion"])
+    words = commands.command(noted, ["g++", "-dumpfullversion", "-dumpversion"])
     version = process.run(words, timeout=_ASK_S).stdout.strip()
     return HostCompiler(kind="gcc", version=version, path="g++", found_via="the image's own")

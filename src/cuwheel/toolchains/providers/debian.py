@@ -15,15 +15,15 @@ from cuwheel.errors import UnavailableError, UnreadableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
-from cuwheel.toolchains import archives, making
+from cuwheel.toolchains import archives, from_archives
 from cuwheel.toolchains.providers import index
-from cuwheel.toolchains.values import Archive, Recipe
+from cuwheel.toolchains.toolchain import Archive, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cuwheel.facts.rows.toolchains import DebianSuite
-    from cuwheel.toolchains.values import Wanted
+    from cuwheel.toolchains.toolchain import Wanted
     from cuwheel.toolchains.world import Surroundings
 
 _UPDATE_S = 300.0
@@ -134,4 +134,4 @@ def _release(found: list[Archive], row: DebianSuite) -> str:
     return match[1]
 
 
-make = making.from_archives
+make = from_archives.from_archives

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from cuwheel.errors import UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
-from cuwheel.toolchains import archives, making
-from cuwheel.toolchains.values import Recipe
+from cuwheel.toolchains import archives, from_archives
+from cuwheel.toolchains.toolchain import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.values import Archive, Wanted
+    from cuwheel.toolchains.toolchain import Archive, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 
@@ -54,4 +54,4 @@ def _requirements(wanted: Wanted, components: Iterable[Component]) -> Iterator[s
     yield from (row.package.format(major=major) for row in rows if row.package)
 
 
-make = making.from_archives
+make = from_archives.from_archives

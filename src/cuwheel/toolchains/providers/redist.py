@@ -12,15 +12,15 @@ from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolchains, versions
 from cuwheel.facts.tables import tables
 from cuwheel.network import addresses
-from cuwheel.toolchains import archives, downloads, making
+from cuwheel.toolchains import archives, downloads, from_archives
 from cuwheel.toolchains.providers import index
-from cuwheel.toolchains.values import Archive, Recipe
+from cuwheel.toolchains.toolchain import Archive, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.values import Wanted
+    from cuwheel.toolchains.toolchain import Wanted
     from cuwheel.toolchains.world import Surroundings
 
 _LISTED = re.compile(r"redistrib_(\d+\.\d+\.\d+)\.json")
@@ -118,4 +118,4 @@ def _archive(key: str, version: str, told: dict[str, Any], base: str) -> Archive
     )
 
 
-make = making.from_archives
+make = from_archives.from_archives

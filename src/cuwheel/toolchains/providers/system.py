@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError
 from cuwheel.facts import versions
-from cuwheel.machine import environment, toolkits
+from cuwheel.machine import python_environment, toolkits
 from cuwheel.toolchains import finish
-from cuwheel.toolchains import making as making_
-from cuwheel.toolchains.values import Recipe
+from cuwheel.toolchains import from_archives as making_
+from cuwheel.toolchains.toolchain import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
-    from cuwheel.toolchains.making import Making
-    from cuwheel.toolchains.values import Installed, Wanted
+    from cuwheel.toolchains.from_archives import Making
+    from cuwheel.toolchains.toolchain import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     machine = around.machine
-    _, site_packages = environment.locate(machine, None)
+    _, site_packages = python_environment.locate(machine, None)
     found = [
         each
         for each in toolkits.probe_toolkits(machine, site_packages)

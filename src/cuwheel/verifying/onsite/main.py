@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 from ..runner import checks as runner
 from ..runner import launch, processes
-from . import compare, environment, install, machine, probing, tags, telling
+from . import compare, fresh_environment, install, machine, probing, tags, terminal
 
 MANIFEST = "kit.json"
 SCHEMA = "cuwheel.proof/1"
@@ -57,7 +57,7 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
         return 2
     with archive:
         if options.list:
-            telling.listed(manifest)
+            terminal.listed(manifest)
             return 0
         try:
             to = Path(options.to)
@@ -125,7 +125,7 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], to: Path, work: 
         return 2
     environ = processes.marked(os.environ, work.mark)
     here = machine.profile(environ)
-    telling.machine(here)
+    terminal.machine(here)
     wheels = []
     for number, wheel in chosen:
         job = _Job(archive, wheel, work.place / f"{number}", confines, system=work.system)
@@ -141,7 +141,7 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], to: Path, work: 
         "succeeded": bool(wheels) and all(_succeeded(each) for each in wheels),
     }
     written = _written(proof, to)
-    telling.summary(proof, written)
+    terminal.summary(proof, written)
     return 0 if proof["succeeded"] and written else 1
 
 
@@ -193,7 +193,7 @@ class _Job:
         self, here: Mapping[str, Any], signs: Mapping[str, Sequence[str]], environ: Mapping[str, str]
     ) -> dict[str, Any]:
         wheel = self._wheel
-        telling.wheel(wheel)
+        terminal.wheel(wheel)
         said: dict[str, Any] = {
             key: wheel[key] for key in ("file", "sha256", "size", "name", "version", "requirements")
         }
@@ -209,24 +209,24 @@ class _Job:
         else:
             said["frameworks"] = machine.frameworks(made.python, made.environ, cut=self._confines.cut)
             said["prediction"] = compare.prediction(wheel, here, said["frameworks"])
-            telling.predicted(said["prediction"])
+            terminal.predicted(said["prediction"])
             said["checks"] = [*self._probed(made, here, said), *self._checked(made, here)]
             said["agreement"], said["why"] = compare.agreement(
                 said["prediction"], said["checks"], said["probed"], signs, here["variables"]
             )
         said["seconds"] = round(time.monotonic() - began, 3)
         if said["problem"]:
-            telling.problem(said["problem"])
+            terminal.problem(said["problem"])
         return said
 
-    def _installed(self, environ: Mapping[str, str]) -> environment.Environment:
+    def _installed(self, environ: Mapping[str, str]) -> fresh_environment.Environment:
         """Tags first. That all is what was packed is known by now."""
         files = _items(self._wheel)
         for each in files:
             problem = tags.problem(each["file"])
             if problem:
                 raise install.InstallError(f"{each['file']} cannot be installed here: {problem}")
-        made = environment.make(
+        made = fresh_environment.make(
             self._folder / "environment",
             environ,
             system=self._system,
@@ -240,11 +240,11 @@ class _Job:
                 except install.InstallError as error:
                     raise install.InstallError(f"{each['file']}: {error}") from error
         if self._system:
-            environment.link_libraries(made.place.site)
+            fresh_environment.link_libraries(made.place.site)
         return made
 
     def _probed(
-        self, made: environment.Environment, here: Mapping[str, Any], said: dict[str, Any]
+        self, made: fresh_environment.Environment, here: Mapping[str, Any], said: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """The device code alone, before anything of the package runs. Nothing where there is none, or no GPU."""
         check = probing.check(self._wheel, made.place) if here["gpus"] else None
@@ -253,19 +253,19 @@ class _Job:
         result = self._one(check, made, here, self._folder / "scratch" / "probe")
         first = here["gpus"][0]["capability"]
         result, said["probed"] = probing.judged(result, self._wheel, first, here["driver_cuda"])
-        telling.check(result)
+        terminal.check(result)
         return [result]
 
-    def _checked(self, made: environment.Environment, here: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _checked(self, made: fresh_environment.Environment, here: Mapping[str, Any]) -> list[dict[str, Any]]:
         results = []
         for number, check in enumerate(self._wheel["checks"]):
             result = self._one(check, made, here, self._folder / "scratch" / f"{number}")
-            telling.check(result)
+            terminal.check(result)
             results.append(result)
         return results
 
     def _one(
-        self, check: Mapping[str, Any], made: environment.Environment, here: Mapping[str, Any], scratch: Path
+        self, check: Mapping[str, Any], made: fresh_environment.Environment, here: Mapping[str, Any], scratch: Path
     ) -> dict[str, Any]:
         capabilities = [each["capability"] for each in here["gpus"]]
         result = runner.run(

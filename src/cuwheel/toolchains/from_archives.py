@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from cuwheel import log
 from cuwheel.toolchains import downloads, finish, store, unpack
 from cuwheel.toolchains.downloads import Supply
-from cuwheel.toolchains.values import Installed
+from cuwheel.toolchains.toolchain import Installed
 
 if TYPE_CHECKING:
-    from cuwheel.toolchains.values import HostCompiler, Recipe
+    from cuwheel.toolchains.toolchain import HostCompiler, Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.libraries import Library as CudaLibrary
-    from cuwheel.inspection.values import Library, Survey
+    from cuwheel.inspection.libraries import Library, Survey
 
 # wheel: beside it, on its search path. loaded: in the wheel, but the path does not lead there. required: a package that
 # it requires brings it. toolkit: of a toolkit in the system, if the loader knows the folder. nowhere: it is not there.

@@ -15,15 +15,15 @@ from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, Unreadab
 from cuwheel.machine.variables import cargo_variables
 from cuwheel.machine.world import World
 from cuwheel.recording import options, outputs, words
+from cuwheel.recording.calls import ResponseFile
 from cuwheel.recording.culprits import Outcome
 from cuwheel.recording.differences import Situation
-from cuwheel.recording.values import ResponseFile
 from cuwheel.units import file_name, uncoloured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cuwheel.recording.values import Call, Record
+    from cuwheel.recording.calls import Call, Record
 
 _NOT_STARTED = 127  # as shells tell that a program could not be started
 _RECORDER = "CUWHEEL_RECORD"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cuwheel.diagnose.values import Evidence
+from cuwheel.diagnose.diagnosis import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

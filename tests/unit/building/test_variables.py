@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.building import environment
+from cuwheel.building import variables
 from cuwheel.building.tables import Table
 from cuwheel.errors import UsageError
 from tests.unit.building import jobs_world as world
@@ -19,12 +19,12 @@ NAMED = (
 )
 
 
-def variables(given: environment.Given) -> dict[str, str]:
-    return {each.name: each.value for each in environment.settings(given)}
+def seen(given: variables.Given) -> dict[str, str]:
+    return {each.name: each.value for each in variables.settings(given)}
 
 
 def test_everything_that_matters_is_set(tmp_path: Path) -> None:
-    made = variables(world.given(tmp_path))
+    made = seen(world.given(tmp_path))
     assert [name for name in NAMED if name not in made] == []
     assert made["CUDACXX"] == "/store/kit/bin/nvcc"
     assert made["CUDAARCHS"] == "89-real;90-real"
@@ -51,7 +51,7 @@ def test_nothing_leaks_in_from_the_caller(tmp_path: Path) -> None:
         "CMAKE_GENERATOR": "Unix Makefiles",
         "LC_ALL": "de_DE.UTF-8",
     }
-    made = variables(world.given(tmp_path, caller=caller))
+    made = seen(world.given(tmp_path, caller=caller))
     assert {name: made[name] for name in caller if made.get(name) == caller[name]} == {}
     assert "conda" not in made["PATH"]
     assert {"CFLAGS", "LD_LIBRARY_PATH", "PYTHONPATH", "NVCC_APPEND_FLAGS", "PIP_TARGET"}.isdisjoint(made)
@@ -60,28 +60,28 @@ def test_nothing_leaks_in_from_the_caller(tmp_path: Path) -> None:
 
 def test_indexes_proxies_and_what_is_asked_for_pass(tmp_path: Path) -> None:
     caller = {"HTTPS_PROXY": "http://p", "PIP_INDEX_URL": "https://i", "MY_TOKEN": "t", "MY_X": "x", "OTHER": "o"}
-    made = variables(world.given(tmp_path, caller=caller, table=Table(pass_through=("MY_*",))))
+    made = seen(world.given(tmp_path, caller=caller, table=Table(pass_through=("MY_*",))))
     assert {name: made.get(name) for name in caller} == {**caller, "OTHER": None}
 
 
 def test_the_toolkit_comes_before_every_other_nvcc_and_the_environment_before_all(tmp_path: Path) -> None:
-    folders = variables(world.given(tmp_path))["PATH"].split(":")
+    folders = seen(world.given(tmp_path))["PATH"].split(":")
     assert folders[:2] == [str(tmp_path / "venv" / "bin"), "/store/kit/bin"]
     assert folders[-1] == "/bin"
 
 
 def test_what_lies_in_the_users_home_is_still_found(tmp_path: Path) -> None:
     (tmp_path / ".cargo").mkdir()
-    made = variables(world.given(tmp_path, caller={"HOME": str(tmp_path)}))
+    made = seen(world.given(tmp_path, caller={"HOME": str(tmp_path)}))
     assert made["CARGO_HOME"] == str(tmp_path / ".cargo")
     assert "RUSTUP_HOME" not in made
     inside = world.toolchain(prefix=("docker", "run", "image"))
-    assert "CARGO_HOME" not in variables(world.given(tmp_path, caller={"HOME": str(tmp_path)}, toolchain=inside))
+    assert "CARGO_HOME" not in seen(world.given(tmp_path, caller={"HOME": str(tmp_path)}, toolchain=inside))
 
 
 def test_texts_are_filled_and_cmake_arguments_added(tmp_path: Path) -> None:
     table = Table(environment={"A": "{cuda_digits} {archs.nvcc} {{x}}", "CMAKE_ARGS": "-DX={jobs}", "MAX_JOBS": "9"})
-    made = variables(world.given(tmp_path, table=table))
+    made = seen(world.given(tmp_path, table=table))
     nvcc = "-gencode arch=compute_89,code=sm_89 -gencode arch=compute_90,code=sm_90"
     assert made["A"] == f"130 {nvcc} {{x}}"
     assert made["CMAKE_ARGS"] == "-DCMAKE_CUDA_ARCHITECTURES=89-real;90-real -DX=2"
@@ -93,17 +93,17 @@ def test_a_text_that_cannot_be_said_is_an_error(tmp_path: Path) -> None:
 
     without = replace(world.toolchain(), host_compiler=None)
     with pytest.raises(UsageError, match="host_compiler"):
-        variables(world.given(tmp_path, toolchain=without, table=Table(environment={"A": "{host_compiler}"})))
+        seen(world.given(tmp_path, toolchain=without, table=Table(environment={"A": "{host_compiler}"})))
 
 
 def test_only_the_builds_own_spelling_is_approximated(tmp_path: Path) -> None:
     """Two architectures in a variable that holds one."""
-    assert "CUDA_COMPUTE_CAP" not in variables(world.given(tmp_path, backend="torch"))
-    assert variables(world.given(tmp_path, backend="cargo"))["CUDA_COMPUTE_CAP"] == "89"
+    assert "CUDA_COMPUTE_CAP" not in seen(world.given(tmp_path, backend="torch"))
+    assert seen(world.given(tmp_path, backend="cargo"))["CUDA_COMPUTE_CAP"] == "89"
 
 
 def test_parts_of_the_toolkit_are_named_as_projects_ask_for_them(tmp_path: Path) -> None:
-    made = variables(world.given(tmp_path, toolchain=world.toolchain(components=("cudnn",))))
+    made = seen(world.given(tmp_path, toolchain=world.toolchain(components=("cudnn",))))
     assert made["CUDNN_ROOT"] == made["CUDNN_PATH"] == "/store/kit"
     assert "NCCL_ROOT" not in made
 
@@ -118,10 +118,10 @@ def test_parts_of_the_toolkit_are_named_as_projects_ask_for_them(tmp_path: Path)
     ],
 )
 def test_the_c_compiler_beside_a_cxx_one(tmp_path: Path, cxx: str, cc: str) -> None:
-    assert environment.c_compiler(str(tmp_path / cxx)) == ""
+    assert variables.c_compiler(str(tmp_path / cxx)) == ""
     (tmp_path / cc).touch()
-    assert environment.c_compiler(str(tmp_path / cxx)) == str(tmp_path / cc)
-    assert environment.c_compiler(cxx) == cc  # by name alone: it is in an image
+    assert variables.c_compiler(str(tmp_path / cxx)) == str(tmp_path / cc)
+    assert variables.c_compiler(cxx) == cc  # by name alone: it is in an image
 
 
 def test_tools_of_the_caller_are_linked_one_by_one(tmp_path: Path) -> None:
@@ -129,6 +129,6 @@ def test_tools_of_the_caller_are_linked_one_by_one(tmp_path: Path) -> None:
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o755)
     (tmp_path / "rustc").chmod(0o644)
-    found = dict(environment.links(f"{tmp_path}:/usr/bin"))
+    found = dict(variables.links(f"{tmp_path}:/usr/bin"))
     assert found.get("cargo") == str(tmp_path / "cargo")
     assert {"gcc", "nvcc", "rustc"}.isdisjoint(found)

@@ -14,12 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import extras, log, process
-from cuwheel import locking as lock
+from cuwheel import extras, locking, log, process
 from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_file, sync_folder
 from cuwheel.repairing import checking, contents, paths
-from cuwheel.repairing.values import Repaired
+from cuwheel.repairing.decision import Repaired
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.zip_writer import DEFAULT_LEVEL
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cuwheel.repairing.contents import Binary
-    from cuwheel.repairing.values import Decision, SearchPath
+    from cuwheel.repairing.decision import Decision, SearchPath
 
 _AUDITWHEEL_S = 3600.0
 _PATCHELF_S = 300.0
@@ -50,7 +49,7 @@ def carry_out(decision: Decision, to: Path) -> Repaired:
         raise UsageError(f"{output} is the wheel to be repaired", hint="give another folder with -o")
     if same:
         return _as_it_was(decision, wheel)
-    with errors_of(output, f"{output} was not written"), lock.scratch(to) as folder:
+    with errors_of(output, f"{output} was not written"), locking.scratch(to) as folder:
         if not decision.changes:
             made, result = _copied(decision, folder, output)
         else:

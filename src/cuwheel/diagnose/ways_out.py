@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.diagnose.causes import placeholders
-from cuwheel.diagnose.values import WayOut
+from cuwheel.diagnose.diagnosis import WayOut
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:

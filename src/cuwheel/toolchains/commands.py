@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.toolchains.values import Installed
+    from cuwheel.toolchains.toolchain import Installed
 
 
 def command(

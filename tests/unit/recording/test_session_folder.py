@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel.recording import private
+from cuwheel.recording import session_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,14 +18,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_session_leaves_nothing(place: Path) -> None:
-    with private.folder() as own:
+    with session_folder.folder() as own:
         assert own.parent == place
         assert own.stat().st_mode & 0o077 == 0
     assert not any(place.iterdir())
 
 
 def test_sessions_at_the_same_time(place: Path) -> None:
-    with private.folder() as first, private.folder() as second:
+    with session_folder.folder() as first, session_folder.folder() as second:
         assert {first, second} == set(place.iterdir())
 
 
@@ -34,7 +34,7 @@ def test_what_a_killed_session_left_is_removed(place: Path) -> None:
     left.mkdir()
     (left / "environ").write_text("MY_TOKEN=hunter2")
     (left / "lock").touch()
-    with private.folder():
+    with session_folder.folder():
         assert not left.exists()
 
 
@@ -47,7 +47,7 @@ def test_what_may_be_somebody_elses_is_left_alone(place: Path) -> None:
     link.symlink_to(target)
     (place / "cuwheel-record-file").touch()
     before = set(place.iterdir())
-    with private.folder():
+    with session_folder.folder():
         pass
     assert set(place.iterdir()) == before
     assert (target / "lock").exists()

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.recording import layout, orders, sealing
+from cuwheel.recording import instructions, layout, sealing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def _sweep(place: Path) -> None:
 
 def _seal(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
-        given = orders.read(path)
+        given = instructions.read(path)
         if given.masked and (given.record / layout.HEAD).is_file():
             sealing.mask(given.record, given.environ)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuwheel.compat import environment
+from cuwheel.compat import installed
 from cuwheel.finding import Finding
 from tests.unit.compat.subjects import library, machine, survey
 
@@ -13,17 +13,17 @@ NEW: dict[str, Any] = {"driver": "580.65.06", "os": "linux", "cpu": "x86_64", "l
 
 def test_what_is_well_says_nothing() -> None:
     wheel = survey(library("sm_90", needed=("libcublas.so.12",)))
-    assert environment.examine([wheel], [machine(**NEW)], ()) == ()
+    assert installed.examine([wheel], [machine(**NEW)], ()) == ()
 
 
 def test_notes_are_left_out() -> None:
-    assert environment.examine([survey(library("compute_80"))], [machine(**NEW)], ()) == ()
-    assert environment.examine([survey(library())], [machine(**NEW)], ()) == ()
+    assert installed.examine([survey(library("compute_80"))], [machine(**NEW)], ()) == ()
+    assert installed.examine([survey(library())], [machine(**NEW)], ()) == ()
 
 
 def test_one_finding_for_all_packages_that_share_it() -> None:
     surveys = [survey(library("sm_80"), name=name) for name in ("a", "b", "c", "d", "e")]
-    (finding,) = environment.examine(surveys, [machine(**NEW)], ())
+    (finding,) = installed.examine(surveys, [machine(**NEW)], ())
     assert finding.rule == "no-code-for-gpu"
     assert finding.message.startswith("a 1.0, b 1.0, c 1.0, d 1.0 and 1 more: it has no code")
 
@@ -31,7 +31,7 @@ def test_one_finding_for_all_packages_that_share_it() -> None:
 def test_errors_come_first_and_evidence_is_short() -> None:
     many = survey(*(library("sm_80", path=f"pkg/lib{index}.so") for index in range(9)))
     missing = survey(library("sm_90", needed=("libcublas.so.13",)), name="torch-like")
-    found = environment.examine([missing, many], [machine(**NEW)], ())
+    found = installed.examine([missing, many], [machine(**NEW)], ())
     assert {each.rule for each in found} == {"no-code-for-gpu", "cuda-major-differs"}
     assert [each.severity for each in found] == ["error", "error"]
     long = next(each for each in found if each.rule == "no-code-for-gpu")
@@ -41,15 +41,15 @@ def test_errors_come_first_and_evidence_is_short() -> None:
 def test_what_the_machine_rules_said_is_not_said_again() -> None:
     old = [machine(driver="570.26", libraries=())]
     wheel = [survey(library("sm_90", cuda=13))]
-    (finding,) = environment.examine(wheel, old, ())
+    (finding,) = installed.examine(wheel, old, ())
     assert finding.rule == "driver-below-cuda-floor"
     said = Finding(rule="driver-too-old", severity="error", message="…")
-    assert environment.examine(wheel, old, (said,)) == ()
+    assert installed.examine(wheel, old, (said,)) == ()
 
 
 def test_server_packages_on_a_jetson() -> None:
     orin = machine("8.7", gpu="Jetson AGX Orin", l4t="36.4", os="linux", cpu="aarch64", libraries=())
     wheel = survey(library("sm_80", platform="sbsa", machine="aarch64"), name="bitsandbytes-like")
-    (finding,) = environment.examine([wheel], [orin], ())
+    (finding,) = installed.examine([wheel], [orin], ())
     assert finding.rule == "sbsa-on-l4t"
     assert finding.message.startswith("bitsandbytes-like 1.0: it is built for servers")

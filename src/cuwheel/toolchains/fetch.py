@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnavailableError
 from cuwheel.toolchains import archives, downloads, lock, provide, providers
-from cuwheel.toolchains.values import Recipe
+from cuwheel.toolchains.toolchain import Recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.toolchains.request import ToolchainRequest
-    from cuwheel.toolchains.values import Installed
+    from cuwheel.toolchains.toolchain import Installed
 
 # A toolkit of the system, of conda or in an image is no set of archives.
 _IN_ARCHIVES = ("index", "redist", "debian")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel.finding import Finding
-from cuwheel.planning import values as plan_values
-from cuwheel.toolchains.values import Archive, Setting, Toolchain
+from cuwheel.planning import plan as plan_values
+from cuwheel.toolchains.toolchain import Archive, Setting, Toolchain
 from cuwheel.venvs import Python
 
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from cuwheel.building import texts
 from cuwheel.building.resources import Share
 from cuwheel.building.tables import Table
-from cuwheel.planning.values import Job as PlanJob
+from cuwheel.planning.plan import Job as PlanJob
 from cuwheel.spellings import table as spellings
 from cuwheel.toolchains import settings as toolchain_settings
-from cuwheel.toolchains.values import Setting, Toolchain
+from cuwheel.toolchains.toolchain import Setting, Toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.spellings.row import Spelling
-    from cuwheel.toolchains.values import HostCompiler
+    from cuwheel.toolchains.toolchain import HostCompiler
 
 MARK = "CUWHEEL_BUILD"  # by which what a killed build left running is found
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")

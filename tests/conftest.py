@@ -35,6 +35,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
+def _nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line makes `log` write to stderr, and stays listening: the next test would find nothing in `caplog`."""
+    monkeypatch.setattr("cuwheel.log._threshold", None)
+
+
+@pytest.fixture(autouse=True)
 def _unit_tests_stay_inside(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if not request.node.get_closest_marker("unit"):
         return

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
 
 TESTS = Path(__file__).parent
@@ -18,6 +19,11 @@ ONLY_WITH_ALL = {"download": "fetches large packages", "slow": "takes minutes"}
 # Shells start background jobs with SIGINT ignored, and programs inherit that: tests that send it would wait in vain.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# How long an example takes says nothing on a machine that does other things too.
+hypothesis.settings.register_profile("cuwheel", deadline=None)
+hypothesis.settings.load_profile("cuwheel")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

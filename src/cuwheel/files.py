@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnreadableError
@@ -15,9 +16,9 @@ from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from typing import IO
 
+CACHE = "CUWHEEL_CACHE"
 _LONGEST = 200  # of a name's 255 bytes, so that what is added fits
 _CHUNK = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -58,6 +59,17 @@ def write(path: Path, data: str | bytes, *, durable: bool = False) -> None:
     """The whole file, or the one that was there before. Text is UTF-8; names of files that are not stay as they are."""
     with replacing(path, durable=durable) as file:
         file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
+
+
+def cache_folder(given: Path | None = None) -> Path:
+    """Of downloads and builds: the folder given, else $CUWHEEL_CACHE, else the user's cache."""
+    if given is None and (named := os.environ.get(CACHE)):
+        given = Path(named)
+    if given is None:
+        from platformdirs import user_cache_path  # noqa: PLC0415 - needed for the default alone
+
+        given = user_cache_path("cuwheel")
+    return given.absolute()
 
 
 def chunks(path: Path) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel import confined
+from cuwheel import confined, log
 from cuwheel import scratch as scratches
 from cuwheel.errors import UnreadableError
 
@@ -16,6 +16,23 @@ if TYPE_CHECKING:
 
 _SCRATCH = ".cuwheel-slim-"
 _LOCK = "lock"
+
+
+def wait(handle: int, *, shared: bool = False, what: str = "") -> None:
+    """Until the lock on an open file is ours. `shared`: beside others who share it. `what`: that another process has.
+
+    The system releases it at any death, so there are no stale locks.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        log.info("waiting for another cuwheel process%s", f" that has {what}" if what else "")
+        fcntl.flock(handle, kind)
 
 
 @contextlib.contextmanager

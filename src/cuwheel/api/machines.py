@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows.toolkits import Release
     from cuwheel.finding import Finding
-    from cuwheel.inspection.presence import Installed
+    from cuwheel.inspection.presence import WithDeviceCode
     from cuwheel.machine.fleet import Machine
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.report.doctor import Doctor
@@ -29,7 +29,7 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
     from cuwheel.report.doctor import Doctor
 
     wanted = needs_.parse(needs)
-    there: Sequence[Installed] = ()  # a saved machine's files are elsewhere
+    there: Sequence[WithDeviceCode] = ()  # a saved machine's files are elsewhere
     if on is None:
         with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
             looking = beside.submit(_with_device_code, env)
@@ -46,7 +46,7 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
     )
 
 
-def _with_device_code(env: Path | None) -> list[Installed]:
+def _with_device_code(env: Path | None) -> list[WithDeviceCode]:
     """The largest first: it takes the longest."""
     from cuwheel.inspection import presence
     from cuwheel.machine import python_environment, world
@@ -55,7 +55,9 @@ def _with_device_code(env: Path | None) -> list[Installed]:
     return sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
 
 
-def _judged_here(machine: MachineProfile, there: Sequence[Installed], said: Sequence[Finding]) -> tuple[Finding, ...]:
+def _judged_here(
+    machine: MachineProfile, there: Sequence[WithDeviceCode], said: Sequence[Finding]
+) -> tuple[Finding, ...]:
     """What the rules of `check` find in the environment's CUDA packages; without a GPU there is nothing to ask."""
     from functools import partial
 
@@ -70,7 +72,7 @@ def _judged_here(machine: MachineProfile, there: Sequence[Installed], said: Sequ
     return stage.merged(sorted(judged, key=lambda each: each[0]), said)
 
 
-def _judged(installed: Installed, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+def _judged(installed: WithDeviceCode, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
     from cuwheel.compat import installed as stage
     from cuwheel.inspection.survey import survey
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import warnings
 import zipfile
@@ -13,6 +12,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel import extras, venvs
 from cuwheel.errors import CuwheelError, MalformedError, ToolError, UnavailableError
+from cuwheel.wheel.installed import distributions, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cuwheel.building.shell import Shell
 
 T = TypeVar("T")
-_DIST_INFO = re.compile(r"(.+)-([^-]+)\.dist-info", re.ASCII)
 
 
 def require_tools(*, repairs: bool) -> None:
@@ -123,8 +122,7 @@ def _through(call: Callable[[], T]) -> T:
 
 def installed(folder: Path) -> dict[str, str]:
     """What is in an environment: names and versions."""
-    found = (_DIST_INFO.fullmatch(each.name) for each in folder.glob("lib*/python*/site-packages/*.dist-info"))
-    return {match[1].replace("_", "-").lower(): match[2] for match in found if match}
+    return {each.name: each.version for site in site_packages(folder) for each in distributions(site)}
 
 
 def keep(built: Path, folder: Path) -> Path:

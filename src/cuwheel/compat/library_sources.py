@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 Place: TypeAlias = Literal[
     "wheel", "loaded", "system", "driver", "environment", "required", "framework", "toolkit", "unknown", "nowhere"
 ]
-_REQUIRED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\s*(?:\[[^\]]*\])?\s*\(?={2,3}\s*(\d[\w.+]*))?")
 _WHOLE_TOOLKIT = "cuda-toolkit"
 
 
@@ -162,14 +160,28 @@ def _search_path(library: Library) -> Iterator[str]:
                 yield posixpath.normpath(here + entry[len(origin) :])
 
 
+def _system(survey: Survey) -> str:
+    """Which one a wheel is for, where nothing else tells."""
+    return "windows" if any(each.format == "pe" for each in survey.libraries) else "linux"
+
+
+def _cpu(survey: Survey) -> str:
+    return next((each.machine for each in survey.libraries if each.machine), "x86_64")
+
+
 def _required(survey: Survey, machine: Machine) -> dict[str, str | None]:
     """What an installer brings with the distribution, without being asked for an extra, and the pinned release.
 
     What is installed already brings nothing more; nor does a torch that is there bring another major's libraries.
     """
     requires = survey.distribution.requires if survey.distribution and survey.kind == "wheel" else ()
-    found = (_REQUIRED.match(each.strip()) for each in requires if "extra ==" not in each)
-    names = {re.sub(r"[-_.]+", "-", match[1]).lower(): match[2] for match in found if match}
+    if not requires:
+        return {}
+    from cuwheel.wheel.requirements import brought  # noqa: PLC0415 - parsing them takes 20 ms to import
+
+    names = brought(
+        requires, system=machine.os or _system(survey), cpu=machine.cpu or _cpu(survey), python=machine.python
+    )
     return {
         name: pinned for name, pinned in names.items() if name != "torch" or not (machine.torch or machine.torch_cuda)
     }

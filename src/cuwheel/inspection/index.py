@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import log, resolver
+from cuwheel import files, log, resolver
 from cuwheel.errors import UnknownNameError
 from cuwheel.network import addresses, transfer
 from cuwheel.units import size
@@ -19,9 +19,7 @@ def wheel_of(pinned: str, *, platform: str | None = None, python: str | None = N
         release = _resolve(pinned, platform, python)
     if local := addresses.local_path(release.url):
         return local
-    from platformdirs import user_cache_path  # noqa: PLC0415 - needed for downloads alone
-
-    kept = user_cache_path("cuwheel") / "wheels" / (release.sha256 or "unhashed")[:16] / release.file
+    kept = files.cache_folder() / "wheels" / (release.sha256 or "unhashed")[:16] / release.file
     if not kept.exists():
         total = release.size or transfer.size_of(release.url)
         log.info("downloading %s (%s)", release.file, size(total) if total else "size not told")

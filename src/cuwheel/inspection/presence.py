@@ -9,6 +9,7 @@ from cuwheel.errors import CuwheelError
 from cuwheel.inspection import elf, pe
 from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.wheel import metadata
+from cuwheel.wheel.installed import distributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _BINARIES = (".so", ".pyd", ".dll")
 
 
-class Installed(NamedTuple):
+class WithDeviceCode(NamedTuple):
     """`size`: bytes of its libraries."""
 
     name: str
@@ -25,16 +26,15 @@ class Installed(NamedTuple):
     size: int
 
 
-def distributions_with_device_code(site_packages: Iterable[Path]) -> Iterator[Installed]:
+def distributions_with_device_code(site_packages: Iterable[Path]) -> Iterator[WithDeviceCode]:
     """The first of a name hides later ones, as it does for an import."""
     seen: set[str] = set()
     for folder in site_packages:
-        for info in sorted(folder.glob("*.dist-info")):
-            name = metadata.normalised(info.name.removesuffix(".dist-info").rsplit("-", 1)[0])
+        for name, _, info in distributions(folder):
             if name not in seen:
                 binaries = list(_binaries(info))
                 if any(map(has_device_code, binaries)):
-                    yield Installed(name, folder, sum(each.stat().st_size for each in binaries if each.is_file()))
+                    yield WithDeviceCode(name, folder, sum(each.stat().st_size for each in binaries if each.is_file()))
             seen.add(name)
 
 

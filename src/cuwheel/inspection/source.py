@@ -13,6 +13,7 @@ from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.capture import HeaderCapture
 from cuwheel.wheel import metadata
+from cuwheel.wheel.installed import distributions, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -134,9 +135,9 @@ def installed_info(name: str, *, env: Path | None = None) -> Path:
     places = list(_site_packages(env))
     wanted = metadata.normalised(name)
     for place in places:
-        for info in sorted(place.glob("*.dist-info")):
-            if metadata.normalised(info.name.removesuffix(".dist-info").rsplit("-", 1)[0]) == wanted:
-                return info
+        for each in distributions(place):
+            if each.name == wanted:
+                return each.info
     searched = ", ".join(str(place) for place in places) or "no site-packages folder"
     raise UnknownNameError("file, folder or installed distribution", name, hint=f"searched {searched}")
 
@@ -236,9 +237,7 @@ def _site_packages(env: Path | None) -> Iterator[Path]:
     if env is None:
         yield from (Path(each) for each in sys.path if each and Path(each).is_dir())
         return
-    patterns = (".", "lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
-    for pattern in patterns:
-        yield from sorted(env.glob(pattern)) if pattern != "." else (env,)
+    yield from (env, *site_packages(env))
 
 
 def _may_be_binary(name: str) -> bool:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnreadableError
 from cuwheel.machine.profile import Framework, Package, Python
+from cuwheel.wheel import installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cuwheel.machine.world import World
 
-_DIST_INFO = re.compile(r"(.+)-([^-]+)\.dist-info")
 _ASSIGNED = r"^\s*{}\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]"
 _TORCH_CUDA = re.compile(_ASSIGNED.format("cuda"), re.MULTILINE)
 _TENSORFLOW_CUDA = re.compile(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)['\"]")
@@ -37,7 +37,7 @@ def locate(world: World, env: Path | None) -> tuple[Python, tuple[Path, ...]]:
         prefix, found_via = world.path(active), "CONDA_PREFIX"
     else:
         prefix, found_via = Path(sys.prefix), "the interpreter that runs cuwheel"
-    folders = _site_packages(prefix)
+    folders = installed.site_packages(prefix)
     if env is not None and not folders:
         raise UnreadableError(
             env,
@@ -54,21 +54,14 @@ def probe_frameworks(
     frameworks: dict[str, Framework] = {}
     packages: dict[str, Package] = {}
     for folder in site_packages:
-        installed = _distributions(folder)
+        there = {each.name: each.version for each in installed.distributions(folder)}
         for look in FRAMEWORKS:
-            if (found := look(folder, installed)) and found.name not in frameworks:
+            if (found := look(folder, there)) and found.name not in frameworks:
                 frameworks[found.name] = found
-        for name, version in installed.items():
+        for name, version in there.items():
             if name.startswith("nvidia-"):
                 packages.setdefault(name, Package(name=name, version=version))
     return tuple(frameworks.values()), tuple(packages[name] for name in sorted(packages))
-
-
-def _site_packages(prefix: Path) -> tuple[Path, ...]:
-    patterns = ("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages")
-    debian = ("lib/python3*/dist-packages", "local/lib/python3*/dist-packages", "lib/python3/dist-packages")
-    found = (folder for pattern in (*patterns, *debian) for folder in sorted(prefix.glob(pattern)))
-    return tuple(dict.fromkeys(folder.resolve() for folder in found))
 
 
 def _version(prefix: Path, folders: Sequence[Path]) -> str:
@@ -79,15 +72,6 @@ def _version(prefix: Path, folders: Sequence[Path]) -> str:
         return match[1]
     named = (re.fullmatch(r"python(3\.\d+)", folder.parent.name) for folder in folders)
     return next((match[1] for match in named if match), "3")
-
-
-def _distributions(folder: Path) -> Distributions:
-    """Normalised name → version, from the names of the metadata folders alone."""
-    found = {}
-    for path in sorted(folder.glob("*.dist-info")):
-        if match := _DIST_INFO.fullmatch(path.name):
-            found[re.sub(r"[-_.]+", "-", match[1]).lower()] = match[2]
-    return found
 
 
 def _torch(folder: Path, installed: Mapping[str, str]) -> Framework | None:

@@ -9,7 +9,7 @@ import time
 import zlib
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import files, log
+from cuwheel import files, locking, log
 from cuwheel.errors import NetworkError, UnreadableError
 from cuwheel.network import addresses, client
 
@@ -95,26 +95,13 @@ def download(url: str, to: Path, *, sha256: str | None = None, size: int | None 
 def _held(part: Path) -> Iterator[IO[bytes] | None]:
     """The unfinished file, ours alone; None where another process has just finished it."""
     with part.open("ab") as file:
-        _lock(file, part)
+        locking.wait(file.fileno(), what=part.name.removesuffix(".part"))
         ours = part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat())
         if ours or part.with_suffix("").exists():
             yield file if ours else None
             return
     with _held(part) as again:  # the other one gave up and removed it
         yield again
-
-
-def _lock(file: IO[bytes], part: Path) -> None:
-    """The system releases it at any death, so there are no stale locks."""
-    try:
-        import fcntl  # noqa: PLC0415 - not on Windows
-    except ImportError:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        log.info("waiting for another cuwheel process that downloads %s", part.name.removesuffix(".part"))
-        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _complete(url: str, file: IO[bytes], size: int | None, label: str) -> None:

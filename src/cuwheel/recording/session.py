@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log, masking
+from cuwheel import files, log, masking
 from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.recording import (
     cachelog,
@@ -138,9 +138,7 @@ class _Means:
 
 
 def _means(environ: Mapping[str, str], wish: Wish) -> _Means:
-    from platformdirs import user_cache_path  # noqa: PLC0415 - needed here alone
-
-    cache = Path(os.environ.get("CUWHEEL_CACHE") or user_cache_path("cuwheel")).absolute()
+    cache = files.cache_folder()
     home = native.home(cache)
     try:
         made = native.built(cache, environ)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import scratch
 from cuwheel.recording import instructions, layout, sealing
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def folder() -> Iterator[Path]:
     """A new one, for its owner alone; gone afterwards. Those that killed sessions have left are removed first."""
     _sweep(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, Path(name, f"{_LOCK}.new").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        scratch.take(lock.fileno())  # nobody else knows of it
         Path(lock.name).rename(Path(name, _LOCK))  # under this name it is never free while we live
         yield Path(name)
 
@@ -51,8 +51,4 @@ def _seal(path: Path) -> None:
 def _is_free(lock: Path) -> bool:
     """Not where there is none: a session that is about to make it."""
     with lock.open("rb") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return scratch.take(handle.fileno())

@@ -14,6 +14,7 @@ from cuwheel.repairing import paths
 from cuwheel.units import file_name, size
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.places import installed_path
+from cuwheel.wheel.requirements import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -232,7 +233,7 @@ def _other_major(found: Contents, wish: Wish) -> Iterator[Finding]:
 
 
 def _framework(found: Contents, facts: Iterable[Fact], wish: Wish) -> Iterator[Finding]:
-    required = {normalised(re.split(r"[^A-Za-z0-9._-]", each.strip())[0]) for each in found.distribution.requires}
+    required = {normalised(each.name) for each in map(parse, found.distribution.requires) if each}
     for name in dict.fromkeys(filter(None, (packages.framework_of(each.soname) for each in facts))):
         if name not in required and name not in wish.exclude:
             yield Finding(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from cuwheel.repairing import contents
 from cuwheel.repairing.contents import Binary
 from cuwheel.repairing.decision import Looked
 from cuwheel.toolchains import store
-from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.installed import distributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +28,6 @@ _ROOTS = ("CUDA_HOME", "CUDA_PATH", "CUDNN_ROOT")
 _SYSTEM = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 _LD_CONF = "/etc/ld.so.conf"
 _MOST_FOLDERS = 500  # of ld.so.conf, which may include itself
-_DIST_INFO = re.compile(r"(.+)-([^-]+)\.dist-info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +171,7 @@ def _beside(path: Path) -> dict[str, str]:
 def _installed(place: Path) -> dict[str, str]:
     """The packages of the table that a site-packages folder has, with their versions."""
     known = {row.name for row in libraries.rows()}
-    found = {}
-    for path in place.glob("*.dist-info"):
-        match = _DIST_INFO.fullmatch(path.name)
-        if match and normalised(match[1]) in known:
-            found[normalised(match[1])] = match[2]
-    return found
+    return {each.name: each.version for each in distributions(place) if each.name in known}
 
 
 def _ld_conf(name: str) -> Iterator[str]:

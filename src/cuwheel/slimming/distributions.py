@@ -13,6 +13,7 @@ from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
 from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
+from cuwheel.wheel import installed
 from cuwheel.wheel.metadata import recorded_files
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ class Owner:
 
     @property
     def name(self) -> str:
-        return self.info.name.removesuffix(".dist-info").rpartition("-")[0]
+        found = installed.of(self.info)
+        return found.name if found else ""
 
     @property
     def version(self) -> str:
-        return self.info.name.removesuffix(".dist-info").rpartition("-")[2]
+        found = installed.of(self.info)
+        return found.version if found else ""
 
 
 def of_environment(env: Path) -> Layout:

@@ -215,7 +215,7 @@ def _package(path: str, names: dict[str, Owner], root: Path) -> proposal.Owning 
     """By its RECORD; of files that none lists, by the folder they are in."""
     owner, folder = names.get(path), Path(path).parent
     name = owner.name if owner else folder.name
-    version = owner.info.name.removesuffix(".dist-info").rpartition("-")[2] if owner else None
+    version = owner.version if owner else None
     return proposal.owning(name, version, root / folder) if name else None
 
 

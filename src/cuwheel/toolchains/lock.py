@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from cuwheel import decode, files
+from cuwheel import decode, files, locking
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
@@ -122,12 +122,10 @@ def _place(entry: Locked | Requirements) -> tuple[bool, tuple[int, ...], str, tu
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """One process at a time changes a lock. The folder itself is held: nothing is left behind in somebody's project."""
-    import fcntl  # noqa: PLC0415 - not on Windows, where no toolkit can be installed
-
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # some network file systems cannot: then the last one wins
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            locking.wait(handle)
         yield
     finally:
         os.close(handle)

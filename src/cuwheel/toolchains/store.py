@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import log
+from cuwheel import files, locking, log
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchains.toolchain import Installed
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from cuwheel.toolchains.toolchain import Recipe
 
-VARIABLE = "CUWHEEL_CACHE"
 _MARKER = "cuwheel-toolchain.json"
 _SCRATCH = ".making-"
 _LOCKS = ".locks"
@@ -118,8 +117,6 @@ class Store:
 
         `shared`: beside others who share it, and while nobody has it alone.
         """
-        import fcntl  # noqa: PLC0415 - not on Windows, where no toolkit can be installed
-
         path = self.folder / _LOCKS / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,26 +124,14 @@ class Store:
         except OSError as error:
             raise UnreadableError.from_os(error, path, hint=NO_SPACE) from error
         try:
-            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-            try:
-                fcntl.flock(handle, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                log.info("waiting for another cuwheel process")
-                fcntl.flock(handle, kind)
+            locking.wait(handle, shared=shared)
             yield
         finally:
             os.close(handle)
 
 
 def open_store(folder: Path | None = None) -> Store:
-    """The folder given, else $CUWHEEL_CACHE, else the user's cache."""
-    if folder is None and (named := os.environ.get(VARIABLE)):
-        folder = Path(named)
-    if folder is None:
-        from platformdirs import user_cache_path  # noqa: PLC0415 - needed for the default alone
-
-        folder = user_cache_path("cuwheel")
-    return Store(folder.absolute())
+    return Store(files.cache_folder(folder))
 
 
 def size_of(folder: Path) -> int:

@@ -14,6 +14,7 @@ from cuwheel.finding import Finding
 from cuwheel.verifying import stub
 from cuwheel.verifying.runner import variables as led
 from cuwheel.wheel import metadata
+from cuwheel.wheel.installed import distributions, site_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ class Made:
 
     @property
     def site_packages(self) -> tuple[Path, ...]:
-        return tuple(sorted(self.folder.glob("lib*/python3*/site-packages")))
+        return site_packages(self.folder)
 
 
 def make(folder: Path, python: Python, trial: Trial, environ: Mapping[str, str]) -> Made:
@@ -68,12 +69,8 @@ def variables(
 
 def packages(made: Made) -> tuple[str, ...]:
     """All that is installed, as name==version."""
-    found = set()
-    for folder in made.site_packages:
-        for info in folder.glob("*.dist-info"):
-            name, _, version = info.name.removesuffix(".dist-info").rpartition("-")
-            found.add(f"{metadata.normalised(name)}=={version}")
-    return tuple(sorted(found))
+    found = (each for folder in made.site_packages for each in distributions(folder))
+    return tuple(sorted({f"{each.name}=={each.version}" for each in found}))
 
 
 def put_stub(made: Made, folder: Path) -> Path:
@@ -108,8 +105,7 @@ def shared_files(made: Made, name: str) -> Iterator[Finding]:
     own: set[str] = set()
     others: dict[str, str] = {}
     for folder in made.site_packages:
-        for info in folder.glob("*.dist-info"):
-            distribution = metadata.normalised(info.name.removesuffix(".dist-info").rpartition("-")[0])
+        for distribution, _, info in distributions(folder):
             files = {each for each in _recorded(info) if ".dist-info/" not in each and "__pycache__" not in each}
             if distribution == metadata.normalised(name):
                 own |= files

@@ -1,0 +1,54 @@
+"""Requirements as packages state them, with their conditions (PEP 508)."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from packaging.markers import UndefinedEnvironmentName, default_environment
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# What conditions ask for, of the systems that CUDA is made for.
+SYSTEMS: Mapping[str, Mapping[str, str]] = {
+    "linux": {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
+    "windows": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
+}
+
+
+def parse(text: str) -> Requirement | None:
+    """None where it is not a requirement: strangers wrote it."""
+    try:
+        return Requirement(text)
+    except (InvalidRequirement, RecursionError):
+        return None
+
+
+def brought(
+    requires: Iterable[str], *, system: str = "linux", cpu: str = "x86_64", python: str | None = None
+) -> dict[str, str | None]:
+    """What an installer brings along on such a machine, without an extra: normalised name → the pinned release."""
+    environment = {**_here(), **SYSTEMS[system], "platform_machine": cpu, "extra": ""}
+    if python:
+        environment |= {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
+    found = (each for each in map(parse, requires) if each and _holds(each, environment))
+    return {canonicalize_name(each.name): _pinned(each) for each in found}
+
+
+@functools.cache
+def _here() -> Mapping[str, str]:
+    return {name: str(value) for name, value in default_environment().items()}
+
+
+def _holds(requirement: Requirement, environment: Mapping[str, str]) -> bool:
+    try:
+        return requirement.marker is None or requirement.marker.evaluate(dict(environment))
+    except (UndefinedEnvironmentName, ValueError):  # a version that is none, compared as one
+        return True
+
+
+def _pinned(requirement: Requirement) -> str | None:
+    return next((each.version for each in requirement.specifier if each.operator in ("==", "===")), None)

@@ -34,3 +34,10 @@ def nearest(word: str, names: Iterable[str]) -> str | None:
     """The name that is at most a third of its letters away."""
     ranked = min(((distance(word.lower(), name.lower()), name) for name in names), default=None)
     return ranked[1] if ranked and ranked[0] <= max(len(ranked[1]) / 3, 1) else None
+
+
+def alike(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The names that have most letters in common with a word that nobody knows."""
+    import difflib  # noqa: PLC0415 - only where a name is not known
+
+    return difflib.get_close_matches(word, list(known), n=most)

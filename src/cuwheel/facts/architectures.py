@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from cuwheel import spelling
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
@@ -22,9 +23,7 @@ def find_architecture(capability: Capability) -> Architecture:
     """The row of a capability: its generation, whether it is a Tegra, its family."""
     if row := _rows().get(capability):
         return row
-    import difflib  # noqa: PLC0415 - only where a name is not known
-
-    near = difflib.get_close_matches(str(capability), [str(each) for each in _rows()], n=3)
+    near = spelling.alike(str(capability), map(str, _rows()))
     hint = "" if near else "'cuwheel gpus' lists the GPUs and their capabilities"
     raise UnknownNameError("compute capability", str(capability), near, hint=hint)
 

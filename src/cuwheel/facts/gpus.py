@@ -5,11 +5,11 @@ How a name is read is written in `data/gpus.toml`, above `[normalisation]`.
 
 from __future__ import annotations
 
-import difflib
 import re
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import spelling
 from cuwheel.errors import AmbiguousNameError, UnknownNameError
@@ -29,8 +29,7 @@ _GOES_ON = 0.2
 _OTHER_BRAND = 0.25  # of a slip: a brand or line that a name has not
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(Struct, frozen=True, kw_only=True):
     """`tegra`: the chip that a Jetson's device tree names."""
 
     name: str
@@ -41,8 +40,7 @@ class Gpu:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(Struct, frozen=True):
     """A name taken apart: what must agree, and the words that may be left out."""
 
     core: tuple[str, ...]
@@ -246,6 +244,6 @@ def _slips(core: str, number: str) -> float:
 def _alike(core: str, wanted: str, names: Mapping[str, str]) -> list[str]:
     """Where nobody just mistyped a name: those that have most letters in common with it."""
     cores = {"".join(reading.core): squashed(gpu.name) for gpu, reading in reversed(_readings())}
-    found = [cores[key] for key in difflib.get_close_matches(core, cores, n=_SUGGESTIONS)]
-    found += difflib.get_close_matches(wanted, names, n=_SUGGESTIONS)
+    found = [cores[key] for key in spelling.alike(core, cores, _SUGGESTIONS)]
+    found += spelling.alike(wanted, names, _SUGGESTIONS)
     return [names[key] for key in dict.fromkeys(found)][:_SUGGESTIONS]

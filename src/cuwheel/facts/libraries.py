@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
-from cuwheel import decode
+from cuwheel import decode, spelling
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.facts.rows.libraries import Package
 from cuwheel.facts.tables import tables
@@ -28,8 +28,7 @@ VARIABLE = "CUWHEEL_LIBRARIES"
 _AS_IN = "[[package]] rows with name, cuda, folder and sonames, as in cuwheel's own libraries.toml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class Library(Struct, frozen=True, kw_only=True):
     """A library by the name that a binary asks for: a soname or a DLL.
 
     `pattern` is the name in the table, where `*` stands for a minor version that varies. `packages` are those
@@ -97,10 +96,8 @@ def find_library(name: str) -> Library:
     """`libcusolver.so.11`, also with a longer version (`libcudart.so.12.4.127`) or a folder before it."""
     if found := known_library(name):
         return found
-    import difflib  # noqa: PLC0415 - only where a name is not known
-
     known = {library.pattern for library in all_libraries()}
-    raise UnknownNameError("CUDA library", name, difflib.get_close_matches(_file_name(name), known, n=3))
+    raise UnknownNameError("CUDA library", name, spelling.alike(_file_name(name), known))
 
 
 def known_library(name: str) -> Library | None:

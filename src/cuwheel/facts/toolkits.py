@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
+from cuwheel import spelling
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, Capability
@@ -71,7 +71,7 @@ def _find(text: str, among: tuple[AnyRelease, ...]) -> AnyRelease:
         return rows[-1]
     known = [row.version for row in among]
     spelled = f"{match[1]}.{match[2] or 0}" if match else cleaned
-    near = difflib.get_close_matches(spelled, known, n=3) or [known[-1]]
+    near = spelling.alike(spelled, known) or [known[-1]]
     raise UnknownNameError("CUDA toolkit", text, near)
 
 

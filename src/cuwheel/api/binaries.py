@@ -26,42 +26,14 @@ def inspect(
     whole: bool = False,
 ) -> Inspect:
     """What device code is in a wheel, library, folder, installed distribution or `name==version`."""
-    from dataclasses import replace
-
-    from cuwheel.compat import coverage, library_rules
     from cuwheel.inspection import description
     from cuwheel.inspection.survey import survey
-    from cuwheel.report.inspect import Inspect, LibraryCoverage
+    from cuwheel.report import inspect as report
 
     place = on_disk(target, platform)
     found = survey(place, env=env, detail="entries" if entries else "containers", search="whole" if whole else "data")
     described, unclear = description.of(found, place, env=env)
-    reaches = [(library, coverage.of(library)) for library in found.libraries]
-    return Inspect(
-        target=found.target,
-        kind=found.kind,
-        size=found.size,
-        distribution=found.distribution,
-        libraries=tuple(
-            replace(
-                library,
-                findings=(*library.findings, *library_rules.examine(library)),
-                containers=library.containers if entries else (),
-            )
-            for library in found.libraries
-        ),
-        coverage=tuple(
-            LibraryCoverage(
-                path=library.path,
-                coverage=reach,
-                words=coverage.words(reach, once_linked=library.type == "relocatable"),
-            )
-            for library, reach in reaches
-            if reach
-        ),
-        findings=(*found.findings, *unclear),
-        description=described,
-    )
+    return report.answer_of(found, described, unclear, entries=entries)
 
 
 def kernels(

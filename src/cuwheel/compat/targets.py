@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from cuwheel.facts import architectures, toolkits
-from cuwheel.facts.arch import Arch
+from cuwheel.facts import architectures, gpus, toolkits
+from cuwheel.facts.arch import Arch, looks_like_arch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cuwheel.facts.arch import Capability
     from cuwheel.facts.rows.toolkits import Release, Toolkit
 
@@ -49,6 +51,14 @@ def releases_for(device: Capability) -> tuple[Release, ...]:
     """As `toolkits_for`, with those that nobody builds with any more."""
     wanted = architectures.current(device)
     return tuple(row for row in toolkits.all_releases() if wanted in _capabilities(row))
+
+
+def compiling(releases: Iterable[Release], target: str) -> list[Release]:
+    """Those that compile for an architecture (`sm_90a`), or for a GPU by any of its names."""
+    if looks_like_arch(target):
+        return [each for each in releases if each.supports(Arch.parse(target))]
+    able = releases_for(gpus.capability_of(target))
+    return [each for each in releases if each in able]
 
 
 @cache

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cuwheel.compat.prerequisites import NeedResult
-from cuwheel.finding import Finding
+from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.document import Document, Facts, Findings, Heading, Paragraph, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.machine.profile import Fact
     from cuwheel.report.document import Block
@@ -28,6 +28,12 @@ class Doctor:
     def succeeded(self) -> bool:
         """No error was found, and every need is met. Warnings and notes do not stop anybody's work."""
         return all(need.met for need in self.needs) and all(each.severity != "error" for each in self.findings)
+
+
+def answer_of(machine: MachineProfile, findings: Iterable[Finding], needs: tuple[NeedResult, ...]) -> Doctor:
+    """The gravest findings first."""
+    ordered = sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    return Doctor(machine=machine, findings=tuple(ordered), needs=needs)
 
 
 def document(answer: Doctor, *, verbose: bool) -> Document:

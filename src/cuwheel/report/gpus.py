@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from cuwheel.compat.targets import releases_for
+from cuwheel.facts import architectures, gpu_drivers
+from cuwheel.facts.arch import Arch
+from cuwheel.facts.tables import tables
+from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Column, Document, Facts, Row, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from cuwheel.facts.gpus import Gpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,31 @@ class Gpus:
     @property
     def succeeded(self) -> bool:
         return True
+
+
+def answer_of(found: Iterable[Gpu]) -> Gpus:
+    return Gpus(gpus=tuple(_gpu(each) for each in dict.fromkeys(found)))
+
+
+def _gpu(gpu: Gpu) -> GpuRow:
+    titles = tables().gpus.sources
+    fitting = releases_for(gpu.capability)
+    drivers = None if gpu.tegra else gpu_drivers.support(gpu.capability)
+    return GpuRow(
+        name=gpu.name,
+        capability=str(gpu.capability),
+        arch=str(Arch(gpu.capability)),
+        generation=architectures.find_architecture(gpu.capability).generation,
+        product=gpu.product,
+        tegra=gpu.tegra is not None,
+        cuda_first=fitting[0].version if fitting else None,
+        cuda_first_known=not fitting or fitting[0] != all_releases()[0],
+        cuda_last=fitting[-1].version if fitting else None,
+        driver_first=drivers.first if drivers else None,
+        driver_last=drivers.last if drivers else None,
+        sources=tuple(titles[each].title for each in gpu.source),
+        note=gpu.note,
+    )
 
 
 def document(answer: Gpus, *, verbose: bool) -> Document:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
+from cuwheel.compat import coverage, library_rules
 from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding
 from cuwheel.inspection.description import Description
 from cuwheel.inspection.libraries import Library
 from cuwheel.wheel.metadata import Distribution
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.inspection.values import Survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,3 +42,33 @@ class Inspect:
         """False where something in the target could not be read."""
         everything = (*self.findings, *(each for library in self.libraries for each in library.findings))
         return all(finding.severity != "error" for finding in everything)
+
+
+def answer_of(found: Survey, described: Description | None, unclear: Sequence[Finding], *, entries: bool) -> Inspect:
+    """`entries`: with every container. `unclear`: what is wrong with the description."""
+    reaches = [(library, coverage.of(library)) for library in found.libraries]
+    return Inspect(
+        target=found.target,
+        kind=found.kind,
+        size=found.size,
+        distribution=found.distribution,
+        libraries=tuple(
+            replace(
+                library,
+                findings=(*library.findings, *library_rules.examine(library)),
+                containers=library.containers if entries else (),
+            )
+            for library in found.libraries
+        ),
+        coverage=tuple(
+            LibraryCoverage(
+                path=library.path,
+                coverage=reach,
+                words=coverage.words(reach, once_linked=library.type == "relocatable"),
+            )
+            for library, reach in reaches
+            if reach
+        ),
+        findings=(*found.findings, *unclear),
+        description=described,
+    )

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from cuwheel.facts import toolkits
+from cuwheel.facts.rows.toolkits import HostCompilers, Release, Toolkit
+from cuwheel.facts.tables import tables
 from cuwheel.report.document import Column, Document, Facts, Row, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,31 @@ class Toolkits:
     @property
     def succeeded(self) -> bool:
         return True
+
+
+def answer_of(found: Iterable[Release]) -> Toolkits:
+    return Toolkits(toolkits=tuple(_toolkit(each) for each in dict.fromkeys(found)))
+
+
+def _toolkit(toolkit: Release) -> ToolkitRow:
+    titles = tables().toolkits.sources
+    limits = toolkit.host_compilers if isinstance(toolkit, Toolkit) else HostCompilers()
+    return ToolkitRow(
+        version=toolkit.version,
+        ptx_isa=toolkit.ptx_isa,
+        driver_linux=toolkit.driver.linux,
+        driver_windows=toolkit.driver.windows,
+        driver_floor_linux=toolkits.runtime_floor(toolkit.version, "linux"),
+        driver_floor_windows=toolkits.runtime_floor(toolkit.version, "windows"),
+        gcc_max=limits.gcc_max,
+        clang_max=limits.clang_max,
+        msc_ver_min=limits.msc_ver_min,
+        msc_ver_max=limits.msc_ver_max,
+        architectures=toolkit.architectures,
+        measured=isinstance(toolkit, Toolkit) and toolkit.measured,
+        sources=tuple(titles[each].title for each in toolkit.source),
+        note=toolkit.note,
+    )
 
 
 def document(answer: Toolkits, *, verbose: bool) -> Document:

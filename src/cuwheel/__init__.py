@@ -25,8 +25,16 @@ if TYPE_CHECKING:
         toolkits,
         verify,
     )
+    from cuwheel.building.request import BuildRequest
+    from cuwheel.slimming.request import SlimRequest
+    from cuwheel.toolchains.request import ToolchainRequest
+    from cuwheel.verifying.request import VerifyRequest
 
 __all__ = [
+    "BuildRequest",
+    "SlimRequest",
+    "ToolchainRequest",
+    "VerifyRequest",
     "__version__",
     "build",
     "check",
@@ -47,11 +55,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import the API on first use: `cuwheel --version` must not pay for it."""
-    if name in __all__:
-        from cuwheel import api  # noqa: PLC0415
+_REQUESTS = {"Build": "building", "Slim": "slimming", "Toolchain": "toolchains", "Verify": "verifying"}
 
-        return getattr(api, name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+if not TYPE_CHECKING:  # who would let every misspelt name pass
+
+    def __getattr__(name: str) -> object:
+        """Import the API on first use: `cuwheel --version` must not pay for it."""
+        if name.endswith("Request") and name in __all__:
+            from importlib import import_module  # noqa: PLC0415
+
+            room = _REQUESTS[name.removesuffix("Request")]
+            return getattr(import_module(f"cuwheel.{room}.request"), name)
+        if name in __all__:
+            from cuwheel import api  # noqa: PLC0415
+
+            return getattr(api, name)
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 import subprocess
@@ -35,6 +36,7 @@ cuwheel.toolchain("13.0", provider="index")
 cuwheel.build(".", jobs="two")
 cuwheel.verify("a.whl", timeout="long")
 cuwheel.inspect("a.whl").no_such_field
+cuwheel.inspekt("a.whl")
 """
 
 
@@ -76,7 +78,7 @@ _CHECKERS = {"mypy": _mypy, "pyright": _pyright}
 @pytest.mark.parametrize("text", [_USER.read_text(), _MISTAKES], ids=["user", "mistakes"])
 def test_every_verb_is_called(text: str) -> None:
     called = {ast.unparse(each.func) for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Call)}
-    assert {f"cuwheel.{each}" for each in cuwheel.__all__ if callable(getattr(cuwheel, each))} <= called
+    assert {f"cuwheel.{each}" for each in cuwheel.__all__ if inspect.isfunction(getattr(cuwheel, each))} <= called
 
 
 @pytest.mark.parametrize("checker", _CHECKERS)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing_extensions import assert_type
 
 import cuwheel
-from cuwheel.building.request import BuildRequest
 from cuwheel.compat.predict import Outcome
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose.diagnosis import Cause
@@ -29,9 +28,6 @@ from cuwheel.report.slim import Slim
 from cuwheel.report.toolchain import Toolchain
 from cuwheel.report.toolkits import Toolkits
 from cuwheel.report.verify import Verify
-from cuwheel.slimming.request import SlimRequest
-from cuwheel.toolchains.request import ToolchainRequest
-from cuwheel.verifying.request import VerifyRequest
 
 assert_type(cuwheel.__version__, str)
 
@@ -77,18 +73,18 @@ assert_type(portable.wheels[0].output, str | None)
 
 smaller = assert_type(cuwheel.slim("a.whl", machines=["h100"], output=Path("slim"), level=9), Slim)
 assert_type(smaller.total.bytes_after, int)
-assert_type(cuwheel.slim(SlimRequest(["a.so", Path("b.so")], machines=["h100"], output=Path("slim"))), Slim)
+assert_type(cuwheel.slim(cuwheel.SlimRequest(["a.so", Path("b.so")], machines=["h100"], output=Path("slim"))), Slim)
 assert_type(cuwheel.slim(env=Path(".venv"), machines=["this"], commit=True).succeeded, bool)
 
-assert_type(cuwheel.toolchain(ToolchainRequest("13.0", providers=["index"])), Toolchain)
+assert_type(cuwheel.toolchain(cuwheel.ToolchainRequest("13.0", providers=["index"])), Toolchain)
 tools = assert_type(cuwheel.toolchain("13.0", components=["cublas"], providers=["index"], offline=True), Toolchain)
 assert_type(tools.toolkits[0].root, str)
 
-assert_type(cuwheel.build(BuildRequest(".", machines=("h100",), settings={"merge": True})), Build)
+assert_type(cuwheel.build(cuwheel.BuildRequest(".", machines=("h100",), settings={"merge": True})), Build)
 made = assert_type(cuwheel.build(".", machines=["h100"], cuda=["13.0"], output=Path("dist"), jobs=2), Build)
 assert_type(made.jobs, tuple[Job, ...])
 assert_type(made.jobs[0].wheel, Wheel | None)
 
-assert_type(cuwheel.verify(VerifyRequest(["a.whl", "b.whl"])), Verify)
+assert_type(cuwheel.verify(cuwheel.VerifyRequest(["a.whl", "b.whl"])), Verify)
 proof = assert_type(cuwheel.verify("a.whl", python=["3.12"], static=True, timeout=60.0), Verify)
 assert_type(proof.wheels[0].sha256, str)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import cuwheel
 from cuwheel import api
 from cuwheel.api import verb
 from cuwheel.building.request import BuildRequest
@@ -101,3 +102,14 @@ def test_every_verb_is_a_function(name: str) -> None:
     assert inspect.isfunction(function)
     assert getattr(api, name) is function
     assert function.__doc__
+
+
+@pytest.mark.parametrize("name", cuwheel.__all__)
+def test_what_the_package_promises_is_there(name: str) -> None:
+    assert getattr(cuwheel, name)
+    assert name.endswith("Request") == inspect.isclass(getattr(cuwheel, name))
+
+
+def test_what_it_does_not_promise_is_not() -> None:
+    with pytest.raises(AttributeError, match="NoSuchRequest"):
+        cuwheel.NoSuchRequest  # type: ignore[attr-defined]  # noqa: B018

@@ -114,10 +114,11 @@ __all__ = [
     "verify_read",
 ]
 
+if not TYPE_CHECKING:  # who would let every misspelt name pass
 
-def __getattr__(name: str) -> object:
-    for module, verbs in _VERBS.items():
-        if name in verbs:
-            return getattr(importlib.import_module(f"cuwheel.api.{module}"), name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+    def __getattr__(name: str) -> object:
+        for module, verbs in _VERBS.items():
+            if name in verbs:
+                return getattr(importlib.import_module(f"cuwheel.api.{module}"), name)
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)

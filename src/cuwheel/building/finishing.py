@@ -140,9 +140,9 @@ class _Finishing:
         to.mkdir()
         table, job = self.order.table, self.job
         found = survey(str(wheel), detail="containers")
-        said = found.distribution
-        name = said.name if said else self.order.project.name
-        version = said.version if said else self.order.project.version
+        release = found.distribution
+        name = release.name if release else self.order.project.name
+        version = release.version if release else self.order.project.version
         new_name = stamp.suffixed_name(name, job.cuda) if table.naming == "suffix" else None
         new_version = stamp.local_version(version, job.cuda) if table.naming == "local" else None
         guarding = self._guard(found, f"{new_name or name} {new_version or version}")
@@ -186,8 +186,8 @@ class _Finishing:
         if table.enabled is None and not platform.startswith("linux_") and "tag" not in decision.changes:
             return wheel
         if decision.refused and table.enabled:
-            told = "; ".join(each.message for each in decision.findings if each.severity == "error")
-            raise MalformedError(wheel.name, f"cannot be repaired: {told}", hint="cuwheel repair WHEEL --dry-run")
+            problems = "; ".join(each.message for each in decision.findings if each.severity == "error")
+            raise MalformedError(wheel.name, f"cannot be repaired: {problems}", hint="cuwheel repair WHEEL --dry-run")
         if decision.refused:
             self.findings += [
                 replace(each, severity="warning") if each.severity == "error" else each for each in decision.findings

@@ -140,8 +140,8 @@ class Steps:
         self.unserved = made.unserved
         planned = tuple(job for job in made.jobs if job.archs or job.ptx)
         if not planned:
-            told = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
-            raise UsageError(f"no wheel can serve these machines: {told}", hint="cuwheel plan says what would")
+            reasons = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
+            raise UsageError(f"no wheel can serve these machines: {reasons}", hint="cuwheel plan says what would")
         self._choose_names([job.cuda for job in planned])
         return planned
 

@@ -15,7 +15,7 @@ from cuwheel.wheel.metadata import Distribution
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.inspection.values import Survey
+    from cuwheel.inspection.libraries import Survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

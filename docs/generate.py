@@ -5,18 +5,22 @@ from __future__ import annotations
 import inspect
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cuwheel import errors
+from msgspec import Struct
+
+from cuwheel import decode, errors, finding
 from cuwheel.building import gate
 from cuwheel.compat import rules
 from cuwheel.diagnose.causes import knowledge
 from cuwheel.facts.arch import Arch
+from cuwheel.finding import Severity
 from cuwheel.spellings import table as spellings
 from cuwheel.spellings.row import Releases
 from cuwheel.verifying import wheel_rules
 
 if TYPE_CHECKING:
+    from cuwheel.compat.rule import Rule
     from cuwheel.diagnose.rows import CauseFile
 
 DOCS = Path(__file__).parent
@@ -42,10 +46,33 @@ Errors go to standard error as `error: …`, mostly followed by `hint: …` with
 goes to standard output, so `cuwheel VERB --json > file` never mixes the two.
 """
 
-GROUPS = (
+
+class Row(Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule of `finding_rules.toml`: its findings are made where a verb works, and not by a table of checks."""
+
+    id: str
+    severity: Severity
+    why: str
+    source: str
+    fix: str = ""
+
+
+class Group(Struct, frozen=True, forbid_unknown_fields=True):
+    title: str
+    what: str
+    rule: tuple[Row, ...]
+
+
+class File(Struct, frozen=True, forbid_unknown_fields=True):
+    group: tuple[Group, ...]
+
+
+ROWS = decode.own_table(Path(finding.__file__).with_name("finding_rules.toml"), File)
+GROUPS: tuple[tuple[str, str, tuple[Rule[Any] | Row, ...]], ...] = (
     *rules.GROUPS,
     ("The gate", "what keeps a wheel from leaving `cuwheel build`", gate.RULES),
     ("Wheels as files", "what `cuwheel verify` finds before anything is installed", wheel_rules.RULES),
+    *((group.title, group.what, group.rule) for group in ROWS.group),
 )
 
 

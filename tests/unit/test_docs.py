@@ -2,20 +2,33 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 
 
-def _generated() -> dict[str, str]:
+@cache
+def generator() -> ModuleType:
+    """docs/generate.py, which is in no package."""
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # msgspec looks there for the types of fields
     spec.loader.exec_module(module)
-    pages: dict[str, str] = module.pages()
+    return module
+
+
+def _generated() -> dict[str, str]:
+    pages: dict[str, str] = generator().pages()
     return pages
 
 

@@ -43,6 +43,13 @@ class Member(NamedTuple):
     header_offset: int
 
 
+class _Problem(NamedTuple):
+    """Why a member is not read."""
+
+    rule: str
+    words: str
+
+
 class ZipReader:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -152,33 +159,33 @@ class ZipReader:
             problem = self._problem(info, end, directory, seen)
             end = max(end, info.header_offset + _LOCAL.size + info.compress_size)
             seen.add(info.filename)
-            if problem and problem[0] in _HARMFUL:
-                self._unsafe.append(f"{info.filename!r}: {problem[1]}")
+            if problem and problem.rule in _HARMFUL:
+                self._unsafe.append(f"{info.filename!r}: {problem.words}")
             elif problem:
-                unread.setdefault(problem[0], []).append(f"{info.filename!r}: {problem[1]}")
+                unread.setdefault(problem.rule, []).append(f"{info.filename!r}: {problem.words}")
             elif not info.is_dir():
                 yield Member(
                     info.filename, info.file_size, info.compress_size, info.CRC, info.compress_type, info.header_offset
                 )
         self.findings += [_unsound(rule, problems) for rule, problems in unread.items()]
 
-    def _problem(self, info: zipfile.ZipInfo, end: int, directory: int, seen: set[str]) -> tuple[str, str] | None:
+    def _problem(self, info: zipfile.ZipInfo, end: int, directory: int, seen: set[str]) -> _Problem | None:
         if not info.filename:
-            return "zip-nameless", "it has no name"
+            return _Problem("zip-nameless", "it has no name")
         if escapes(info.filename):
-            return "zip-traversal", "its name leaves the folder that it would be installed to"
+            return _Problem("zip-traversal", "its name leaves the folder that it would be installed to")
         if info.filename in seen:
-            return "zip-duplicate", "another member has the same name"
+            return _Problem("zip-duplicate", "another member has the same name")
         if info.header_offset < end or info.header_offset + _LOCAL.size + info.compress_size > directory:
-            return "zip-overlap", "it overlaps another member or the directory"
+            return _Problem("zip-overlap", "it overlaps another member or the directory")
         if info.flag_bits & _ENCRYPTED:
-            return "zip-encrypted", "it is encrypted"
+            return _Problem("zip-encrypted", "it is encrypted")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            return "zip-method", f"its compression method {info.compress_type} is not allowed in wheels"
+            return _Problem("zip-method", f"its compression method {info.compress_type} is not allowed in wheels")
         if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
-            return "zip-size", "it is stored, and yet two sizes are given for it"
+            return _Problem("zip-size", "it is stored, and yet two sizes are given for it")
         if info.file_size > max(_LARGE, _HIGHEST_RATIO * info.compress_size):
-            return "zip-bomb", f"it claims {info.file_size:,} bytes in {info.compress_size:,}"
+            return _Problem("zip-bomb", f"it claims {info.file_size:,} bytes in {info.compress_size:,}")
         return None
 
 

@@ -112,7 +112,7 @@ def test_requirements_of_a_kit_come_from_a_folder(project: Path, capsys: pytest.
     ("words", "problem"),
     [
         (["--pack", "kit.pyz", "--dry-run"], "--dry-run means nothing with --pack"),
-        (["--pack", "kit.pyz", "--with", "numpy"], "--with is for a kit that has requirements in it"),
+        (["--pack", "kit.pyz", "--with", "numpy"], "--with needs a kit that includes requirements"),
         (["--read", "proof.json", "--stub", "--check", "x"], "--stub and --check means nothing with --read"),
         (["--pack-requirements"], "--pack-requirements is for a kit"),
     ],

@@ -62,7 +62,7 @@ def _confess(error: Exception, *, verbose: bool) -> None:
         traceback.print_exception(error)
     sys.stderr.write(f"error: this is a bug in cuwheel: {_shown(f'{type(error).__name__}: {error}')}\n")
     if not verbose:
-        sys.stderr.write("hint: run it again with --verbose and report what it prints\n")
+        sys.stderr.write("hint: run it again with --verbose and report the output\n")
 
 
 def _reader_left() -> int:

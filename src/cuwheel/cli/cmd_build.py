@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from cuwheel.report.build import Build
 
 EXAMPLES = """\
-  cuwheel build --for h100,l40 --cuda 13.0      the folder here, into dist/
+  cuwheel build --for h100,l40 --cuda 13.0      this folder, into dist/
   cuwheel build . --for h100 --cuda 13.0,13.4 --python 3.10,3.12 --naming local
   cuwheel build --dry-run                       the plan and every setting
   cuwheel build flash-attn==2.7.4.post1 --for h100 --require torch==2.11.0
-  cuwheel build --force-archs                   whatever list it hard-codes
-  cuwheel build --resume                        what is missing or changed
+  cuwheel build --force-archs                   ignore the list it hard-codes
+  cuwheel build --resume                        only what is missing or changed
   cuwheel build --locked --offline              as cuwheel.lock says
 
-exit status: 0 every wheel was built and passed the gate, 1 one was not,
+exit status: 0 every wheel was built and passed the gate, 1 one did not,
 11 no provider has the toolkit, 12 no host compiler fits"""
 
 _TABLE = ("subdirectory", "backend", "naming", "timeout")  # options that are keys of the configuration
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names.machines("all"),
         action="append",
         default=[],
-        help="GPUs, capabilities, profiles, fleet files, or 'all'; repeated or with commas",
+        help="GPUs, capabilities, profiles, fleet files, or 'all'; repeatable, or with commas",
     )
     parser.add_argument(
         "--cuda",
@@ -56,16 +56,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a wheel for each",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FOLDER", type=places.new_folder, default=Path("dist"), help="instead of dist/"
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        type=places.new_folder,
+        default=Path("dist"),
+        help="where wheels go (default: dist)",
     )
     parser.add_argument(
-        "--config", metavar="FILE", type=places.file, help="instead of the source's own: a cuwheel.toml"
+        "--config", metavar="FILE", type=places.file, help="a cuwheel.toml to use instead of the source's own"
     )
-    parser.add_argument("--no-recipe", action="store_true", help="without what is known of how this package is built")
+    parser.add_argument("--no-recipe", action="store_true", help="do not use the built-in recipe for this package")
     parser.add_argument(
-        "--subdirectory", metavar="DIR", type=places.folder_below, help="of SOURCE, where its pyproject.toml is"
+        "--subdirectory",
+        metavar="DIR",
+        type=places.folder_below,
+        help="the folder in SOURCE that has the pyproject.toml",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and every setting, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and every setting, build nothing")
     _add_how(parser)
     _add_wheels(parser)
     _add_toolchain(parser)
@@ -73,12 +81,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how it is built")
-    how.add_argument("--force-archs", action="store_true", help="nvcc compiles the plan's list whatever it is told")
+    how.add_argument(
+        "--force-archs", action="store_true", help="make nvcc compile the plan's list, whatever the build passes it"
+    )
     how.add_argument(
         "--backend",
         metavar="KIND",
         choices=("auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"),
-        help="scikit-build-core, cmake, torch, setuptools, cargo or other; otherwise by its files",
+        help="scikit-build-core, cmake, torch, setuptools, cargo or other; default: detected from its files",
     )
     how.add_argument(
         "--require",
@@ -86,7 +96,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         type=option_values.requirement,
         action="append",
         default=[],
-        help="for the build, beside what it asks for: torch",
+        help="an extra build requirement, such as torch",
     )
     how.add_argument(
         "--variable",
@@ -94,7 +104,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         type=option_values.assignment,
         action="append",
         default=[],
-        help="that the build sees: USE_CUDA=1",
+        help="an environment variable for the build: USE_CUDA=1",
     )
     how.add_argument(
         "--config-setting",
@@ -102,13 +112,19 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         type=option_values.setting,
         action="append",
         default=[],
-        help="for its backend, as pip's -C",
+        help="passed to its backend, like pip's -C",
     )
-    how.add_argument("--cache", action="store_true", help="a compiler cache (sccache), kept between builds")
-    how.add_argument("--jobs", metavar="N", type=numbers.count, help="compilers at once; otherwise by cores and memory")
-    how.add_argument("--at-once", metavar="N", type=numbers.count, default=1, help="wheels at once (1)")
-    how.add_argument("--timeout", metavar="SECONDS", type=numbers.seconds, help="of one wheel (7200)")
-    how.add_argument("--resume", action="store_true", help="use wheels that an earlier run made of the same inputs")
+    how.add_argument("--cache", action="store_true", help="use a compiler cache (sccache), kept between builds")
+    how.add_argument(
+        "--jobs", metavar="N", type=numbers.count, help="compilers to run at once; default: by cores and memory"
+    )
+    how.add_argument(
+        "--at-once", metavar="N", type=numbers.count, default=1, help="wheels to build at once (default: 1)"
+    )
+    how.add_argument(
+        "--timeout", metavar="SECONDS", type=numbers.seconds, help="time limit for one wheel (default: 7200)"
+    )
+    how.add_argument("--resume", action="store_true", help="reuse wheels that an earlier run made from the same inputs")
     how.add_argument("--keep", action="store_true", help="keep the sources and the environment of each job")
 
 
@@ -118,18 +134,18 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
         "--naming",
         metavar="HOW",
         choices=("none", "local", "suffix"),
-        help="none, local (1.0+cu130) or suffix (name-cu13)",
+        help="how CUDA appears in the name: none, local (1.0+cu130) or suffix (name-cu13)",
     )
-    wheels.add_argument("--merge", action="store_true", help="one wheel for all CUDA versions")
-    wheels.add_argument("--future", action="store_true", help="also PTX, for GPUs later than these")
-    wheels.add_argument("--native", action="store_true", help="for every GPU machine code of its own architecture")
-    wheels.add_argument("--specific", action="store_true", help="'a' architectures (90a) where there are any")
-    wheels.add_argument("--family", action="store_true", help="'f' architectures (100f) where there are any")
-    wheels.add_argument("--no-ptx", action="store_true", help="serve nobody through PTX")
+    wheels.add_argument("--merge", action="store_true", help="merge the wheels of all CUDA versions into one")
+    wheels.add_argument("--future", action="store_true", help="add PTX for future GPUs")
+    wheels.add_argument("--native", action="store_true", help="machine code of its own architecture for every GPU")
+    wheels.add_argument("--specific", action="store_true", help="use 'a' architectures (90a) where they exist")
+    wheels.add_argument("--family", action="store_true", help="use 'f' architectures (100f) where they exist")
+    wheels.add_argument("--no-ptx", action="store_true", help="do not rely on PTX for any GPU")
     wheels.add_argument(
-        "--guard", metavar="HOW", choices=("inject",), help="inject: refuse at import where no GPU fits"
+        "--guard", metavar="HOW", choices=("inject",), help="inject: refuse the import where no GPU fits"
     )
-    wheels.add_argument("--no-repair", action="store_true", help="leave the wheel as its backend made it")
+    wheels.add_argument("--no-repair", action="store_true", help="leave the wheel as the backend made it")
     wheels.add_argument(
         "--allow",
         metavar="ARCHS",
@@ -138,7 +154,9 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="extra architectures to accept",
     )
-    wheels.add_argument("--host-only", action="store_true", help="it has no device code by design: a driver wrapper")
+    wheels.add_argument(
+        "--host-only", action="store_true", help="accept a wheel without device code, such as a driver wrapper"
+    )
 
 
 def _add_toolchain(parser: argparse.ArgumentParser) -> None:
@@ -150,7 +168,7 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
         type=option_values.each(names.component),
         action="append",
         default=[],
-        help="libraries: cublas, cudnn ...",
+        help="libraries to install too: cublas, cudnn ...",
     )
     tools.add_argument(
         "--provider",
@@ -159,38 +177,39 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
         type=option_values.each(names.provider),
         action="append",
         default=[],
-        help="only these of system, index, redist, debian, conda, container",
+        help="only try these: system, index, redist, debian, conda, container",
     )
-    tools.add_argument("--host-compiler", metavar="PROGRAM", type=places.program, help="this one, and no other")
+    tools.add_argument("--host-compiler", metavar="PROGRAM", type=places.program, help="use only this compiler")
     tools.add_argument(
         "--toolkit-cache",
         metavar="FOLDER",
         type=places.new_folder,
-        help="where toolkits and builds are kept (or CUWHEEL_CACHE)",
+        help="where to keep toolkits and builds (or CUWHEEL_CACHE)",
     )
     tools.add_argument(
-        "--from",
-        dest="toolkit_source",
-        metavar="PLACE",
-        type=places.place,
-        help="the folder that toolchain fetch filled",
+        "--from", dest="toolkit_source", metavar="PLACE", type=places.place, help="a folder filled by toolchain fetch"
     )
     tools.add_argument(
         "--redist-url", metavar="PLACE", type=places.place, help="a mirror of NVIDIA's archives: URL or folder"
     )
     tools.add_argument(
-        "--apt-sources", metavar="FILE", type=places.file_name, help="a list of sources for apt instead of the system's"
+        "--apt-sources", metavar="FILE", type=places.file_name, help="an apt sources file instead of the system's"
     )
     tools.add_argument(
-        "--image", metavar="IMAGE", type=option_values.image, help="the container image instead of NVIDIA's"
+        "--image", metavar="IMAGE", type=option_values.image, help="a container image to use instead of NVIDIA's"
     )
-    tools.add_argument("--offline", action="store_true", help="use no network: what was downloaded before")
+    tools.add_argument("--offline", action="store_true", help="do not use the network, only earlier downloads")
     lock = "cuwheel.lock"
     tools.add_argument(
-        "--lock", metavar="FILE", type=places.lock_file, nargs="?", const=lock, help="write down what was used"
+        "--lock",
+        metavar="FILE",
+        type=places.lock_file,
+        nargs="?",
+        const=lock,
+        help="write the exact files used to a lock file",
     )
     tools.add_argument(
-        "--locked", metavar="FILE", type=places.file, nargs="?", const=lock, help="use exactly what it says"
+        "--locked", metavar="FILE", type=places.file, nargs="?", const=lock, help="use exactly what the lock file lists"
     )
 
 
@@ -202,7 +221,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     below = f"{args.source}/{args.subdirectory}"
     if args.subdirectory and places.is_folder(args.source) and not places.is_folder(below):
         raise UsageError(
-            f"--subdirectory: there is no folder {option_values.shortened(below)}", hint="cuwheel build --help"
+            f"--subdirectory: no such folder: {option_values.shortened(below)}", hint="cuwheel build --help"
         )
 
 

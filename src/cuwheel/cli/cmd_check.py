@@ -17,7 +17,7 @@ EXAMPLES = """\
   cuwheel check bitsandbytes.whl --on h100,l40 --torch-cuda 12.8
   cuwheel check libfoo.so --on 'rtx 5090' --driver 570.86.10
   cuwheel check *.whl --on fleet.toml --html matrix.html
-  cuwheel check torch --env .venv --on gpu07.json   (of doctor --save)
+  cuwheel check torch --env .venv --on gpu07.json   (from doctor --save)
 
 exit status: 0 it runs, 1 it fails on one of the machines"""
 
@@ -36,37 +36,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names.machines(),
         action="append",
         default=[],
-        help="GPUs, capabilities, machine profiles, fleet.toml; with commas or repeated",
+        help="GPUs, capabilities, machine profiles, fleet.toml; repeatable, or with commas",
     )
     add_html(parser)
     add_refinement(parser)
 
 
 def add_refinement(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what else is known of the machines")
+    group = parser.add_argument_group("what else you know about the machines")
     group.add_argument(
-        "--driver", metavar="VERSION", type=option_values.driver, help="of the NVIDIA driver, such as 570.86.10"
+        "--driver", metavar="VERSION", type=option_values.driver, help="version of the NVIDIA driver, such as 570.86.10"
     )
     group.add_argument(
         "--driver-cuda", metavar="VERSION", type=option_values.cuda, help="the CUDA version that nvidia-smi shows"
     )
-    group.add_argument("--torch", metavar="VERSION", type=option_values.torch, help="the torch that is installed")
+    group.add_argument("--torch", metavar="VERSION", type=option_values.torch, help="the installed torch")
     group.add_argument(
         "--torch-cuda", metavar="VERSION", type=option_values.cuda_minor, help="the CUDA that torch was built for"
     )
-    group.add_argument("--jax-cuda", metavar="VERSION", type=option_values.cuda, help="the CUDA of jax's plugin")
-    group.add_argument("--python", metavar="VERSION", type=option_values.python, help="such as 3.11")
-    group.add_argument("--glibc", metavar="VERSION", type=option_values.glibc, help="such as 2.35")
+    group.add_argument(
+        "--jax-cuda", metavar="VERSION", type=option_values.cuda, help="the CUDA that jax's plugin was built for"
+    )
+    group.add_argument("--python", metavar="VERSION", type=option_values.python, help="version of Python, such as 3.11")
+    group.add_argument("--glibc", metavar="VERSION", type=option_values.glibc, help="version of glibc, such as 2.35")
     group.add_argument("--os", choices=("linux", "windows"), help="the operating system")
     group.add_argument("--cpu", metavar="NAME", type=option_values.cpu, help="x86_64 or aarch64")
-    group.add_argument("--l4t", metavar="RELEASE", type=option_values.l4t, help="of a Jetson, such as 36.4")
+    group.add_argument("--l4t", metavar="RELEASE", type=option_values.l4t, help="release on a Jetson, such as 36.4")
     group.add_argument("--no-jit", action="store_true", help="CUDA_DISABLE_PTX_JIT is set")
     group.add_argument("--force-jit", action="store_true", help="CUDA_FORCE_PTX_JIT is set")
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
     if args.no_jit and args.force_jit:
-        raise UsageError("--no-jit and --force-jit exclude each other")
+        raise UsageError("--no-jit and --force-jit cannot be used together")
 
 
 def refinement(args: argparse.Namespace) -> Refinement:

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("before", metavar="A", help="a wheel, library, folder, distribution or name==version")
     parser.add_argument("after", metavar="B", help="what to compare it with")
     add_where(parser)
-    parser.add_argument("--no-kernels", action="store_true", help="do not compare kernels: faster for large libraries")
+    parser.add_argument("--no-kernels", action="store_true", help="do not compare kernels (faster for large libraries)")
     add_html(parser)
 
 

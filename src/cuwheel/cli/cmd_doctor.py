@@ -14,7 +14,7 @@ EXAMPLES = """\
   cuwheel doctor                        this machine and the active environment
   cuwheel doctor --env ~/venvs/train    another Python environment
   cuwheel doctor --need 'cuda>=11.8' --need 'gcc>=9' --need torch-cuda
-  cuwheel doctor --save gpu07.json      write a profile, to be read elsewhere:
+  cuwheel doctor --save gpu07.json      write a profile, to read elsewhere:
   cuwheel doctor --on gpu07.json        a saved machine, not this one
 
 exit status: 0 no error found, 1 an error was found or a need is not met"""
@@ -31,14 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names.need,
         action="append",
         default=[],
-        help="a prerequisite such as 'cmake>=3.22.1'; repeat it for more",
+        help="a prerequisite such as 'cmake>=3.22.1'; repeatable",
     )
     parser.add_argument("--save", metavar="FILE", type=places.new_file, help="write the machine profile as JSON")
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
     if args.on and args.env:
-        raise UsageError("--on and --env exclude each other: a profile already holds the environment it was saved from")
+        raise UsageError(
+            "--on and --env cannot be used together: a profile already holds the environment it was saved from"
+        )
 
 
 def run(args: argparse.Namespace) -> Doctor:

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from cuwheel.report.gpus import Gpus
 
 EXAMPLES = """\
-  cuwheel gpus                       all of them
-  cuwheel gpus 'rtx 5060 ti' h100    these
+  cuwheel gpus                       all GPUs
+  cuwheel gpus 'rtx 5060 ti' h100    these two
   cuwheel gpus 9.0                   all of one capability (also 90, sm_90, 90a)
   cuwheel gpus jetson                all whose name contains it"""
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         metavar="NAME",
         nargs="*",
-        help="a GPU as anybody would write it, part of a name, or a capability",
+        help="the name of a GPU or part of it, or a capability",
     )
 
 

@@ -20,7 +20,7 @@ EXAMPLES = """\
   cuwheel inspect . --html report.html     a folder, as a page
   cuwheel inspect kernel.cubin --json --entries
 
-exit status: 0 all of it was read, 1 something in it is damaged"""
+exit status: 0 everything was read, 1 something is damaged"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def add_where(parser: argparse.ArgumentParser, env: Callable[[str], Path] = plac
         "--platform",
         metavar="TAG",
         type=option_values.platform,
-        help="of name==version, the wheel for this platform, such as win_amd64",
+        help="with name==version: the platform of the wheel, such as win_amd64",
     )
 
 

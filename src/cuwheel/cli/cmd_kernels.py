@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   cuwheel kernels libfoo.so                  how many, for which architectures
-  cuwheel kernels libfoo.so gemm             all whose name contains it
-  cuwheel kernels libfoo.so 'kDequant*half'  or matches it
+  cuwheel kernels libfoo.so gemm             those whose name contains gemm
+  cuwheel kernels libfoo.so 'kDequant*half'  those whose name matches
   cuwheel kernels libfoo.so _Z9vectorAddPKf  where it is and where missing
 
-exit status: 0 found, 1 no kernel of that name"""
+exit status: 0 found, 1 no kernel has that name"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

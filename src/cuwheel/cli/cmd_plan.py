@@ -17,10 +17,10 @@ EXAMPLES = """\
   cuwheel plan --for h100,l40,"rtx 4090"       the smallest list for these
   cuwheel plan --for fleet.toml                and the fewest CUDA versions
   cuwheel plan --for fleet.toml --cuda 12.8,13.0 --future
-  cuwheel plan --for all --cuda 13.0 --native  every GPU that it can target
+  cuwheel plan --for all --cuda 13.0 --native  every GPU that 13.0 can target
   cuwheel plan --for a6000 --driver-cuda 12.2 --torch-cuda 12.4
   cuwheel plan --for h100 --like old.whl       with the size to expect
-  cuwheel plan --read "8.0;9.0+PTX" --on orin  a list that somebody wrote
+  cuwheel plan --read "8.0;9.0+PTX" --on orin  explain an existing list
   cuwheel plan --read "75;80;90" --as bitsandbytes
 
 exit status: 0 every machine is served, 1 some machine is not"""
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names.machines("all"),
         action="append",
         default=[],
-        help="GPUs, capabilities, profiles of doctor --save, fleet files, or 'all'; repeated or with commas",
+        help="GPUs, capabilities, profiles from doctor --save, fleet files, or 'all'; repeatable, or with commas",
     )
     parser.add_argument(
         "--cuda",
@@ -42,28 +42,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=option_values.each(option_values.toolkit),
         action="append",
         default=[],
-        help="the toolkits to build with; otherwise the fewest and newest that drivers and torch builds take",
+        help="the toolkits to build with; default: the fewest and newest that the drivers and torch builds accept",
     )
     wishes = parser.add_argument_group("wishes")
-    wishes.add_argument("--future", action="store_true", help="also PTX, for GPUs later than these")
-    wishes.add_argument("--native", action="store_true", help="for every GPU machine code of its own architecture")
-    wishes.add_argument("--specific", action="store_true", help="'a' architectures (90a) where there are any")
-    wishes.add_argument("--family", action="store_true", help="'f' architectures (100f) where there are any")
-    wishes.add_argument("--no-ptx", action="store_true", help="serve nobody through PTX")
+    wishes.add_argument("--future", action="store_true", help="add PTX for future GPUs")
+    wishes.add_argument("--native", action="store_true", help="machine code of its own architecture for every GPU")
+    wishes.add_argument("--specific", action="store_true", help="use 'a' architectures (90a) where they exist")
+    wishes.add_argument("--family", action="store_true", help="use 'f' architectures (100f) where they exist")
+    wishes.add_argument("--no-ptx", action="store_true", help="do not rely on PTX for any GPU")
     parser.add_argument(
-        "--like", metavar="WHEEL", type=names.binary, help="predict the size from this wheel's bytes an architecture"
+        "--like", metavar="WHEEL", type=names.binary, help="predict the size from this wheel's bytes per architecture"
     )
     parser.add_argument(
-        "--cmake", metavar="VERSION", type=option_values.cmake, help="the CMake that has to understand the list"
+        "--cmake", metavar="VERSION", type=option_values.cmake, help="the CMake version that must understand the list"
     )
-    reverse = parser.add_argument_group("the reverse")
+    reverse = parser.add_argument_group("to read a list instead")
     reverse.add_argument("--read", metavar="LIST", help="explain this architecture list and what it covers")
     reverse.add_argument(
         "--as",
         dest="spelling",
         metavar="SYSTEM",
         choices=table.READ_AS,
-        help=f"whose it is: {', '.join(table.READ_AS)}; otherwise guessed",
+        help=f"whose spelling it is: {', '.join(table.READ_AS)}; default: guessed",
     )
     reverse.add_argument(
         "--on",
@@ -71,20 +71,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names.machines("all"),
         action="append",
         default=[],
-        help="how it serves these, named as for --for",
+        help="show how it serves these machines, named as in --for",
     )
     add_refinement(parser)
 
 
-_PLANS = "is about what to build, and --read about a list that is there: --on names machines for it"
-_READS = "is about a list that is there: give it with --read, or name machines with --for"
+_PLANS = "cannot be used with --read, which explains an existing list: name its machines with --on"
+_READS = "needs an existing list: give it with --read, or name machines with --for"
 _OF_READING: tuple[str, ...] = ("spelling", "on")
 _OF_PLANNING = ("machines", "future", "native", "specific", "family", "no_ptx", "like", "cmake")
 _OPTIONS = {"machines": "--for", "spelling": "--as", "no_ptx": "--no-ptx"}
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
-    """All of them at once: options that do not belong to what was asked for, and those that exclude each other."""
+    """All of them at once: options that do not belong to what was asked for, and those that cannot be used together."""
     from cuwheel.planning import settings
 
     strangers = _OF_READING if args.read is None else _OF_PLANNING
@@ -92,7 +92,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     problems = [f"{', '.join(given)} {_READS if args.read is None else _PLANS}"] if given else []
     problems += settings.conflicts(_wishes(args)) if args.read is None else ()
     if args.no_jit and args.force_jit:
-        problems.append("--no-jit and --force-jit exclude each other")
+        problems.append("--no-jit and --force-jit cannot be used together")
     if problems:
         raise UsageError("; ".join(problems), hint="cuwheel plan --help")
 

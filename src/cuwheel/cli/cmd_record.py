@@ -18,19 +18,24 @@ EXAMPLES = """\
   cuwheel record --matrix matrix.toml         each configuration, a table
   cuwheel replay cuwheel-record               the first call that failed
 
-The command runs as it would alone: its output, its input and its status are
-its own. The report goes to stderr, and with all details to the record's
-report.json. With --json the object has stdout, and the command's own goes to
-stderr.
+The command runs as it would by itself, with its own input, output and exit
+status. The report goes to stderr, and in full to report.json in the record.
+With --json the object goes to stdout, and the command's output to stderr.
 
-exit status: the command's own; 128+n where signal n ended it"""
+exit status: the command's own; 128+n if signal n ended it"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cuwheel record [options] -- COMMAND ..."
-    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the build, and its arguments")
     parser.add_argument(
-        "-o", "--output", metavar="FOLDER", type=places.new_folder, help="the record (cuwheel-record, or -2, -3 …)"
+        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the build command and its arguments"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        type=places.new_folder,
+        help="where to write the record (cuwheel-record, or -2, …)",
     )
     parser.add_argument("--trace", metavar="FILE", type=places.new_file, help="write a timeline for Perfetto or Chrome")
     parser.add_argument(
@@ -40,31 +45,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     several.add_argument(
         "--matrix", metavar="FILE", type=places.file, help="run and record each configuration of this file"
     )
-    several.add_argument("--resume", action="store_true", help="take over what an earlier --matrix finished")
+    several.add_argument("--resume", action="store_true", help="keep what an earlier --matrix finished")
     several.add_argument("--dry-run", action="store_true", help="with --matrix: list the configurations")
     how = parser.add_argument_group("how it records")
-    how.add_argument("--no-mask", action="store_true", help="keep secrets that variables and arguments hold")
-    how.add_argument("--no-phases", action="store_true", help="do not have nvcc time its inner programs")
+    how.add_argument("--no-mask", action="store_true", help="do not mask secrets in variables and arguments")
+    how.add_argument("--no-phases", action="store_true", help="do not make nvcc time its inner programs")
     how.add_argument(
         "--way",
         choices=("auto", "preload", "path"),
         default="auto",
-        help="see every program that starts (preload), or stand in for compilers on PATH and in CUDA_HOME (path)",
+        help="watch every program that starts (preload), or replace the compilers on PATH and in CUDA_HOME (path)",
     )
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
     command = _command(args)
     if args.matrix and command:
-        raise UsageError("the commands of a matrix are in its file", hint="cuwheel record --matrix matrix.toml")
-    if args.matrix and (args.trace or args.compile_commands):
-        raise UsageError("--trace and --compile-commands are of one command, not of a matrix")
-    if not args.matrix and (args.resume or args.dry_run):
         raise UsageError(
-            "--resume and --dry-run go with --matrix", hint="cuwheel record --matrix matrix.toml --dry-run"
+            "--matrix takes its commands from the file, not from the command line",
+            hint="cuwheel record --matrix matrix.toml",
         )
+    if args.matrix and (args.trace or args.compile_commands):
+        raise UsageError("--trace and --compile-commands cannot be used with --matrix")
+    if not args.matrix and (args.resume or args.dry_run):
+        raise UsageError("--resume and --dry-run need --matrix", hint="cuwheel record --matrix matrix.toml --dry-run")
     if not args.matrix and not command:
-        raise UsageError("there is no command to record", hint="cuwheel record -- make -j8")
+        raise UsageError("no command to record was given", hint="cuwheel record -- make -j8")
 
 
 def _command(args: argparse.Namespace) -> list[str]:

@@ -14,12 +14,12 @@ EXAMPLES = """\
   cuwheel repair dist/foo-1.0-cp312-cp312-linux_x86_64.whl -o wheelhouse/
   cuwheel repair dist/*.whl --requires         NVIDIA's packages as requirements
   cuwheel repair foo.whl --policy manylinux_2_28 --lib-dir /opt/blas/lib
-  cuwheel repair foo.whl --exclude 'libmpi.so.*'       what users have anyway
+  cuwheel repair foo.whl --exclude 'libmpi.so.*'       users already have it
   cuwheel repair jaxmg==1.1.1 --dry-run        what would be done, and why
-  cuwheel repair foo.whl --dry-run -v          every folder that was looked in
+  cuwheel repair foo.whl --dry-run -v          every folder it searched
 
-NVIDIA's libraries are never copied into the wheel: it is led to those of the
-environment's packages, by a search path relative to itself.
+NVIDIA's libraries are never copied into the wheel. A relative search path leads
+it to those that packages install in the environment.
 
 exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired"""
 
@@ -38,16 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         metavar="NAME",
         type=names.policy,
-        help="such as manylinux_2_28; default: the lowest that the libraries allow",
+        help="such as manylinux_2_28; default: the oldest that the libraries allow",
     )
     parser.add_argument(
-        "--requires", action="store_true", help="write the packages of NVIDIA's libraries into the metadata"
+        "--requires", action="store_true", help="require the packages of NVIDIA's libraries in the metadata"
     )
     parser.add_argument(
         "--cuda",
         metavar="VERSION",
         type=option_values.cuda,
-        help="its CUDA (13.0, 12), where the libraries do not tell it",
+        help="its CUDA version (13.0, 12), if the libraries do not show it",
     )
     parser.add_argument(
         "--exclude",
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=option_values.soname,
         action="append",
         default=[],
-        help="also keep this out (globs; 'torch' stands for its libraries)",
+        help="keep this library out too (globs; 'torch' means all of its libraries)",
     )
     parser.add_argument(
         "--lib-dir",
@@ -64,10 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=places.folder,
         action="append",
         default=[],
-        help="look for libraries there first; also a toolkit's folder",
+        help="search this folder first; may be a toolkit's folder",
     )
     parser.add_argument(
-        "--platform", metavar="TAG", type=option_values.platform, help="of name==version, the wheel for this platform"
+        "--platform", metavar="TAG", type=option_values.platform, help="with name==version: the platform of the wheel"
     )
     add_html(parser)
 

@@ -16,13 +16,13 @@ EXAMPLES = """\
   cuwheel slim torch-2.11.0.whl --for h100,l40 -o slim/
   cuwheel slim bitsandbytes==0.50.2 --for h100 --cuda 12.8 -o slim/
   cuwheel slim libfoo.so libbar.so --for 'rtx 4090' --future -o slim/
-  cuwheel slim --env .venv --for this           in place; then one of
-  cuwheel slim --env .venv --undo               every byte as it was
-  cuwheel slim --env .venv --commit             give up the originals
+  cuwheel slim --env .venv --for this           in place; then either
+  cuwheel slim --env .venv --undo               restore every byte, or
+  cuwheel slim --env .venv --commit             delete the originals
   cuwheel slim x.whl --for all --recompress -o small/
   cuwheel slim site-packages/ --for fleet.toml --dry-run --json
 
-exit status: 0 done, 1 refused: a GPU would be left without code it had"""
+exit status: 0 done, 1 refused: a GPU would lose code that it can run"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target",
         metavar="TARGET",
         nargs="*",
-        help="a wheel, name==version, libraries, or a folder; with --env, names of what is installed there",
+        help="a wheel, name==version, libraries or a folder; with --env, names of installed packages",
     )
     parser.add_argument(
         "--for",
@@ -43,45 +43,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--env", metavar="FOLDER", type=_environment, help="the Python environment to slim in place")
     parser.add_argument(
-        "-o", "--output", metavar="OUT", type=places.new_file_or_folder, help="the folder, or the file, to write"
+        "-o", "--output", metavar="OUT", type=places.new_file_or_folder, help="the folder or file to write"
     )
-    parser.add_argument("--dry-run", action="store_true", help="the same report from estimates, nothing written")
+    parser.add_argument("--dry-run", action="store_true", help="report estimates, write nothing")
     _add_what(parser)
     _add_wheels(parser)
     later = parser.add_argument_group("environments and folders, in place")
-    later.add_argument("--undo", action="store_true", help="put every original back")
-    later.add_argument("--commit", action="store_true", help="give up the originals; with --for, keep none")
+    later.add_argument("--undo", action="store_true", help="restore every original")
+    later.add_argument("--commit", action="store_true", help="delete the originals; with --for, keep none")
     add_html(parser)
 
 
 def _add_what(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_argument_group("what is left out")
-    what.add_argument("--future", action="store_true", help="keep PTX that later GPUs can use")
+    what = parser.add_argument_group("what to remove")
+    what.add_argument("--future", action="store_true", help="keep PTX for future GPUs")
     what.add_argument(
         "--cuda",
         metavar="VERSION",
         type=option_values.toolkit,
-        help="of packages with a library per CUDA version, keep the one loaded with this",
+        help="if a package has one library per CUDA version, keep the one for this version",
     )
-    what.add_argument("--recompress", action="store_true", help="compress device code better, lossless")
-    what.add_argument("--drop-relocatable", action="store_true", help="also relocatable code that linked code covers")
-    what.add_argument("--strip-debug", action="store_true", help="also device debug code")
-    what.add_argument("--force", action="store_true", help="even if a GPU is left without code that it had")
+    what.add_argument("--recompress", action="store_true", help="compress device code better (lossless)")
+    what.add_argument(
+        "--drop-relocatable", action="store_true", help="also remove relocatable code that linked code covers"
+    )
+    what.add_argument("--strip-debug", action="store_true", help="also remove device debug code")
+    what.add_argument("--force", action="store_true", help="slim even if a GPU loses code that it can run")
 
 
 def _add_wheels(parser: argparse.ArgumentParser) -> None:
     wheels = parser.add_argument_group("wheels")
     wheels.add_argument(
-        "--version", metavar="VERSION", type=option_values.version, help="of the new wheel, instead of adding +slim"
+        "--version",
+        metavar="VERSION",
+        type=option_values.version,
+        help="version of the new wheel, instead of adding +slim",
     )
     wheels.add_argument(
         "--level",
         metavar="N",
         type=numbers.level,
-        help="deflate everything anew, 0 to 9; without it what changed, at 6",
+        help="recompress every file at this level, 0 to 9; default: only changed files, at 6",
     )
     wheels.add_argument(
-        "--platform", metavar="TAG", type=option_values.platform, help="of name==version, the wheel for this platform"
+        "--platform", metavar="TAG", type=option_values.platform, help="with name==version: the platform of the wheel"
     )
 
 
@@ -92,9 +97,9 @@ def _environment(text: str) -> Path:
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
     if args.undo and (args.commit or args.machines):
-        raise UsageError("--undo goes alone", hint="cuwheel slim --undo --env .venv")
+        raise UsageError("--undo cannot be used with --commit or --for", hint="cuwheel slim --undo --env .venv")
     if (args.undo or (args.commit and not args.machines)) and len(_settled(args)) != 1:
-        raise UsageError("say which environment or folder", hint="cuwheel slim --undo --env .venv")
+        raise UsageError("give one environment or folder", hint="cuwheel slim --undo --env .venv")
 
 
 def _settled(args: argparse.Namespace) -> list[Path]:

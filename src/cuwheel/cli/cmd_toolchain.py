@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from cuwheel.report.toolchain import Toolchain
 
 EXAMPLES = """\
-  cuwheel toolchain install 13.0               from wherever it can be had
+  cuwheel toolchain install 13.0               from any provider
   cuwheel toolchain install 13.0 --with cublas,cudnn --provider index
   cuwheel toolchain install 12.4 --provider redist,debian --dry-run
   eval "$(cuwheel toolchain env 13.0)"         CUDA_HOME, CUDACXX, PATH ...
-  cuwheel toolchain verify 13.0                compiles for all it claims
-  cuwheel toolchain fetch 13.0 --to kit/       for a machine without network
+  cuwheel toolchain verify 13.0                compile for every architecture
+  cuwheel toolchain fetch 13.0 --to kit/       for a machine without a network
   cuwheel toolchain install 13.0 --from kit/
-  cuwheel toolchain install 13.0 --lock        writes cuwheel.lock; then
-  cuwheel toolchain install 13.0 --locked      exactly the same again
+  cuwheel toolchain install 13.0 --lock        write cuwheel.lock, then
+  cuwheel toolchain install 13.0 --locked      install exactly that
   cuwheel toolchain list
   cuwheel toolchain remove 13.0
 
-exit status: 0 done, 1 it does not work (verify), 11 no provider has it,
+exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
 12 no host compiler fits"""
 
 _ACTIONS = ("install", "list", "env", "verify", "fetch", "remove")
@@ -43,7 +43,7 @@ _SPELLED = {"components": "--with", "providers": "--provider", "source": "--from
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help=", ".join(_ACTIONS))
-    parser.add_argument("version", metavar="VERSION", nargs="?", help="of CUDA: 13.0, 12.4.1, cu128")
+    parser.add_argument("version", metavar="VERSION", nargs="?", help="the CUDA version: 13.0, 12.4.1, cu128")
     parser.add_argument(
         "--with",
         dest="components",
@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=option_values.each(names.component),
         action="append",
         default=[],
-        help="libraries too: cublas, cudnn, nccl ..., or torch for what its extensions use; repeated or with commas",
+        help="libraries to install too: cublas, cudnn, nccl ..., or torch for those its extensions use; repeatable, "
+        "or with commas",
     )
     parser.add_argument(
         "--provider",
@@ -60,46 +61,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=option_values.each(names.provider),
         action="append",
         default=[],
-        help="only these of system, index, redist, debian, conda, container, in the order given",
+        help="only try these, in this order: system, index, redist, debian, conda, container",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be fetched, and fetch nothing")
-    parser.add_argument("--upgrade", action="store_true", help="look for a newer patch release than is installed")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be fetched, fetch nothing")
+    parser.add_argument("--upgrade", action="store_true", help="look for a newer patch release than the installed one")
     _add_compiler(parser)
     _add_places(parser)
     _add_repeatable(parser)
     removing = parser.add_argument_group("remove")
-    removing.add_argument("--all", action="store_true", help="every toolkit")
-    removing.add_argument("--downloads", action="store_true", help="also what was downloaded for them")
+    removing.add_argument("--all", action="store_true", help="remove every toolkit")
+    removing.add_argument("--downloads", action="store_true", help="also remove their downloads")
 
 
 def _add_compiler(parser: argparse.ArgumentParser) -> None:
     compiler = parser.add_argument_group("host compiler")
-    compiler.add_argument("--host-compiler", metavar="PROGRAM", type=places.program, help="this one, and no other")
-    compiler.add_argument("--no-host-compiler", action="store_true", help="install even where none fits")
+    compiler.add_argument(
+        "--host-compiler", metavar="PROGRAM", type=places.program, help="use this host compiler and no other"
+    )
+    compiler.add_argument("--no-host-compiler", action="store_true", help="install even if no host compiler fits")
 
 
 def _add_places(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("places")
     group.add_argument(
-        "--cache", metavar="FOLDER", type=places.new_folder, help="where toolkits are kept (or CUWHEEL_CACHE)"
+        "--cache", metavar="FOLDER", type=places.new_folder, help="where to keep toolkits (or CUWHEEL_CACHE)"
     )
     group.add_argument(
         "--redist-url", metavar="PLACE", type=places.place, help="a mirror of NVIDIA's archives: URL or folder"
     )
     group.add_argument(
-        "--apt-sources", metavar="FILE", type=places.file_name, help="a list of sources for apt instead of the system's"
+        "--apt-sources",
+        metavar="FILE",
+        type=places.file_name,
+        help="an apt sources file to use instead of the system's",
     )
     group.add_argument(
-        "--image", metavar="IMAGE", type=option_values.image, help="the container image instead of NVIDIA's"
+        "--image", metavar="IMAGE", type=option_values.image, help="a container image to use instead of NVIDIA's"
     )
 
 
 def _add_repeatable(parser: argparse.ArgumentParser) -> None:
-    again = parser.add_argument_group("without a network, and again")
-    again.add_argument("--offline", action="store_true", help="use no network: what is installed or was downloaded")
+    again = parser.add_argument_group("offline and reproducible installs")
+    again.add_argument(
+        "--offline", action="store_true", help="do not use the network, only installed or downloaded files"
+    )
     again.add_argument("--to", metavar="FOLDER", type=places.new_folder, help="where fetch puts the files")
     again.add_argument(
-        "--from", dest="source", metavar="PLACE", type=places.place, help="the folder, or its URL, that fetch filled"
+        "--from", dest="source", metavar="PLACE", type=places.place, help="the folder that fetch filled, or its URL"
     )
     again.add_argument(
         "--lock",
@@ -107,10 +115,15 @@ def _add_repeatable(parser: argparse.ArgumentParser) -> None:
         type=places.lock_file,
         nargs="?",
         const="cuwheel.lock",
-        help="write down what was used",
+        help="write the exact files used to a lock file",
     )
     again.add_argument(
-        "--locked", metavar="FILE", type=places.file, nargs="?", const="cuwheel.lock", help="use exactly what it says"
+        "--locked",
+        metavar="FILE",
+        type=places.file,
+        nargs="?",
+        const="cuwheel.lock",
+        help="use exactly what the lock file lists",
     )
 
 
@@ -149,21 +162,21 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     every = dict.fromkeys(name for names in _TAKES.values() for name in names)
     given = [name for name in every if getattr(args, name) and name not in _TAKES[args.action]]
     shown = [_SPELLED.get(name, "--" + name.replace("_", "-")) for name in given]
-    problems = [f"{', '.join(shown)} means nothing to {args.action}"] if given else []
+    problems = [f"{', '.join(shown)} cannot be used with {args.action}"] if given else []
     if args.action == "remove":
         if args.all == bool(args.version) and not (args.downloads and not args.all):
-            problems.append("remove takes a version or --all")
+            problems.append("remove needs a version or --all")
     elif args.action == "list":
         problems += ["list takes no version"] if args.version else []
     elif not args.version:
-        problems.append(f"{args.action} takes a version of CUDA")
+        problems.append(f"{args.action} needs a CUDA version")
     if args.action == "fetch" and not args.to:
-        problems.append("fetch takes --to FOLDER")
+        problems.append("fetch needs --to FOLDER")
     if args.source and args.locked:
         from cuwheel.toolchains.request import TWO_LOCKS
 
         problems.append(TWO_LOCKS)
     if args.host_compiler and args.no_host_compiler:
-        problems.append("--host-compiler and --no-host-compiler exclude each other")
+        problems.append("--host-compiler and --no-host-compiler cannot be used together")
     if problems:
         raise UsageError("; ".join(problems), hint="cuwheel toolchain --help")

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from cuwheel.report.toolkits import Toolkits
 
 EXAMPLES = """\
-  cuwheel toolkits                   all of them
+  cuwheel toolkits                   all versions
   cuwheel toolkits 12.8              one (also 12.8.1, cu128, or 13: its newest)
-  cuwheel toolkits --compiles 100f   those that compile for it, or a GPU"""
+  cuwheel toolkits --compiles 100f   those that compile for it (or for a GPU)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

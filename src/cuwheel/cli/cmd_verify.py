@@ -18,12 +18,12 @@ EXAMPLES = """\
   cuwheel verify foo.whl --config cuwheel.toml --check 'import *'
   cuwheel verify foo.whl --static           the file alone, nothing installed
   cuwheel verify foo.whl --pack kit.pyz     to carry to a GPU machine
-  cuwheel verify --read proof.json          and what it brought back
+  cuwheel verify --read proof.json          read the proof brought back
 
-Verifying runs the code of the wheel and of what it requires, with variables and
-a home of its own and, where the system can, without a network.
+Verifying runs code of the wheel and of its requirements, with a clean
+environment, a home folder of its own and, where possible, no network.
 
-exit status: 0 all passed (what was skipped is told), 1 something failed"""
+exit status: 0 all passed (skipped checks are listed), 1 something failed"""
 
 
 _OF_PACK = ("pack_requirements", "system_site_packages")
@@ -37,21 +37,30 @@ _NOT_READING = (*_NOT_PACKING, *_OF_PACK, "check", "python", "find_links", "offl
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("wheel", metavar="WHEEL", nargs="*", help="wheels, or name==version")
     parser.add_argument(
-        "--config", metavar="FILE", type=places.file, help="cuwheel.toml or pyproject.toml that names checks"
+        "--config", metavar="FILE", type=places.file, help="the cuwheel.toml or pyproject.toml that defines the checks"
     )
-    parser.add_argument("--check", metavar="NAME", action="append", default=[], help="only these checks; * is allowed")
-    parser.add_argument("--no-known", action="store_true", help="without the ready-made checks of known packages")
-    parser.add_argument("--static", action="store_true", help="look at the file alone; install nothing")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be installed and run")
+    parser.add_argument(
+        "--check", metavar="NAME", action="append", default=[], help="run only these checks; may contain *"
+    )
+    parser.add_argument("--no-known", action="store_true", help="do not use the ready-made checks of known packages")
+    parser.add_argument("--static", action="store_true", help="check only the file, install nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be installed and run")
     _add_environment(parser)
     _add_let_in(parser)
     kit = parser.add_argument_group("a machine without a network")
     kit.add_argument(
-        "--pack", metavar="KIT", type=places.new_file, help="write one file to carry there: wheels and checks"
+        "--pack", metavar="KIT", type=places.new_file, help="write one file with the wheels and checks, to carry there"
     )
-    kit.add_argument("--pack-requirements", action="store_true", help="with all that the wheels require in it")
-    kit.add_argument("--system-site-packages", action="store_true", help="there, let them see what is installed")
-    kit.add_argument("--read", metavar="PROOF", type=places.file, help="proof.json of a kit; of these wheels?")
+    kit.add_argument("--pack-requirements", action="store_true", help="include everything that the wheels require")
+    kit.add_argument(
+        "--system-site-packages", action="store_true", help="let the wheels see the packages installed there"
+    )
+    kit.add_argument(
+        "--read",
+        metavar="PROOF",
+        type=places.file,
+        help="read a kit's proof.json; with wheels, check that it is about them",
+    )
     add_html(parser)
 
 
@@ -63,7 +72,7 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
         type=option_values.each(option_values.python_minor),
         action="append",
         default=[],
-        help="such as 3.11,3.12",
+        help="Python versions to use, such as 3.11,3.12",
     )
     group.add_argument(
         "--with",
@@ -80,36 +89,46 @@ def _add_environment(parser: argparse.ArgumentParser) -> None:
         type=places.file,
         action="append",
         default=[],
-        help="install what a file lists too",
+        help="install the requirements in this file too",
     )
     group.add_argument(
-        "--find-links", metavar="FOLDER", type=places.folder, action="append", default=[], help="of wheels"
+        "--find-links",
+        metavar="FOLDER",
+        type=places.folder,
+        action="append",
+        default=[],
+        help="a folder of wheels to install from",
     )
-    group.add_argument("--offline", action="store_true", help="use no network: what is cached, and --find-links")
-    group.add_argument("--stub", action="store_true", help="without a driver, put a stub in place of libcuda")
+    group.add_argument("--offline", action="store_true", help="do not use the network, only the cache and --find-links")
+    group.add_argument("--stub", action="store_true", help="if there is no driver, use a stub of libcuda")
     group.add_argument(
-        "--cuda", metavar="VERSION", type=option_values.cuda, help="that the wheel is to serve, whatever is installed"
+        "--cuda",
+        metavar="VERSION",
+        type=option_values.cuda,
+        help="the CUDA version the wheel must serve, whatever is installed",
     )
-    group.add_argument("--timeout", metavar="SECONDS", type=numbers.seconds, help="of each check, in place of its own")
-    group.add_argument("--keep", action="store_true", help="keep the environments and say where they are")
     group.add_argument(
-        "--platform", metavar="TAG", type=option_values.platform, help="of name==version, the wheel for this platform"
+        "--timeout", metavar="SECONDS", type=numbers.seconds, help="time limit for each check, instead of its own"
+    )
+    group.add_argument("--keep", action="store_true", help="keep the environments and show where they are")
+    group.add_argument(
+        "--platform", metavar="TAG", type=option_values.platform, help="with name==version: the platform of the wheel"
     )
 
 
 def _add_let_in(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what the code of the packages may use")
+    group = parser.add_argument_group("what the checked code may use")
     group.add_argument(
         "--pass-env",
         metavar="NAME",
         type=option_values.each(option_values.variable),
         action="append",
         default=[],
-        help="let the checks see this variable; without it they see those of GPUs, language and processors",
+        help="let the checks see this variable too; by default they see those for GPUs, language and processors",
     )
     group.add_argument("--network", action="store_true", help="let the checks use the network")
     group.add_argument(
-        "--sources", action="store_true", help="build requirements that come as source: runs their code unconfined"
+        "--sources", action="store_true", help="build requirements that come as source; this runs their code unconfined"
     )
 
 
@@ -122,17 +141,17 @@ def run(args: argparse.Namespace) -> Answer:
 def refuse_conflicts(args: argparse.Namespace) -> None:
     """What is asked for is not left out silently: a dry run that writes a kit is worse than none."""
     if args.pack and args.read:
-        raise UsageError("--pack and --read exclude each other")
+        raise UsageError("--pack and --read cannot be used together")
     mode = "--read" if args.read else "--pack" if args.pack else ""
     strangers = {"--read": _NOT_READING, "--pack": _NOT_PACKING, "": _OF_PACK}[mode]
     given = [f"--{name.replace('_', '-')}" for name in strangers if getattr(args, name)]
     if given:
-        means = f"means nothing with {mode}" if mode else "is for a kit: --pack KIT"
+        means = f"cannot be used with {mode}" if mode else "needs --pack KIT"
         raise UsageError(f"{' and '.join(given)} {means}", hint="cuwheel verify --help")
     if args.pack and len(_split(args.python)) > 1:
-        raise UsageError("a kit is for one Python", hint="--python 3.12")
+        raise UsageError("a kit is for one Python version", hint="--python 3.12")
     if args.pack and args.requires and not args.pack_requirements:
-        raise UsageError("--with is for a kit that has requirements in it", hint="--pack-requirements")
+        raise UsageError("--with needs a kit that includes requirements", hint="--pack-requirements")
 
 
 def _split(words: list[str]) -> list[str]:

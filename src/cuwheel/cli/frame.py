@@ -22,30 +22,30 @@ VERBOSE_FLAGS = {"-v", "--verbose"}
 
 # Verb → the line `cuwheel --help` shows. The module cmd_<verb> is imported only when it is called.
 VERBS = {
-    "doctor": "what is this machine, what is wrong with it, what fixes it",
-    "inspect": "what device code is in it, for what, how big, what it needs",
-    "kernels": "which kernels are in which cubin, and where one is missing",
-    "compare": "what an architecture, or a change, costs in bytes",
-    "check": "will it run there, how, and if not which error and why",
-    "plan": "the smallest architecture list for a fleet, in every spelling",
-    "toolchain": "nvcc and a host compiler that it takes, without root",
-    "build": "from source to the wheels you asked for, checked against the plan",
-    "repair": "a portable wheel without NVIDIA's libraries inside",
-    "verify": "installed apart, imported, tried: the proof that a wheel works",
-    "slim": "the same without what the GPUs named never load",
-    "record": "every compiler call of any build, and why it failed",
-    "replay": "one recorded compiler call again, and why it fails only there",
-    "explain": "why did it fail: cause, evidence, fix and ways out, from a log",
+    "doctor": "describe this machine, what is wrong with it and how to fix it",
+    "inspect": "show a file's device code: for which GPUs, how big, what it needs",
+    "kernels": "show which kernels are in which cubin, and where one is missing",
+    "compare": "show what an architecture, or a change, costs in bytes",
+    "check": "predict whether it runs on a machine; if not, which error and why",
+    "plan": "find the smallest architecture list for a fleet, in every spelling",
+    "toolchain": "install nvcc and a host compiler it accepts, without root",
+    "build": "build wheels from source and check them against the plan",
+    "repair": "make a wheel portable, without NVIDIA's libraries inside",
+    "verify": "prove that a wheel works: install it apart, import it, try it",
+    "slim": "remove the device code that your GPUs never load",
+    "record": "record every compiler call of a build, and why it failed",
+    "replay": "rerun a recorded compiler call, and find why it fails only there",
+    "explain": "explain a failure from its log: cause, evidence, fix, ways out",
     "gpus": "look up GPUs and their compute capability",
     "toolkits": "look up CUDA versions: compilers, architectures, driver",
 }
 
 _INTRODUCTION = """\
-cuwheel gets CUDA wheels to run: it builds them, reads them, says whether they
-will run on a machine and why not, proves it, and explains what failed.
-No GPU, no CUDA toolkit and no root needed."""
+cuwheel gets CUDA wheels to run: it builds them, reads them, predicts whether
+they run on a machine, proves it, and explains what failed.
+It needs no GPU, no CUDA toolkit and no root."""
 
-# One for each kind of user: whoever sees this for the first time is one of them.
+# One line for each kind of new user.
 _BEGIN = """\
 start here:
   an import or a build just failed       cuwheel explain error.txt
@@ -53,7 +53,7 @@ start here:
   you run a fleet of GPU machines        cuwheel check torch --on fleet.toml"""
 
 _EPILOGUE = """\
-`cuwheel VERB --help` says what a verb takes. Shell completion:
+`cuwheel VERB --help` shows the options of a verb. Shell completion:
   eval "$(cuwheel completion bash)"       (or zsh, tcsh)"""
 
 
@@ -102,7 +102,7 @@ class _Parser(argparse.ArgumentParser):
         self.problems.append(UsageError(f"{name}: {error.message}", error.hint))
 
     def error(self, message: str) -> NoReturn:
-        """Of the command line as a whole: an option that there is not, a word that is missing."""
+        """A problem of the whole command line: an unknown option, a missing word."""
         self.problems.append(UsageError(message))
         raise self.refused()
 
@@ -160,12 +160,12 @@ def verb_module(verb: str) -> Verb:
 
 def _unknown_verb(word: str) -> UsageError:
     if word.startswith("-"):
-        return UsageError(f"options come after the verb: {word}", hint="cuwheel --help")
+        return UsageError(f"options must come after the verb: {word}", hint="cuwheel --help")
     from cuwheel import spelling
 
     near = spelling.nearest(word, (*VERBS, "completion", "help"))
     hint = f"did you mean 'cuwheel {near}'?" if near else "cuwheel --help lists the verbs"
-    return UsageError(f"there is no verb {word!r}", hint=hint)
+    return UsageError(f"unknown verb {word!r}", hint=hint)
 
 
 def _verb_parser(verb: str, module: Verb) -> _Parser:
@@ -185,8 +185,8 @@ def fill_verb_parser(parser: argparse.ArgumentParser, module: Verb) -> None:
     guard_values(parser)
     common = parser.add_argument_group("output")
     common.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    common.add_argument("-v", "--verbose", action="store_true", help="say more: where each fact was found")
-    common.add_argument("-q", "--quiet", action="store_true", help="no progress and no warnings on stderr")
+    common.add_argument("-v", "--verbose", action="store_true", help="show more, such as where each fact was found")
+    common.add_argument("-q", "--quiet", action="store_true", help="print no progress and no warnings on stderr")
 
 
 def guard_values(parser: argparse.ArgumentParser) -> None:
@@ -216,7 +216,7 @@ def _completion(words: Sequence[str]) -> str:
 
     shells: tuple[str, ...] = tuple(shtab.SUPPORTED_SHELLS)
     if len(words) != 1 or words[0] not in shells:
-        raise UsageError("completion takes the name of a shell: " + ", ".join(shells), hint="cuwheel completion bash")
+        raise UsageError("completion needs the name of a shell: " + ", ".join(shells), hint="cuwheel completion bash")
     parser = argparse.ArgumentParser(prog="cuwheel")
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb")

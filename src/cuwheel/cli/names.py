@@ -107,7 +107,7 @@ def provider(text: str) -> str:
 
     if text not in providers.ORDER:
         raise UsageError(
-            f"there is no provider {option_values.shortened(text)!r}: there are {', '.join(providers.ORDER)}"
+            f"unknown provider {option_values.shortened(text)!r}: choose from {', '.join(providers.ORDER)}"
         )
     return text
 

@@ -89,7 +89,7 @@ def guarded(type_: Callable[[str], Any] | None, *, without: object = None) -> Ca
         if not text.strip() and text != without:
             raise UsageError("it must not be empty")
         if "\0" in text:
-            raise UsageError("it must not hold a NUL character")
+            raise UsageError("it must not contain a NUL character")
         return type_(text) if type_ else text
 
     return parse
@@ -118,7 +118,7 @@ def cuda(text: str) -> str:
         _must_exist(major, minor)
         return str(major) if minor is None else f"{major}.{minor}"
     if _DRIVER.fullmatch(cleaned):
-        raise UsageError(f"{cleaned!r} looks like the version of a driver: give it as --driver")
+        raise UsageError(f"{cleaned!r} looks like a driver version: give it as --driver")
     raise wrong(text, "a CUDA version, such as 12.8 or cu128", hint=_TOOLKITS)
 
 
@@ -150,7 +150,7 @@ def toolkit(text: str) -> str:
 def cuda_minor(text: str) -> str:
     found = cuda(text)
     if "." not in found:
-        raise UsageError(f"{text.strip()!r} is a major version alone: say which minor, such as {found}.8")
+        raise UsageError(f"{text.strip()!r} is only a major version: add the minor, such as {found}.8")
     return found
 
 
@@ -232,7 +232,7 @@ def requirement(text: str) -> str:
 
 def variable(text: str) -> str:
     if not _VARIABLE.fullmatch(text):
-        raise wrong(text, "the name of a variable, such as MODEL_FOLDER")
+        raise wrong(text, "a variable name, such as MODEL_FOLDER")
     return text
 
 
@@ -254,7 +254,7 @@ def setting(text: str) -> str:
 def soname(text: str) -> str:
     """What a library is called, or a pattern of it: never a path."""
     if "/" in text or len(text) > _LONGEST_NAME:
-        raise wrong(text, "the name of a library, such as 'libmpi.so.*'")
+        raise wrong(text, "a library name, such as 'libmpi.so.*'")
     return text
 
 

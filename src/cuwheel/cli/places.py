@@ -27,7 +27,7 @@ def _mode(text: str) -> int | None:
 def exists(text: str) -> bool:
     try:
         return Path(text).exists()
-    except (OSError, ValueError):  # too long for a name, or in a folder that may not be read
+    except (OSError, ValueError):  # too long for a name, or in a folder that cannot be read (permission denied)
         return False
 
 
@@ -41,11 +41,11 @@ def file(text: str) -> Path:
     if mode is None:
         raise UsageError(f"{shortened(text)}: no such file")
     if stat.S_ISDIR(mode):
-        raise UsageError(f"{text} is a folder; a file is needed")
+        raise UsageError(f"{text} is a folder, not a file")
     if not stat.S_ISREG(mode):  # a pipe would make us wait for ever
         raise UsageError(f"{text} is not a regular file")
     if not os.access(text, os.R_OK):
-        raise UsageError(f"{text} may not be read")
+        raise UsageError(f"{text} cannot be read (permission denied)")
     return Path(text)
 
 
@@ -61,7 +61,7 @@ def folder(text: str) -> Path:
     if not stat.S_ISDIR(mode):
         raise UsageError(f"{text} is not a folder")
     if not os.access(text, os.R_OK | os.X_OK):
-        raise UsageError(f"{text} may not be read")
+        raise UsageError(f"{text} cannot be read (permission denied)")
     return Path(text)
 
 
@@ -69,12 +69,12 @@ def new_file(text: str) -> Path:
     """A file to write, in a folder that is there."""
     mode = _mode(text)
     if mode is not None and stat.S_ISDIR(mode):
-        raise UsageError(f"{text} is a folder; the name of a file is needed")
+        raise UsageError(f"{text} is a folder, not a file")
     parent = Path(text).parent
     if not parent.is_dir():
-        raise UsageError(f"{shortened(text)}: there is no folder {shortened(str(parent))}")
+        raise UsageError(f"{shortened(text)}: no such folder: {shortened(str(parent))}")
     if not os.access(parent, os.W_OK):
-        raise UsageError(f"{text}: the folder {parent} may not be written to")
+        raise UsageError(f"{text}: the folder {parent} is not writable")
     return Path(text)
 
 
@@ -82,9 +82,9 @@ def folder_below(text: str) -> str:
     """A folder of a source, named from its top."""
     path = PurePosixPath(text)
     if path.is_absolute() or ".." in path.parts:
-        raise UsageError(f"{shortened(text)!r} leads out of the source")
+        raise UsageError(f"{shortened(text)!r} is outside the source")
     if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
-        raise UsageError(f"{shortened(text)!r} is too long for the name of a folder")
+        raise UsageError(f"{shortened(text)!r} is too long for a folder name")
     return text
 
 
@@ -92,7 +92,7 @@ def lock_file(text: str) -> Path:
     """A file to write, whose folder is made where it is not there."""
     mode = _mode(text)
     if mode is not None and stat.S_ISDIR(mode):
-        raise UsageError(f"{text} is a folder; the name of a file is needed")
+        raise UsageError(f"{text} is a folder, not a file")
     new_folder(str(Path(text).parent))
     return Path(text)
 
@@ -107,7 +107,7 @@ def new_folder(text: str) -> Path:
         if not stat.S_ISDIR(mode):
             raise UsageError(f"{shortened(str(place))} is not a folder")
         if not os.access(place, os.W_OK):
-            raise UsageError(f"{shortened(text)}: the folder {place} may not be written to")
+            raise UsageError(f"{shortened(text)}: the folder {place} is not writable")
         break
     return path
 
@@ -145,7 +145,7 @@ def place(text: str) -> str:
     if parsed.scheme in _SCHEMES and (parsed.netloc or parsed.scheme == "file"):
         return text
     if parsed.scheme and "//" in text:
-        raise UsageError(f"{shortened(text)!r} is not an address: it must begin with https:// or http://")
+        raise UsageError(f"{shortened(text)!r} is not a URL: it must begin with https:// or http://")
     folder(text)
     return text
 
@@ -155,5 +155,5 @@ def program(text: str) -> str:
     import shutil
 
     if shutil.which(text) is None:
-        raise UsageError(f"there is no program {shortened(text)!r}", hint="cuwheel doctor shows the compilers here")
+        raise UsageError(f"program not found: {shortened(text)!r}", hint="cuwheel doctor shows the compilers here")
     return text

@@ -120,5 +120,5 @@ def _verdicts(wheel: str | Path, gpu: str | None, machine: MachineProfile | None
     elif machine:
         machines = fleet.from_profile(machine)
     else:
-        raise UsageError("--wheel needs to know the machine", hint="add --gpu NAME, --on PROFILE or --here")
+        raise UsageError("--wheel needs a machine to check for", hint="add --gpu NAME, --on PROFILE or --here")
     return tuple(matrix.judge_all(survey(wheel, detail="containers"), machines))

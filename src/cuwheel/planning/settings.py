@@ -39,11 +39,11 @@ class Wishes:
 def conflicts(wishes: Wishes) -> Iterator[str]:
     """Wishes that exclude each other, one sentence a pair."""
     if wishes.future and not wishes.ptx:
-        yield "--future and --no-ptx exclude each other: later GPUs can only be reached by PTX"
+        yield "--future and --no-ptx cannot be used together: only PTX reaches future GPUs"
     if wishes.specific and wishes.family:
         yield (
-            "--specific and --family exclude each other: 'a' code is for one capability alone, "
-            "'f' code for all of its family"
+            "--specific and --family cannot be used together: 'a' code runs on one capability only, 'f' code on its "
+            "whole family"
         )
 
 
@@ -52,7 +52,7 @@ def find_toolkits(names: Sequence[str], errors: list[CuwheelError]) -> tuple[Too
     found = []
     words = split(names)
     if names and not words:
-        errors.append(UsageError("--cuda names no version", hint="leave it away, or --cuda 12.8,13.0"))
+        errors.append(UsageError("--cuda is empty", hint="leave it out, or use --cuda 12.8,13.0"))
     for name in words:
         try:
             found.append(toolkits.find_toolkit(name))

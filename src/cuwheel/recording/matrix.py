@@ -87,7 +87,7 @@ def load(path: Path) -> Plan:
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint=_HINT) from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigurationError(path, [f"it is no TOML: {error}"], _HINT) from error
+        raise ConfigurationError(path, [f"it is not valid TOML: {error}"], _HINT) from error
     problems: list[str] = []
     file = decode.convert(data, _File, "matrix", problems)
     if file is None:
@@ -98,7 +98,7 @@ def load(path: Path) -> Plan:
         raise ConfigurationError(path, problems, _HINT)
     configurations = tuple(_configurations(file, axes, path.parent, problems))
     if problems or not configurations:
-        raise ConfigurationError(path, problems or ["nothing is left to run: everything is excluded"], _HINT)
+        raise ConfigurationError(path, problems or ["nothing to run: everything is excluded"], _HINT)
     return Plan(
         file=str(path),
         source=(path.parent / file.directory).resolve(),
@@ -114,13 +114,13 @@ def _axes(data: Mapping[str, Any], problems: list[str]) -> Iterator[tuple[str, d
     for axis, values in data.items():
         where = f"matrix.axes.{axis}"
         if not _NAME.fullmatch(axis):
-            problems.append(f"{where}: a name is made of letters, digits and _")
+            problems.append(f"{where}: a name may only contain letters, digits and _")
         named = _named(values) if isinstance(values, list) else values
         if not isinstance(named, dict) or not named:
             problems.append(f"{where}: a list of values, or a table of names and values, with at least one")
             continue
         if isinstance(values, list) and len(named) < len(values):
-            problems.append(f"{where}: a value is there twice")
+            problems.append(f"{where}: a value appears twice")
         yield axis, dict(_values(axis, named, problems))
 
 
@@ -162,13 +162,13 @@ def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path
     if not file.command.strip():
         yield "matrix.command: it is empty"
     if not 0 < file.timeout < float("inf"):
-        yield "matrix.timeout: seconds, more than none"
+        yield "matrix.timeout: must be a positive number of seconds"
     if file.clean and file.copy:
-        yield "matrix: 'clean' and 'copy' exclude each other"
+        yield "matrix: 'clean' and 'copy' cannot be used together"
     if file.copy is False and not file.clean:
-        yield "matrix: without a copy of the folder for each run, say how to 'clean' it"
+        yield "matrix: without 'copy', give a 'clean' command that cleans the folder before each run"
     if not (folder / file.directory).is_dir():
-        yield f"matrix.directory: there is no folder {folder / file.directory}"
+        yield f"matrix.directory: no such folder: {folder / file.directory}"
     yield from _unknown(file, axes)
 
 
@@ -202,7 +202,7 @@ def _configurations(
     for values in axes.values():
         count *= len(values)
     if count > MAX_CONFIGURATIONS:
-        problems.append(f"matrix.axes: {count} combinations, and {MAX_CONFIGURATIONS} are the most")
+        problems.append(f"matrix.axes: {count} combinations, but at most {MAX_CONFIGURATIONS} are allowed")
         return
     every = [dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values())]
     chosen = [choices for choices in every if not any(_fits(row, choices) for row in file.exclude)]
@@ -211,7 +211,7 @@ def _configurations(
         values = {axis: axes[axis][name] for axis, name in choices.items()}
         configuration = _configured(file, values, choices, folder)
         if not configuration.command:
-            problems.append(f"matrix.command: nothing is left of it for {configuration.name}")
+            problems.append(f"matrix.command: it is empty for {configuration.name}")
         yield configuration
 
 

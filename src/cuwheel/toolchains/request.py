@@ -10,7 +10,7 @@ from cuwheel.errors import UsageError
 from cuwheel.network import addresses
 from cuwheel.requests import freeze
 
-TWO_LOCKS = "--from and --locked exclude each other: the folder has its own lock"
+TWO_LOCKS = "--from and --locked cannot be used together: the folder has its own lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

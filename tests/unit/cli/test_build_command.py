@@ -81,7 +81,7 @@ def test_pairs_that_are_none(called: dict[str, Any], words: tuple[str, str]) -> 
 
 
 def test_options_that_exclude_each_other(called: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="cannot be used together"):
         frame.run(["build", "--from", "/", "--locked"])
     assert called == {}
 

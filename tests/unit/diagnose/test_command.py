@@ -89,8 +89,8 @@ def test_the_list_names_every_cause(capsys: pytest.CaptureFixture[str], monkeypa
     ("words", "code", "message"),
     [
         (["explain", "nowhere.log"], 4, "nowhere.log: No such file"),
-        (["explain", "x.log", "--on", "a.json", "--here"], 2, "exclude each other"),
-        (["explain", "x.log", "--wheel", "x.whl"], 2, "needs to know the machine"),
+        (["explain", "x.log", "--on", "a.json", "--here"], 2, "cannot be used together"),
+        (["explain", "x.log", "--wheel", "x.whl"], 2, "needs a machine to check for"),
         (["explain", "x.log", "--on", "nowhere.json"], 2, "nowhere.json"),
     ],
 )

@@ -100,7 +100,7 @@ nobody = "a"
         )
     told = "\n".join(caught.value.problems)
     for part in (
-        "no axis 'nothing'", "no closing quotation", "no folder", "timeout", "how to 'clean'",
+        "no axis 'nothing'", "no closing quotation", "no such folder", "timeout", "a 'clean' command",
         "axes.empty", "twice", "axes.number.3", "cache", "did you mean 'words'", "words of 'hidden' go: {hidden}",
         "'target' has no value 'zzz'", "no axis 'nobody'", "names no axis",
     ):  # fmt: skip
@@ -110,11 +110,11 @@ nobody = "a"
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("command = [", "no TOML"),
+        ("command = [", "not valid TOML"),
         ("axes = {}", "'command' is missing"),
         ('command = "x {a}"\n[axes]\na=["1"]\n[[exclude]]\na="1"', "everything is excluded"),
         ('command = ""\naxes = {}', "empty"),
-        ('command = "x"\ncopy=true\nclean="y"\naxes={}', "exclude each other"),
+        ('command = "x"\ncopy=true\nclean="y"\naxes={}', "cannot be used together"),
         ('command = "{a}{b}{c}"\n[axes]\n' + "\n".join(f"{n}={[str(i) for i in range(20)]}" for n in "abc"), "8000"),
     ],
 )

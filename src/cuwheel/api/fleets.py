@@ -33,7 +33,7 @@ def check(
     from cuwheel.machine import named
     from cuwheel.report.check import Check, targets_of
 
-    machines = named.machines(on, refine) if on else ()
+    machines = named.machines(on, refine, env=env) if on else ()
     if env or not on:
         from cuwheel.machine import probe
 

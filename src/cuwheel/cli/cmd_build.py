@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names.machines("all"),
         action="append",
         default=[],
-        help="GPUs, capabilities, profiles, fleet files, or 'all'; repeatable, or with commas",
+        help="GPUs, capabilities, profiles, fleet files, 'this', 'all'; repeatable, or with commas",
     )
     parser.add_argument(
         "--cuda",

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names.machines(),
         action="append",
         default=[],
-        help="GPUs, capabilities, machine profiles, fleet.toml; repeatable, or with commas",
+        help="GPUs, capabilities, machine profiles, fleet.toml, 'this'; repeatable, or with commas",
     )
     add_html(parser)
     add_refinement(parser)

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=names.machines("all"),
         action="append",
         default=[],
-        help="GPUs, capabilities, profiles from doctor --save, fleet files, or 'all'; repeatable, or with commas",
+        help="GPUs, capabilities, profiles from doctor --save, fleet files, 'this', 'all'; repeatable, or with commas",
     )
     parser.add_argument(
         "--cuda",

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="machines",
         metavar="WHAT",
-        type=names.machines("all", "this"),
+        type=names.machines("all"),
         action="append",
         default=[],
         help="GPUs, capabilities, machine profiles, fleet.toml; 'this' machine; 'all' (with --recompress)",

@@ -30,13 +30,15 @@ def _asked(question: Callable[[], object], hint: str = "") -> None:
 
 
 def machines(*words: str) -> Callable[[str], str]:
-    """GPUs, capabilities, profiles and fleet files, with commas. `words`: names with a meaning of their own (`all`)."""
+    """GPUs, capabilities, profiles, fleet files and `this`, with commas. `words`: others with a meaning (`all`)."""
 
     def parse(text: str) -> str:
+        from cuwheel.machine import named
+
         problems = []
         for word in [text] if places.exists(text) else option_values.parts(text):
             try:
-                if word.lower() not in words:
+                if word.lower() not in (named.THIS, *words):
                     _machine(word)
             except UsageError as error:
                 problems.append(error)

@@ -15,19 +15,27 @@ if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile
 
 
+THIS = "this"
+
+
 def here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Machine, ...]:
     """This machine: one for each kind of GPU in it."""
     refine = refine or Refinement()
     return tuple(refine.apply(each) for each in fleet.from_profile(profile))
 
 
-def machines(on: Iterable[str | Path | Machine], refine: Refinement | None = None) -> tuple[Machine, ...]:
-    """What `--on` names, in order: GPUs, capabilities, machine profiles, fleet files. All unknown names at once."""
+def machines(
+    on: Iterable[str | Path | Machine], refine: Refinement | None = None, *, env: Path | None = None
+) -> tuple[Machine, ...]:
+    """What `--on` names, in order: GPUs, capabilities, `this`, profiles, fleet files. All unknown names at once.
+
+    `env`: the Python environment from which this machine is seen.
+    """
     found: list[Machine] = []
     errors: list[CuwheelError] = []
     for word in _words(on):
         try:
-            found += _named(word)
+            found += _named(word, env)
         except UnknownNameError as error:
             errors.append(error)
     if len(errors) == 1:
@@ -58,9 +66,13 @@ def _is_file(word: str) -> bool:
         return False
 
 
-def _named(word: str | Machine) -> Sequence[Machine]:
+def _named(word: str | Machine, env: Path | None) -> Sequence[Machine]:
     if isinstance(word, Machine):
         return (word,)
+    if word.lower() == THIS:
+        from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
+
+        return fleet.from_profile(probe.probe(env))
     if word.endswith(".toml"):
         return fleet_file.read(Path(word))
     if word.endswith(".json"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits
-from cuwheel.machine import named, probe
+from cuwheel.machine import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cuwheel.machine.fleet import Machine
 
-_THIS, _ALL = "this", "all"
+_ALL = "all"
 
 
 def machines(
@@ -30,10 +30,7 @@ def machines(
         if len(flat) > 1 or not changes_all:
             raise UsageError("--for all keeps every architecture", hint="use it alone, with --recompress or --cuda")
         return None
-    others = [each for each in flat if each != _THIS]
-    found = named.machines(others) if others else ()
-    if _THIS in flat:
-        found = (*found, *named.here(probe.probe(env)))
+    found = named.machines(flat, env=env)
     if unknown := [each.name for each in found if each.capability is None]:
         raise UsageError(f"no GPU is known of {', '.join(unknown)}", hint="name the GPUs instead: --for h100")
     return found

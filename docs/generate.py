@@ -1,8 +1,9 @@
-"""Writes the pages that say what the code says: the rules, the causes and the exit codes. Called by `./run docs`."""
+"""Writes what the code says: pages of rules and causes, the exit codes, README's verbs. Called by `./run docs`."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from cuwheel.facts.arch import Arch
 from cuwheel.finding import Severity
 from cuwheel.spellings import table as spellings
 from cuwheel.spellings.row import Releases
+from cuwheel.verbs import VERBS
 from cuwheel.verifying import wheel_rules
 
 if TYPE_CHECKING:
@@ -86,9 +88,19 @@ def pages() -> dict[str, str]:
                 f"## Why\n\n{rule.why}\n\n{_fix(rule.fix)}## Source\n\n{rule.source}\n"
             )
     found["spellings.md"] = _spellings()
+    found["../README.md"] = _readme()
     found["causes/README.md"] = _causes()
     found |= {f"causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
     return found
+
+
+def _readme() -> str:
+    """README as it is, with its list of verbs from their table."""
+    rows = [
+        f"| `{' '.join(filter(None, ('cuwheel', each.name, each.takes)))}` | {each.line} |" for each in VERBS.values()
+    ]
+    listed = "\n".join(("| verb | what it does |", "| --- | --- |", *rows, ""))
+    return re.sub(r"\| verb \| what it does \|\n(\|.*\n)+", lambda _: listed, (DOCS.parent / "README.md").read_text())
 
 
 def _spellings() -> str:

@@ -54,21 +54,19 @@ __all__ = [
     "verify",
 ]
 
-
-_REQUESTS = {"Build": "building", "Slim": "slimming", "Toolchain": "toolchains", "Verify": "verifying"}
-
 if not TYPE_CHECKING:  # who would let every misspelt name pass
 
     def __getattr__(name: str) -> object:
         """Import the API on first use: `cuwheel --version` must not pay for it."""
-        if name.endswith("Request") and name in __all__:
+        if name in __all__:
             from importlib import import_module  # noqa: PLC0415
 
-            room = _REQUESTS[name.removesuffix("Request")]
-            return getattr(import_module(f"cuwheel.{room}.request"), name)
-        if name in __all__:
-            from cuwheel import api  # noqa: PLC0415
+            from cuwheel.verbs import VERBS  # noqa: PLC0415
 
-            return getattr(api, name)
+            for verb in VERBS.values():
+                room, _, request = verb.request.partition(".")
+                if request == name:
+                    return getattr(import_module(f"cuwheel.{room}.request"), name)
+            return getattr(import_module("cuwheel.api"), name)
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.cli.frame import VERBS
+from cuwheel.verbs import VERBS
 from tests.fixtures.small_wheel import Wheel
 
 BIN = Path(__file__).parent.parent / "fixtures" / "bin"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from cuwheel.verbs import VERBS
+
 if TYPE_CHECKING:
     from cuwheel.api.binaries import compare, inspect, kernels
     from cuwheel.api.building import build
@@ -29,56 +31,6 @@ if TYPE_CHECKING:
     )
     from cuwheel.api.verifying import verify, verify_pack, verify_read
 
-_VERBS = {
-    "binaries": (
-        "compare",
-        "inspect",
-        "kernels",
-    ),
-    "building": ("build",),
-    "diagnosis": (
-        "causes",
-        "explain",
-    ),
-    "fleets": (
-        "check",
-        "plan",
-        "plan_sizes",
-        "read_list",
-    ),
-    "machines": (
-        "doctor",
-        "gpus",
-        "toolkits",
-    ),
-    "matrices": ("record_matrix",),
-    "recording": ("record",),
-    "repairing": ("repair",),
-    "replaying": (
-        "replay",
-        "replay_diff",
-        "replay_list",
-        "replay_print",
-    ),
-    "slimming": (
-        "slim",
-        "slim_commit",
-        "slim_undo",
-    ),
-    "toolkit_store": (
-        "toolchain",
-        "toolchain_env",
-        "toolchain_fetch",
-        "toolchain_remove",
-        "toolchain_verify",
-        "toolchains",
-    ),
-    "verifying": (
-        "verify",
-        "verify_pack",
-        "verify_read",
-    ),
-}
 __all__ = [
     "build",
     "causes",
@@ -117,8 +69,10 @@ __all__ = [
 if not TYPE_CHECKING:  # who would let every misspelt name pass
 
     def __getattr__(name: str) -> object:
-        for module, verbs in _VERBS.items():
-            if name in verbs:
-                return getattr(importlib.import_module(f"cuwheel.api.{module}"), name)
+        for verb in VERBS.values():
+            for each in verb.functions:
+                module, _, function = each.partition(".")
+                if function == name:
+                    return getattr(importlib.import_module(f"cuwheel.api.{module}"), name)
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

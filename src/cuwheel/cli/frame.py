@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cuwheel.errors import EXIT_NO, EXIT_OK, UsageError
+from cuwheel.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,26 +20,6 @@ if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
 
 VERBOSE_FLAGS = {"-v", "--verbose"}
-
-# Verb → the line `cuwheel --help` shows. The module cmd_<verb> is imported only when it is called.
-VERBS = {
-    "doctor": "describe this machine, what is wrong with it and how to fix it",
-    "inspect": "show a file's device code: for which GPUs, how big, what it needs",
-    "kernels": "show which kernels are in which cubin, and where one is missing",
-    "compare": "show what an architecture, or a change, costs in bytes",
-    "check": "predict whether it runs on a machine; if not, which error and why",
-    "plan": "find the smallest architecture list for a fleet, in every spelling",
-    "toolchain": "install nvcc and a host compiler it accepts, without root",
-    "build": "build wheels from source and check them against the plan",
-    "repair": "make a wheel portable, without NVIDIA's libraries inside",
-    "verify": "prove that a wheel works: install it apart, import it, try it",
-    "slim": "remove the device code that your GPUs never load",
-    "record": "record every compiler call of a build, and why it failed",
-    "replay": "rerun a recorded compiler call, and find why it fails only there",
-    "explain": "explain a failure from its log: cause, evidence, fix, ways out",
-    "gpus": "look up GPUs and their compute capability",
-    "toolkits": "look up CUDA versions: compilers, architectures, driver",
-}
 
 _INTRODUCTION = """\
 cuwheel gets CUDA wheels to run: it builds them, reads them, predicts whether
@@ -58,7 +39,7 @@ _EPILOGUE = """\
 
 
 class Verb(Protocol):
-    """What a module `cmd_<verb>` holds."""
+    """What a module `cmd_<verb>` holds; it is imported only when the verb is called."""
 
     EXAMPLES: str
 
@@ -171,7 +152,7 @@ def _unknown_verb(word: str) -> UsageError:
 def _verb_parser(verb: str, module: Verb) -> _Parser:
     parser = _Parser(
         prog=f"cuwheel {verb}",
-        description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
+        description=VERBS[verb].line[0].upper() + VERBS[verb].line[1:] + ".",
         epilog="examples:\n" + module.EXAMPLES,
         formatter_class=_formatter,
         allow_abbrev=False,
@@ -207,7 +188,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 def _overview() -> str:
     widest = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb:<{widest}}  {line}" for verb, line in VERBS.items())
+    verbs = "\n".join(f"  {each.name:<{widest}}  {each.line}" for each in VERBS.values())
     return f"{_INTRODUCTION}\n\n{_BEGIN}\n\nusage: cuwheel VERB [options]\n\nverbs:\n{verbs}\n\n{_EPILOGUE}\n"
 
 
@@ -220,8 +201,8 @@ def _completion(words: Sequence[str]) -> str:
     parser = argparse.ArgumentParser(prog="cuwheel")
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers(dest="verb")
-    for verb, line in VERBS.items():
-        fill_verb_parser(verbs.add_parser(verb, help=line), verb_module(verb))
+    for each in VERBS.values():
+        fill_verb_parser(verbs.add_parser(each.name, help=each.line), verb_module(each.name))
     return str(shtab.complete(parser, shell=words[0]))
 
 

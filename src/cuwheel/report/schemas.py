@@ -7,35 +7,15 @@ import importlib
 from cuwheel.building import config
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.answer import SCHEMAS, json_schema, schema_text
-
-# Verb → the class of its answer, in report/<verb>.py. `machine` is the profile that `doctor --save` writes.
-ANSWERS = {
-    "build": "Build",
-    "check": "Check",
-    "compare": "Compare",
-    "doctor": "Doctor",
-    "explain": "Explain",
-    "gpus": "Gpus",
-    "inspect": "Inspect",
-    "kernels": "Kernels",
-    "matrix": "Matrix",
-    "plan": "Plan",
-    "proof": "Proof",
-    "repair": "Repair",
-    "record": "Recorded",
-    "replay": "Replay",
-    "slim": "Slim",
-    "toolchain": "Toolchain",
-    "toolkits": "Toolkits",
-    "verify": "Verify",
-}
+from cuwheel.verbs import VERBS
 
 
 def all_schemas() -> dict[str, str]:
     """File name → text."""
-    types: dict[str, type] = {"machine": MachineProfile}
-    for verb, name in ANSWERS.items():
-        types[verb] = getattr(importlib.import_module(f"cuwheel.report.{verb}"), name)
+    types: dict[str, type] = {"machine": MachineProfile}  # the profile that `doctor --save` writes
+    for answer in (each for verb in VERBS.values() for each in verb.answers):
+        module, _, name = answer.partition(".")
+        types[module] = getattr(importlib.import_module(f"cuwheel.report.{module}"), name)
     texts = {name: json_schema(type_) for name, type_ in types.items()}
     texts["config"] = schema_text(config.schema())  # of cuwheel.toml, for editors
     return {f"{name}-1.json": text for name, text in texts.items()}

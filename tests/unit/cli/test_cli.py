@@ -11,6 +11,7 @@ from cuwheel.cli import frame, main
 from cuwheel.machine import probe, profile
 from cuwheel.report import schemas
 from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.verbs import VERBS
 from tests.unit.compat.machines import MACHINES
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_verb(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     shown = capsys.readouterr().out
-    assert all(f"\n  {verb}" in shown for verb in frame.VERBS)
+    assert all(f"\n  {verb}" in shown for verb in VERBS)
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -52,7 +53,7 @@ def test_help_starts_with_a_command_for_each_kind_of_user(
         frame._parsed(verb, frame.verb_module(verb), words)
 
 
-@pytest.mark.parametrize("verb", frame.VERBS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_explains_itself(
     verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

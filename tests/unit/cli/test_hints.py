@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli import frame
+from cuwheel.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ def texts(path: Path) -> Iterator[str]:
 
 def strangers(text: str) -> Iterator[str]:
     for verb, rest in COMMAND.findall(text):
-        if verb not in frame.VERBS:
+        if verb not in VERBS:
             continue  # prose: "cuwheel is …"
         words = rest.split(" -- ")[0] if verb in ("record", "trace") else rest
         for option in OPTION.findall(words):
@@ -77,7 +78,7 @@ def hints(path: Path) -> Iterator[str]:
 
 
 def test_hints_name_options_that_some_verb_has() -> None:
-    known = {option for verb in frame.VERBS for option in options(verb)} | FOREIGN
+    known = {option for verb in VERBS for option in options(verb)} | FOREIGN
     where = [path for path in MODULES if "shim" not in path.parts and path.parent.name not in ("cli", "recording")]
     texts_of = {path: [text for text in hints(path) if " " in text] for path in where}
     named = {(path.name, each) for path, found in texts_of.items() for text in found for each in OPTION.findall(text)}

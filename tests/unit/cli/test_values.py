@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.cli import frame, main
+from cuwheel.verbs import VERBS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -225,7 +226,7 @@ def takes_value(verb: str) -> list[str]:
     return [each.option_strings[-1] for each in taking if not isinstance(each, argparse._HelpAction)]
 
 
-EVERY = [(verb, option) for verb in frame.VERBS for option in takes_value(verb)]
+EVERY = [(verb, option) for verb in VERBS for option in takes_value(verb)]
 BAD = [
     (verb, option, value)
     for verb, options in OPTIONS.items()

@@ -1,0 +1,152 @@
+"""The verbs: one row each drives help, completion, the API, the schemas and README's list.
+
+A new verb is a row here, `cli/cmd_<verb>.py`, a function of the API and its answer in `report/`; where one of them is
+missing, tests/unit/test_verbs.py says so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """Functions are `module.function` of `cuwheel.api`, the first one named like the verb.
+
+    Answers are `module.Class` of `cuwheel.report`, each with a schema named after the module. A request is
+    `room.Class`, in the room's `request.py`.
+    """
+
+    name: str
+    line: str  # as `cuwheel --help` shows it
+    takes: str  # the words behind it, as README shows them
+    functions: tuple[str, ...]
+    answers: tuple[str, ...]
+    request: str = ""
+
+
+_ROWS = (
+    Verb(
+        "doctor",
+        "describe this machine, what is wrong with it and how to fix it",
+        "",
+        ("machines.doctor",),
+        ("doctor.Doctor",),
+    ),
+    Verb(
+        "inspect",
+        "show a file's device code: for which GPUs, how big, what it needs",
+        "TARGET",
+        ("binaries.inspect",),
+        ("inspect.Inspect",),
+    ),
+    Verb(
+        "kernels",
+        "show which kernels are in which cubin, and where one is missing",
+        "TARGET [NAME]",
+        ("binaries.kernels",),
+        ("kernels.Kernels",),
+    ),
+    Verb(
+        "compare",
+        "show what an architecture, or a change, costs in bytes",
+        "A B",
+        ("binaries.compare",),
+        ("compare.Compare",),
+    ),
+    Verb(
+        "check",
+        "predict whether it runs on a machine; if not, which error and why",
+        "TARGET --on …",
+        ("fleets.check",),
+        ("check.Check",),
+    ),
+    Verb(
+        "plan",
+        "find the smallest architecture list for a fleet, in every spelling",
+        "--for …",
+        ("fleets.plan", "fleets.plan_sizes", "fleets.read_list"),
+        ("plan.Plan",),
+    ),
+    Verb(
+        "toolchain",
+        "install nvcc and a host compiler it accepts, without root",
+        "install VERSION",
+        (
+            "toolkit_store.toolchain",
+            "toolkit_store.toolchain_env",
+            "toolkit_store.toolchain_fetch",
+            "toolkit_store.toolchain_remove",
+            "toolkit_store.toolchain_verify",
+            "toolkit_store.toolchains",
+        ),
+        ("toolchain.Toolchain",),
+        "toolchains.ToolchainRequest",
+    ),
+    Verb(
+        "build",
+        "build wheels from source and check them against the plan",
+        "SOURCE --for …",
+        ("building.build",),
+        ("build.Build",),
+        "building.BuildRequest",
+    ),
+    Verb(
+        "repair",
+        "make a wheel portable, without NVIDIA's libraries inside",
+        "WHEEL",
+        ("repairing.repair",),
+        ("repair.Repair",),
+    ),
+    Verb(
+        "verify",
+        "prove that a wheel works: install it apart, import it, try it",
+        "WHEEL",
+        ("verifying.verify", "verifying.verify_pack", "verifying.verify_read"),
+        ("verify.Verify", "proof.Proof"),
+        "verifying.VerifyRequest",
+    ),
+    Verb(
+        "slim",
+        "remove the device code that your GPUs never load",
+        "TARGET --for …",
+        ("slimming.slim", "slimming.slim_commit", "slimming.slim_undo"),
+        ("slim.Slim",),
+        "slimming.SlimRequest",
+    ),
+    Verb(
+        "record",
+        "record every compiler call of a build, and why it failed",
+        "-- COMMAND",
+        ("recording.record", "matrices.record_matrix"),
+        ("record.Recorded", "matrix.Matrix"),
+    ),
+    Verb(
+        "replay",
+        "rerun a recorded compiler call, and find why it fails only there",
+        "RECORD:N",
+        ("replaying.replay", "replaying.replay_diff", "replaying.replay_list", "replaying.replay_print"),
+        ("replay.Replay",),
+    ),
+    Verb(
+        "explain",
+        "explain a failure from its log: cause, evidence, fix, ways out",
+        "LOG",
+        ("diagnosis.explain", "diagnosis.causes"),
+        ("explain.Explain",),
+    ),
+    Verb(
+        "gpus",
+        "look up GPUs and their compute capability",
+        "[NAME]",
+        ("machines.gpus",),
+        ("gpus.Gpus",),
+    ),
+    Verb(
+        "toolkits",
+        "look up CUDA versions: compilers, architectures, driver",
+        "[VERSION]",
+        ("machines.toolkits",),
+        ("toolkits.Toolkits",),
+    ),
+)
+VERBS = {row.name: row for row in _ROWS}

@@ -61,15 +61,16 @@ def toolchain_fetch(request: ToolchainRequest, *, to: Path) -> Toolchain:
 
 
 def toolchain_remove(
-    version: str | None,
+    version: str | None = None,
     *,
     components: Sequence[str] = (),
     providers: Sequence[str] = (),
+    every: bool = False,
     downloads: bool = False,
     cache: Path | None = None,
 ) -> Toolchain:
-    """Remove installed toolkits: those of a version, or all."""
+    """Remove installed toolkits: those of a version, or `every` one; and with `downloads` what they were made from."""
     there = open_store(cache)
     request = ToolchainRequest(version, components=components, providers=providers, cache=cache) if version else None
-    gone, freed = provide.remove(request, there, downloads=downloads)
+    gone, freed = provide.remove(request, there, every=every, downloads=downloads)
     return Toolchain(action="remove", cache=str(there.folder), toolkits=gone, freed=freed)

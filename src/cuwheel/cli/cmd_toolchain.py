@@ -70,7 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_repeatable(parser)
     removing = parser.add_argument_group("remove")
     removing.add_argument("--all", action="store_true", help="remove every toolkit")
-    removing.add_argument("--downloads", action="store_true", help="also remove their downloads")
+    removing.add_argument(
+        "--downloads", action="store_true", help="remove all downloads; the toolkits made from them stay unless named"
+    )
 
 
 def _add_compiler(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +138,12 @@ def run(args: argparse.Namespace) -> Toolchain:
         return api.toolchains(cache=args.cache)
     if args.action == "remove":
         return api.toolchain_remove(
-            args.version, components=parts, providers=named, downloads=args.downloads, cache=args.cache
+            args.version,
+            components=parts,
+            providers=named,
+            every=args.all,
+            downloads=args.downloads,
+            cache=args.cache,
         )
     request = ToolchainRequest(
         args.version,

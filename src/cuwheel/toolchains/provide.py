@@ -214,9 +214,11 @@ def find(request: ToolchainRequest) -> Toolchain:
     return _complete(there[0], _compiler(request, there[0]), ())
 
 
-def remove(request: ToolchainRequest | None, store: Store, *, downloads: bool) -> tuple[tuple[Installed, ...], int]:
-    """The toolkits that a request means, or all, and with `downloads` their archives: what went, and its bytes."""
-    doomed = installed_like(request) if request else store.all()
+def remove(
+    request: ToolchainRequest | None, store: Store, *, every: bool, downloads: bool
+) -> tuple[tuple[Installed, ...], int]:
+    """The toolkits that a request means, or `every` one, and all `downloads`: what went, and its bytes."""
+    doomed = installed_like(request) if request else store.all() if every else ()
     for each in doomed:
         store.remove(each)
     return doomed, sum(each.size for each in doomed) + (store.remove_downloads() if downloads else 0)

@@ -59,6 +59,18 @@ def test_env_is_one_line_a_variable_however_long(cache: Path, capsys: pytest.Cap
     assert len(lines[0]) > len(str(cache)) > 80
 
 
+def test_removing_downloads_leaves_the_toolkits(cache: Path) -> None:
+    archive = cache / "downloads" / "0123" / "nvcc.whl"
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(b"x")
+    before = list((cache / "toolchains").iterdir())
+    assert main(["toolchain", "remove", "--downloads"]) == 0
+    assert list((cache / "toolchains").iterdir()) == before != []
+    assert not archive.exists()
+    assert main(["toolchain", "remove", "--all"]) == 0
+    assert list((cache / "toolchains").iterdir()) == []
+
+
 def test_installed_before_and_removed(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["toolchain", "install", "13.0", "--provider", "index"]) == 0
     shown = capsys.readouterr().out

@@ -41,6 +41,10 @@ def toml(data: bytes) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.toml.decode(data)
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise msgspec.DecodeError(_uncapitalised(str(error).partition(";")[0])) from None
     return found
 
 

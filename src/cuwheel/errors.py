@@ -17,6 +17,7 @@ EXIT_NO = 1
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 _SHOWN = 5
+_MOST_PROBLEMS = 100
 _LONGEST_NAME = 200
 
 
@@ -47,7 +48,9 @@ class ConfigurationError(UsageError):
 
     def __init__(self, path: str | Path, problems: Sequence[str], hint: str = "") -> None:
         self.problems = tuple(problems)
-        listed = "".join(f"\n  - {problem}" for problem in self.problems)
+        listed = "".join(f"\n  - {problem}" for problem in self.problems[:_MOST_PROBLEMS])
+        if len(self.problems) > _MOST_PROBLEMS:
+            listed += f"\n  and {len(self.problems) - _MOST_PROBLEMS:,} more"
         count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         super().__init__(f"{path} has {count}:{listed}", hint)
 

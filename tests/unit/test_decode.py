@@ -51,9 +51,10 @@ def test_every_problem_is_named_at_once() -> None:
         b"[a" + b".a" * 50_000 + b"]",
         b"x = { a" + b".a" * 50_000 + b" = 1 }",
         b"x = " + b"[" * 50_000,
+        b"x = " + b"9" * 50_000,
     ],
 )
-def test_keys_without_end_are_refused_at_once(text: bytes) -> None:
+def test_keys_and_numbers_without_end_are_refused_at_once(text: bytes) -> None:
     began = time.monotonic()
     with pytest.raises(msgspec.DecodeError):
         decode.toml(text)

@@ -37,3 +37,10 @@ def test_errors_compose_their_messages() -> None:
     assert unknown.hint == "did you mean 'H100' or 'H200'?"
     tool = errors.ToolError(["nvcc", "-c"], "failed with status 2", "line 1\nline 2\n")
     assert str(tool) == "nvcc failed with status 2\n  | line 1\n  | line 2"
+
+
+def test_problems_without_end_are_counted() -> None:
+    error = errors.ConfigurationError("x.toml", [f"problem {number}" for number in range(50_000)])
+    assert error.message.startswith("x.toml has 50000 problems:\n  - problem 0\n")
+    assert error.message.endswith("- problem 99\n  and 49,900 more")
+    assert len(error.problems) == 50_000

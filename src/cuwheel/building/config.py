@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel import decode, log
 from cuwheel.building import rules
 from cuwheel.building.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UnreadableError, UsageError
+from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,8 +81,8 @@ def _joined(below: Sequence[str], above: Sequence[str]) -> list[str]:
 
 def _requirements(below: Sequence[str], above: Sequence[str]) -> list[str]:
     """One that names the same package takes the recipe's place."""
-    named = {canonicalize_name(Requirement(each).name) for each in above}
-    return [*above, *(each for each in below if canonicalize_name(Requirement(each).name) not in named)]
+    named = {canonicalize_name(checked(each).name) for each in above}
+    return [*above, *(each for each in below if canonicalize_name(checked(each).name) not in named)]
 
 
 def settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from packaging.markers import default_environment
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cuwheel import venvs
@@ -18,6 +17,7 @@ from cuwheel.errors import ToolError, UsageError
 from cuwheel.toolchains import archives, downloads
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.toolchain import Archive
+from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -114,7 +114,7 @@ def unmet(requirements: Iterable[str], there: Collection[Archive], python: str) 
     around = default_environment() | {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     found = set()
     for text in requirements:
-        each = Requirement(text)
+        each = checked(text)
         if each.marker and not each.marker.evaluate({name: str(value) for name, value in around.items()}):
             continue
         version = versions.get(canonicalize_name(each.name))

@@ -6,12 +6,13 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 
 from cuwheel import units
 from cuwheel.building import texts
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import toolchains
+from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,7 @@ def _components(names: tuple[str, ...]) -> Iterator[str]:
 def _requirements(where: str, requirements: tuple[str, ...]) -> Iterator[str]:
     for each in requirements:
         try:
-            Requirement(each)
+            checked(each)
         except InvalidRequirement as error:
             yield f"{where}: {each!r} is no requirement: {str(error).splitlines()[0]}"
 

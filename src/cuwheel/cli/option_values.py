@@ -221,10 +221,12 @@ def version(text: str) -> str:
 
 
 def requirement(text: str) -> str:
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement
+
+    from cuwheel.wheel.requirements import checked
 
     try:
-        Requirement(text)
+        checked(text)
     except InvalidRequirement as error:
         raise wrong(text, f"a requirement, such as torch==2.7.1: {str(error).splitlines()[0]}") from None
     return text

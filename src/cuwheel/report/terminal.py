@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import singledispatch
 from typing import TYPE_CHECKING, TextIO
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 12
 _MANY_COLUMNS = 8
 _FIGURE_WIDTH = 7  # "26.5 MB"
+_MOST_OF_A_RULE = 20  # a wheel may have thousands of broken libraries
+_LONGEST_TEXT = 4000  # and a name of a megabyte in it
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _LOOK_STYLE = {"good": "green", "fair": "cyan", "poor": "yellow", "bad": "bold red", "none": "dim"}
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
@@ -144,13 +147,26 @@ def _matrix(block: Matrix) -> RenderableType:
 
 @render.register
 def _findings(block: Findings) -> RenderableType:
-    return Group(*(_finding(item) for item in block.items))
+    shown: list[RenderableType] = []
+    seen: Counter[str] = Counter()
+    for item in block.items:
+        seen[item.rule] += 1
+        if seen[item.rule] <= _MOST_OF_A_RULE:
+            shown.append(_finding(item))
+    more = (
+        f"  and {count - _MOST_OF_A_RULE:,} more of {rule}" for rule, count in seen.items() if count > _MOST_OF_A_RULE
+    )
+    return Group(*shown, *(Text(f"{printable.line(each)}: --json has them all", style="dim") for each in more))
 
 
 def _finding(item: Finding) -> RenderableType:
     head = Text.assemble("  ", (item.severity, _SEVERITY_STYLE[item.severity]), f"  {printable.line(item.rule)}")
-    lines = [Text(printable.text(item.message))]
-    lines += [Text(f"because {printable.text(each)}", style="dim") for each in item.evidence]
+    lines = [Text(printable.text(_shortened(item.message)))]
+    lines += [Text(f"because {printable.text(_shortened(each))}", style="dim") for each in item.evidence]
     if item.fix:
         lines.append(Text.assemble(("fix: ", "bold green"), printable.text(item.fix)))
     return Group(head, Padding(Group(*lines), (0, 0, 0, 4)))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
 from cuwheel.errors import UsageError
+from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,13 +83,13 @@ def _own(line: bytes, name: tuple[str, str]) -> bytes:
 def _plain(requirement: str) -> str:
     """Two spellings of one requirement are one."""
     try:
-        return str(Requirement(requirement))
+        return str(checked(requirement))
     except InvalidRequirement:
         return requirement
 
 
 def _checked(requirement: str) -> str:
     try:
-        return str(Requirement(requirement))
+        return str(checked(requirement))
     except InvalidRequirement as error:
         raise UsageError(f"{requirement!r} is no requirement: {error}", hint="such as numpy>=2") from error

@@ -10,25 +10,34 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 # What conditions ask for, of the systems that CUDA is made for.
 SYSTEMS: Mapping[str, Mapping[str, str]] = {
     "linux": {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
     "windows": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
 }
+_MOST_BRACKETS = 50
+
+
+def checked(text: str) -> Requirement:
+    """Or InvalidRequirement, also where brackets are nested by the thousand: packaging would run out of stack."""
+    if text.count("(") > _MOST_BRACKETS:
+        raise InvalidRequirement(f"more than {_MOST_BRACKETS} brackets")
+    return Requirement(text)
 
 
 def parse(text: str) -> Requirement | None:
     """None where it is not a requirement: strangers wrote it."""
     try:
-        return Requirement(text)
-    except (InvalidRequirement, RecursionError):
+        return checked(text)
+    except InvalidRequirement:
         return None
 
 
+@functools.lru_cache(maxsize=16)  # a wheel is judged on hundreds of machines, and may have 100,000 requirements
 def brought(
-    requires: Iterable[str], *, system: str = "linux", cpu: str = "x86_64", python: str | None = None
+    requires: tuple[str, ...], *, system: str = "linux", cpu: str = "x86_64", python: str | None = None
 ) -> dict[str, str | None]:
     """What an installer brings along on such a machine, without an extra: normalised name → the pinned release."""
     environment = {**_here(), **SYSTEMS[system], "platform_machine": cpu, "extra": ""}

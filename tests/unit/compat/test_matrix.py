@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuwheel.compat.library_sources import resolve, surroundings
 from cuwheel.compat.loading import loading
-from cuwheel.compat.matrix import judge
+from cuwheel.compat.matrix import Judge, judge
 from cuwheel.compat.verdict import ORDER, best, worst
 from cuwheel.facts import packages
 from cuwheel.inspection.libraries import Library, PythonLoad, Survey
 from cuwheel.machine import named
+from cuwheel.wheel.requirements import parse
 from tests.unit.compat.subjects import library, machine, survey
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 def _bitsandbytes(*cudas: str, code: str = "sm_89 sm_90", **fields: Any) -> Survey:
@@ -406,3 +410,16 @@ def test_a_variable_that_chooses_another_major_than_torchs_finds_nothing() -> No
     chosen = machine("9.0", torch_cuda="12.8", loads=("BNB_CUDA_VERSION=118",))
     assert judge(wheel, chosen).outcome == "fails"
     assert judge(wheel, machine("9.0", torch_cuda="12.8")).outcome == "native"
+
+
+def test_requirements_are_parsed_once_for_all_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def counted(text: str) -> Requirement | None:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr("cuwheel.wheel.requirements.parse", counted)
+    subject = Judge(survey(library("sm_90"), requires=("only-of-this-test", "numpy>=2")))
+    assert {subject.on(machine(driver=driver)).outcome for driver in ("570.86.10", "575.51.03", None)} == {"native"}
+    assert parsed == ["only-of-this-test", "numpy>=2"]

@@ -177,3 +177,13 @@ def test_a_page_takes_bytes_that_are_no_text(tmp_path: Path) -> None:
     odd = inspected(library([code("sm_90")], path=b"caf\xe9.so".decode(errors="surrogateescape")))
     html.save(odd, tmp_path / "page.html")
     assert "caf\N{REPLACEMENT CHARACTER}.so" in (tmp_path / "page.html").read_bytes().decode("utf-8")
+
+
+def test_thousands_of_findings_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = [Finding(rule="broken", severity="error", message=f"file {number}") for number in range(5000)]
+    other = Finding(rule="other", severity="note", message="x" * 1_000_000)
+    text = shown(Document("x", (Findings((*broken, other)),)), monkeypatch)
+    assert text.count("error  broken") == 20
+    assert "and 4,980 more of broken: --json has them all" in text
+    assert "note  other" in text
+    assert len(text) < 10_000

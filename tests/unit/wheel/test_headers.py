@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cuwheel.errors import UsageError
 from cuwheel.wheel import headers
 
 TAGS = ("manylinux_2_17_x86_64", "manylinux2014_x86_64")
@@ -55,3 +56,10 @@ def test_several_old_tags_become_one_set() -> None:
 def test_another_version_changes_its_line_alone() -> None:
     text = b"Metadata-Version: 2.1\r\nVersion: 1\r\n\r\nVersion: 2\r\n"
     assert headers.changed(text, version="1+slim") == b"Metadata-Version: 2.1\r\nVersion: 1+slim\r\n\r\nVersion: 2\r\n"
+
+
+def test_a_requirement_nested_deep_is_kept_as_it_is() -> None:
+    deep = b"Requires-Dist: a; " + b"(" * 5000 + b"python_version>'3'" + b")" * 5000 + b"\n"
+    assert headers.changed(deep, version="2") == deep
+    with pytest.raises(UsageError, match="more than 50 brackets"):
+        headers.changed(b"Name: x\n", requires=["a; " + "(" * 5000])

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -25,6 +26,8 @@ SCHEMA = "cuwheel.proof/1"
 _PROOF = "proof.json"
 _CHUNK = 1 << 20
 _INTERRUPTED = 130
+# What zipfile and json make of a file whose bytes were changed: also methods that there are not, and encryption.
+_DAMAGED = (OSError, EOFError, KeyError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 class Confines(NamedTuple):
@@ -52,7 +55,7 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
     try:
         archive = zipfile.ZipFile(path)
         manifest = json.loads(archive.read(MANIFEST))
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
+    except _DAMAGED as error:
         sys.stderr.write(f"error: {path} cannot be read: {error}\nhint: carry it again; it may be cut short\n")
         return 2
     with archive:
@@ -156,7 +159,7 @@ def _is_whole(archive: zipfile.ZipFile, item: Mapping[str, Any]) -> bool:
         with archive.open(item["member"]) as packed:
             for chunk in iter(lambda: packed.read(_CHUNK), b""):
                 hasher.update(chunk)
-    except (zipfile.BadZipFile, KeyError):  # the zip has a sum of its own
+    except _DAMAGED:  # the zip has a sum of its own
         return False
     return bool(hasher.hexdigest() == item["sha256"])
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+Thing = TypeVar("Thing")
 _MINUTE = 60
 _TEN = 10.0
 _STEPS = ("B", "kB", "MB", "GB", "TB")
@@ -52,6 +53,12 @@ def lasted(seconds: float) -> str:
 def file_name(path: str) -> str:
     """The last part of a path as either system writes it."""
     return path.replace("\\", "/").rsplit("/", maxsplit=1)[-1]
+
+
+def first_few(things: Sequence[Thing], most: int = 5, words: Callable[[Thing], str] = str) -> tuple[str, ...]:
+    """The first ones, and how many more. Only those are put into words: there may be thousands."""
+    rest = len(things) - most
+    return (*map(words, things[:most]), *([f"and {rest:,} more"] if rest > 0 else []))
 
 
 def some(names: Sequence[str], most: int = 5) -> str:

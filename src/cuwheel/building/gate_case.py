@@ -10,6 +10,7 @@ from cuwheel.building import gate_units
 from cuwheel.building.gate_units import Allowance, Unit
 from cuwheel.building.gate_values import Listed, Wanted
 from cuwheel.inspection.libraries import Library, Survey
+from cuwheel.units import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -109,9 +110,7 @@ def joined(archs: Iterable[str]) -> str:
 
 def some(things: Iterable[Thing], words: Callable[[Thing], str] = str) -> tuple[str, ...]:
     """The first few, and how many more. Only those are put into words: a library may have thousands."""
-    listed = list(things)
-    more = (f"and {len(listed) - _SHOWN} more",) if len(listed) > _SHOWN else ()
-    return (*map(words, listed[:_SHOWN]), *more)
+    return first_few(list(things), _SHOWN, words)
 
 
 def of(count: int, total: int, noun: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat import matrix
 from cuwheel.finding import SEVERITIES
+from cuwheel.units import first_few, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,12 +58,10 @@ def _is_old(finding: Finding, already: set[str]) -> bool:
 
 def _merged(found: Sequence[tuple[str, Finding]]) -> Finding:
     names = list(dict.fromkeys(name for name, _ in found))
-    rest = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
     first = min((finding for _, finding in found), key=lambda each: SEVERITIES.index(each.severity))
     evidence = list(dict.fromkeys(item for _, finding in found for item in finding.evidence))
-    more = (f"and {len(evidence) - _FEW} more",) if len(evidence) > _FEW else ()
     return replace(
         first,
-        message=f"{', '.join(names[:_FEW])}{rest}: {first.message}",
-        evidence=(*evidence[:_FEW], *more),
+        message=f"{some(names, _FEW)}: {first.message}",
+        evidence=first_few(evidence, _FEW),
     )

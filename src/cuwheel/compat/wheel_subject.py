@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel.inspection.libraries import Survey
+from cuwheel.units import first_few
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +25,7 @@ class Subject:
 
 def some(names: Iterable[str]) -> tuple[str, ...]:
     """Enough of a list to see what it is about."""
-    listed = sorted(names)
-    rest = len(listed) - _SHOWN
-    return (*listed[:_SHOWN], *([f"and {rest} more"] if rest > 0 else []))
+    return first_few(sorted(names))
 
 
 def counted(count: int, one: str, many: str) -> str:

@@ -9,6 +9,7 @@ from cuwheel.buffer import SCAN_CHUNK, occurrences
 from cuwheel.finding import Finding
 from cuwheel.inspection import elf, fatbin, limits
 from cuwheel.inspection.image import AMD_SECTIONS
+from cuwheel.units import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,14 +99,14 @@ def findings(found: Hidden) -> Iterator[Finding]:
             rule="fatbin-elsewhere",
             severity="note",
             message="fat binaries stand outside the sections that the CUDA runtime registers",
-            evidence=tuple(_evidence(found.containers)),
+            evidence=_evidence(found.containers),
         )
     if found.cubins:
         yield Finding(
             rule="cubin-without-container",
             severity="note",
             message="cubins are embedded without a fat binary: the library loads them itself",
-            evidence=tuple(_evidence(found.cubins)),
+            evidence=_evidence(found.cubins),
         )
     if found.amd:
         yield Finding(
@@ -116,8 +117,7 @@ def findings(found: Hidden) -> Iterator[Finding]:
         )
 
 
-def _evidence(hits: Sequence[Hit]) -> Iterator[str]:
-    for hit in hits[:_SHOWN]:
-        yield f"offset {hit.offset:#x}" + (f" in {hit.section}" if hit.section else "")
-    if len(hits) > _SHOWN:
-        yield f"and {len(hits) - _SHOWN:,} more"
+def _evidence(hits: Sequence[Hit]) -> tuple[str, ...]:
+    return first_few(
+        hits, _SHOWN, lambda hit: f"offset {hit.offset:#x}" + (f" in {hit.section}" if hit.section else "")
+    )

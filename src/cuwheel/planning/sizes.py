@@ -9,7 +9,7 @@ from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.arch import Arch
 from cuwheel.planning.plan import ArchSize, Size
-from cuwheel.units import file_name
+from cuwheel.units import file_name, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,11 +89,10 @@ def _unlikeness(each: Arch, arch: Arch) -> tuple[bool, bool, int, bool]:
 def _method(survey: Survey, libraries: Sequence[Library], rows: Sequence[ArchSize]) -> str:
     built = sorted({versions.minor(each) for library in libraries for each in library.toolkits}, key=versions.key)
     by = f", built by CUDA {', '.join(built)}" if built else ""
-    named = ", ".join(file_name(library.path) for library in libraries[:3])
-    more = f" and {len(libraries) - 3} more" if len(libraries) > 3 else ""  # noqa: PLR2004 - as many as were named
+    named = some([file_name(library.path) for library in libraries], 3)
     guessed = [f"{row.arch} like {row.like}" for row in rows if row.arch != row.like]
     estimates = f"; not in it, and counted like the nearest: {', '.join(guessed)}" if guessed else ""
     return (
-        f"unpacked size of {named}{more} of {file_name(survey.target)}{by}, with the stored bytes of each architecture "
+        f"unpacked size of {named} of {file_name(survey.target)}{by}, with the stored bytes of each architecture "
         f"of the list and everything else as it is{estimates}"
     )

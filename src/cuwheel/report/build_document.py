@@ -21,7 +21,7 @@ from cuwheel.report.document import (
     Table,
     Verbatim,
 )
-from cuwheel.units import file_name, lasted, size
+from cuwheel.units import file_name, lasted, size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -220,8 +220,7 @@ def _runs_on(coverage: Sequence[Served]) -> Iterator[str]:
     for each in coverage:
         alike.setdefault((each.capability, each.how, each.by), []).append(each.machine)
     for (capability, how, by), names in alike.items():
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"{', '.join(names[:_NAMED])}{more} ({capability}): {how}, {by}"
+        yield f"{some(names, _NAMED)} ({capability}): {how}, {by}"
 
 
 def _made_with(tools: Tools, *, verbose: bool) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from cuwheel.compat.verdict import Verdict
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.machine.fleet import Machine
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Mark, Matrix, Paragraph, Row, Table
-from cuwheel.units import file_name
+from cuwheel.units import file_name, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -148,9 +148,8 @@ def _where(answer: Check, verdicts: list[Verdict]) -> str:
     machines = list(dict.fromkeys(verdict.machine for verdict in verdicts))
     names = {target.target: target.name for target in answer.targets}
     targets = list(dict.fromkeys(names[verdict.target] for verdict in verdicts))
-    rest = f" and {len(machines) - _NAMES} more" if len(machines) > _NAMES else ""
     of = f" ({', '.join(targets)})" if 0 < len(targets) < len(answer.targets) else ""
-    return ", ".join(machines[:_NAMES]) + rest + of
+    return some(machines, _NAMES) + of
 
 
 def _findings(answer: Check, *, verbose: bool) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cuwheel.inspection.compare import KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
-from cuwheel.units import file_name
+from cuwheel.units import file_name, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -109,14 +109,9 @@ def _values(library: LibraryComparison) -> Iterator[Row]:
 
 def _gained_and_lost(name: str, change: SetChange) -> Iterator[Row]:
     if change.gained:
-        yield Row(f"+ {name}", _some(change.gained))
+        yield Row(f"+ {name}", some(change.gained, _SHOWN))
     if change.lost:
-        yield Row(f"- {name}", _some(change.lost))
-
-
-def _some(names: tuple[str, ...]) -> str:
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + rest
+        yield Row(f"- {name}", some(change.lost, _SHOWN))
 
 
 def _kernels(changes: tuple[KernelChange, ...] | None, *, verbose: bool) -> Iterator[Block]:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.finding import Finding
+from cuwheel.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,13 +20,12 @@ def finding(metadata: Mapping[str, str]) -> tuple[Finding, ...]:
     names = sorted(name for name, text in metadata.items() if _PROPRIETARY.search(text.partition("\n\n")[0]))
     if not names:
         return ()
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return (
         Finding(
             rule="licence-on-changes",
             severity="note",
             message="by their metadata, some of these packages are under NVIDIA's terms, which restrict changes",
-            evidence=(", ".join(names[:_SHOWN]) + more,),
+            evidence=(some(names, _SHOWN),),
             fix="read their License.txt (docs/slim.md sums up what NVIDIA's says), and decide",
         ),
     )

@@ -13,7 +13,7 @@ from cuwheel.facts import architectures
 from cuwheel.finding import Finding
 from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.machine.fleet import Machine
-from cuwheel.units import size
+from cuwheel.units import first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,13 +92,9 @@ def findings(
 
 def _finding(rule: str, words: str, entries: Sequence[Entry], options: SlimOptions, fix: str = "") -> Finding:
     could = _could_save(entries, options)
-    places = [f"{each.arch} in {each.section or 'the file'} at {each.offset:#x}" for each in entries[:_SHOWN]]
-    if len(entries) > _SHOWN:
-        places.append(f"and {len(entries) - _SHOWN:,} more")
+    places = first_few(entries, _SHOWN, lambda each: f"{each.arch} in {each.section or 'the file'} at {each.offset:#x}")
     saving = f"; {size(could)} of it are for other GPUs" if could else ""
-    return Finding(
-        rule=rule, severity="note", message=f"left as it is: {words}{saving}", evidence=tuple(places), fix=fix
-    )
+    return Finding(rule=rule, severity="note", message=f"left as it is: {words}{saving}", evidence=places, fix=fix)
 
 
 def _could_save(entries: Sequence[Entry], options: SlimOptions) -> int:

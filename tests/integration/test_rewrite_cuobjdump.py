@@ -32,5 +32,7 @@ def test_lists_what_was_kept(tmp_path: Path, file: str, gpus: str) -> None:
     listed = Counter(
         (each.kind, each.arch.rstrip("f"), each.relocatable) for each in cuobjdump.entries(target).elements()
     )
-    kept = Counter((each.kind, each.arch.rstrip("f"), not each.linked) for each in plan.entries if each.keep)
+    kept = Counter(
+        (each.entry.kind, each.entry.arch.rstrip("f"), not each.entry.linked) for each in plan.entries if each.keep
+    )
     assert listed == kept

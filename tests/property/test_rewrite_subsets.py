@@ -51,7 +51,7 @@ def test_what_is_read_back_is_what_was_kept(file: str, mask: int) -> None:
 
 
 def of(plan: engine.LibraryPlan, container: int) -> list[engine.EntryDecision]:
-    return [each for each in plan.entries if each.container == container]
+    return [each for each in plan.entries if each.entry.container == container]
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

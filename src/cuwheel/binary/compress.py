@@ -86,14 +86,14 @@ def _fill(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> None:
     large: list[EntryDecision] = []
 
     def work(each: EntryDecision) -> None:
-        if each.real_bytes > _LARGEST:
+        if each.entry.real_bytes > _LARGEST:
             large.append(each)
             return
         with budget.take(_cost(each)):
             _one(made, buffer, each)
 
     # The largest first, or one core would be left with it at the end.
-    order = sorted(wanted, key=lambda each: (-each.real_bytes, each.offset))
+    order = sorted(wanted, key=lambda each: (-each.entry.real_bytes, each.entry.offset))
     try:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(work, order))
@@ -104,17 +104,19 @@ def _fill(made: Spool, buffer: Buffer, wanted: list[EntryDecision]) -> None:
 
 
 def _one(made: Spool, buffer: Buffer, each: EntryDecision) -> None:
-    head = buffer.read(each.offset, each.header_size)
-    stored = each.compressed_bytes or each.bytes - each.header_size
-    real = payload.read(buffer, each.offset + each.header_size, stored, each.real_bytes, each.compression)
+    head = buffer.read(each.entry.offset, each.entry.header_size)
+    stored = each.entry.compressed_bytes or each.bytes - each.entry.header_size
+    real = payload.read(
+        buffer, each.entry.offset + each.entry.header_size, stored, each.entry.real_bytes, each.entry.compression
+    )
     wanted = each.recompress_to or "none"
     data = _compressed(real, wanted)
     size = up(len(data), _ALIGNMENT)
-    if size + size // _WORTH_IT >= each.bytes - each.header_size or len(real) > _HIGHEST_RATIO * size:
+    if size + size // _WORTH_IT >= each.bytes - each.entry.header_size or len(real) > _HIGHEST_RATIO * size:
         return
     if not _unpacks_to(data, real, wanted):
-        raise MalformedError(buffer.name, f"device code at {each.offset:#x} did not survive compression")
-    made.add(each.offset, _header(head, size, len(data), len(real), wanted), data.ljust(size, b"\0"))
+        raise MalformedError(buffer.name, f"device code at {each.entry.offset:#x} did not survive compression")
+    made.add(each.entry.offset, _header(head, size, len(data), len(real), wanted), data.ljust(size, b"\0"))
 
 
 def _header(head: bytes, size: int, compressed: int, real: int, wanted: Compression) -> bytes:
@@ -152,8 +154,8 @@ def _unpacks_to(data: bytes, real: bytes, wanted: Compression) -> bool:
 
 
 def _cost(each: EntryDecision) -> int:
-    tables = _TABLES if each.real_bytes > _SMALL else _SMALL_TABLES
-    return each.real_bytes + each.bytes + tables
+    tables = _TABLES if each.entry.real_bytes > _SMALL else _SMALL_TABLES
+    return each.entry.real_bytes + each.bytes + tables
 
 
 class _Budget:
@@ -181,5 +183,5 @@ def _too_large(entries: list[EntryDecision]) -> Finding:
         rule="too-large-to-recompress",
         severity="note",
         message=f"{len(entries)} entries are too large to compress anew in little memory, and are left as they are",
-        evidence=tuple(f"{each.arch} at {each.offset:#x}" for each in entries[:5]),
+        evidence=tuple(f"{each.entry.arch} at {each.entry.offset:#x}" for each in entries[:5]),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cuwheel.finding import Finding
-from cuwheel.inspection.libraries import Compression, Kind
+from cuwheel.inspection.libraries import Compression, Entry, Kind
 from cuwheel.machine.fleet import Machine
 
 
@@ -29,24 +29,18 @@ class SlimOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDecision:
-    """`index`: of the entry in the library's list. `bytes`: as stored, header included."""
+    """What becomes of an entry, and why. `index`: of the entry in the library's list."""
 
     index: int
-    container: int | None
-    offset: int
-    section: str
-    kind: Kind
-    arch: str
-    ptx_isa: str | None
-    compression: Compression
-    linked: bool
-    bytes: int
-    header_size: int
-    compressed_bytes: int
-    real_bytes: int
+    entry: Entry
     keep: bool
     recompress_to: Compression | None
     reason: str
+
+    @property
+    def bytes(self) -> int:
+        """As it is stored, header included."""
+        return self.entry.header_size + self.entry.bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,7 @@ def _containers(
     plan: LibraryPlan,
     replacements: Mapping[int, Replacement],
 ) -> tuple[NewContainer, ...]:
-    decisions = {each.offset: each for each in plan.entries if each.section in FATBIN_SECTIONS}
+    decisions = {each.entry.offset: each for each in plan.entries if each.entry.section in FATBIN_SECTIONS}
     found = {entry.offset: entry.header_size + entry.payload for each in walk.containers for entry in each.entries}
     if found != {offset: each.bytes for offset, each in decisions.items()}:
         raise MalformedError(buffer.name, "it is not the file that the plan was made for")

@@ -103,7 +103,7 @@ def dropped(plan: LibraryPlan) -> tuple[Dropped, ...]:
     sums: dict[tuple[Kind, str, str], tuple[int, int]] = {}
     for each in plan.entries:
         if not each.keep:
-            key = (each.kind, each.arch, each.section)
+            key = (each.entry.kind, each.entry.arch, each.entry.section)
             count, size = sums.get(key, (0, 0))
             sums[key] = count + 1, size + each.bytes
     return tuple(
@@ -116,9 +116,9 @@ def recompressed(plan: LibraryPlan, made: Draft) -> tuple[Recompressed, ...]:
     """Rows of what was compressed anew: entries that it would not have made smaller are left as they were."""
     sums: dict[tuple[Kind, str, str, Compression, Compression], tuple[int, int, int]] = {}
     for each in plan.entries:
-        new = made.replacements.get(each.offset)
+        new = made.replacements.get(each.entry.offset)
         if new and each.recompress_to:
-            key = (each.kind, each.arch, each.section, each.compression, each.recompress_to)
+            key = (each.entry.kind, each.entry.arch, each.entry.section, each.entry.compression, each.recompress_to)
             count, before, after = sums.get(key, (0, 0, 0))
             sums[key] = count + 1, before + each.bytes, after + len(new.header) + new.size
     return tuple(

@@ -98,10 +98,10 @@ def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
     for each in found.entries:
         if each.container is not None:
             by_place.setdefault(found.walk.containers[each.container].offset, []).append(each)
-    decisions = {each.offset: each for each in plan.entries}
+    decided = {each.entry.offset: each.entry for each in plan.entries}
     seen: set[tuple[tuple[tuple[str, str], ...], ...]] = set()
     for container in made.containers:
-        before = [decisions[entry.offset] for entry in container.old.entries]
+        before = [decided[entry.offset] for entry in container.old.entries]
         after = by_place.get(_place(container, made), [])
         if plan.options.drop_relocatable and not all(each.linked for each in before):
             continue

@@ -199,18 +199,7 @@ def _decision(index: int, entry: Entry, verdict: _Verdict | None, wanted: Compre
     better = wanted if keep and entry.kind in LOADABLE and _improves(entry.compression, wanted) else None
     return EntryDecision(
         index=index,
-        container=entry.container,
-        offset=entry.offset,
-        section=entry.section,
-        kind=entry.kind,
-        arch=entry.arch,
-        ptx_isa=entry.ptx_isa,
-        compression=entry.compression,
-        linked=entry.linked,
-        bytes=entry.header_size + entry.bytes,
-        header_size=entry.header_size,
-        compressed_bytes=entry.compressed_bytes,
-        real_bytes=entry.real_bytes,
+        entry=entry,
         keep=keep,
         recompress_to=better,
         reason=verdict.reason if verdict else _ANY,
@@ -226,4 +215,4 @@ def _saved(each: EntryDecision) -> int:
         return each.bytes
     if each.recompress_to is None:
         return 0
-    return int((each.bytes - each.header_size) * (1 - _RATIOS[each.compression, each.recompress_to]))
+    return int((each.bytes - each.entry.header_size) * (1 - _RATIOS[each.entry.compression, each.recompress_to]))

@@ -150,12 +150,12 @@ def _dropped(entries: Iterable[EntryDecision]) -> tuple[Dropped, ...]:
     found: dict[tuple[str, str, str], Dropped] = {}
     for each in entries:
         if not each.keep:
-            key = each.kind, each.arch, each.section
+            key = each.entry.kind, each.entry.arch, each.entry.section
             so_far = found.get(key)
             found[key] = Dropped(
-                kind=each.kind,
-                arch=each.arch,
-                section=each.section,
+                kind=each.entry.kind,
+                arch=each.entry.arch,
+                section=each.entry.section,
                 count=(so_far.count if so_far else 0) + 1,
                 bytes=(so_far.bytes if so_far else 0) + each.bytes,
             )
@@ -171,13 +171,13 @@ def _recompressed(plan: LibraryPlan, library: Library) -> tuple[Recompressed, ..
     found: dict[tuple[str, ...], Recompressed] = {}
     for each in chosen:
         was = library.entries[each.index].compression
-        key = each.kind, each.arch, each.section, was, each.recompress_to or ""
+        key = each.entry.kind, each.entry.arch, each.entry.section, was, each.recompress_to or ""
         so_far = found.get(key)
         stored = (so_far.bytes_before if so_far else 0) + each.bytes
         found[key] = Recompressed(
-            kind=each.kind,
-            arch=each.arch,
-            section=each.section,
+            kind=each.entry.kind,
+            arch=each.entry.arch,
+            section=each.entry.section,
             before=was,
             after=each.recompress_to or was,
             count=(so_far.count if so_far else 0) + 1,

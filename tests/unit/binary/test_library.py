@@ -137,7 +137,7 @@ def test_one_wrong_byte_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_target_that_would_lose_its_code_is_noticed(tmp_path: Path) -> None:
     """Even where a plan says so: the choice of each target is made again on the result."""
     plan = engine.plan(NAMES, "9.0")
-    wrong = replace(plan, entries=tuple(replace(each, keep=each.arch == "sm_75") for each in plan.entries))
+    wrong = replace(plan, entries=tuple(replace(each, keep=each.entry.arch == "sm_75") for each in plan.entries))
     with pytest.raises(MalformedError, match="would get other code"):
         slim_library(NAMES, tmp_path / "out.so", wrong)
     assert not list(tmp_path.iterdir())

@@ -90,7 +90,7 @@ def kept(plan: LibraryPlan) -> str:
     """As `made` writes them, `-` for a container that is left empty."""
     containers: dict[int | None, list[str]] = {}
     for each in plan.entries:
-        containers.setdefault(each.container, []).extend([each.arch] if each.keep else [])
+        containers.setdefault(each.entry.container, []).extend([each.entry.arch] if each.keep else [])
     return " | ".join(" ".join(archs) or "-" for archs in containers.values())
 
 

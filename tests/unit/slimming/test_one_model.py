@@ -43,9 +43,9 @@ def _slimmed(library: Library, plan: LibraryPlan) -> Library:
     place = {(each.kind, each.arch, each.section, each.linked, each.compression): n for n, each in enumerate(rows)}
     inside: dict[int, list[int]] = {}
     for each in plan.entries:
-        if each.keep and each.container is not None:
-            row = place[each.kind, each.arch, each.section, each.linked, each.compression]
-            inside.setdefault(each.container, []).append(row)
+        if each.keep and each.entry.container is not None:
+            row = place[each.entry.kind, each.entry.arch, each.entry.section, each.entry.linked, each.entry.compression]
+            inside.setdefault(each.entry.container, []).append(row)
     lost = {row for each in library.containers for row in each.code} - {row for each in inside.values() for row in each}
     left = [number for number in range(len(rows)) if number not in lost]
     containers = tuple(
@@ -77,7 +77,9 @@ def test_inspect_check_and_slim_agree_gpu_by_gpu(file: str) -> None:
             continue
         kernelless = without_kernels(library)
         kept = Counter(
-            (each.arch, each.section) for each in plan.entries if each.keep and each.container not in kernelless
+            (each.entry.arch, each.entry.section)
+            for each in plan.entries
+            if each.keep and each.entry.container not in kernelless
         )
         taken = Counter({(each.arch, each.section): 0 for each in told.taken})
         for each in told.taken:

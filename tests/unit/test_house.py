@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -53,3 +54,18 @@ def test_no_module_needs_one_that_needs_it() -> None:
 
 def test_api_holds_no_logic() -> None:
     assert sum(len(path.read_text().splitlines()) for path in (_SRC / "api").glob("*.py")) < _API
+
+
+def test_the_rooms_are_drawn_in_the_order_that_is_checked() -> None:
+    root = _SRC.parents[1]
+    layers = re.search(r"\nlayers = \[\n(.*?)\n\]", (root / "pyproject.toml").read_text(), re.DOTALL)
+    drawn = (root / "docs" / "architecture.md").read_text().partition("## The rooms")[2].partition("\n## ")[0]
+    assert layers
+    rows = [line for line in drawn.splitlines() if line.startswith("    ")]
+    before = 0
+    for layer in layers[1].splitlines()[::-1]:
+        rooms = re.findall(r"cuwheel\.(\w+)", layer)
+        found = [number for each in rooms for number, row in enumerate(rows) if re.search(rf"\s{each}(/|\s|$)", row)]
+        assert len(found) >= len(rooms), f"not drawn: one of {rooms}"
+        assert before <= min(found), f"too high: {rooms}"
+        before = min(found)

@@ -33,6 +33,11 @@ def test_an_unknown_major_is_an_error() -> None:
         toolkits.newest_toolkit(99)
 
 
+def test_every_toolkit_has_its_last_patch_release() -> None:
+    latest = {versions.minor(each) for each in tables.tables().toolchains.releases.latest}
+    assert latest ^ {row.version for row in toolkits.all_toolkits()} == set(), "releases.latest of toolchains.toml"
+
+
 def test_newest_and_oldest_are_the_ends() -> None:
     keys = [versions.key(row.version) for row in toolkits.all_toolkits()]
     assert versions.key(toolkits.oldest_toolkit().version) == min(keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import get_args
 
 import lz4.block
 import pytest
@@ -10,11 +10,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuwheel.binary import compress
 from cuwheel.buffer import MemoryBuffer
-from cuwheel.inspection import payload
-
-if TYPE_CHECKING:
-    from cuwheel.inspection.libraries import Compression
+from cuwheel.inspection import fatbin, payload
+from cuwheel.inspection.libraries import Compression
 
 LINES = st.lists(
     st.sampled_from((b".reg .b32 %r<2>;\n", b"ret;\n", b"\0" * 300, b"ab", b".version 9.0\n")), max_size=99
@@ -37,6 +36,17 @@ def test_it_is_what_the_whole_begins_with(text: bytes) -> None:
 def test_noise_is_survived(data: bytes) -> None:
     for how in ("lz4", "zstd"):
         assert len(_start(data, how)) <= 1 << 17
+
+
+@pytest.mark.parametrize("how", get_args(Compression))
+def test_every_compression_is_written_told_and_read(how: Compression) -> None:
+    code = bytes(range(256)) * 8
+    data = code if how == "none" else compress._compressed(code, how)
+    head = compress._header(bytes(fatbin.ENTRY.size), len(data), len(data), len(code), how)
+    assert fatbin._compression(int.from_bytes(head[0x28:0x30], "little")) == how
+    assert how == "none" or compress._unpacks_to(data, code, how)
+    assert payload.read(MemoryBuffer("x", data), 0, len(data), len(code), how) == code
+    assert _start(data, how)[:256] == code[:256]
 
 
 @pytest.mark.parametrize("how", ["lz4", "zstd"])

@@ -17,6 +17,8 @@ from cuwheel.planning.settings import Wishes
 if TYPE_CHECKING:
     from cuwheel.planning.planner import Plan
 
+NEWEST = toolkits.newest_toolkit().version
+
 
 def make(*names: str, cuda: str = "", wishes: Wishes | None = None, **known: str) -> Plan:
     refine = fleet.Refinement(**known)  # type: ignore[arg-type]  # only strings are given here
@@ -101,10 +103,10 @@ def test_case_4_a_gpu_newer_than_the_toolkit_gets_ptx_if_the_driver_compiles_it(
     plan = make("rtx 5060 ti", cuda="12.1", wishes=Wishes(ptx=False))
     (row,) = plan.unserved
     assert row.why == (
-        "CUDA 12.1 cannot compile for 12.0 yet: too old (CUDA 12.8 to 13.4 can)",
+        f"CUDA 12.1 cannot compile for 12.0 yet: too old (CUDA 12.8 to {NEWEST} can)",
         "PTX of CUDA 12.1 would reach it, but --no-ptx rules it out",
     )
-    assert row.fix == "--cuda 13.4"
+    assert row.fix == f"--cuda {NEWEST}"
     assert plan.jobs[0].notes == ("CUDA 12.1 serves none of these machines",)
     assert plan.jobs[0].reach == "runs nowhere"
 
@@ -163,7 +165,7 @@ def test_native_where_the_toolkit_has_none() -> None:
     (row,) = plan.unserved
     assert row.why == (
         (
-            "CUDA 12.8 cannot compile sm_121, which --native asks for (CUDA 12.9 to 13.4 can); "
+            f"CUDA 12.8 cannot compile sm_121, which --native asks for (CUDA 12.9 to {NEWEST} can); "
             "without --native it would do"
         ),
     )
@@ -224,7 +226,7 @@ def test_a_machine_without_a_known_gpu() -> None:
 
 def test_an_architecture_that_no_toolkit_knows() -> None:
     (row,) = planner.make([Machine(name="x", capability="3.0")], [], Wishes()).unserved
-    assert row.why == ("CUDA 11.0 to 13.4 cannot compile for 3.0: no toolkit of the tables can",)
+    assert row.why == (f"CUDA 11.0 to {NEWEST} cannot compile for 3.0: no toolkit of the tables can",)
     assert row.fix == ""
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -13,7 +13,7 @@ from cuwheel.inspection.compare import compare
 from cuwheel.inspection.libraries import Library, Survey
 from cuwheel.report import documents, html, terminal
 from cuwheel.report.compare import Compare
-from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table
+from cuwheel.report.document import Amount, Block, Column, Document, Findings, Heading, Paragraph, Table
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.units import file_name, size
 from tests.unit.compat.libraries import code, library
@@ -46,6 +46,11 @@ def test_sizes_for_people(count: int, text: str) -> None:
 
 def test_file_names_of_both_systems() -> None:
     assert file_name("a/b/c.so") == file_name(r"a\b\c.so") == file_name("c.so") == "c.so"
+
+
+@pytest.mark.parametrize("renderer", [terminal.render, html._name], ids=["terminal", "html"])
+def test_every_format_shows_every_kind_of_block(renderer: Any) -> None:
+    assert [each.__name__ for each in get_args(Block) if each not in renderer.registry] == []
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -22,7 +22,7 @@ class OutOfBoundsError(MalformedError):
     """The file points outside itself: it is damaged or was cut short."""
 
     def __init__(self, name: str, offset: int, wanted: int, size: int) -> None:
-        super().__init__(name, f"cut short or damaged: {wanted:,} bytes at {offset:#x} of {size:,} were expected")
+        super().__init__(name, f"cut short or damaged: expected {wanted:,} bytes at {offset:#x} of {size:,}")
 
 
 class Buffer(Protocol):
@@ -156,7 +156,7 @@ def string_at(buffer: Buffer, offset: int, end: int) -> str:
         pieces.append(chunk)
         offset += len(chunk)
         if offset == stop < min(end, buffer.size):
-            raise MalformedError(buffer.name, f"a name longer than {STRING_LIMIT:,} bytes")
+            raise MalformedError(buffer.name, f"it has a name longer than {STRING_LIMIT:,} bytes")
     return b"".join(pieces).decode("utf-8", "replace")
 
 

@@ -17,15 +17,15 @@ _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(o
 def inside(root: Path, name: str, source: Path) -> Path:
     """The file below `root` that `source` calls `name`; `root` is resolved.
 
-    Links on the way may lead elsewhere below the root. The file itself may be a link: whoever uses it acts on the
+    Links on the way may lead elsewhere below the root. The file itself may be a link: its user acts on the
     link, not on what it names.
     """
     path = root / name
     parts = name.split("/")
     if "\0" in name or not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts):
-        raise MalformedError(source, f"names a path outside its folder: {name!r}")
+        raise MalformedError(source, f"points outside its folder: {name!r}")
     if not leads_inside(root, path.parent):
-        raise MalformedError(source, f"names a path that a link leads out of its folder: {name!r}")
+        raise MalformedError(source, f"has a link that leads out of its folder: {name!r}")
     return path
 
 
@@ -47,7 +47,7 @@ def must_be_a_folder(path: Path) -> bool:
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
     if not stat.S_ISDIR(mode):
-        raise MalformedError(path, "is not a folder of its own", hint=f"see what it is, and remove it: {path}")
+        raise MalformedError(path, "is not a folder of its own", hint=f"look at it, then remove it: {path}")
     return True
 
 
@@ -63,5 +63,5 @@ def open_plain(path: Path, flags: int, mode: int = 0o644) -> int:
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(handle)
         what = "has other names (hard links)" if stat.S_ISREG(status.st_mode) else "is not a plain file"
-        raise MalformedError(path, what, hint=f"see what it is, and remove it: {path}")
+        raise MalformedError(path, what, hint=f"look at it, then remove it: {path}")
     return handle

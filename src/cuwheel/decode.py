@@ -40,7 +40,7 @@ def toml(data: bytes) -> dict[str, Any]:
     try:
         found: dict[str, Any] = msgspec.toml.decode(data)
     except RecursionError:
-        raise msgspec.DecodeError("it is nested too deep") from None
+        raise msgspec.DecodeError("it is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise
     except ValueError as error:  # a number of thousands of digits
@@ -80,7 +80,7 @@ def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: A
             yield from _problems(item, typing.get_args(type_)[1], f"{where}.{key}")
         return
     if typing.get_origin(type_) is typing.Literal and data not in typing.get_args(type_):
-        yield f"{where}: {data!r} is none of {', '.join(map(str, typing.get_args(type_)))}"
+        yield f"{where}: {data!r} is not one of {', '.join(map(str, typing.get_args(type_)))}"
         return
     try:
         msgspec.convert(data, type_)

@@ -63,7 +63,7 @@ class UnknownNameError(CuwheelError):
         self.kind, self.name, self.suggestions = kind, name, tuple(suggestions)
         if not hint and self.suggestions:
             hint = "did you mean " + " or ".join(repr(each) for each in self.suggestions[:4]) + "?"
-        super().__init__(f"no {kind} is known as {_short(name)!r}", hint)
+        super().__init__(f"no {kind} named {_short(name)!r}", hint)
 
 
 class AmbiguousNameError(UnknownNameError):
@@ -77,7 +77,7 @@ class AmbiguousNameError(UnknownNameError):
 
 class UnreadableError(CuwheelError):
     exit_code = 4
-    meaning = "a file or folder is missing, or may not be read or written"
+    meaning = "a file or folder is missing, or cannot be read or written"
 
     def __init__(self, path: str | Path, reason: str, hint: str = "") -> None:
         self.path = str(path)
@@ -103,7 +103,7 @@ class NewerSchemaError(CuwheelError):
 
     def __init__(self, path: str | Path, found: str, known: str) -> None:
         super().__init__(
-            f"{path} has schema {found}, and this cuwheel knows {known}",
+            f"{path} has schema {found}, but this cuwheel only knows {known}",
             hint="upgrade it: pip install --upgrade cuwheel",
         )
 
@@ -120,15 +120,15 @@ class ToolError(CuwheelError):
 
 class ToolTimeoutError(CuwheelError):
     exit_code = 8
-    meaning = "a program that cuwheel runs did not answer in time and was ended"
+    meaning = "a program that cuwheel runs did not answer in time and was stopped"
 
     def __init__(self, command: Sequence[str], seconds: float) -> None:
-        super().__init__(f"{command[0]} did not answer within {seconds:g} s and was ended")
+        super().__init__(f"{command[0]} did not answer within {seconds:g} s and was stopped")
 
 
 class NetworkError(CuwheelError):
     exit_code = 9
-    meaning = "a download failed, or what came was not what was asked for"
+    meaning = "a download failed, or delivered the wrong file"
 
     def __init__(self, url: str, problem: str, hint: str = "") -> None:
         super().__init__(f"{url}: {problem}", hint)
@@ -146,17 +146,17 @@ class FactsError(CuwheelError):
 
 class UnavailableError(CuwheelError):
     exit_code = 11
-    meaning = "no provider can give the CUDA toolkit that was asked for"
+    meaning = "no provider has the requested CUDA toolkit"
 
 
 class NoHostCompilerError(CuwheelError):
     exit_code = 12
-    meaning = "there is no host compiler that this nvcc takes"
+    meaning = "no host compiler was found that this nvcc accepts"
 
 
 class UnsafeWheelError(CuwheelError):
     exit_code = 13
-    meaning = "a wheel was made to do harm: names that leave its folder, members over one another, a bomb"
+    meaning = "a wheel may do harm: names that leave its folder, overlapping members, a zip bomb"
 
     def __init__(self, path: str | Path, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
@@ -164,13 +164,13 @@ class UnsafeWheelError(CuwheelError):
         more = f"\n  and {len(self.problems) - _SHOWN:,} more" if len(self.problems) > _SHOWN else ""
         super().__init__(
             f"{path} is not safe to read or to install:{shown}{more}",
-            hint="do not install this wheel; get it from its publisher again",
+            hint="do not install this wheel; download it again from its publisher",
         )
 
 
 class MissingExtraError(CuwheelError):
     exit_code = 14
-    meaning = "something is not installed that comes with an extra of cuwheel, such as `cuwheel[build]`"
+    meaning = "an extra of cuwheel is not installed, such as `cuwheel[build]`"
 
     def __init__(self, missing: Sequence[str], purpose: str, extra: str) -> None:
         self.missing, self.extra = tuple(missing), extra

@@ -1,4 +1,4 @@
-"""What any stage has to say to people: the same value wherever it was found."""
+"""What any stage reports to people: the same value for all of them."""
 
 from __future__ import annotations
 

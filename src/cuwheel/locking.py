@@ -63,15 +63,15 @@ def _wait_for_none(folder: Path) -> int:
             continue  # another run ended and took the folder with it
         except OSError as error:
             raise UnreadableError.from_os(
-                error, path, hint="cuwheel keeps its journal there: it must be writable"
+                error, path, hint="cuwheel keeps its journal there, so it must be writable"
             ) from error
         if not scratches.take(handle):
             holder = os.read(handle, 32).decode(errors="replace").strip() or "?"
             os.close(handle)
             raise UnreadableError(
                 folder.parent.parent,
-                f"another cuwheel (process {holder}) is changing it",
-                hint="wait for it to end, then run this again",
+                f"another cuwheel process ({holder}) is changing it",
+                hint="wait until it has finished, then run this again",
             )
         if scratches.still_there(handle, path):
             os.ftruncate(handle, 0)

@@ -1,4 +1,4 @@
-"""Messages and progress for whoever listens. As a library cuwheel is silent; the command line listens.
+"""Messages and progress for listeners. As a library cuwheel is silent; the command line listens.
 
 Python's logging hears everything too, if the program has imported it. It is not imported here: most
 commands have nothing to say, and it takes a tenth of their time.
@@ -35,7 +35,7 @@ def warning(message: str, *values: object) -> None:
 
 
 class _Shown:
-    """A value that is no text, as it is written: paths and errors hold what strangers wrote too."""
+    """Any other value, made printable: paths and errors contain text from strangers too."""
 
     def __init__(self, value: object) -> None:
         self._value = value

@@ -1,7 +1,7 @@
 """Secrets in variables, command lines, logs and addresses: kept and told as `***`.
 
 By the names of variables and options, by logins in addresses, and by the shapes of tokens that are known. A secret
-without any of these cannot be told from other text. Whoever keeps text (writes or answers it) calls `known`.
+without any of these looks like other text. Code that keeps text (writes or returns it) calls `known`.
 The lists are the only ones: those of the C shims are written from them. Nothing but the standard library of Python 3.9:
 this also travels in the kit.
 """

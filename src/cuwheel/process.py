@@ -185,7 +185,7 @@ def _attended(words: list[str], env: Mapping[str, str] | None, cwd: Path | None)
                 raise
             return subprocess.Popen(["/bin/sh", *words], env=variables, cwd=cwd, close_fds=False)
     except OSError as error:
-        hint = "see that it is on PATH" if error.errno == errno.ENOENT and "/" not in words[0] else ""
+        hint = "check that it is installed and on PATH" if error.errno == errno.ENOENT and "/" not in words[0] else ""
         raise ToolError(words, f"could not be started: {error.strerror}", hint=hint) from error
 
 
@@ -242,7 +242,7 @@ def _status(child: subprocess.Popen[bytes], wait: float) -> int | None:
 
 
 class _Tail:
-    """New lines of a file that somebody else writes, masked. A line without an end is told when no more can come."""
+    """New lines of a file that another process writes, masked. An unfinished line is given when no more can come."""
 
     def __init__(
         self, source: IO[bytes], kept: IO[bytes], secrets: Mapping[str, str], on_line: Callable[[str], None] | None

@@ -16,7 +16,7 @@ def freeze(request: object, *names: str) -> None:
     for name in names:
         value = getattr(request, name)
         if isinstance(value, (str, bytes)):
-            raise UsageError(f"{name} is a list of texts, and was given the text {value!r}", hint=f"{name}=[{value!r}]")
+            raise UsageError(f"{name} must be a list of strings, not the string {value!r}", hint=f"{name}=[{value!r}]")
         object.__setattr__(request, name, tuple(value))
 
 

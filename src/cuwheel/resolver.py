@@ -187,11 +187,11 @@ def _from_lock(package: dict[str, Any], wanted: Wanted) -> Release:
     """uv lists every wheel that fits; the one that an installer would take comes first."""
     if wanted.source:
         if "sdist" not in package:
-            raise NotFoundError(["there are only wheels of it"])
+            raise NotFoundError(["it only has wheels"])
         return _release(package["name"], package["version"], package["sdist"])
     wheels = [each for each in package.get("wheels", ()) if _name_in(each)]
     if not wheels:
-        raise NotFoundError(["there are no wheels of it"])
+        raise NotFoundError(["it has no wheels"])
     told = min(wheels, key=lambda each: _rank(_name_in(each), wanted))
     return _release(package["name"], package["version"], told)
 

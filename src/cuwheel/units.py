@@ -34,7 +34,7 @@ def size(count: int) -> str:
 
 
 def read_size(text: str) -> int | None:
-    """`100 MB`, `8GiB` or `4096` in bytes; None where it is no size."""
+    """`100 MB`, `8GiB` or `4096` in bytes; None if it is not a size."""
     match = _WRITTEN.fullmatch(text.strip())
     if match is None:
         return None

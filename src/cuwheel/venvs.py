@@ -53,7 +53,7 @@ def find_python(version: str | None = None) -> Python:
         if found and wanted in (None, found.minor):
             return found
         tried.append(f"{path} ({'is ' + found.version if found else 'does not run'})")
-    where = "; looked at " + ", ".join(tried) if tried else ""
+    where = "; searched " + ", ".join(tried) if tried else ""
     first = "" if uv() else "pip install 'cuwheel[build]' && "
     raise UnavailableError(f"Python {wanted} was not found{where}", hint=f"{first}uv python install {wanted}")
 
@@ -62,7 +62,7 @@ def minor(version: str) -> str:
     """`3.12` of whatever a person writes for it."""
     match = _VERSION.fullmatch(version.strip())
     if match is None:
-        raise UsageError(f"{version!r} is no Python version", hint="such as 3.12")
+        raise UsageError(f"{version!r} is not a Python version", hint="such as 3.12")
     return f"{match[1]}.{match[2]}"
 
 
@@ -148,7 +148,7 @@ def _pip_for(interpreter: Path) -> list[str]:
         except ToolError:
             continue
         return command
-    raise MissingExtraError(["uv"], f"installing into {interpreter.parent.parent} without a pip", "build")
+    raise MissingExtraError(["uv"], f"installing into {interpreter.parent.parent}, which has no pip,", "build")
 
 
 def conflicts(interpreter: Path, env: Mapping[str, str] | None = None) -> tuple[str, ...]:

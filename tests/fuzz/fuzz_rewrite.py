@@ -119,7 +119,7 @@ def compare(before: Path, after: Path, *, changes_libraries: bool) -> None:
         if wrong := now.wrong_hashes():
             raise AssertionError(f"RECORD is wrong about {wrong}")
         if now.unlisted and not was.unlisted:
-            raise AssertionError(f"RECORD and the files do not agree: {now.unlisted}")
+            raise AssertionError(f"RECORD and the files do not match: {now.unlisted}")
         if new := errors(now) - errors(was):
             raise AssertionError(f"verify finds what it did not find before: {new}")
         with zipfile.ZipFile(before) as old, zipfile.ZipFile(after) as new_:

@@ -116,7 +116,7 @@ def test_a_plan_that_the_objects_do_not_hold(relocatable: tuple[Made, Path]) -> 
     wanted = replace(_wanted(made, toolkit), archs=("sm_80", "sm_86", "sm_90"))
     (finding,) = [each for each in _judge(made, wanted).findings if each.severity == "error"]
     assert finding.rule == "planned-architecture-missing"
-    assert "sm_86 was planned and is not in all 3 containers" in finding.message
+    assert "sm_86 was planned but is missing from all 3 containers" in finding.message
     assert any("child(float*)" in each for each in finding.evidence)
     assert "call 1 (nvcc dynamic.cu) asks for sm_80 sm_90" in finding.evidence
 
@@ -131,9 +131,9 @@ def test_a_device_link_without_the_list(tmp_path: Path) -> None:
         "nvcc -shared plain.o -o libdemo.so",
     )
     findings = {each.rule: each for each in _judge(made, _wanted(made, toolkit)).findings}
-    assert "the device link was made for another list" in findings["planned-architecture-missing"].message
+    assert "the device link used another architecture list" in findings["planned-architecture-missing"].message
     silent = findings["architecture-not-planned"]
-    assert "nvcc was given no architecture" in silent.message
+    assert "nvcc got no architecture" in silent.message
     assert silent.evidence[-1] == "call 2 (nvcc plain.o)"
 
 
@@ -163,7 +163,7 @@ def test_a_wrong_nvcc_first_on_path(tmp_path: Path) -> None:
     made = _make(tmp_path / "nvcc", picked, f"nvcc {LIST} -Xcompiler -fPIC -shared plain.cu -o libdemo.so")
     (finding,) = [each for each in _judge(made, _wanted(made, planned)).findings if each.severity == "error"]
     assert finding.rule == "compiled-by-other-cuda"
-    assert "compiled by CUDA 13.4, and CUDA 13.0 was planned: a wrong nvcc was picked up" in finding.message
+    assert "compiled by CUDA 13.4, but CUDA 13.0 was planned: the wrong nvcc was used" in finding.message
     assert any(each.startswith(f"{picked}/bin/nvcc was called once") for each in finding.evidence)
     assert str(planned / "bin" / "nvcc") in finding.fix
 

@@ -183,11 +183,11 @@ class TestUvAlone:
 def test_no_login_and_a_wrong_one(given: Callable[..., None]) -> None:
     with site.serving(site.Behaviour.index(login=LOGIN)) as url:
         given(PIP_INDEX_URL=f"{url}/simple")
-        with pytest.raises(NetworkError, match="asks for a login, and none is configured") as caught:
+        with pytest.raises(NetworkError, match="requires a login, and none is configured") as caught:
             index.wheel_of("demo-cuda==1.0")
         assert "netrc" in caught.value.hint
         given(PIP_INDEX_URL=url.replace("://", "://anna:wr0ng@") + "/simple")
-        with pytest.raises(NetworkError, match="login that was sent is not accepted") as caught:
+        with pytest.raises(NetworkError, match="rejected the login") as caught:
             index.wheel_of("demo-cuda==1.0")
         assert "wr0ng" not in caught.value.message + caught.value.hint
 

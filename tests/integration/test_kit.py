@@ -113,13 +113,13 @@ def test_a_check_that_passes_where_failure_was_predicted(tmp_path: Path) -> None
     status, _, found = run(packed(tmp_path, ON_GPU), gpu(NOT_SERVED, FAKE_CUDA_REFUSES="all"))
     assert status == 1
     assert found["wheels"][0]["agreement"] == "contradicted"
-    assert "and two passed on the GPU" in found["wheels"][0]["why"]
+    assert "but two passed on the GPU" in found["wheels"][0]["why"]
 
 
 def test_a_check_that_fails_for_a_reason_of_its_own_leaves_it_open(tmp_path: Path) -> None:
     status, _, found = run(packed(tmp_path, {**ON_GPU, "expect": ["3"]}), gpu())
     assert (status, found["wheels"][0]["agreement"]) == (1, "open")
-    assert "for another reason than the device code; the driver answers as foretold" in found["wheels"][0]["why"]
+    assert "for another reason than the device code; the driver answers as predicted" in found["wheels"][0]["why"]
 
 
 def test_the_first_visible_gpu_counts(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_kit_damaged_on_its_way_runs_nothing(tmp_path: Path, place: bytes) -> 
     [
         ("foo/late.py", b"", "not in RECORD"),
         ("../out.py", b"", "leads out of the folder"),
-        ("foo-1.0+cu130.data/nowhere/x", b"", "no place in an environment"),
+        ("foo-1.0+cu130.data/nowhere/x", b"", "cannot be installed into an environment"),
     ],
 )
 def test_unsound_wheels_are_not_installed(tmp_path: Path, member: str, data: bytes, problem: str) -> None:
@@ -333,7 +333,7 @@ def test_the_interpreter_of_the_machine_is_not_written_to(tmp_path: Path, files:
     """The environment's own is a link to it."""
     status, _, found = run(packed(tmp_path, IMPORT, files={**FOO, **files}))
     assert status == 1
-    assert "would take the place of the environment's own" in found["wheels"][0]["problem"]
+    assert "would replace the environment's own" in found["wheels"][0]["problem"]
 
 
 def test_scripts_entry_points_and_data_are_installed(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_list_and_only(tmp_path: Path) -> None:
     assert "two  (GPU)" in said
     status, said, _ = run(made, None, "--only", "nothing-of-it")
     assert status == 1
-    assert "no wheel of the kit was asked for" in said
+    assert "no wheel of the kit was selected" in said
 
 
 def test_kept_environments_can_be_looked_at(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_a_proof_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     status, said, _ = run(packed(tmp_path), None, "--to", str(tmp_path / "file" / "proof.json"))
     assert status == 2
-    assert "choose another place with --to" in said
+    assert "choose another file with --to" in said
     assert "foo-1.0" not in said  # before anything is done
     status, _, found = run(packed(tmp_path, IMPORT), None, "--to", ".")
     assert (status, by_name(found)) == (0, {"import foo": "passed"})
@@ -429,7 +429,7 @@ def test_nowhere_to_install_to_is_said(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "file").write_text("")
     status, said, found = run(made, None, "--keep", "file/there")
     assert (status, found) == (2, {})
-    assert "hint: TMPDIR says where" in said
+    assert "hint: choose where" in said
 
 
 def test_same_input_same_bytes(tmp_path: Path) -> None:
@@ -441,9 +441,9 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
 
 
 def test_only_wheels_are_packed(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no wheel"):
+    with pytest.raises(UsageError, match="is not a wheel"):
         kit.pack(PackRequest("x.whl", to=tmp_path / "kit.pyz"), [tmp_path], lambda _: [IMPORT])
-    with pytest.raises(UsageError, match="there is no wheel"):
+    with pytest.raises(UsageError, match="no wheel to verify was given"):
         PackRequest((), to=tmp_path / "kit.pyz")
 
 

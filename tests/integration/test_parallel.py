@@ -29,7 +29,7 @@ def _die_in_a_copy(number: int) -> int:
 
 
 def _refuse(number: int) -> int:
-    raise UnreadableError(f"file {number}", "may not be read")
+    raise UnreadableError(f"file {number}", "cannot be read")
 
 
 @pytest.fixture(autouse=True)
@@ -55,5 +55,5 @@ def test_a_copy_that_is_killed() -> None:
 
 
 def test_an_error_is_the_one_that_happened() -> None:
-    with pytest.raises(UnreadableError, match="file 0: may not be read"):
+    with pytest.raises(UnreadableError, match="file 0: cannot be read"):
         parallel.each(_refuse, range(4), _prepare)

@@ -253,7 +253,7 @@ def test_a_build_that_takes_its_record_away(project: Path, environ: dict[str, st
     )
     done = recorded(project, environ, "sh", "-c", script)
     assert done.returncode == 3, done.stderr
-    assert "the record is not whole" in done.stderr
+    assert "the record is incomplete" in done.stderr
     assert not (project / "record").exists()
 
 

@@ -251,7 +251,7 @@ def test_never_in_place_of_the_input(tmp_path: Path, nvidia: Path) -> None:
     kept = compiled.library(tmp_path / "libkept.so", returns=1, calls=[nvidia / "libcudart.so.12"])
     original = wheel(tmp_path / "dist", {"pkg/libkept.so": bytes_of(kept)}, platform="manylinux_2_41_x86_64")
     before = bytes_of(original)
-    with pytest.raises(UsageError, match="is the wheel to be repaired"):
+    with pytest.raises(UsageError, match="is the input wheel itself"):
         api.repair(original, output=original.parent)
     assert bytes_of(original) == before
 

@@ -73,7 +73,7 @@ def test_by_hand_it_works_from_the_build_it_does_not(project: Path) -> None:
     assert (project / "a b.o").read_text() == "the build's"  # nothing was written over
 
     inside = cuwheel("replay", "rec", "--diff", cwd=project, CPATH="/usr/include")
-    assert f"with {bad} taken out of CPATH it works." in " ".join(inside.stdout.split())
+    assert f"with {bad} removed from CPATH it works." in " ".join(inside.stdout.split())
 
 
 def test_the_printed_command_does_the_same(project: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_call_that_is_different_each_time(tmp_path: Path) -> None:
     assert done.returncode == 1
     blame = json.loads(done.stdout)["blame"]
     assert blame["verdict"] == "flaky"
-    assert "does not always do the same" in blame["answer"]
+    assert "does not always behave the same" in blame["answer"]
 
 
 def test_a_run_that_hangs_is_ended(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_second_run_at_the_same_time(tmp_path: Path, capsys: pytest.CaptureFix
         assert first.stdout
         assert first.stdout.readline() == b"at work\n"
         assert main(["slim", "--env", str(env), "--for", "h100"]) == 4
-        assert f"another cuwheel (process {first.pid}) is changing it" in capsys.readouterr().err
+        assert f"another cuwheel process ({first.pid}) is changing it" in capsys.readouterr().err
         assert main(["slim", "--env", str(env), "--undo"]) == 4
         capsys.readouterr()
         first.send_signal(signal.SIGKILL)

@@ -124,7 +124,7 @@ def test_conda_locked(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert calls(log)[-1][:4] == ["create", "--yes", "--prefix", again.toolkits[0].root]
     assert calls(log)[-1][4] == "--file"
     monkeypatch.setenv("FAKE_CONDA_SHA", "0" * 64)
-    with pytest.raises(MalformedError, match="not what the lock says"):
+    with pytest.raises(MalformedError, match="does not match the lock"):
         api.toolchain("12.2", locked=lock, cache=tmp_path / "third")
 
 
@@ -173,6 +173,6 @@ def test_neither_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     with pytest.raises(UnavailableError) as caught:
         api.toolchain("12.8", providers=["conda", "container", "debian"])
     told = caught.value.message
-    assert "- conda: there is no micromamba, mamba or conda on PATH" in told
-    assert "- container: there is no docker or podman on PATH" in told
-    assert "- debian: Debian has 11.8 (bookworm), 12.4 (trixie)" in told
+    assert "- conda: no micromamba, mamba or conda was found on PATH" in told
+    assert "- container: no docker or podman was found on PATH" in told
+    assert "- debian: Debian only has 11.8 (bookworm), 12.4 (trixie)" in told

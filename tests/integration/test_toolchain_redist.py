@@ -168,7 +168,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(mirror: Path, cache: Path) -> No
     )
     assert done.returncode == UnreadableError.exit_code, done.stderr
     assert "File too large" in done.stderr
-    assert "hint: free some space, or put the cache elsewhere" in done.stderr
+    assert "hint: free some space, or move the cache" in done.stderr
     assert complete(cache) == []
     assert strangers(cache) == []
     assert install(mirror).is_dir()

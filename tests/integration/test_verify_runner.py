@@ -86,7 +86,7 @@ def test_a_hang_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     result = imported(tmp_path, text, timeout=1.5)
     assert time.monotonic() - began < 10
     assert (result["outcome"], result["status"]) == ("timeout", None)
-    assert result["problem"] == "did not end within 1.5 s, and was ended"
+    assert result["problem"] == "did not end within 1.5 s and was stopped"
     assert not [pid for pid in told.read_text().split() if _alive(int(pid))]
 
 
@@ -106,7 +106,7 @@ def test_a_process_that_outlives_the_check_is_named_and_ended(tmp_path: Path) ->
     result = imported(tmp_path, text)
     assert time.monotonic() - began < 10
     assert result["outcome"] == "failed"
-    assert result["problem"].startswith("left a process running, ended now: python")
+    assert result["problem"].startswith("left a process running, stopped now: python")
     assert not _alive(int(told.read_text()))
 
 
@@ -126,13 +126,13 @@ def test_memory_is_limited_over_all_processes(tmp_path: Path) -> None:
     result = imported(tmp_path, text, memory=150_000_000)
     assert result["outcome"] == "memory"
     assert result["memory"] > 150_000_000
-    assert result["problem"].endswith("allowed are 0.15 GB; it was ended")
+    assert result["problem"].endswith("allowed is 0.15 GB; it was stopped")
 
 
 def test_memory_beyond_the_guard_is_refused(tmp_path: Path) -> None:
     result = imported(tmp_path, "kept = bytearray(1 << 40)", memory=1_000_000_000)
     assert result["outcome"] == "memory"
-    assert result["problem"] == "asked for more memory than it may have, which is 1 GB"
+    assert result["problem"] == "asked for more memory than its limit of 1 GB"
     # A GPU's address space is far larger than its memory: such checks are only watched.
     roomy = "import resource; print(resource.getrlimit(resource.RLIMIT_DATA)[0])"
     check = {"name": "it", "kind": "python", "text": roomy, "gpu": True, "number": float(resource.RLIM_INFINITY)}
@@ -182,9 +182,9 @@ def test_expected_and_forbidden_texts(tmp_path: Path) -> None:
     ("printed", "outcome", "problem"),
     [
         ("step 1: 0.5009", "passed", ""),
-        ("0.5 then 0.502", "failed", "printed 0.502, expected was 0.5 within 0.001"),
-        ("nan", "failed", "printed nan, expected was 0.5 within 0.001"),
-        ("none", "failed", "printed no number, expected was 0.5"),
+        ("0.5 then 0.502", "failed", "printed 0.502, expected 0.5 within 0.001"),
+        ("nan", "failed", "printed nan, expected 0.5 within 0.001"),
+        ("none", "failed", "printed no number, expected 0.5"),
     ],
 )
 def test_the_last_number(tmp_path: Path, printed: str, outcome: str, problem: str) -> None:
@@ -211,7 +211,7 @@ def test_commands(tmp_path: Path) -> None:
     behind = run(tmp_path, "command", "sh -c '(exec 2>/dev/null; sh -c \"kill -BUS \\$\\$\"); exit $?'")
     assert (behind["outcome"], behind["problem"]) == (
         "crashed",
-        "ended with status 135, which a shell gives for SIGBUS",
+        "ended with status 135, which is how a shell reports SIGBUS",
     )
     missing = run(tmp_path, "command", "no-such-program --version")
     assert (missing["outcome"], missing["problem"]) == ("failed", "could not be started: No such file or directory")
@@ -222,7 +222,7 @@ def test_commands(tmp_path: Path) -> None:
 def test_a_kill_from_elsewhere_is_no_fault_of_ours(tmp_path: Path) -> None:
     result = run(tmp_path, "python", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert result["outcome"] == "crashed"
-    assert "often the kernel, out of memory" in result["problem"]
+    assert "often the kernel does, when memory runs out" in result["problem"]
 
 
 def test_checks_for_a_gpu_are_skipped_elsewhere(tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ def test_checks_for_a_gpu_are_skipped_elsewhere(tmp_path: Path) -> None:
     for there in ((), ("8.9",), ("8.9", "9.0")):
         result = checks.run(check, sys.executable, ENVIRON, tmp_path, capabilities=there)
         told[there] = (result["outcome"], result["problem"])
-    assert told[()] == ("skipped", "needs a GPU, and there is none here")
-    assert told["8.9",] == ("skipped", "needs a GPU of capability 9.0 or 10.0, and here is 8.9")
+    assert told[()] == ("skipped", "needs a GPU, but this machine has none")
+    assert told["8.9",] == ("skipped", "needs a GPU of capability 9.0 or 10.0, but this machine has 8.9")
     assert told["8.9", "9.0"] == ("passed", "")
 
 
@@ -268,7 +268,7 @@ def test_the_driver_is_asked_for_gpus(
 
 
 def test_what_cannot_be_run_is_a_result_too(tmp_path: Path) -> None:
-    assert "no check of kind 'shell'" in run(tmp_path, "shell", "true")["problem"]
+    assert "unknown kind of check: 'shell'" in run(tmp_path, "shell", "true")["problem"]
     assert "could not be started" in run(tmp_path, "command", "a\0b")["problem"]
     check = {"name": "it", "kind": "import", "text": "os"}
     assert checks.run(check, "/nowhere/python", ENVIRON, tmp_path)["outcome"] == "failed"

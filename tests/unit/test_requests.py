@@ -41,7 +41,7 @@ def test_lists_become_tuples_and_nothing_changes_afterwards(made: type) -> None:
 def test_a_lone_text_is_not_taken_for_a_list_of_letters(made: type) -> None:
     for each in fields(made):
         if str(each.type).startswith("Sequence"):
-            with pytest.raises(UsageError, match=f"{each.name} is a list"):
+            with pytest.raises(UsageError, match=f"{each.name} must be a list"):
                 made(**(REQUESTS[made] | {each.name: "h100"}))
 
 
@@ -54,10 +54,10 @@ def test_a_lone_text_is_not_taken_for_a_list_of_letters(made: type) -> None:
         (ToolchainRequest, {"version": "13.0", "fetched": "kit", "locked": Path("l")}, "cannot be used together"),
         (SlimRequest, {"level": 10}, "from 0 to 9"),
         (VerifyRequest, {"wheels": "a.whl", "timeout": 0.0}, "timeout must be a positive number"),
-        (VerifyRequest, {"wheels": "a.whl", "cuda": "12.8; rm"}, "is no CUDA version"),
-        (VerifyRequest, {"wheels": "a.whl", "pass_env": ["A-B"]}, "is not the name of a variable"),
-        (VerifyRequest, {}, "there is no wheel"),
-        (PackRequest, {"wheels": (), "to": Path("kit.pyz")}, "there is no wheel"),
+        (VerifyRequest, {"wheels": "a.whl", "cuda": "12.8; rm"}, "is not a CUDA version"),
+        (VerifyRequest, {"wheels": "a.whl", "pass_env": ["A-B"]}, "is not a variable name"),
+        (VerifyRequest, {}, "no wheel to verify was given"),
+        (PackRequest, {"wheels": (), "to": Path("kit.pyz")}, "no wheel to verify was given"),
     ],
 )
 def test_what_cannot_be_is_refused_when_it_is_asked(made: type, given: dict[str, Any], words: str) -> None:

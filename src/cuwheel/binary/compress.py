@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ZSTD_LEVEL = 9
 _LZ4_LEVEL = 6  # 17 % of their size; 9 stores 1 % less at a third of the speed
 _ALIGNMENT = 8
-_HIGHEST_RATIO = 200  # what shrinks further is no code, and readers take it for a bomb
+_HIGHEST_RATIO = 200  # what shrinks further is not code, and readers take it for a bomb
 _WORTH_IT = 16  # smaller by one part in so many
 # Memory that all entries in work may take together, what the compressor takes for one, and for a small one.
 _BUDGET = 160_000_000
@@ -182,6 +182,6 @@ def _too_large(entries: list[EntryDecision]) -> Finding:
     return Finding(
         rule="too-large-to-recompress",
         severity="note",
-        message=f"{len(entries)} entries are too large to compress anew in little memory, and are left as they are",
+        message=f"{len(entries)} entries are too large to recompress within the memory limit and stay as they are",
         evidence=tuple(f"{each.entry.arch} at {each.entry.offset:#x}" for each in entries[:5]),
     )

@@ -68,7 +68,7 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
     try:
         patches = tuple(elf_writer.patches(file, tables, made, moved, pointers, symbols))
     except struct.error as error:
-        raise MalformedError(buffer.name, "its tables hold numbers that make no sense") from error
+        raise MalformedError(buffer.name, "its tables contain invalid numbers") from error
     return Draft(
         elf=file,
         containers=containers,
@@ -86,15 +86,17 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
 def _check_file(file: Elf) -> None:
     name = file.buffer.name
     if file.machine_name not in PAGES:
-        raise MalformedError(name, f"rewriting is for {' and '.join(PAGES)}, and this is for {file.machine_name}")
+        raise MalformedError(
+            name, f"only binaries for {' and '.join(PAGES)} can be rewritten, and this one is for {file.machine_name}"
+        )
     if file.type not in _TYPES or not file.segments:
-        raise MalformedError(name, "it is not linked yet: what is in it can still be left out when it is built")
+        raise MalformedError(name, "it is not linked yet: leave device code out when building it instead")
     end = elf.extent(file)
     behind = file.buffer.size - end
     if behind > _TRAILING or any(file.buffer.read(end, behind)):
-        raise MalformedError(name, f"{behind:,} bytes stand behind it, which may be a signature over it")
+        raise MalformedError(name, f"{behind:,} bytes follow the end of the file, which may be a signature")
     if disjoint(file.sections())[1]:
-        raise MalformedError(name, "sections lie over one another")
+        raise MalformedError(name, "its sections overlap")
 
 
 def walked(file: Elf) -> tuple[fatbin.Walk, Registration]:
@@ -122,7 +124,7 @@ def _containers(
     decisions = {each.entry.offset: each for each in plan.entries if each.entry.section in FATBIN_SECTIONS}
     found = {entry.offset: entry.header_size + entry.payload for each in walk.containers for entry in each.entries}
     if found != {offset: each.bytes for offset, each in decisions.items()}:
-        raise MalformedError(buffer.name, "it is not the file that the plan was made for")
+        raise MalformedError(buffer.name, "it is not the file that was planned for")
     unnamed = set(registration.unnamed) if registration.wrappers else set(range(len(walk.containers)))
     made = []
     for index, old in enumerate(walk.containers):
@@ -130,7 +132,9 @@ def _containers(
         replaced = {entry.offset: new for entry in keep if (new := replacements.get(entry.offset))}
         changes = len(keep) != len(old.entries) or replaced
         if changes and index in unnamed:
-            raise MalformedError(buffer.name, f"nothing names the container at {old.offset:#x}, which was to change")
+            raise MalformedError(
+                buffer.name, f"nothing refers to the container at {old.offset:#x}, which was to change"
+            )
         start = old.entries[0].offset if old.entries else old.offset + old.size
         head = buffer.read(old.offset, start - old.offset)
         made.append(rebuilt(old, head, keep, replaced, pinned=index in unnamed))
@@ -144,10 +148,10 @@ def _packed(file: Elf, containers: Sequence[NewContainer]) -> Iterator[tuple[int
         if header.name not in FATBIN_SECTIONS or not any(each.size != each.old.size for each in inside):
             continue
         if layout.segment_of(file, header) is None:
-            raise MalformedError(file.buffer.name, f"{header.name} is not loaded as one piece")
+            raise MalformedError(file.buffer.name, f"{header.name} is not loaded in one piece")
         found = pack(inside, header.offset, header.offset + header.size, _alignment(file, header))
         if found is None:
-            raise MalformedError(file.buffer.name, f"{header.name} has an alignment that its contents do not have")
+            raise MalformedError(file.buffer.name, f"{header.name} has an alignment that its contents do not follow")
         yield header.number, found
 
 
@@ -177,11 +181,13 @@ def _check_pointers(
             raise MalformedError(file.buffer.name, problem)
     named = {each.target for each in pointers}
     if unknown := [old for old, new in moved.items() if old != new and old not in named]:
-        raise MalformedError(file.buffer.name, f"how the container at {unknown[0]:#x} is named is not understood")
+        raise MalformedError(
+            file.buffer.name, f"the reference to the container at {unknown[0]:#x} is of an unknown kind"
+        )
     if file.type == references.TYPE_EXECUTABLE:
         moving = [old for old, new in moved.items() if old != new]
         if (word := next(references.words_like(file, moving), None)) is not None:
-            raise MalformedError(file.buffer.name, f"its data seems to name a container too, at {word:#x}")
+            raise MalformedError(file.buffer.name, f"its data seems to refer to a container too, at {word:#x}")
 
 
 def _check_symbols(name: str, symbols: Sequence[SymbolAt], changed: Sequence[tuple[int, int]]) -> None:
@@ -221,6 +227,6 @@ def _no_room(zeros: int) -> Finding:
     return Finding(
         rule="file-keeps-its-size",
         severity="note",
-        message=f"{size(zeros)} of the device code taken out stay in the file as zeros: "
-        "there is no room for the program headers that leaving them out takes",
+        message=f"{size(zeros)} of the removed device code stay in the file as zeros: there is no room for the "
+        f"program headers needed to drop them",
     )

@@ -135,7 +135,7 @@ def _file_header(elf: Elf, tables: Tables, layout: Layout, count: int) -> bytes:
     fields[10] = count
     fields[12] = tables.header[12] + _more_sections(layout)
     if _more_sections(layout) and len(tables.sections) + _more_sections(layout) >= _FIRST_RESERVED:
-        raise MalformedError(elf.buffer.name, "it has more sections than its header can count")
+        raise MalformedError(elf.buffer.name, "it has more sections than its header can hold")
     return _HEADER.pack(*fields)
 
 
@@ -170,7 +170,7 @@ def _aligned(elf: Elf, tables: Tables, rows: tuple[tuple[int, ...], ...]) -> tup
         return rows
     able = next((n for n, row in enumerate(rows) if row[0] == PT_LOAD and (row[2] - row[3]) % wanted == 0), None)
     if able is None:
-        raise MalformedError(elf.buffer.name, f"nothing of it could be aligned to {wanted:#x} bytes any more")
+        raise MalformedError(elf.buffer.name, f"nothing in it could be aligned to {wanted:#x} bytes any more")
     return (*rows[:able], (*rows[able][:7], wanted), *rows[able + 1 :])
 
 
@@ -188,7 +188,7 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
         if alignment > 1 and (place - address - step) % alignment:
             alignment = page_of(elf, elf.segments[number]) or 0
             if not alignment or (place - address - step) % alignment:
-                raise MalformedError(elf.buffer.name, "a segment would no longer lie at a whole page")
+                raise MalformedError(elf.buffer.name, "a segment would no longer be page-aligned")
         yield kind, flags, place, address + step, physical + step, end - start, end - start + extra, alignment
 
 

@@ -94,7 +94,7 @@ def _cannot(error: MalformedError) -> Finding:
     return Finding(
         rule="cannot-rewrite",
         severity="warning",
-        message=f"it is left as it is: {error.problem}",
+        message=f"left unchanged: {error.problem}",
     )
 
 

@@ -1,6 +1,6 @@
 """What the dynamic loader goes by: program headers and the dynamic section, and whether section headers agree.
 
-Loaders never look at section headers. Rewriting goes by them, so wherever something rests on one it is checked here
+Loaders never look at section headers, but rewriting uses them, so everything that depends on one is checked here
 against what is loaded.
 """
 
@@ -47,7 +47,7 @@ def must_agree(elf: Elf, changing: Sequence[Header]) -> None:
     name = elf.buffer.name
     loads = sorted((each for each in elf.segments if each.type == PT_LOAD), key=lambda each: each.address)
     if any(two.address < one.address + one.memory_size for one, two in itertools.pairwise(loads)):
-        raise MalformedError(name, "its segments lie over one another in memory")
+        raise MalformedError(name, "its segments overlap in memory")
     tags = list(dynamic.tags(elf))
     for header in changing:
         end = header.offset + header.size
@@ -71,7 +71,7 @@ def _relocations_agree(elf: Elf, tags: dict[int, int]) -> None:
             if each.flags & _ALLOC and each.type == kind and each.address <= start < each.address + each.size:
                 start = each.address + each.size
         if start < end:
-            raise MalformedError(elf.buffer.name, f"no section header tells of the relocations at {start:#x}")
+            raise MalformedError(elf.buffer.name, f"no section header describes the relocations at {start:#x}")
     if _SYMTAB in tags and not any(
         each.type == SHT_DYNSYM and each.address == tags[_SYMTAB] == _loaded_at(elf, each.offset)
         for each in elf.headers

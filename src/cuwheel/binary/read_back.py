@@ -61,7 +61,7 @@ def _entries(found: _Found, made: Draft, plan: LibraryPlan) -> None:
     }
     wanted = {_place(each, made): _expected(each) for each in made.containers}
     if inside != wanted:
-        raise MalformedError(plan.path, "the slimmed file does not hold what was planned", _HINT)
+        raise MalformedError(plan.path, "the slimmed file does not contain what was planned", _HINT)
 
 
 def _place(container: NewContainer, made: Draft) -> int:
@@ -87,7 +87,7 @@ def _registration(found: _Found, made: Draft, plan: LibraryPlan) -> None:
         for each in made.registration.wrappers
     ]
     if after != before or found.registration.module_ids != made.registration.module_ids:
-        raise MalformedError(plan.path, "the slimmed file registers something else than the original", _HINT)
+        raise MalformedError(plan.path, "the slimmed file registers other code than the original", _HINT)
 
 
 def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
@@ -111,7 +111,7 @@ def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
         seen.add(lists)
         for machine in plan.options.targets:
             if (on := device(machine)) and _taken(before, on) != _taken(after, on):
-                raise MalformedError(plan.path, f"{machine.name} would get other code than before", _HINT)
+                raise MalformedError(plan.path, f"{machine.name} would load other code than before", _HINT)
 
 
 def _taken(entries: Sequence[HasCode], on: Device) -> tuple[str, str] | None:

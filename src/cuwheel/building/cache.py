@@ -39,9 +39,9 @@ class Server:
 
 @contextlib.contextmanager
 def server(job: Job, folder: Path) -> Iterator[Server]:
-    """`folder`: where results are kept, for all jobs. A cache that does not work is no reason not to build."""
+    """`folder`: where results are kept, for all jobs. A cache that does not work must not stop the build."""
     if job.toolchain.prefix:
-        yield Server(problem="there is no compiler cache inside of a container")
+        yield Server(problem="the compiler cache does not work inside a container")
         return
     with contextlib.ExitStack() as stack:
         try:
@@ -64,8 +64,8 @@ def _trial(job: Job, made: cache_server.Server) -> str:
         done = process.run(words, timeout=_TRIAL_S, check=False, env={**job.environ, **made.environ}, cwd=Path(place))
         if done.status or not Path(place, "trial.o").exists():
             told = (done.stderr or done.stdout).strip().splitlines()
-            return f"sccache does not take this nvcc: {told[-1] if told else f'status {done.status}'}"
+            return f"sccache does not accept this nvcc: {told[-1] if told else f'status {done.status}'}"
     if not sum(made.counted() or ()):
-        return "sccache passes this nvcc by: it is no compiler that it knows"
+        return "sccache does not know this nvcc and does not cache it"
     made.forget()
     return ""

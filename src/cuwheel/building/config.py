@@ -33,7 +33,7 @@ _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Where a configuration came from: `path` None where there is none.
+    """Where a configuration came from: `path` is None if there is none.
 
     `keys`: what it says, by field names; `told`: what was said beside it.
     """
@@ -112,7 +112,7 @@ def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # n
 
 def _hint(problems: list[str]) -> str:
     if any("got `float`" in each or "got `int`" in each for each in problems):
-        return 'versions are texts: cuda = ["13.0"]'
+        return 'versions must be strings: cuda = ["13.0"]'
     return _HINT
 
 
@@ -137,7 +137,7 @@ def _from(path: Path) -> tuple[Path, dict[str, Any], str]:
     own = _tool(data)
     if own is not None or path.name == PYPROJECT:
         if not isinstance(own, dict | None):
-            raise ConfigurationError(path, ["tool.cuwheel is no table"], _HINT)
+            raise ConfigurationError(path, ["tool.cuwheel must be a table"], _HINT)
         return path, own or {}, "tool.cuwheel"
     return path, data, ""
 
@@ -154,11 +154,11 @@ def _decoded(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
     if len(text) > _MAX_BYTES:
-        raise ConfigurationError(path, ["it is too large to be a configuration"])
+        raise ConfigurationError(path, ["it is too large for a configuration file"])
     try:
         return decode.toml(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(path, [f"it is not TOML: {error}"]) from error
+        raise ConfigurationError(path, [f"it is not valid TOML: {error}"]) from error
 
 
 def _told(overrides: Mapping[str, object]) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _by_field(data: dict[str, Any], type_: Any, where: str, problems: list[str])
     for written, value in data.items():
         name = _field(str(written), hints)
         if name in result:
-            problems.append(f"{where}: {key(name)!r} is there twice, with a hyphen and an underscore")
+            problems.append(f"{where}: {key(name)!r} appears twice, with a hyphen and with an underscore")
         below = f"{where}.{name}" if where else name
         result[name] = _value(value, hints.get(name), name, below, problems)
     return result
@@ -216,7 +216,7 @@ def _item(hint: Any) -> Any:  # noqa: ANN401
 def _field(key: str, fields: Mapping[str, object]) -> str:
     name = key.replace("-", "_")
     found = f"{name}_" if f"{name}_" in fields else name
-    return found if found in fields else key  # an unknown one is told as it was written
+    return found if found in fields else key  # an unknown key is reported as it was written
 
 
 def key(field: str) -> str:

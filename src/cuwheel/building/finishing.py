@@ -46,7 +46,7 @@ class Placed:
             other = self._jobs.setdefault(wheel, job)
         if other != job:
             raise MalformedError(
-                wheel, f"{other} made a wheel of the same name", hint="--naming local gives each its own"
+                wheel, f"{other} made a wheel with the same name", hint="--naming local gives each its own name"
             )
 
 
@@ -78,7 +78,9 @@ def finished(order: Order, job: Job, built: Built, placed: Placed) -> JobResult:
 
 def _about_cache(built: Built) -> Iterator[Finding]:
     if built.cached and built.cached.problem:
-        yield Finding(rule="no-compiler-cache", severity="warning", message=f"built without: {built.cached.problem}")
+        yield Finding(
+            rule="no-compiler-cache", severity="warning", message=f"built without the cache: {built.cached.problem}"
+        )
 
 
 def _record(built: Built) -> Record | None:
@@ -112,7 +114,7 @@ class _Finishing:
             good_place = self.job.folder / "part" if self.order.table.merge else output
             place = self._placed(wheel, good_place if passed.succeeded else self.job.folder / "refused", placed)
         except OSError as error:
-            raise UnreadableError.from_os(error, output, hint="free some space, or --output elsewhere") from error
+            raise UnreadableError.from_os(error, output, hint="free some space, or use another --output") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         planned = (*self.job.plan.archs, *self.job.plan.ptx)

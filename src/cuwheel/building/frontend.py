@@ -37,7 +37,7 @@ def make_environment(job: Job, shell: Shell, *, offline: bool) -> Path:
     if job.interpreter:
         return venvs.make(folder, job.interpreter)
     if offline:
-        raise UnavailableError("an environment inside a container needs the index, and --offline forbids to ask it")
+        raise UnavailableError("an environment inside a container needs the index, which --offline forbids")
     shell.run([_inner_python(job, shell), "-m", "venv", str(folder)])
     return venvs.interpreter(folder)
 
@@ -56,7 +56,7 @@ def _inner_python(job: Job, shell: Shell) -> str:
     image = job.toolchain.prefix[-1]
     raise UnavailableError(
         f"the image {image} has no Python {job.python}; looked at {', '.join(names)}",
-        hint="name one that has it, such as the manylinux images: --image IMAGE",
+        hint="use an image that has it, such as a manylinux image: --image IMAGE",
     )
 
 
@@ -89,15 +89,15 @@ def wheel(made: ProjectBuilder, job: Job) -> Path:
         written = ", ".join(each.name for each in there) or "none"
         raise MalformedError(
             told.name or "the backend",
-            f"the backend said that it wrote this wheel, and wrote {len(there)}: {written}",
+            f"the backend reported one wheel, but the number of wheels it wrote is {len(there)}: {written}",
             hint="it must write one wheel and return its name (PEP 517)",
         )
     try:
         parse_wheel_filename(told.name)
     except InvalidWheelFilename as error:
-        raise MalformedError(told, f"is no name of a wheel: {error}") from error
+        raise MalformedError(told, f"is not a wheel file name: {error}") from error
     if not zipfile.is_zipfile(told):
-        raise MalformedError(told, "is no wheel: it is not a zip file")
+        raise MalformedError(told, "is not a wheel: it is not a zip file")
     return told
 
 
@@ -114,7 +114,7 @@ def _through(call: Callable[[], T]) -> T:
         if isinstance(inner, CuwheelError):
             raise inner from error
         if isinstance(inner, FileNotFoundError):
-            raise ToolError(["the backend"], "ended without an answer and without an error") from error
+            raise ToolError(["the backend"], "ended without a result and without an error") from error
         raise ToolError(["the backend"], f"failed: {inner}") from error
     except build.BuildException as error:
         raise ToolError(["the backend"], f"failed: {error}") from error

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "Listed", "Result", "Wanted", "examine", "examine_merged"]
 
 RULES: tuple[Rule[Case], ...] = (*gate_code.RULES, *gate_limits.RULES)
-_TAG_RULES = tuple(each for each in wheel_tags.RULES if each.severity == "error")  # a plain linux tag is no lie
+_TAG_RULES = tuple(each for each in wheel_tags.RULES if each.severity == "error")  # a plain linux tag is not wrong
 
 
 def examine_merged(found: Survey, table: GateTable) -> Result:

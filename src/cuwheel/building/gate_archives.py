@@ -86,8 +86,8 @@ class Archives:
                 found.setdefault(place, Origin(path, place in real or place.startswith(root)))
             if len(found) > _MOST_ARCHIVES:
                 limits.met(
-                    f"{_MOST_ARCHIVES} of {len(found):,} static archives are searched",
-                    "code from further ones is not recognised as the toolkit's",
+                    f"{_MOST_ARCHIVES} of {len(found):,} static archives were searched",
+                    "code from the others is not recognised as the toolkit's",
                 )
             self._listed = list(found.values())[:_MOST_ARCHIVES]
         return self._listed
@@ -111,7 +111,7 @@ class Archives:
                 for entry in _entries(path):
                     index.setdefault(key_of(entry), []).append(entry)
             except CuwheelError as error:  # then nothing is known to come from it
-                log.debug(f"{path} was not looked into: {error.message}")
+                log.debug(f"{path} was not searched: {error.message}")
                 index = {}
             self._entries[path] = index
         return self._entries[path]

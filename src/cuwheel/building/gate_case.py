@@ -60,7 +60,7 @@ class Case:
         return (unit for unit in self.from_sources() if not self.is_allowed_whole(unit))
 
     def is_allowed_whole(self, unit: Unit) -> bool:
-        """Nothing of it was planned and all of it is allowed: a file with flags of its own, and somebody said so."""
+        """All of it is unplanned and allowed: a file with flags of its own, which the configuration accepts."""
         return bool(unit.codes) and all(
             arch not in self.planned and self.allowance.word(unit.library, arch) for arch in unit.archs
         )
@@ -71,7 +71,7 @@ class Case:
         return tuple(sorted(arch for arch in extra if not self.allowance.word(unit.library, arch)))
 
     def listed(self) -> tuple[Listed, ...]:
-        """What may stay though nobody planned it, library by library and by where it came from."""
+        """Unplanned code that is accepted, by library and by where it came from."""
         found: dict[tuple[str, str], list[tuple[Unit, str, int]]] = {}
         for unit in self.units:
             for code in unit.codes:

@@ -25,26 +25,26 @@ _ALLOWED = 3
 @rule(
     "built-without-device-code",
     severity="error",
-    why="""A build that finds no CUDA often goes on without it, and gives a wheel for the CPU alone that installs and
-    imports like the one that was meant.""",
+    why="""A build that finds no CUDA often goes on without it and makes a CPU-only wheel that installs and
+    imports like the intended one.""",
     source="torch.utils.cpp_extension and CMake projects whose CUDA is optional",
-    fix="cuwheel explain LOG: look for what the build said of CUDA, and set what makes it required (FORCE_CUDA=1); "
-    "if it has none by design: --host-only, or [gate] device-code = false",
+    fix="cuwheel explain LOG: see what the build says about CUDA, and make CUDA required (FORCE_CUDA=1); if the wheel "
+    "has none by design: --host-only, or [gate] device-code = false",
 )
 def built_without_device_code(case: Case) -> Iterator[Found]:
     there = [library.path for library in case.libraries if library.device_code]
     if not case.wanted.table.device_code:
         if there:
             yield Found(
-                message="there is CUDA device code in it, and [gate] device-code = false says that there is none",
+                message="it contains CUDA device code, but [gate] device-code = false says it has none",
                 evidence=some(there),
                 severity="warning",
-                fix="take it out of the configuration",
+                fix="remove that line from the configuration",
             )
     elif not there:
         count = len(case.libraries)
         evidence = f"{count} {'library was' if count == 1 else 'libraries were'} read" if count else "it has no library"
-        yield Found(message="there is no CUDA device code in it", evidence=(evidence,))
+        yield Found(message="it contains no CUDA device code", evidence=(evidence,))
 
 
 @rule(
@@ -61,7 +61,7 @@ def planned_architecture_missing(case: Case) -> Iterator[Found]:
     loose = {row.arch for library in case.libraries if not library.containers for row in library.device_code}
     lacking = [arch for arch in case.wanted.archs if arch not in loose]
     if loose and lacking and not any(case.judged()):
-        yield Found(message=f"no cubin for {joined(lacking)}", evidence=(f"there are {joined(loose)}",))
+        yield Found(message=f"no cubin for {joined(lacking)}", evidence=(f"found {joined(loose)}",))
 
 
 @rule(
@@ -87,7 +87,7 @@ def _missing(case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[F
     for (library, lacking), units in alike.items():
         reason = gate_reasons.for_missing(case.wanted, lacking)
         yield Found(
-            message=f"{library}: {joined(lacking)} was planned and is not in "
+            message=f"{library}: {joined(lacking)} was planned but is missing from "
             f"{of(len(units), total[library], 'container')}{_because(reason, units)}",
             evidence=(*some(units, _held), *reason.evidence),
             fix=reason.fix,
@@ -100,15 +100,15 @@ def _held(unit: Unit) -> str:
 
 def _because(reason: Reason, units: list[Unit]) -> str:
     if all(unit.device_linked for unit in units):
-        return ": the device link was made for another list than the objects"
+        return ": the device link used another architecture list than the objects"
     return f": {reason.words}" if reason.words else ""
 
 
 @rule(
     "architecture-not-planned",
     severity="error",
-    why="""Machine code that nobody planned is a build system that did not do as it was told, or another compiler than
-    the one that was provided: then what was planned may be missing elsewhere, and the wheel is larger than it need be.
+    why="""Unplanned machine code means that the build system ignored the list, or that another compiler was used than
+    the one provided: planned code may then be missing elsewhere, and the wheel is larger than necessary.
     What the toolkit's own archives bring (libcudadevrt.a, the static CUDA libraries) is recognised by its bytes and
     only listed.""",
     source="projects that hard-code their list; nvcc's own default, where the list never reached it",
@@ -121,7 +121,7 @@ def architecture_not_planned(case: Case) -> Iterator[Found]:
 @rule(
     "ptx-not-planned",
     severity="error",
-    why="""PTX that nobody planned lets the driver compile for GPUs that were not meant, and costs its size. Some build
+    why="""Unplanned PTX lets the driver compile for GPUs that were not intended, and adds size. Some build
     systems always add it for their highest architecture: bitsandbytes does, and CMake for every number without
     `-real`.""",
     source="bitsandbytes' CMakeLists.txt; CMake: CUDA_ARCHITECTURES",
@@ -147,19 +147,19 @@ def _unplanned_in(case: Case, library: str, found: list[tuple[Unit, list[str]]],
     allow = _allow(library, extra)
     reason = _why_unplanned(case, [unit for unit, _ in found], extra)
     return Found(
-        message=f"{library}: {joined(extra)} in {of(len(found), total, 'container')}, which nobody planned"
+        message=f"{library}: {joined(extra)} in {of(len(found), total, 'container')}, not planned"
         + (f": {reason.words}" if reason.words else ""),
         evidence=(*some(found, lambda each: f"{each[0].words} has {joined(each[1])}"), *reason.evidence),
-        fix="; ".join(filter(None, (reason.fix, f"if it may stay: {allow}"))),
+        fix="; ".join(filter(None, (reason.fix, f"to accept it: {allow}"))),
     )
 
 
 def _why_unplanned(case: Case, units: Collection[Unit], archs: Collection[str]) -> Reason:
     archives = list(dict.fromkeys(unit.origin.path for unit in units if unit.origin))
     if archives and all(unit.origin for unit in units):
-        return Reason(f"it comes out of {archives[0]}, which is not the toolkit's")
+        return Reason(f"it comes from {archives[0]}, which does not belong to the toolkit")
     if strangers := gate_reasons.wrong_nvcc(case.wanted):
-        return Reason("another nvcc than the planned one was called", strangers, _own_nvcc(case))
+        return Reason("the build called another nvcc than the planned one", strangers, _own_nvcc(case))
     return gate_reasons.for_unplanned(case.wanted, archs)
 
 
@@ -177,17 +177,17 @@ def _unplanned_loose(case: Case, *, ptx: bool) -> Iterator[Found]:
         extra = {arch for arch in extra if not case.allowance.word(library.path, arch) and arch.startswith(_PTX) == ptx}
         if extra:
             yield Found(
-                message=f"{library.path}: {joined(extra)}, which nobody planned",
-                evidence=("it stands in no container",),
-                fix=f"if it may stay: {_allow(library.path, extra)}",
+                message=f"{library.path}: {joined(extra)}, not planned",
+                evidence=("it is not in a container",),
+                fix=f"to accept it: {_allow(library.path, extra)}",
             )
 
 
 @rule(
     "compiled-by-other-cuda",
     severity="error",
-    why="""Another nvcc than the planned one was picked up: from PATH, from CUDA_HOME, by CMake. PTX of a newer one
-    gives error 222 on drivers that the plan counts on; code of another major needs another runtime.""",
+    why="""Another nvcc than the planned one was used, found on PATH, in CUDA_HOME or by CMake. PTX of a newer one
+    gives error 222 on drivers that the plan relies on; code of another major needs another runtime.""",
     source="the cubins' own notes and the PTX's .version; seen when an nvcc of the system came first on PATH",
 )
 def compiled_by_other_cuda(case: Case) -> Iterator[Found]:
@@ -199,8 +199,8 @@ def compiled_by_other_cuda(case: Case) -> Iterator[Found]:
     for (library, by), units in alike.items():
         strangers = gate_reasons.wrong_nvcc(case.wanted)
         yield Found(
-            message=f"{library}: {by}, and CUDA {planned.version} was planned"
-            + (": a wrong nvcc was picked up" if strangers or not case.wanted.record else ""),
+            message=f"{library}: {by}, but CUDA {planned.version} was planned"
+            + (": the wrong nvcc was used" if strangers or not case.wanted.record else ""),
             evidence=(*some(units, lambda unit: unit.words), *strangers),
             fix=_own_nvcc(case),
             severity=None if any(unit.registered for unit in units) else "warning",
@@ -219,14 +219,14 @@ def _compiled_by(unit: Unit, planned: Toolkit) -> Iterator[str]:
 def _own_nvcc(case: Case) -> str:
     root = case.wanted.toolkit_root
     nvcc = f"{root}/bin/nvcc" if root else "the planned toolkit's nvcc"
-    return f"make the build take {nvcc} (CUDACXX, CUDA_HOME, CMAKE_CUDA_COMPILER), and no path of its own"
+    return f"make the build use {nvcc} (CUDACXX, CUDA_HOME, CMAKE_CUDA_COMPILER) instead of a path of its own"
 
 
 @rule(
     "other-nvcc-called",
     severity="warning",
-    why="""The wheel was compiled by another nvcc than the one that was provided, of the same version: what the report
-    and the lock say of its compilers is not so, and on another machine it is built by another one, or not at all.""",
+    why="""The wheel was compiled by another nvcc of the same version than the one provided: what the report
+    and the lock say about its compilers is wrong, and another machine builds it differently or not at all.""",
     source="the record of the build's compiler calls",
 )
 def other_nvcc_called(case: Case) -> Iterator[Found]:
@@ -234,16 +234,18 @@ def other_nvcc_called(case: Case) -> Iterator[Found]:
     planned = toolkits.find_toolkit(case.wanted.cuda)
     told_already = any(True for unit in case.from_sources() for _ in _compiled_by(unit, planned))
     if strangers and not told_already:
-        yield Found(message="another nvcc than the planned one was called", evidence=strangers, fix=_own_nvcc(case))
+        yield Found(
+            message="the build called another nvcc than the planned one", evidence=strangers, fix=_own_nvcc(case)
+        )
 
 
 @rule(
     "linked-with-other-cuda",
     severity="error",
-    why="""A library of another CUDA major is not there where the planned one is: the import fails, or two runtimes are
-    loaded that do not know each other.""",
+    why="""Where the planned CUDA major is installed, a library of another major is not: the import fails, or two
+    runtimes are loaded that do not share their state.""",
     source="ld.so(8); the sonames of NVIDIA's packages",
-    fix="link with the planned toolkit's libraries: look for -L of another before its own (CUDA_HOME, LIBRARY_PATH)",
+    fix="link with the planned toolkit's libraries: look for a -L of another toolkit first (CUDA_HOME, LIBRARY_PATH)",
 )
 def linked_with_other_cuda(case: Case) -> Iterator[Found]:
     major = versions.major(case.wanted.cuda)
@@ -253,7 +255,7 @@ def linked_with_other_cuda(case: Case) -> Iterator[Found]:
             if majors and major not in majors:
                 told = " or ".join(map(str, majors))
                 yield Found(
-                    message=f"{library.path} needs {name}, which is CUDA {told}'s: {case.wanted.cuda} was planned",
+                    message=f"{library.path} needs {name}, which is CUDA {told}'s, but {case.wanted.cuda} was planned",
                     evidence=tuple(f"RUNPATH {each}" for each in (*library.runpath, *library.rpath))[:2],
                 )
 
@@ -267,7 +269,7 @@ def _majors(name: str) -> tuple[int, ...]:
     "debug-code-built",
     severity="error",
     why="""Code compiled with -G is not optimised and carries its source positions: several times larger and many times
-    slower. Whoever wants it says so: `allow = ["debug"]`.""",
+    slower. To accept it: `allow = ["debug"]`.""",
     source="NVIDIA: CUDA compiler driver, -G",
     fix='compile without -G (CMAKE_BUILD_TYPE=Release; -lineinfo for profilers), or [gate] allow = ["debug"]',
 )

@@ -28,9 +28,9 @@ _SHOWN = 4
 @rule(
     "wheel-unreadable",
     severity="error",
-    why="What cannot be read cannot be vouched for: a library that was cut short, a damaged fat binary.",
+    why="What cannot be read cannot be checked: a library that was cut short, a damaged fat binary.",
     source="the inspection of the wheel",
-    fix="build it again; if it stays, look at what changed the file after the link (strip, patchelf)",
+    fix="build it again; if that does not help, find out what changed the file after linking (strip, patchelf)",
 )
 def wheel_unreadable(case: Case) -> Iterator[Found]:
     for where, finding in (
@@ -45,7 +45,8 @@ def wheel_unreadable(case: Case) -> Iterator[Found]:
 @rule(
     "wheel-over-budget",
     severity="error",
-    why="Indexes have limits, and so have people who wait: `[gate] size` is the most that this wheel may take.",
+    why="Indexes limit the size of files, and users wait for downloads: `[gate] size` is the most that this wheel may "
+    "take.",
     source="the configuration",
 )
 def wheel_over_budget(case: Case) -> Iterator[Found]:
@@ -60,7 +61,8 @@ def wheel_over_budget(case: Case) -> Iterator[Found]:
     largest = sorted(case.survey.libraries, key=lambda each: -each.size)[:_SHOWN]
     archs = ", ".join(f"{arch} {size(by_arch[arch])}" for arch in sorted(by_arch, key=order))
     yield Found(
-        message=f"it has {size(case.survey.size)} and {told} was allowed: {size(case.survey.size - budget)} too much",
+        message=f"it is {size(case.survey.size)} and at most {told} is allowed: {size(case.survey.size - budget)} too "
+        f"much",
         evidence=(
             *(f"{each.path} {size(each.size)}" for each in largest),
             *((f"device code: {archs}",) if archs else ()),
@@ -72,8 +74,8 @@ def wheel_over_budget(case: Case) -> Iterator[Found]:
 @rule(
     "forbidden-library",
     severity="error",
-    why="""`[gate] forbidden` names libraries that users of this wheel do not have, or must not get twice: they may
-    neither be needed nor stand in the wheel.""",
+    why="""`[gate] forbidden` names libraries that users of this wheel do not have, or must not get twice: the wheel may
+    neither need nor contain them.""",
     source="the configuration",
 )
 def forbidden_library(case: Case) -> Iterator[Found]:
@@ -83,11 +85,11 @@ def forbidden_library(case: Case) -> Iterator[Found]:
             if pattern := _match(patterns, libraries.plain_name(name)):
                 yield Found(
                     message=f"{library.path} needs {name}, which is forbidden ({pattern})",
-                    fix=f"link without it, or statically; or take {pattern!r} out of [gate] forbidden",
+                    fix=f"link without it, or statically; or remove {pattern!r} from [gate] forbidden",
                 )
         if pattern := _match(patterns, libraries.plain_name(file_name(library.path))):
             yield Found(
-                message=f"{library.path} is in the wheel, and forbidden ({pattern})",
+                message=f"{library.path} is in the wheel, but it is forbidden ({pattern})",
                 fix=f'leave it out: [repair] exclude = ["{libraries.plain_name(file_name(library.path))}"]',
             )
 
@@ -109,8 +111,8 @@ def nvidia(library: Library) -> libraries.Library | None:
     "nvidia-library-inside",
     severity="warning",
     why="""NVIDIA's libraries are hundreds of megabytes and come as packages of their own; two copies in one process do
-    not know each other. Those that belong to the driver must fit the machine's kernel module: a copy in a wheel breaks
-    every machine but the one that it was taken from.""",
+    not share their state. Those that belong to the driver must match the machine's kernel module: a copy in a wheel
+    breaks every machine except the one it was taken from.""",
     source="NVIDIA's packages on the index; jax and torch, which load the packages' libraries",
     fix="[repair] leaves them out, and with `requires = true` asks for their packages instead",
 )
@@ -136,7 +138,7 @@ def nvidia_library_inside(case: Case) -> Iterator[Found]:
     "glibc-over-ceiling",
     severity="error",
     why="""A symbol version above that of a machine's C library fails at import: version `GLIBC_2.34' not found.
-    `[gate] glibc` is that of the oldest machine that must run it.""",
+    `[gate] glibc` is the version on the oldest machine that must run it.""",
     source="ld.so(8); the version needs of the files",
     fix="build on an older system: cuwheel build --provider container, with a manylinux image",
 )
@@ -148,7 +150,7 @@ def glibc_over_ceiling(case: Case) -> Iterator[Found]:
     if over:
         newest = max((each.glibc or "" for each in over), key=versions.key)
         yield Found(
-            message=f"it needs glibc {newest}, and {ceiling} is the newest that it may",
+            message=f"it needs glibc {newest}, but may need at most {ceiling}",
             evidence=some(f"{each.path} needs GLIBC_{each.glibc}" for each in over),
         )
 
@@ -156,8 +158,8 @@ def glibc_over_ceiling(case: Case) -> Iterator[Found]:
 @rule(
     "search-path-into-build-machine",
     severity="error",
-    why="""An RPATH or RUNPATH that names the folder of a build finds nothing elsewhere; or it finds what somebody put
-    there, which is how a library is replaced by another.""",
+    why="""An RPATH or RUNPATH that names a build folder finds nothing on other machines, or it finds what somebody put
+    there, which is a way to inject another library.""",
     source="ld.so(8)",
     fix="CMAKE_INSTALL_RPATH='$ORIGIN' with CMAKE_INSTALL_RPATH_USE_LINK_PATH=OFF, or let [repair] set it",
 )
@@ -169,10 +171,10 @@ def search_path_into_build_machine(case: Case) -> Iterator[Found]:
         others = [entry for entry in entries if entry not in within and not entry.startswith(("$ORIGIN", "${ORIGIN}"))]
         if within:
             yield Found(
-                message=f"{library.path}: its {kind} leads into the machine that built it", evidence=some(within)
+                message=f"{library.path}: its {kind} points to folders of the build machine", evidence=some(within)
             )
         if others:
-            named = "absolute" if all(entry.startswith("/") for entry in others) else "relative to where a user stands"
+            named = "absolute" if all(entry.startswith("/") for entry in others) else "relative to the current folder"
             yield Found(
                 message=f"{library.path}: its {kind} has folders that are {named}",
                 evidence=some(repr(entry) for entry in others),
@@ -196,9 +198,9 @@ def _lies_in(entry: str, place: str) -> bool:
 @rule(
     "allow-without-effect",
     severity="note",
-    why="What `[gate] allow` names and no wheel has is a hole that nobody needs: the next mistake falls through it.",
+    why="An entry of `[gate] allow` that no wheel needs is a hole through which the next mistake slips.",
     source="the configuration",
-    fix="take it out of [gate] allow",
+    fix="remove it from [gate] allow",
 )
 def allow_without_effect(case: Case) -> Iterator[Found]:
     there = {(unit.library, arch) for unit in case.units for arch in unit.archs - case.planned}
@@ -217,7 +219,7 @@ def allow_without_effect(case: Case) -> Iterator[Found]:
 @rule(
     "wheel-could-be-smaller",
     severity="note",
-    why="Raw device code and objects kept beside the linked code cost bytes and nothing else.",
+    why="Uncompressed device code, and objects kept beside the linked code, only cost bytes.",
     source="see uncompressed-device-code and relocatable-code-kept",
 )
 def wheel_could_be_smaller(case: Case) -> Iterator[Found]:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from cuwheel.building.gate_values import Wanted
     from cuwheel.recording.calls import Call
 
-FORCE = "force-archs = true   (or --force-archs): nvcc then compiles the plan's architectures, whatever it is told"
+FORCE = (
+    "force-archs = true   (or --force-archs): nvcc then compiles the plan's architectures, whatever the build passes it"
+)
 _SHOWN = 3
 _NO_WORK = frozenset(("-E", "--preprocess", "-M", "-MM", "-dryrun", "--dryrun", "--version", "-V", "--help", "-h"))
 
@@ -56,12 +58,12 @@ def _is_own(program: str, wanted: Wanted) -> bool:
 
 
 def for_unplanned(wanted: Wanted, archs: Iterable[str]) -> Reason:
-    """Which calls asked for what nobody planned."""
+    """Which calls asked for unplanned code."""
     extra = set(archs)
     asking = [(call, there) for call, there in _lists(wanted) if extra & there]
     if asking:
         return Reason(
-            "the build system told nvcc so itself",
+            "the build system passed it to nvcc itself",
             tuple(f"{_named(call)} asks for {_joined(extra & there)}" for call, there in asking[:_SHOWN])
             + _more(asking),
             FORCE,
@@ -75,7 +77,7 @@ def for_missing(wanted: Wanted, archs: Iterable[str]) -> Reason:
     short = [(call, there) for call, there in _lists(wanted) if there and lacking - there]
     if short:
         return Reason(
-            "the build system gave nvcc a list of its own",
+            "the build system passed nvcc a list of its own",
             tuple(f"{_named(call)} asks for {_joined(there)}" for call, there in short[:_SHOWN]) + _more(short),
             FORCE,
         )
@@ -87,17 +89,17 @@ def _silent(wanted: Wanted) -> Reason:
     silent = [call for call, there in _lists(wanted) if not there]
     if silent:
         return Reason(
-            "nvcc was given no architecture and took its own default: the list never reached it",
+            "nvcc got no architecture and used its default: the list never reached it",
             tuple(map(_named, silent[:_SHOWN])) + _more(silent),
             FORCE,
         )
     if wanted.record is None:
-        return Reason("a build system that ignored the list, perhaps, or has one of its own", (), FORCE)
+        return Reason("perhaps the build system ignored the list, or has its own", (), FORCE)
     return Reason()
 
 
 def _more(listed: Sequence[object]) -> tuple[str, ...]:
-    return (f"and {len(listed) - _SHOWN} calls more",) if len(listed) > _SHOWN else ()
+    return (f"and {len(listed) - _SHOWN} more calls",) if len(listed) > _SHOWN else ()
 
 
 def _nvcc_calls(wanted: Wanted) -> Iterator[Call]:

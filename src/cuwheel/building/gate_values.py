@@ -15,7 +15,7 @@ class Wanted:
 
     `archs` and `ptx` as the plan has them (`sm_90a`, `compute_90`). `places`: folders of this machine that no library
     may name: the job's, the source's, the toolkit store's. `toolkit_root`: whose static archives are looked into for
-    device code that nobody planned; empty where there is none. `record`: tells which archives were linked.
+    unplanned device code; empty if there is none. `record`: shows which archives were linked.
     """
 
     archs: tuple[str, ...]
@@ -29,7 +29,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """Device code that nobody planned and that may stay: it came from an archive of the toolkit, or is allowed."""
+    """Unplanned device code that is accepted: it came from an archive of the toolkit, or is allowed."""
 
     library: str
     archs: tuple[str, ...]

@@ -57,8 +57,9 @@ def pythons(table: Table, project: Project) -> tuple[str, ...]:
     refused = [each for each in chosen if not (allowed.contains(f"{each}.0") or allowed.contains(f"{each}.99"))]
     if refused:
         raise UsageError(
-            f"{project.name} does not take Python {', '.join(refused)}: requires-python is {project.requires_python}",
-            hint="choose others: --python 3.12",
+            f"{project.name} does not support Python {', '.join(refused)}: requires-python is "
+            f"{project.requires_python}",
+            hint="choose another: --python 3.12",
         )
     return chosen
 
@@ -153,7 +154,7 @@ def _notes(order: Order, plan: PlanJob, toolchain: Toolchain) -> Iterator[Findin
     """What is known beforehand and may surprise."""
     if order.table.force_archs and toolchain.prefix:
         raise UsageError(
-            "--force-archs does not reach into a container: nothing there stands before nvcc",
+            "--force-archs does not work in a container: nvcc cannot be wrapped there",
             hint="use another provider: --provider index,redist",
         )
     own = any("{archs." in text for text in _texts(order.table))
@@ -166,15 +167,15 @@ def _notes(order: Order, plan: PlanJob, toolchain: Toolchain) -> Iterator[Findin
             yield Finding(
                 rule="list-cannot-be-said",
                 severity="warning",
-                message=f"{spelling.variable} cannot say this list: {spelling.reason}",
-                evidence=(f"the nearest is given: {spelling.nearest}",) if spelling.nearest else (),
-                fix="--force-archs makes nvcc compile the plan's list whatever it is told",
+                message=f"{spelling.variable} cannot express this list: {spelling.reason}",
+                evidence=(f"using the nearest: {spelling.nearest}",) if spelling.nearest else (),
+                fix="--force-archs makes nvcc compile the plan's list, whatever the build passes it",
             )
     if name is None and not own:
         yield Finding(
             rule="no-spelling",
             severity="note",
-            message="nothing tells how this project takes its architecture list",
+            message="it is not known how this project takes its architecture list",
             evidence=(f"{order.project.backend}: {order.project.evidence}",),
             fix='--force-archs, or its own variable: environment = { ARCHS = "{archs.nvcc}" }',
         )

@@ -39,7 +39,7 @@ def _groups(done: Sequence[JobResult]) -> Iterator[list[JobResult]]:
 def _merged(order: Order, group: Sequence[JobResult]) -> MergedWheel:
     ids = tuple(job.id for job in group)
     if lacking := [job.id for job in group if job.wheel is None or job.outcome == "refused"]:
-        return MergedWheel(jobs=ids, reason=f"there is no wheel of {', '.join(lacking)}: see above")
+        return MergedWheel(jobs=ids, reason=f"{', '.join(lacking)} made no wheel: see above")
     scratch = order.request.output / f".cuwheel-merge-{group[0].python}"
     try:
         shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed

@@ -1,4 +1,4 @@
-"""How the wheels of several CUDA versions are told apart."""
+"""How the names of wheels for several CUDA versions differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def choose(table: Table, cudas: Sequence[str]) -> Naming:
-    """As it was said; else local versions where there are wheels for several CUDA versions.
+    """As requested; else local versions if there are wheels for several CUDA versions.
 
     A project that writes such a label itself is given the same one.
     """
@@ -40,7 +40,7 @@ def finding(cudas: Sequence[str]) -> Finding:
     return Finding(
         rule="naming-chosen",
         severity="note",
-        message=f"wheels for {len(cudas)} CUDA versions: each has its own in its local version, +cu{digits[0]}",
+        message=f"wheels for {len(cudas)} CUDA versions: each is named in the local version, such as +cu{digits[0]}",
         evidence=tuple(f"CUDA {cuda}: +cu{label}" for cuda, label in zip(cudas, digits, strict=True)),
-        fix="--naming suffix names them NAME-cuMAJOR instead, as the public index wants it; --merge makes one wheel",
+        fix="--naming suffix names them NAME-cuMAJOR instead, as public indexes require; --merge makes one wheel",
     )

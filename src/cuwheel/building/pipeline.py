@@ -82,13 +82,13 @@ class Steps:
         if self.recipe:
             self.table = config.over(self.recipe.settings, found)
             self.project = pyproject.read(*jobs.below(self.tree, self.table.subdirectory), self.table.backend)
-            used = "; ".join(recipes.in_effect(self.recipe, self.table)) or "nothing of it that is not said already"
+            used = "; ".join(recipes.in_effect(self.recipe, self.table)) or "nothing that you have not set yourself"
             log.info("using the recipe for %s: %s", self.recipe.name, used)
         if self.table.gate.device_code and not pyproject.has_cuda(self.tree.folder, self.tree.files):
             raise MalformedError(
                 asked,
-                "has no CUDA code: no .cu file, and no build file that speaks of CUDA",
-                hint="a wheel without device code needs no cuwheel: pip wheel .",
+                "has no CUDA code: no .cu file, and no build file that mentions CUDA",
+                hint="without device code you do not need cuwheel: pip wheel .",
             )
         self.images: dict[str, tuple[str, ...]] = {}
         self.jobs: list[Job] = []
@@ -133,7 +133,7 @@ class Steps:
         table = self.table
         if not table.for_:
             raise UsageError(
-                "for which GPUs? Neither the command line nor a configuration says",
+                "no GPUs were given, neither on the command line nor in a configuration",
                 hint='cuwheel build --for h100,l40   (or in pyproject.toml: [tool.cuwheel] for = ["h100", "l40"])',
             )
         made = plans.make([self._machine(each) for each in table.for_], table.cuda, table.plan)
@@ -141,7 +141,7 @@ class Steps:
         planned = tuple(job for job in made.jobs if job.archs or job.ptx)
         if not planned:
             reasons = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
-            raise UsageError(f"no wheel can serve these machines: {reasons}", hint="cuwheel plan says what would")
+            raise UsageError(f"no wheel can serve these machines: {reasons}", hint="cuwheel plan shows what would")
         self._choose_names([job.cuda for job in planned])
         return planned
 
@@ -154,7 +154,9 @@ class Steps:
         """Each wheel its own: by local versions where nobody said how."""
         table = self.table
         if table.merge and len(set(cudas)) == 1:
-            raise UsageError("--merge joins the wheels of several CUDA versions, and this is one", hint="--cuda A,B")
+            raise UsageError(
+                "--merge joins the wheels of several CUDA versions, but only one was given", hint="--cuda A,B"
+            )
         chosen = naming.choose(table, cudas)
         if table.naming is None and chosen == "local":
             self.findings = (*self.findings, naming.finding(cudas))
@@ -162,7 +164,7 @@ class Steps:
         if naming.collide(self.table, cudas):
             raise UsageError(
                 f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {chosen!r})",
-                hint="--naming local gives each its own: 1.0+cu130",
+                hint="--naming local gives each its own name: 1.0+cu130",
             )
 
     def _toolchains(self, planned: Sequence[PlanJob], pythons: Sequence[str]) -> dict[str, Toolchain]:
@@ -188,7 +190,7 @@ class Steps:
     def _toolkit(self, cuda: str) -> ToolchainRequest:
         named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
         extra = ("torch",) if self.project.backend == "torch" else ()
-        version = named[0] if named else cuda  # as it was said: a patch release is one
+        version = named[0] if named else cuda  # as requested: a patch release is kept
         return toolkit_from(self.request, version, (*self.table.components, *extra))
 
     def foreseen(self) -> tuple[JobResult, ...]:
@@ -217,7 +219,7 @@ class Steps:
         with ThreadPoolExecutor(self.request.at_once) as pool:
             try:
                 return dict(zip([job.id for job in wanted], pool.map(self._one, wanted), strict=True))
-            except BaseException:  # whoever interrupts us means the builds
+            except BaseException:  # an interrupt is meant for the builds
                 pool.shutdown(wait=False, cancel_futures=True)
                 for job in wanted:
                     workspace.end_leftovers(job.folder)
@@ -234,7 +236,7 @@ class Steps:
 
     def _one(self, job: Job) -> JobResult:
         order = self.order
-        log.info("%s: begun", job.id)
+        log.info("%s: started", job.id)
         with run.carried_out(job, order, self._requirements(job)) as done:
             made = finishing.finished(order, job, done, self.placed)
         if self.request.lock and done.requirements:
@@ -262,6 +264,6 @@ def _refuse_unwritable(folder: Path) -> None:
     """Before an hour of compiling, not after it."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir():
-        raise UnreadableError(there, "is no folder, and wheels were to go there", hint="--output FOLDER")
+        raise UnreadableError(there, "is not a folder, so wheels cannot be written there", hint="--output FOLDER")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UnreadableError(there, "cannot be written, and wheels were to go there", hint="--output FOLDER")
+        raise UnreadableError(there, "is not writable, so wheels cannot be written there", hint="--output FOLDER")

@@ -38,7 +38,7 @@ def read(folder: Path, files: Sequence[str], asked: str = "auto") -> Project:
     if not top & {"pyproject.toml", "setup.py"}:
         raise MalformedError(
             folder,
-            "is no Python project: it has neither pyproject.toml nor setup.py",
+            "is not a Python project: it has neither pyproject.toml nor setup.py",
             hint="name the folder that has them: cuwheel build FOLDER",
         )
     build_backend = str(system.get("build-backend") or _LEGACY)
@@ -60,7 +60,7 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         return decode.toml(_read(path).encode())
     except msgspec.DecodeError as error:
-        raise MalformedError(path, f"is not TOML: {error}") from error
+        raise MalformedError(path, f"is not valid TOML: {error}") from error
 
 
 def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
@@ -131,9 +131,9 @@ def _backend(folder: Path, top: set[str], files: Sequence[str], build_backend: s
     if _TORCH.search(setup):
         return "torch", "setup.py uses torch.utils.cpp_extension"
     if "Cargo.toml" in top and (re.search(r"\bcargo\b|setuptools_rust", setup) or not setup):
-        return "cargo", "there is a Cargo.toml at the top"
+        return "cargo", "it has a Cargo.toml at the top"
     if re.search(r"\bcmake\b", setup, re.IGNORECASE) or "CMakeLists.txt" in top:
-        return "cmake", "there is a CMakeLists.txt" if "CMakeLists.txt" in top else "setup.py runs cmake"
+        return "cmake", "it has a CMakeLists.txt" if "CMakeLists.txt" in top else "setup.py runs cmake"
     if re.search(r"\bcargo\b", setup) and any(name.endswith("Cargo.toml") for name in files):
         return "cargo", "setup.py runs cargo"
     if module.startswith("setuptools"):

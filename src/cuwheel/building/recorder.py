@@ -1,4 +1,4 @@
-"""A job's record: every compiler call, and how far it is. Inside of a container there is none."""
+"""A job's record: every compiler call, and its progress. Nothing is recorded inside a container."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ def download(pinned: str, cache: Path, *, offline: bool) -> Path:
         return there[0]
     if offline:
         raise NetworkError(
-            pinned, "its source is not in the cache, and --offline forbids to fetch it", hint="run this once without"
+            pinned,
+            "its source is not in the cache, and --offline forbids downloading it",
+            hint="run this once without --offline",
         )
     tried: list[str] = []
     for way in (_by_uv, _by_pip):
@@ -33,7 +35,7 @@ def download(pinned: str, cache: Path, *, offline: bool) -> Path:
             raise
         except CuwheelError as error:
             tried += error.answers if isinstance(error, resolver.NotFoundError) else [str(error)]
-    hint = "get its sources yourself and name the folder or the file: cuwheel build NAME-VERSION.tar.gz"
+    hint = "download its source yourself and give the folder or file: cuwheel build NAME-VERSION.tar.gz"
     raise UnknownNameError("source release on your index", pinned, hint="\n".join([hint, *tried]))
 
 

@@ -37,7 +37,7 @@ class MadeWheel:
 class JobResult:
     """What became of one wheel. `job` is None where there was no toolchain to make one for.
 
-    `listed`: device code that nobody planned and that may stay. `trouble`: why there is no wheel.
+    `listed`: unplanned device code that was accepted. `trouble`: why there is no wheel.
     """
 
     id: str
@@ -58,7 +58,7 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedWheel:
-    """One wheel of those that `jobs` made; where there is none, `reason` says why."""
+    """One wheel merged from those of `jobs`; if there is none, `reason` says why."""
 
     jobs: tuple[str, ...]
     wheel: MadeWheel | None = None

@@ -32,30 +32,32 @@ _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 
 
 def problems(table: Table) -> Iterator[str]:
-    yield from (f"python: {each!r} is no version such as 3.12" for each in table.python if not _PYTHON.fullmatch(each))
+    yield from (
+        f"python: {each!r} is not a version such as 3.12" for each in table.python if not _PYTHON.fullmatch(each)
+    )
     yield from _requirements("requires", table.requires)
     yield from _components(table.components)
     yield from (
-        f"pass-through: {each!r} is no name of a variable (a * may end it)"
+        f"pass-through: {each!r} is not a variable name (it may end in *)"
         for each in table.pass_through
         if not _PATTERN.fullmatch(each)
     )
     yield from (
-        f"environment: {each!r} is no name of a variable" for each in table.environment if not _VARIABLE.fullmatch(each)
+        f"environment: {each!r} is not a variable name" for each in table.environment if not _VARIABLE.fullmatch(each)
     )
     if not 0 < table.timeout < float("inf"):
-        yield f"timeout: {table.timeout:g} is no time in seconds"
+        yield f"timeout: {table.timeout:g} is not a positive number of seconds"
     if table.python_tag is not None and not _TAG.fullmatch(table.python_tag):
-        yield f"python-tag: {table.python_tag!r} is none such as py3-none"
+        yield f"python-tag: {table.python_tag!r} is not a tag such as py3-none"
     if table.subdirectory.startswith("/") or ".." in PurePosixPath(table.subdirectory).parts:
-        yield f"subdirectory: {table.subdirectory!r} leads out of the source"
+        yield f"subdirectory: {table.subdirectory!r} is outside the source"
     if table.merge and table.naming not in (None, "none"):
-        yield f"merge: one wheel for several CUDA versions is named after none of them (naming is {table.naming})"
+        yield f"merge: one wheel for several CUDA versions cannot be named after one of them (naming is {table.naming})"
     yield from _texts(table)
     yield from _gate_and_repair(table)
     yield from _requirements("verify.requires", table.verify.requires)
     yield from (
-        f"verify.python: {each!r} is no version such as 3.12"
+        f"verify.python: {each!r} is not a version such as 3.12"
         for each in table.verify.python
         if not _PYTHON.fullmatch(each)
     )
@@ -76,14 +78,14 @@ def _requirements(where: str, requirements: tuple[str, ...]) -> Iterator[str]:
         try:
             checked(each)
         except InvalidRequirement as error:
-            yield f"{where}: {each!r} is no requirement: {str(error).splitlines()[0]}"
+            yield f"{where}: {each!r} is not a requirement: {str(error).splitlines()[0]}"
 
 
 def _texts(table: Table) -> Iterator[str]:
     for name, text in table.environment.items():
         yield from (f"environment.{name}: {each}" for each in texts.problems(text))
         if "\0" in text:
-            yield f"environment.{name}: no variable can hold a NUL"
+            yield f"environment.{name}: it must not contain a NUL character"
     for number, text in enumerate(table.before):
         yield from (f"before[{number}]: {each}" for each in texts.problems(text))
         if not text.strip():
@@ -94,18 +96,18 @@ def _texts(table: Table) -> Iterator[str]:
 
 def _gate_and_repair(table: Table) -> Iterator[str]:
     yield from (
-        f"gate.allow: {each!r} is no architecture such as sm_75, compute_* or library.so:sm_75"
+        f"gate.allow: {each!r} is not an architecture such as sm_75, compute_* or library.so:sm_75"
         for each in table.gate.allow
         if not may_be_allowed(each)
     )
     if table.gate.size is not None and not units.read_size(table.gate.size):
-        yield f"gate.size: {table.gate.size!r} is no size such as 100 MB"
+        yield f"gate.size: {table.gate.size!r} is not a size such as 100 MB"
     if table.gate.glibc is not None and not _VERSION.fullmatch(table.gate.glibc):
-        yield f"gate.glibc: {table.gate.glibc!r} is no version such as 2.28"
+        yield f"gate.glibc: {table.gate.glibc!r} is not a version such as 2.28"
     if table.repair.policy is not None and not _POLICY.fullmatch(table.repair.policy):
-        yield f"repair.policy: {table.repair.policy!r} is none such as manylinux_2_28"
+        yield f"repair.policy: {table.repair.policy!r} is not a policy such as manylinux_2_28"
     if table.guard.package is not None and not _PACKAGE.fullmatch(table.guard.package):
-        yield f"guard.package: {table.guard.package!r} is no name of a package"
+        yield f"guard.package: {table.guard.package!r} is not a package name"
 
 
 def may_be_allowed(text: str) -> bool:
@@ -117,13 +119,13 @@ def _check(check: CheckTable) -> Iterator[str]:
     ways = [name for name in ("command", "python", "import_") if getattr(check, name) is not None]
     if len(ways) != 1:
         told = " and ".join(each.removesuffix("_") for each in ways) or "none of them"
-        yield f"exactly one of command, python and import; it has {told}"
+        yield f"it must have exactly one of command, python and import, but has {told}"
     if not 0 < check.timeout < float("inf"):
-        yield f"timeout: {check.timeout:g} is no time in seconds"
+        yield f"timeout: {check.timeout:g} is not a positive number of seconds"
     if not units.read_size(check.memory):
-        yield f"memory: {check.memory!r} is no size such as 8 GB"
+        yield f"memory: {check.memory!r} is not a size such as 8 GB"
     if check.tolerance < 0:
-        yield f"tolerance: {check.tolerance:g} is below nothing"
+        yield f"tolerance: {check.tolerance:g} must not be negative"
     yield from (
-        f"environment: {each!r} is no name of a variable" for each in check.environment if not _VARIABLE.fullmatch(each)
+        f"environment: {each!r} is not a variable name" for each in check.environment if not _VARIABLE.fullmatch(each)
     )

@@ -40,7 +40,7 @@ def carried_out(job: Job, order: Order, requirements: Source) -> Iterator[Built]
     with workspace.held(order.store, job.folder):
         there = workspace.earlier(job.folder, job.key) if order.request.resume else None
         if there and (there.requirements or not requirements.kept):
-            log.info("%s: made by an earlier run", job.id)
+            log.info("%s: already made by an earlier run", job.id)
             yield replace(there, resumed=True)
             return
         workspace.forget(job.folder)
@@ -194,9 +194,9 @@ class _Work:
             limit = self.order.table.timeout
             return Trouble(
                 phase=self.phase,
-                what=f"it took longer than {limit:g} s and was ended",
+                what=f"it took longer than {limit:g} s and was stopped",
                 kind="time",
-                hint="--timeout SECONDS, where it needs more; the log shows where it stood",
+                hint="give it more time with --timeout SECONDS; the log shows how far it got",
             )
         if isinstance(error, ToolError):  # the log has what it said
             return Trouble(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)

@@ -38,9 +38,9 @@ def obtain(asked: str, cache: Path, *, offline: bool = False, without: Sequence[
 
         path = releases.download(asked, cache, offline=offline)
     if not path.is_file():
-        raise UnreadableError(asked, "is no folder, no source archive and no name==version", "cuwheel build FOLDER")
+        raise UnreadableError(asked, "is not a folder, a source archive or name==version", "cuwheel build FOLDER")
     if not path.name.endswith(_ARCHIVES):
-        wheel = "it is built already" if path.suffix == ".whl" else f"sources are folders, or {', '.join(_ARCHIVES)}"
+        wheel = "it is already built" if path.suffix == ".whl" else f"sources are folders, or {', '.join(_ARCHIVES)}"
         raise UsageError(f"{asked} cannot be built: {wheel}", hint="cuwheel build --help")
     return replace(
         survey(trees.unpacked(path, cache / "sources"), asked, ()), repository=False, commit="", described=""
@@ -89,9 +89,9 @@ def findings(tree: Tree) -> Iterator[Finding]:
         yield Finding(
             rule="links-left-out",
             severity="warning",
-            message=f"{count} {'link leads' if count == 1 else 'links lead'} out of the source: not copied",
+            message=f"{count} {'link leads' if count == 1 else 'links lead'} out of the source and not copied",
             evidence=tree.left_out[:_SHOWN],
-            fix="replace them by the files that they name",
+            fix="replace the links with the files they point to",
         )
     if count := len(tree.empty):
         yield Finding(
@@ -106,9 +106,9 @@ def findings(tree: Tree) -> Iterator[Finding]:
         yield Finding(
             rule="large-source",
             severity="warning",
-            message=f"the source has {units.size(total)}, and each wheel is built in a copy of it",
+            message=f"the source is {units.size(total)} large, and each wheel is built in a copy of it",
             evidence=tuple(f"{name}: {units.size(size)}" for size, name in sizes[:_SHOWN]),
-            fix="what is no source belongs elsewhere, or into .gitignore",
+            fix="move what is not source out of it, or list it in .gitignore",
         )
 
 

@@ -19,7 +19,7 @@ Where: TypeAlias = Literal["anywhere", "gpu", "no-gpu"]
 class GateTable:
     """`[gate]`: what a wheel must be to leave the build.
 
-    `allow`: architectures (`sm_75`, `compute_*`), or `library-glob:arch`, that may be there though nobody planned them.
+    `allow`: architectures (`sm_75`, `compute_*`), or `library-glob:arch`: extra architectures to accept.
     `library-glob:*`: a library that the build took along and did not compile. `debug`: code compiled with -G.
     `forbidden`: sonames that must not be needed (globs). `glibc`: the newest that may be needed. `size`: of the wheel
     (`100 MB`). `device-code = false`: it has none by design (a wrapper of the driver's API). `enabled = false` reports
@@ -62,7 +62,7 @@ class CheckTable:
     """`[[verify.check]]`: exactly one of `command`, `python` and `import_`.
 
     `expect`: texts that must be in the output. `number`: the last number printed, within `tolerance` of it.
-    `gpu`: whether it needs one; `capabilities`: which (`9.0`); elsewhere it is skipped and said so.
+    `gpu`: whether it needs one; `capabilities`: which (`9.0`); elsewhere the check is skipped and listed as such.
     """
 
     name: str = ""

@@ -29,11 +29,11 @@ def problems(text: str) -> Iterator[str]:
     try:
         names = list(_names(text))
     except ValueError as error:
-        yield f"{text!r}: {error}; a brace is written twice, {{{{ or }}}}"
+        yield f"{text!r}: {error}; write a literal brace twice, {{{{ or }}}}"
         return
     for name in names:
         if name not in NAMES:
-            yield f"{text!r}: there is no {{{name}}}; there are {', '.join(NAMES)}"
+            yield f"{text!r}: unknown placeholder {{{name}}}; choose from {', '.join(NAMES)}"
 
 
 def _names(text: str) -> Iterator[str]:
@@ -43,7 +43,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def fill(text: str, values: Mapping[str, str | None]) -> str:
-    """A text without placeholders. A value of None is one that cannot be said for this job."""
+    """A text without placeholders. A value of None is one that this job does not have."""
     said = []
     for literal, name, _, _ in string.Formatter().parse(text):
         said.append(literal)
@@ -52,8 +52,8 @@ def fill(text: str, values: Mapping[str, str | None]) -> str:
         value = values[name]
         if value is None:
             raise UsageError(
-                f"{text!r}: {{{name}}} cannot be said for this job",
-                hint="cuwheel plan says why, and what comes nearest",
+                f"{text!r}: {{{name}}} has no value for this job",
+                hint="cuwheel plan shows why, and what comes nearest",
             )
         said.append(value)
     return "".join(said)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cuwheel.building.job import Tree
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, tarfile.TarError, EOFError, UnicodeError, OverflowError, KeyError)
-_MAX_UNPACKED = 20 * 10**9  # of a source: more is no source, but an archive made to fill the disk
+_MAX_UNPACKED = 20 * 10**9  # more is not a source, but an archive made to fill the disk
 
 
 def digest(folder: Path, names: Sequence[str]) -> str:
@@ -89,7 +89,7 @@ def unpacked(archive: Path, cache: Path) -> Path:
                 _only_folder(made, archive)
                 made.rename(place)
     except _BROKEN as error:
-        raise MalformedError(archive, f"cannot be unpacked: {error}", hint="get it again") from error
+        raise MalformedError(archive, f"cannot be unpacked: {error}", hint="download it again") from error
     except OSError as error:
         raise UnreadableError.from_os(error, archive, hint=store.NO_SPACE) from error
     return _only_folder(place, archive)
@@ -98,7 +98,9 @@ def unpacked(archive: Path, cache: Path) -> Path:
 def _only_folder(place: Path, archive: Path) -> Path:
     found = [each for each in place.iterdir() if each.is_dir() and not each.is_symlink()]
     if len(found) != 1:
-        raise MalformedError(archive, f"is no source archive: it has {len(found)} folders at its top, and one is right")
+        raise MalformedError(
+            archive, f"is not a source archive: it must have one folder at its top and has {len(found)}"
+        )
     return found[0]
 
 
@@ -126,7 +128,7 @@ def _unpack(archive: Path, to: Path) -> None:
 
 def _refuse_too_much(archive: Path, size: int) -> None:
     if size > _MAX_UNPACKED:
-        raise MalformedError(archive, f"is no source: unpacked it has more than {_MAX_UNPACKED:,} bytes")
+        raise MalformedError(archive, f"is not a source archive: it unpacks to more than {_MAX_UNPACKED:,} bytes")
 
 
 def _add_member(file: tarfile.TarFile, member: tarfile.TarInfo, to: Path, archive: Path) -> None:
@@ -138,7 +140,7 @@ def _add_member(file: tarfile.TarFile, member: tarfile.TarInfo, to: Path, archiv
     if member.issym():
         end = os.path.normpath(place.parent / member.linkname)
         if member.linkname.startswith("/") or to not in Path(end).parents:
-            raise MalformedError(archive, f"has a link {member.name!r} to {member.linkname!r}, outside of it")
+            raise MalformedError(archive, f"has a link {member.name!r} to {member.linkname!r}, outside the archive")
         place.unlink(missing_ok=True)
         place.symlink_to(member.linkname)
     elif member.isfile() or member.islnk():
@@ -151,12 +153,12 @@ def _add_member(file: tarfile.TarFile, member: tarfile.TarInfo, to: Path, archiv
         place.chmod(0o755 if member.mode & stat.S_IXUSR else 0o644)
         os.utime(place, (member.mtime, member.mtime))
     else:
-        raise MalformedError(archive, f"has {member.name!r}, which is no file, folder or link")
+        raise MalformedError(archive, f"has {member.name!r}, which is not a file, folder or link")
 
 
 def _inside(to: Path, name: str, archive: Path) -> Path:
     parts = PurePosixPath(name).parts
     place = to.joinpath(*parts)
     if ".." in parts or name.startswith(("/", "\\")) or place.parent.resolve() != place.parent:
-        raise MalformedError(archive, f"has {name!r}, which lies outside of it or behind a link")
+        raise MalformedError(archive, f"has {name!r}, which is outside the archive or behind a link")
     return place

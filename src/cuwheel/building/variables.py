@@ -1,4 +1,4 @@
-"""The variables of a build: everything that matters is set, and nothing leaks in from whoever started it."""
+"""The variables of a build: everything that matters is set, and nothing else leaks in from the caller."""
 
 from __future__ import annotations
 

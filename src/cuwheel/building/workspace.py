@@ -32,7 +32,7 @@ _END_S = 5.0
 
 
 def place(store: Store, *, name: str, cuda: str, archs: tuple[str, ...], python: str) -> Path:
-    """The same job is built at the same path, whoever asks and from wherever: names of kernels depend on it."""
+    """The same job is always built at the same path: names of kernels depend on it."""
     told = msgspec.json.encode([name.lower(), cuda, archs, python])
     return store.folder / "builds" / hashlib.sha256(told).hexdigest()[:16]
 
@@ -42,7 +42,7 @@ def held(store: Store, folder: Path) -> Iterator[None]:
     """One build at a time; another waits. What a killed one left running is ended first."""
     with store.locked(f"build-{folder.name}"):
         if count := end_leftovers(folder):
-            log.info("ended %d processes that an earlier build left running", count)
+            log.info("stopped %d processes left running by an earlier build", count)
         yield
 
 
@@ -107,7 +107,7 @@ def earlier(folder: Path, key: str) -> Built | None:
 def end_leftovers(folder: Path) -> int:
     """Processes of a build here whose cuwheel was killed, or is ending; how many there were.
 
-    Nobody else can be at work in the folder: whoever calls holds its lock.
+    Nobody else can be working in the folder: the caller holds its lock.
     """
     wanted = f"{variables.MARK}={folder}".encode()
     found = [pid for pid in _processes() if wanted in _variables(pid)]

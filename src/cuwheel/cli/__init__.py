@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
-    except OSError as error:  # a full disk, too many open files: the system refused, wherever it was
+    except OSError as error:  # a full disk, too many open files: the system refused
         _complain(UnreadableError.from_os(error))
         return UnreadableError.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: a bug must still end in a sentence

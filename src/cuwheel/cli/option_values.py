@@ -105,7 +105,7 @@ def driver(text: str) -> str:
 
     newest = max(versions.major(row.driver.linux) for row in toolkits.all_toolkits() if row.driver.linux)
     if versions.major(cleaned) > newest + _DRIVER_LEAD:
-        raise UsageError(f"there is no driver {cleaned}: the newest known branch is {newest}")
+        raise UsageError(f"unknown driver {cleaned}: the newest known branch is {newest}")
     return cleaned
 
 
@@ -132,7 +132,7 @@ def _must_exist(major: int, minor: int | None) -> None:
     may_come = known[-1] < (major, minor or 0) and major <= known[-1][0] + 1 and (minor or 0) <= _LAST_MINOR
     if not exists and not may_come:
         newest = max([row for row in known if row[0] == major] or known)
-        raise UsageError(f"there is no CUDA {shown}; the newest known is {newest[0]}.{newest[1]}", hint=_TOOLKITS)
+        raise UsageError(f"unknown CUDA version {shown}; the newest known is {newest[0]}.{newest[1]}", hint=_TOOLKITS)
 
 
 def toolkit(text: str) -> str:

@@ -59,11 +59,11 @@ def words(coverage: Coverage, *, once_linked: bool = False) -> str:
     if through := " and ".join(_through_ptx(coverage)):
         parts.append(f"{through} through PTX compiled by the driver")
     if not (coverage.native or coverage.jit or coverage.partial):
-        parts.append("runs on no GPU that is known")
+        parts.append("runs on no known GPU")
     if coverage.partial:
         parts.append(f"only part of it serves {ranges(coverage.partial)}")
     if not coverage.future:
-        parts.append("no newer GPU (there is no PTX for it)")
+        parts.append("no newer GPU (it has no PTX for them)")
     return ("once linked: " if once_linked else "") + "; ".join(parts)
 
 

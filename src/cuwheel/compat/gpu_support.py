@@ -84,6 +84,6 @@ def conditions(machine: Machine, *, above: str | None) -> Iterator[str]:
     if row is None or machine.gpu_seen or machine.driver or machine.driver_cuda:
         return
     if above is None or not versions.at_least(above, row.first):
-        yield f"driver {row.first} or later, the first to know this GPU"
+        yield f"driver {row.first} or later, the first to support this GPU"
     if row.last:
-        yield f"a driver of branch {row.last} or older: {row.last} is the last that knows this GPU"
+        yield f"a driver of branch {row.last} or older: {row.last} is the last to support this GPU"

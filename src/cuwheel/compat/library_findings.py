@@ -1,4 +1,4 @@
-"""What rules find in single libraries, as it is told of their package: once, and of which libraries it is true."""
+"""Findings of single libraries, merged for their package: each once, with the libraries it applies to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of_library(finding: Finding, path: str, load: Loading) -> Finding:
 
 
 def alike(finding: Finding) -> Key:
-    """What several libraries have in common is told once."""
+    """What several libraries have in common is reported once."""
     return finding.rule, finding.severity, finding.message, finding.fix
 
 

@@ -23,8 +23,8 @@ _WORTH_SAYING = 1_000_000
 @rule.rule(
     "uncompressed-device-code",
     severity="warning",
-    why="""Device code is stored compressed where the toolkit did so; device-linked cubins made by toolkits before 13
-    are stored raw. Compressing them loses nothing and costs little at load.""",
+    why="""Most toolkits store device code compressed, but device-linked cubins made by toolkits before 13
+    are stored uncompressed. Compressing them loses nothing and costs little at load.""",
     source="measured on the official bitsandbytes wheels, 0.41 to 0.50",
 )
 def uncompressed_device_code(library: Library) -> Iterator[Found]:
@@ -51,7 +51,7 @@ def no_ptx_for_newer_gpus(library: Library) -> Iterator[Found]:
     if reach and not reach.future:
         newest = max((row.arch for row in library.device_code if row.kind == "cubin"), key=_number, default="")
         yield Found(
-            message="there is no PTX that later GPUs could use",
+            message="it has no PTX for future GPUs",
             evidence=(f"the newest machine code is {newest}",) if newest else (),
             fix="add PTX for the newest architecture: CMake '90;90-virtual', torch '9.0+PTX'",
         )
@@ -65,15 +65,15 @@ def _number(arch: str) -> int:
 @rule.rule(
     "runpath-into-build-machine",
     severity="warning",
-    why="""An absolute RPATH or RUNPATH names a folder of the machine that built the library. Elsewhere it finds
-    nothing, or another version than was meant.""",
+    why="""An absolute RPATH or RUNPATH names a folder of the build machine. On other machines it finds
+    nothing, or another version than intended.""",
     source="ld.so(8); the official aarch64 wheels of bitsandbytes",
 )
 def runpath_into_build_machine(library: Library) -> Iterator[Found]:
     absolute = [entry for entry in (*library.rpath, *library.runpath) if entry.startswith("/")]
     if absolute:
         yield Found(
-            message=f"its {'RPATH' if library.rpath else 'RUNPATH'} points into the machine that built it",
+            message=f"its {'RPATH' if library.rpath else 'RUNPATH'} points to folders of the build machine",
             evidence=tuple(absolute[:4]),
             fix="patchelf --set-rpath '$ORIGIN/../nvidia/…/lib' FILE   (or CMAKE_SKIP_INSTALL_RPATH)",
         )
@@ -82,7 +82,7 @@ def runpath_into_build_machine(library: Library) -> Iterator[Found]:
 @rule.rule(
     "relocatable-code-kept",
     severity="note",
-    why="""A device link leaves the relocatable objects it was made from in the file. The driver falls back on them only
+    why="""A device link keeps the relocatable objects it was made from in the file. The driver falls back on them only
     where no linked code fits.""",
     source="measured on an H200: a library without its linked cubin still ran",
 )
@@ -92,7 +92,7 @@ def relocatable_code_kept(library: Library) -> Iterator[Found]:
         yield Found(
             message=f"{size(kept)} of relocatable code is kept beside the linked code made from it",
             evidence=tuple(sorted({row.section for row in library.device_code if not row.linked})),
-            fix="none needed where it runs; it is what to leave out first where size counts",
+            fix="none needed where it runs; remove it first if size matters",
         )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # A part of a path that names one GPU: sm90/, _sm_100a.so.
 _FOR_ONE_GPU = re.compile(r"(?<![A-Za-z])sm_?\d{2,3}[af]?(?![A-Za-z0-9])")
-_ON_DEMAND = "it is opened only where something asks for it: the rest works without it"
+_ON_DEMAND = "it is opened only on demand: the rest works without it"
 _FOR_OTHER_GPUS = "no GPU could use all libraries of the package: they are not meant to run together"
 _ORDINARY_DIGITS = 2  # of a CUDA major in a variable such as BNB_CUDA_VERSION
 
@@ -104,11 +104,11 @@ def _reasons(survey: Survey, optional: Iterable[str]) -> dict[str, str]:
 
 def _reason(load: PythonLoad | None) -> str:
     if load is None:
-        return "nothing was seen that loads it when the package is imported: the rest works without it"
+        return "nothing loads it when the package is imported: the rest works without it"
     if load.at_import and not load.guarded:
-        return f"{load.file} loads it at import, and there are other libraries that run"
+        return f"{load.file} loads it at import, but other libraries run"
     when = " at import" if load.at_import else ""
-    how = ", in a `try` or under a condition" if load.guarded else ", which importing the package alone does not run"
+    how = ", in a `try` or under a condition" if load.guarded else ", which importing the package does not run"
     return f"{load.file} loads it{when}{how}: the rest works without it"
 
 
@@ -198,7 +198,9 @@ def _by_variable(
     if profile.override_digits and not (value.isascii() and value.isdigit()):
         return _nothing(profile, f"{said}: it must be digits only", fix)
     if _below(profile, machine) and not profile.override_keeps_variant:
-        return _nothing(profile, f"{said} and a GPU below {_variant(profile)} make a name that no file has", fix)
+        return _nothing(
+            profile, f"{said} and a GPU below {_variant(profile)} give a file name that does not exist", fix
+        )
     major, minor = value[:_ORDINARY_DIGITS], value[_ORDINARY_DIGITS:]
     wanted = f"{major}.{minor}" if minor else major
     if wanted in there:
@@ -217,7 +219,7 @@ def _nothing(profile: PackageProfile, why: str, fix: str) -> Loading:
 def _none_for(profile: PackageProfile, there: Mapping[str, object], wanted: str) -> str:
     have = ", ".join(sorted(there, key=versions.key))
     said = f': "{profile.missing}"' if profile.missing else ""
-    return f"of the libraries, for CUDA {have}, none is for {wanted}{said}"
+    return f"its libraries are for CUDA {have}, none for {wanted}{said}"
 
 
 def _stand_in(profile: PackageProfile, there: Mapping[str, tuple[str, ...]], cuda: str, machine: Machine) -> str:

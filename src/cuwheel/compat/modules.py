@@ -116,7 +116,7 @@ def modules(library: Library) -> tuple[Module, ...]:
 
 
 def of_driver(library: Library) -> bool:
-    """Whether it is a copy of the driver's: its inner code is no kernel of the package."""
+    """Whether it is a copy of the driver's: the code inside does not belong to the package."""
     return any(libraries.is_driver_library(name) for name in (library.soname, file_name(library.path)) if name)
 
 

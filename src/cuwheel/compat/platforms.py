@@ -79,5 +79,5 @@ def conditions(library: Library, machine: Machine) -> Iterator[str]:
         yield (
             f"{wanted}, which CUDA for servers serves"
             if wanted
-            else f"CUDA {since} or later for servers runs on this Jetson, which nobody has confirmed"
+            else f"CUDA {since} or later for servers runs on this Jetson (not confirmed)"
         )

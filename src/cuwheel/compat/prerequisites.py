@@ -48,10 +48,10 @@ def parse(texts: Sequence[str]) -> tuple[Need, ...]:
             problems.append(f"{text!r} is not of the form NAME or NAME>=VERSION")
             continue
         if name not in READERS:
-            problems.append(f"{text!r}: there is no {name or text!r} to need")
+            problems.append(f"{text!r}: unknown prerequisite {name or text!r}")
         needs.append(Need(text=text, name=name, versions=versions))
     if problems:
-        raise UsageError("; ".join(problems), hint="what can be needed: " + ", ".join(READERS))
+        raise UsageError("; ".join(problems), hint="known prerequisites: " + ", ".join(READERS))
     return tuple(needs)
 
 
@@ -74,7 +74,7 @@ def _examine(need: Need, machine: MachineProfile) -> NeedResult:
         except InvalidVersion:
             continue
     has = ", ".join(f"{version} ({where})" for version, where in found)
-    return NeedResult(need=need.text, met=False, reason=f"there is {has}")
+    return NeedResult(need=need.text, met=False, reason=f"found {has}")
 
 
 Readings = list[tuple[str, str]]

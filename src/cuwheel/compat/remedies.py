@@ -23,7 +23,7 @@ def newer_driver(machine: Machine, floor: str | None, cuda: str) -> str:
         return "install a JetPack of that CUDA: a Jetson's driver comes with it"
     row = gpu_support.support_of(machine)
     if floor and row and not gpu_support.reachable(machine, floor):
-        return f"a newer driver is no way out: branch {row.last} is the last for this GPU"
+        return f"a newer driver does not help: branch {row.last} is the last for this GPU"
     fix = f"update the driver to {gpu_support.at_least_known(machine, floor) or f'that of CUDA {cuda}'} or later"
     if row and row.last:
         fix += f" (branch {row.last} is the last for this GPU)"
@@ -73,7 +73,7 @@ def rebuild(library: Library, machine: Machine) -> str:
         return ""
     able = _beside_torch(library, machine, compilers(machine, drivers.system(library, machine)))
     if not able:
-        return "take a release that has code for this GPU: no toolkit of the tables builds it for this machine"
+        return "take a release that has code for this GPU: no known toolkit builds it for this machine"
     name = targets.called(able[-1], Capability.parse(machine.capability))
     named = [row for row in able if targets.called(row, name) == name]
     return (

@@ -60,7 +60,7 @@ def _fit(tag: str, machine: Machine) -> Fit:
         elif condition and value is None:
             conditions.append(condition)
     if wanted.os is None and platform != "any":
-        problems.append(f"no machine of ours runs {platform}")
+        problems.append(f"{platform} is not a platform that cuwheel knows")
     return Fit(tag=tag, problems=tuple(problems), conditions=tuple(conditions))
 
 

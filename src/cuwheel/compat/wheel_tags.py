@@ -32,7 +32,7 @@ _CP = re.compile(r"cp(\d)(\d+)", re.ASCII)
 
 
 def _named(subject: Subject) -> tuple[str, ...]:
-    """The tags of the file name, expanded; none where that is no name of a wheel."""
+    """The tags of the file name, expanded; none if it is not the name of a wheel."""
     try:
         return tuple(str(tag) for tag in parse_wheel_filename(subject.file)[3])
     except InvalidWheelFilename:
@@ -54,19 +54,19 @@ def _said(subject: Subject) -> tuple[str, ...]:
     severity="error",
     why="name-version-python-abi-platform.whl: installers choose by it and refuse other names.",
     source=_SOURCE,
-    fix="give it back the name that it was built under",
+    fix="restore the name it was built with",
 )
 def name_of_file(subject: Subject) -> Iterator[Found]:
     try:
         parse_wheel_filename(subject.file)
     except InvalidWheelFilename as error:
-        yield Found(message=f"its file name is none of a wheel: {str(error)[:200]}")
+        yield Found(message=f"its file name is not that of a wheel: {str(error)[:200]}")
 
 
 @rule(
     "tags-differ",
     severity="error",
-    why="The tags in the WHEEL file are those of the file name. Who renames a wheel to make it install breaks this.",
+    why="The tags in the WHEEL file must match the file name. Renaming a wheel to make it install breaks this.",
     source=_SOURCE,
     fix="python -m wheel tags …   (rewrites both)",
 )
@@ -102,7 +102,7 @@ def without_platform(subject: Subject) -> Iterator[Found]:
     libraries = _machine_code(subject)
     if "any" in _platforms(subject) and libraries:
         yield Found(
-            message="its tag says any platform, and there is machine code in it",
+            message="its tag says any platform, but it contains machine code",
             evidence=some(f"{each.path}: {each.machine}" for each in libraries),
         )
 
@@ -132,7 +132,7 @@ def processor(subject: Subject) -> Iterator[Found]:
     if strangers or empty:
         wrong = strangers or libraries
         yield Found(
-            message=f"its tag is for {', '.join(empty or platforms)}, and it holds code for something else",
+            message=f"its tag is for {', '.join(empty or platforms)}, but it contains code for something else",
             evidence=some(f"{each.path}: {each.format.upper()} for {each.machine}" for each in wrong),
         )
 
@@ -150,8 +150,8 @@ def _foreign(library: Library, platform: str) -> bool:
 @rule(
     "tag-glibc",
     severity="error",
-    why="""manylinux_X_Y promises to load with glibc X.Y. A library that wants a newer one fails at import on just those
-    systems that the tag lets it be installed on.""",
+    why="""manylinux_X_Y promises to load with glibc X.Y. A library that needs a newer one fails at import on exactly
+    those systems that the tag allows.""",
     source=_SOURCE,
     fix="cuwheel repair WHEEL   (or build it in the image of the policy)",
 )
@@ -186,7 +186,7 @@ def _by_gravity(subject: Subject, wanting: list[Library]) -> Iterator[tuple[list
 @rule(
     "tag-libstdcxx",
     severity="error",
-    why="""A manylinux tag also promises that the libstdc++ of such a system is new enough. A library that wants a newer
+    why="""A manylinux tag also promises that the libstdc++ of such a system is new enough. A library that needs a newer
     one fails at import: version `GLIBCXX_3.4.29' not found.""",
     source="auditwheel's policies; PEP 600",
     fix="cuwheel repair WHEEL   (or build it in the image of the policy, or with -static-libstdc++)",
@@ -222,7 +222,7 @@ def _for_cuda(subject: Subject) -> set[str]:
 @rule(
     "tag-plain-linux",
     severity="note",
-    why="linux_x86_64 promises nothing of the C library; public indexes refuse it.",
+    why="linux_x86_64 promises nothing about the C library; public indexes refuse it.",
     source=_SOURCE,
     fix="cuwheel repair WHEEL",
 )
@@ -230,7 +230,7 @@ def plain_linux(subject: Subject) -> Iterator[Found]:
     plain = [tag for tag in _named(subject) if tag.rpartition("-")[2].startswith("linux_")]
     if plain:
         yield Found(
-            message="its platform tag is a plain linux: good here, refused by public indexes", evidence=(plain[0],)
+            message="its platform tag is plain linux: fine locally, but public indexes refuse it", evidence=(plain[0],)
         )
 
 
@@ -238,7 +238,7 @@ def plain_linux(subject: Subject) -> Iterator[Found]:
     "tag-extension",
     severity="error",
     why="""An extension module carries its Python in its suffix (.cpython-312-…), and another Python does not see it. A
-    wheel that is installed for a Python which none of its modules is for cannot be imported there.""",
+    wheel installed for a Python that none of its modules support cannot be imported there.""",
     source="PEP 3149; importlib.machinery.EXTENSION_SUFFIXES",
     fix="build it for each Python that its tags name, or for the stable ABI",
 )
@@ -256,7 +256,7 @@ def extension(subject: Subject) -> Iterator[Found]:
         if wrong:
             has = sorted({each for name in wrong for each in modules[name]})
             yield Found(
-                message=f"its tag {tag} is not the Python that its modules are for ({', '.join(has)})",
+                message=f"its tag {tag} does not match the Python its modules are for ({', '.join(has)})",
                 evidence=some(wrong),
             )
 
@@ -270,7 +270,7 @@ def _importable(python: str, abi: str, made: set[str]) -> bool:
 @rule(
     "requires-python",
     severity="error",
-    why="Requires-Python is looked at before the tags: a wheel for a Python that it excludes is never installed.",
+    why="Installers check Requires-Python before the tags: a wheel for a Python that it excludes is never installed.",
     source="core metadata, packaging.python.org/specifications",
     fix="build for the Pythons that requires-python names",
 )

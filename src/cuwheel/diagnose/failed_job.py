@@ -55,7 +55,7 @@ def _of_build(trouble: Trouble, built: Built, record: Record | None, environ: di
     failed = replace(described(trouble, call, printed, causes), replay=replay)
     what = failed.what
     if trouble.kind == "time":
-        what = f"{trouble.what}; call {call.number} was at it, {call.name} ({trouble.hint})"
+        what = f"{trouble.what}; call {call.number} was running, {call.name} ({trouble.hint})"
     elif words and not words.of_call:
         what = f"{what}; then {words.what}"
     return replace(failed, what=what, command=masked(failed.command))

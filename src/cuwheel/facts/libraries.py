@@ -74,7 +74,7 @@ def _more(path: Path) -> tuple[Package, ...]:
             row.setdefault("source", [])
     made = decode.convert(found, tuple[Package, ...], "package", problems)
     problems += [
-        f"{row.name}: its CUDA and its folder must be told" for row in made or () if not (row.cuda and row.folder)
+        f"{row.name}: it must give its CUDA and its folder" for row in made or () if not (row.cuda and row.folder)
     ]
     if problems or made is None:
         raise ConfigurationError(path, problems, hint=_AS_IN)

@@ -155,7 +155,7 @@ def one_arm64(toolkit: Toolkit) -> bool:
 
 
 def joined_arm64(capability: str) -> Joined | None:
-    """From when on a Tegra is served by the one distribution; None: nobody has said so."""
+    """Since when a Tegra is served by the single distribution; None if that is not known."""
     return next((row for row in tables().toolkits.arm64.joined if row.capability == capability), None)
 
 

@@ -1,6 +1,6 @@
 """Keeps the headers of fat binaries while a file streams by, so that no second pass is needed to walk them.
 
-It only guesses: what it kept is served to whoever reads exactly there, and everything else is read again.
+It only guesses: what it kept serves reads of exactly that place, and everything else is read again.
 """
 
 from __future__ import annotations

@@ -163,10 +163,10 @@ def of_wheel(wheel: WheelFile) -> Description | None:
     if name not in wheel.members:
         return None
     if (size := wheel.sizes[name]) > _LIMIT:
-        raise MalformedError(wheel.path, f"its {NAME} has {size:,} bytes: that is no description")
+        raise MalformedError(wheel.path, f"its {NAME} has {size:,} bytes: too large for a description")
     text = wheel.text(name)
     if text is None:
-        raise MalformedError(wheel.path, f"its {NAME} cannot be read", hint="get the wheel again")
+        raise MalformedError(wheel.path, f"its {NAME} cannot be read", hint="download the wheel again")
     return parse(text.encode(), f"{wheel.path}: {NAME}")
 
 
@@ -180,7 +180,7 @@ def _of_folder(info: Path) -> Description | None:
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
     if len(data) > _LIMIT:
-        raise MalformedError(path, f"has more than {_LIMIT:,} bytes: that is no description")
+        raise MalformedError(path, f"has more than {_LIMIT:,} bytes: too large for a description")
     return parse(data, str(path))
 
 
@@ -189,7 +189,7 @@ def parse(data: bytes, name: str) -> Description:
     try:
         found = msgspec.json.decode(data, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(name, f"is no description of a wheel: {error}") from error
+        raise MalformedError(name, f"is not a description of a wheel: {error}") from error
     schema = str(found.get("schema", ""))
     version = schema.rpartition("/")[2]
     if schema.startswith("cuwheel.wheel/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
@@ -197,5 +197,5 @@ def parse(data: bytes, name: str) -> Description:
     problems: list[str] = []
     result = decode.convert(found, Description, NAME, problems)
     if result is None:
-        raise MalformedError(name, f"is no description of a wheel: {'; '.join(problems[:3])}")
+        raise MalformedError(name, f"is not a description of a wheel: {'; '.join(problems[:3])}")
     return result

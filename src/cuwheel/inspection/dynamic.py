@@ -98,7 +98,7 @@ def tags(elf: Elf) -> Iterator[tuple[int, int]]:
             return
         yield tag, value
     if count == _MOST_TAGS:
-        limits.met(f"{_MOST_TAGS:,} entries of the dynamic section", "libraries needed by further ones are not listed")
+        limits.met(f"{_MOST_TAGS:,} entries of the dynamic section", "the rest of the needed libraries are not listed")
 
 
 def _needs(elf: Elf, tags: dict[int, int], base: int, end: int) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -119,7 +119,7 @@ def _needs(elf: Elf, tags: dict[int, int], base: int, end: int) -> Iterator[tupl
             at += forward
         yield string_at(elf.buffer, base + file, end), tuple(names)
         if not left:
-            limits.met(f"{_MOST_VERSIONS:,} symbol versions", "further ones are not counted")
+            limits.met(f"{_MOST_VERSIONS:,} symbol versions", "the rest are not counted")
         if not step or not left:
             return
         place += step

@@ -123,7 +123,7 @@ def read(buffer: Buffer) -> Elf:
     if len(raw) < HEADER_SIZE:
         raise MalformedError(buffer.name, f"an ELF file of {buffer.size} bytes: cut short")
     if is_foreign(raw):
-        raise MalformedError(buffer.name, "a 32-bit or big-endian ELF file, which no CUDA of today makes")
+        raise MalformedError(buffer.name, "a 32-bit or big-endian ELF file, which current CUDA does not make")
     ident, kind, machine, version, _, phoff, shoff, flags, _, phsize, phnum, shsize, shnum, names = _HEADER.unpack(raw)
     segments = _segments(buffer, phoff, phsize, phnum)
     headers = _headers(buffer, shoff, shsize, shnum, names)

@@ -119,7 +119,7 @@ class Walk:
             magic, version, header_size, size = CONTAINER.unpack(head)
             if head[:4] == MAGIC and header_size >= CONTAINER.size:
                 if version != _VERSION:
-                    self._complain(name, position, f"the container has version {version}, and only {_VERSION} is known")
+                    self._complain(name, position, f"the container has version {version}, but only {_VERSION} is known")
                 stop, sound = self._container(name, position, header_size, size, end, linked=linked)
                 position = stop if sound else self._next_magic(stop, end)
             elif magic == 0 and (behind := self._after_padding(position, end)) > position:
@@ -157,7 +157,9 @@ class Walk:
     def _full(self) -> bool:
         if len(self.containers) < _MOST_CONTAINERS and self._count < _MOST_ENTRIES:
             return False
-        limits.met(f"{_MOST_CONTAINERS:,} containers or {_MOST_ENTRIES:,} entries", "further device code was not read")
+        limits.met(
+            f"{_MOST_CONTAINERS:,} containers or {_MOST_ENTRIES:,} entries", "the rest of the device code was not read"
+        )
         return True
 
     def _container(self, name: str, at: int, header: int, size: int, end: int, *, linked: bool) -> tuple[int, bool]:
@@ -171,7 +173,7 @@ class Walk:
         if len(entries) >= _MOST_ENTRIES:
             self._full()
         elif position < min(stop, end):
-            self._complain(name, at, f"entry {len(entries)} at {position:#x} makes no sense")
+            self._complain(name, at, f"entry {len(entries)} at {position:#x} is not valid")
         else:
             self._complain(name, at, "the container is longer than its section")
         sound = stop == end or (stop < end and self._goes_on(stop, end))
@@ -182,7 +184,7 @@ class Walk:
         return self.buffer.read(at, min(4, end - at)) in (MAGIC, bytes(min(4, end - at)))
 
     def _entries(self, section: str, at: int, stop: int, *, linked: bool) -> tuple[list[RawEntry], int]:
-        """The entries from `at` on, and where they end: before `stop` if one makes no sense."""
+        """The entries from `at` on, and where they end: before `stop` if one is not valid."""
         entries: list[RawEntry] = []
         read, unpack, keys = self.buffer.read, ENTRY.unpack, self._keys
         new = tuple.__new__  # what RawEntry._make does, less a call for each of thousands
@@ -208,7 +210,7 @@ class Walk:
         """The ISA that the PTX states, by which the driver goes; where that cannot be read, what its entry says."""
         self._texts += 1
         if self._texts > _MOST_TEXTS:
-            limits.met(f"{_MOST_TEXTS:,} pieces of PTX", "the ISA of further ones is what their entry says")
+            limits.met(f"{_MOST_TEXTS:,} pieces of PTX", "the ISA of the rest is taken from their entries")
             return told
         text = payloads.start(self.buffer, at + header, stored, _compression(flags))
         match = _PTX_VERSION.search(text)
@@ -225,7 +227,7 @@ class Walk:
             yield Finding(
                 rule="fatbin-damaged",
                 severity="error",
-                message=f"{self._suppressed:,} more places in fat binaries are damaged",
+                message=f"{self._suppressed:,} more damaged places in fat binaries",
                 fix="build or download the file again",
             )
 
@@ -238,7 +240,7 @@ class Walk:
                 message=f"PTX entries ({len(places):,}) say ISA {told}, and their text says {stated}: the driver goes "
                 "by the text",
                 evidence=tuple(f"entry at offset {at:#x}" for at in places[:5]),
-                fix="none needed; no compiler writes that, so the file was changed after it was built",
+                fix="none needed; no compiler writes this, so the file was changed after it was built",
             )
 
     def _entry(self, row: DeviceCode, container: int, raw: RawEntry) -> Entry:

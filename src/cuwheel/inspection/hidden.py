@@ -70,7 +70,7 @@ def _search_region(buffer: Buffer, name: str, start: int, end: int, containers: 
     position = start
     while position < end:
         if len(containers) + len(cubins) >= _MOST:
-            limits.met(f"{_MOST:,} fat binaries and cubins outside the known sections", "further ones were not read")
+            limits.met(f"{_MOST:,} fat binaries and cubins outside the known sections", "the rest were not read")
             return
         chunk = buffer.read(position, min(SCAN_CHUNK + _OVERLAP, end - position))
         containers += [
@@ -98,7 +98,7 @@ def findings(found: Hidden) -> Iterator[Finding]:
         yield Finding(
             rule="fatbin-elsewhere",
             severity="note",
-            message="fat binaries stand outside the sections that the CUDA runtime registers",
+            message="fat binaries are outside the sections that the CUDA runtime registers",
             evidence=_evidence(found.containers),
         )
     if found.cubins:
@@ -112,7 +112,7 @@ def findings(found: Hidden) -> Iterator[Finding]:
         yield Finding(
             rule="amd-code",
             severity="note",
-            message="the library holds code for AMD GPUs, which cuwheel names but does not read",
+            message="the library contains code for AMD GPUs, which cuwheel does not read",
             evidence=tuple(f"section {name}" for name in found.amd),
         )
 

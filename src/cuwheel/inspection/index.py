@@ -22,7 +22,7 @@ def wheel_of(pinned: str, *, platform: str | None = None, python: str | None = N
     kept = files.cache_folder() / "wheels" / (release.sha256 or "unhashed")[:16] / release.file
     if not kept.exists():
         total = release.size or transfer.size_of(release.url)
-        log.info("downloading %s (%s)", release.file, size(total) if total else "size not told")
+        log.info("downloading %s (%s)", release.file, size(total) if total else "size unknown")
         transfer.download(release.url, kept, sha256=release.sha256, size=release.size)
     return kept
 
@@ -34,7 +34,7 @@ def _resolve(pinned: str, platform: str | None, python: str | None) -> resolver.
     except resolver.NotFoundError as error:
         asked = [*([f"Python {python}"] if python else []), *([platform] if platform else [])]
         named = f"{pinned} for {' and '.join(asked)}" if asked else pinned
-        hint = "download it yourself (pip download --no-deps) and give the file"
+        hint = "download it yourself (pip download --no-deps) and pass the file"
         if not error.answers:
             hint = "neither pip nor uv was found: " + hint
         raise UnknownNameError("wheel on your index", named, hint="\n".join([hint, *error.answers])) from error

@@ -62,7 +62,7 @@ class _Reader:
         self._entries -= 1
         if self._bytes < 0 or self._entries < 0:
             read = f"{_ENTRIES:,} entries or {_BYTES >> 20} MiB of device code were searched for kernels"
-            limits.met(read, "of further containers it is assumed that they hold kernels")
+            limits.met(read, "the rest of the containers are assumed to hold kernels")
             return False
         names = objects.names(self._walk, entry, self._rows[entry.row])
         return names is not None and not names.kernels

@@ -306,7 +306,7 @@ def _overlap(sections: Sequence[Section]) -> Finding:
     return Finding(
         rule="sections-overlap",
         severity="warning",
-        message="sections lie over one another: no linker writes that, and what is in them was read once",
+        message="its sections overlap, which no linker does; their contents were read once",
         evidence=tuple(f"{each.name} at {each.offset:#x}" for each in sections[:5]),
         fix="build or download the file again",
     )

@@ -1,6 +1,6 @@
-"""Limits that keep a hostile file from costing hours or gigabytes. One that is met is told, never silent.
+"""Limits that keep a hostile file from costing hours or gigabytes. Reaching one is reported, never silent.
 
-The readers are many and deep; whoever reads a file collects what they ran into. Where nobody does, it is logged.
+The readers are many and deep, so the caller that reads a file collects what they ran into; else it is logged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def met(limit: str, consequence: str) -> None:
         rule="limit-met",
         severity="warning",
         message=f"{consequence}: {limit}",
-        fix="if this is a real file, report it: the limits are meant to fit all of them",
+        fix="if this is a real file, please report it: the limits should fit every real file",
     )
     if finding not in found:
         found.append(finding)

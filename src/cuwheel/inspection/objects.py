@@ -33,7 +33,7 @@ def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
         if smallest is None:
             continue
         if smallest.real > budget:
-            limits.met(f"{_LIMIT:,} bytes of relocatable objects", "the names in further ones were not read")
+            limits.met(f"{_LIMIT:,} bytes of relocatable objects", "the names in the rest were not read")
             continue
         budget -= smallest.real
         if read := names(walk, smallest, rows[smallest.row]):

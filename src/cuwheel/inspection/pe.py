@@ -68,7 +68,7 @@ def read(buffer: Buffer) -> Pe:
         raise MalformedError(buffer.name, "not a PE file")
     optional = buffer.read(at + _COFF.size, optional_size)
     if len(optional) < _DIRECTORIES_AT or struct.unpack_from("<H", optional)[0] != _PE32_PLUS:
-        raise MalformedError(buffer.name, "a 32-bit PE file, which no CUDA of today makes")
+        raise MalformedError(buffer.name, "a 32-bit PE file, which current CUDA does not make")
     sections, addresses = _sections(buffer, at + _COFF.size + optional_size, count)
     return Pe(
         buffer=buffer,
@@ -134,4 +134,4 @@ def _needed(buffer: Buffer, optional: bytes, addresses: AddressMap) -> Iterator[
             if name is not None:
                 yield string_at(buffer, name, name + _NAME_LIMIT)
         else:
-            limits.met(f"{_MOST_IMPORTS:,} imported libraries", "further ones are not listed")
+            limits.met(f"{_MOST_IMPORTS:,} imported libraries", "the rest are not listed")

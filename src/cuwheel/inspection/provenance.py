@@ -53,7 +53,7 @@ def cudart(needed: Iterable[str], registers: str | None, toolkits: Sequence[str]
         return Cudart(
             linkage="static",
             major=majors.pop() if len(majors) == 1 else None,
-            evidence=f"registers device code, and {_REGISTER} is not undefined",
+            evidence=f"registers device code, and {_REGISTER} is defined",
         )
     return None
 
@@ -87,7 +87,7 @@ def host_compiler(elf: Elf) -> str | None:
     texts = dict.fromkeys(elf.start_of(comment, _COMMENT_LIMIT).split(b"\0"))
     seen = [text for each in texts if (text := each.decode("utf-8", "replace").strip())]
     if comment.size > _COMMENT_LIMIT or len(seen) > _MOST_COMPILERS:
-        limits.met(f"{comment.size:,} bytes of .comment", "further host compilers are not named")
+        limits.met(f"{comment.size:,} bytes of .comment", "the rest of the host compilers are not listed")
     return "; ".join(seen[:_MOST_COMPILERS]) or None
 
 

@@ -33,7 +33,9 @@ class ElfPointers:
                 for table in _tables(elf, header):
                     budget -= table.size
                     if budget < 0:  # sections and tables over the same bytes, again and again
-                        limits.met(f"relocation tables of {_PASSES} times the file", "further pointers are not known")
+                        limits.met(
+                            f"relocation tables of {_PASSES} times the file", "the rest of the pointers are not known"
+                        )
                         return
                     self._targets.update(_relocated(elf, header, table))
 

@@ -152,7 +152,7 @@ def _kind(path: Path) -> Literal["folder", "file"] | None:
     if stat.S_ISDIR(mode):
         return "folder"
     if not stat.S_ISREG(mode):  # a pipe would make us wait for ever
-        raise UnreadableError(path, "neither a file nor a folder")
+        raise UnreadableError(path, "is neither a file nor a folder")
     return "file"
 
 
@@ -277,7 +277,7 @@ def foreign(path: str) -> Finding:
     return Finding(
         rule="library-foreign",
         severity="note",
-        message=f"{path} was not read: a 32-bit or big-endian file, which no CUDA of today makes",
+        message=f"{path} was not read: a 32-bit or big-endian file, which current CUDA does not make",
     )
 
 

@@ -65,7 +65,7 @@ def read(
 def _wrappers(buffer: Buffer, section: Section) -> Iterator[tuple[int, int | None, int, int]]:
     count = min(section.size // WRAPPER.size, _MOST_WRAPPERS)
     if count == _MOST_WRAPPERS:
-        limits.met(f"{_MOST_WRAPPERS:,} wrappers in {section.name}", "what further ones register is not known")
+        limits.met(f"{_MOST_WRAPPERS:,} wrappers in {section.name}", "what the rest register is not known")
     data = buffer.read(section.offset, count * WRAPPER.size)
     for index, (magic, version, container, array) in enumerate(WRAPPER.iter_unpack(data)):
         slot = section.offset + index * WRAPPER.size
@@ -100,7 +100,7 @@ def _module_ids(buffer: Buffer, sections: Sequence[Section]) -> Iterator[str]:
     for section in sections:
         if section.name in MODULE_ID_SECTIONS:
             if section.size > _MODULE_IDS_LIMIT:
-                limits.met(f"{_MODULE_IDS_LIMIT:,} bytes of {section.name}", "further module ids were not read")
+                limits.met(f"{_MODULE_IDS_LIMIT:,} bytes of {section.name}", "the rest of the module ids were not read")
             for text in buffer.read(section.offset, min(section.size, _MODULE_IDS_LIMIT)).split(b"\0"):
                 if text:
                     yield text.decode("utf-8", "replace")

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_HINT = 'a machine is: [[machine]], name = "rack 7", gpu = "h100" (or capability), driver = "580.65.06", count = 8'
+_HINT = (
+    'describe a machine as: [[machine]], name = "rack 7", gpu = "h100" (or capability), driver = "580.65.06", count = 8'
+)
 _MAX_BYTES = 8 * 1024 * 1024
 _VERSION = re.compile(r"\d+(\.\d+)*([-+].*)?", re.ASCII)
 _VERSIONS = ("driver", "driver_cuda", "glibc", "glibcxx", "python", "torch", "torch_cuda", "jax_cuda")
@@ -54,7 +56,7 @@ def read(path: Path) -> tuple[Machine, ...]:
     rows = _rows(path, problems)
     made = [_machine(row, f"machine {row.name!r}", problems) for row in rows]
     names = Counter(row.name for row in rows)
-    problems += [f"two machines are called {name!r}" for name, count in names.items() if count > 1]
+    problems += [f"two machines are named {name!r}" for name, count in names.items() if count > 1]
     if problems:
         raise ConfigurationError(path, problems, _HINT)
     return tuple(machine for machine in made if machine)
@@ -65,11 +67,11 @@ def _rows(path: Path, problems: list[str]) -> list[FleetMachine]:
     try:
         data = decode.toml(_text(path))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(path, [f"it is not TOML: {error}"], _HINT) from error
+        raise ConfigurationError(path, [f"it is not valid TOML: {error}"], _HINT) from error
     problems += [f"unknown key {key!r}" for key in data if key != "machine"]
     tables = data.get("machine")
     if not isinstance(tables, list) or not tables:
-        problems.append("there is no [[machine]] in it")
+        problems.append("it has no [[machine]]")
         return []
     found = (decode.convert(each, FleetMachine, f"machine[{index}]", problems) for index, each in enumerate(tables))
     return [row for row in found if row]
@@ -82,7 +84,7 @@ def _text(path: Path) -> bytes:
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
     if len(text) > _MAX_BYTES:
-        raise ConfigurationError(path, ["it is too large to be a fleet file"])
+        raise ConfigurationError(path, ["it is too large for a fleet file"])
     return text
 
 

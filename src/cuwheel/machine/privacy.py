@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Whoever else's home a path runs through.
+# Home folders of other users in a path.
 _HOMES = re.compile(r"(/home/|/Users/|[A-Za-z]:\\Users\\)[^/\\:;\s]+")
 # Shorter names are words ("a", "pi", "dev") that stand in paths for other reasons.
 _SHORTEST_NAME = 3

@@ -102,7 +102,7 @@ class Python:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """A package that carries CUDA code. `cuda` is what it was built for (a major where no more is told).
+    """A package that carries CUDA code. `cuda` is what it was built for (a major if no more is known).
 
     `libraries` lists, for packages with one library a CUDA version, the versions that are there.
     """
@@ -183,7 +183,7 @@ def load(path: Path) -> MachineProfile:
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint="write one with: cuwheel doctor --save FILE") from error
     if len(text) > _MAX_BYTES:
-        raise MalformedError(path, "too large to be a machine profile")
+        raise MalformedError(path, "too large for a machine profile")
     return decode(text, str(path))
 
 

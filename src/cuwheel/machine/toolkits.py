@@ -1,4 +1,4 @@
-"""Every CUDA toolkit on the machine, wherever it may hide, and all the ways that lead to it."""
+"""Finds every CUDA toolkit on the machine, and all the ways that lead to it."""
 
 from __future__ import annotations
 

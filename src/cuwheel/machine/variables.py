@@ -1,4 +1,4 @@
-"""The environment variables that steer CUDA, wherever they are set, and the folders the loader searches."""
+"""The environment variables that affect CUDA, where each is set, and the folders the loader searches."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def file_name(url: str) -> str:
     path = split(url).path if "://" in url else url
     name = unquote(path).replace("\\", "/").rsplit("/", maxsplit=1)[-1]
     if not is_file_name(name):
-        raise NetworkError(parted(url)[0], f"ends in {name!r}, which cannot be the name of a file")
+        raise NetworkError(parted(url)[0], f"ends in {name!r}, which is not a valid file name")
     return name
 
 

@@ -31,7 +31,7 @@ _BUSY = (429, 502, 503, 504)
 _REFUSED = (401, 403)
 
 
-NOT_REACHABLE = "see that the network is up and the address is right; behind a proxy set HTTPS_PROXY, or pip's `proxy`"
+NOT_REACHABLE = "check the network and the address; behind a proxy set HTTPS_PROXY, or pip's `proxy`"
 
 
 class NotReachableError(NetworkError):
@@ -44,15 +44,16 @@ class NotReachableError(NetworkError):
 
 class CertificateError(NetworkError):
     def __init__(self, url: str, reason: str) -> None:
-        hint = "name the file of the authority that signed it: PIP_CERT=ca.pem, `cert` in pip.conf, or SSL_CERT_FILE"
+        hint = "give the certificate of its authority: PIP_CERT=ca.pem, `cert` in pip.conf, or SSL_CERT_FILE"
         super().__init__(url, f"its certificate is not trusted: {reason}", hint)
 
 
 class LoginError(NetworkError):
     def __init__(self, url: str, status: int, *, sent: bool) -> None:
-        did = "the login that was sent is not accepted" if sent else "asks for a login, and none is configured"
+        did = "rejected the login" if sent else "requires a login, and none is configured"
         hint = (
-            "put it where pip and uv look: the index's address, ~/.netrc, the keyring, UV_INDEX_NAME_USERNAME and "
+            "put the login where pip and uv look: the index's address, ~/.netrc, the keyring, UV_INDEX_NAME_USERNAME "
+            "and "
             "_PASSWORD"
         )
         super().__init__(url, f"{did} (status {status})", hint)
@@ -90,7 +91,7 @@ def _followed(stack: contextlib.ExitStack, method: str, url: str, asking: _Askin
             return response
         target = urljoin(url, response.headers["Location"])
         if not target.startswith(("https://", "http://")) or (url.startswith("https:") and target.startswith("http:")):
-            raise NetworkError(url, f"sends us on to {addresses.parted(target)[0]}, where it is not safe to go")
+            raise NetworkError(url, f"redirects to {addresses.parted(target)[0]}, which is not safe")
         url = addresses.plain(target)
     raise NetworkError(url, f"redirects more than {_REDIRECTS} times")
 
@@ -178,7 +179,7 @@ def _trust(url: str, found: Settings) -> ssl.SSLContext:
         for place in filter(None, (found.pip.client_certificate, found.uv.client_certificate)):
             context.load_cert_chain(place)
     except (OSError, ssl.SSLError) as error:
-        hint = "see PIP_CERT, PIP_CLIENT_CERT, REQUESTS_CA_BUNDLE, SSL_CERT_FILE and SSL_CLIENT_CERT, and pip.conf"
+        hint = "check PIP_CERT, PIP_CLIENT_CERT, REQUESTS_CA_BUNDLE, SSL_CERT_FILE and SSL_CLIENT_CERT, and pip.conf"
         reason = getattr(error, "strerror", None) or str(error)
         raise NetworkError(place if named else url, f"this certificate cannot be read: {reason}", hint) from error
     return context
@@ -195,12 +196,12 @@ def _look_up(url: str, asked: str) -> None:
         except OSError as error:
             failures.append(error)
         except UnicodeError:
-            failures.append(OSError("it is not the name of a host"))
+            failures.append(OSError("it is not a host name"))
 
     thread = threading.Thread(target=resolve, daemon=True)
     thread.start()
     thread.join(CONNECT_S)
     if thread.is_alive():
-        raise NotReachableError(asked, f"its name was not found within {CONNECT_S:g} s")
+        raise NotReachableError(asked, f"its name was not resolved within {CONNECT_S:g} s")
     if failures:
         raise NotReachableError(asked, failures[0].strerror or str(failures[0]))

@@ -38,7 +38,7 @@ def fetch(url: str, *, limit: int) -> bytes:
             if len(body) > limit:
                 raise NetworkError(addresses.plain(url), f"the answer is larger than the {limit:,} bytes allowed")
             if time.monotonic() > deadline:
-                raise NetworkError(addresses.plain(url), f"the answer did not end within {_DOCUMENT_S:g} s")
+                raise NetworkError(addresses.plain(url), f"the answer was not complete within {_DOCUMENT_S:g} s")
     return bytes(body)
 
 
@@ -49,7 +49,7 @@ def _decoded(response: httpx.Response, limit: int) -> Iterator[bytes]:
         yield from response.iter_raw()
         return
     if kind not in ("gzip", "x-gzip", "deflate"):
-        raise NetworkError(str(response.url), f"the answer is compressed in a way that was not asked for: {kind}")
+        raise NetworkError(str(response.url), f"the answer is compressed in a way that was not requested: {kind}")
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:
         for chunk in response.iter_raw():
@@ -146,7 +146,7 @@ def _stream(url: str, file: IO[bytes], size: int | None, label: str) -> None:
                 file.write(chunk)
                 progress.advance(len(chunk))
                 if time.monotonic() > deadline:
-                    raise _LimitError(url, f"it is too slow: {have:,} bytes in {_START_S:g} s and more")
+                    raise _LimitError(url, f"it is too slow: {have:,} bytes in more than {_START_S:g} s")
             file.flush()
             os.fsync(file.fileno())
     if size is not None and have != size:
@@ -156,13 +156,13 @@ def _stream(url: str, file: IO[bytes], size: int | None, label: str) -> None:
 def _most(url: str, file: IO[bytes], size: int | None, total: int | None) -> int:
     """How many bytes may come: known before the first is written."""
     if size is not None and total is not None and size != total:
-        raise _LimitError(url, f"it has {total:,} bytes, and {size:,} were announced: it is another file")
+        raise _LimitError(url, f"it has {total:,} bytes, but {size:,} were announced: it is another file")
     most = next((each for each in (size, total) if each is not None), LARGEST)
     if most > LARGEST:
         raise _LimitError(url, f"it has {most:,} bytes, more than the {LARGEST:,} allowed")
     room = shutil.disk_usage(os.path.dirname(file.name)).free + file.seek(0, os.SEEK_END)  # noqa: PTH120
     if (size or total) and most > room:
-        raise _LimitError(url, f"it has {most:,} bytes, and there is room for {room:,}", hint="free some space")
+        raise _LimitError(url, f"it has {most:,} bytes, but there is room for only {room:,}", hint="free some space")
     return most
 
 
@@ -175,5 +175,5 @@ def _verify(url: str, path: Path, sha256: str | None) -> None:
         raise NetworkError(
             url,
             f"sha256 is {found}, expected {sha256}",
-            hint="it came damaged, or is another file under that name: try again, or another mirror",
+            hint="the download is damaged or is another file: try again, or use another mirror",
         )

@@ -82,7 +82,7 @@ def fewest_toolkits(reaches: Mapping[Reach, int]) -> tuple[Toolkit, ...]:
     is older than their toolkit, then the newest toolkits.
     """
     wanted = {reach.any for reach in reaches if reach.any}
-    # A kind that is served wherever a pickier one is served decides nothing.
+    # A kind that is served whenever a more demanding one is served decides nothing.
     picky = [bits for bits in wanted if not any(other != bits and other & bits == other for other in wanted)]
     useful = [index for index in range(len(toolkits.all_toolkits())) if any(bits >> index & 1 for bits in wanted)]
     for length in range(1, len(useful) + 1):

@@ -75,7 +75,7 @@ class ArchSize:
 class Size:
     """A prediction: the libraries of a wheel like the given one, unpacked, with this job's list.
 
-    `other_bytes`: what is no device code and stays as it is. `like_bytes`: the same libraries as they are now.
+    `other_bytes`: what is not device code and stays unchanged. `like_bytes`: the same libraries as they are now.
     """
 
     bytes: int

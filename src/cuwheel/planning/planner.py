@@ -194,7 +194,7 @@ def _not_served(
                 count=machine.count,
                 capability=None,
                 why=(reasons.NO_GPU,),
-                fix="name its GPU or capability",
+                fix="give its GPU or capability",
             )
             continue
         key = group, machine.product
@@ -219,7 +219,7 @@ def _notes(toolkit: Toolkit, devices: Iterable[Capability], archs: Sequence[Arch
     wanted = "a" if wishes.specific else "f" if wishes.family else ""
     plain = [str(device) for device in devices if wanted and not _has(toolkit, device, wanted)]
     if plain:
-        yield f"CUDA {toolkit.version} has no '{wanted}' architecture for {', '.join(plain)}: plain code there"
+        yield f"CUDA {toolkit.version} has no '{wanted}' architecture for {', '.join(plain)}: using plain code there"
 
 
 def _has(toolkit: Toolkit, device: Capability, suffix: str) -> bool:
@@ -240,5 +240,5 @@ def reach_in_words(archs: Sequence[Arch]) -> str:
     through = [coverage.ranges(by_ptx)] if by_ptx else []
     through += ["all later GPUs"] if future else []
     if through:
-        said.append(f"{'' if by_cubin else 'runs '}on {' and '.join(through)} through PTX that the driver compiles")
+        said.append(f"{'' if by_cubin else 'runs '}on {' and '.join(through)} through PTX compiled by the driver")
     return "; ".join(said) + ("" if future else " and nowhere else") if said else "runs nowhere"

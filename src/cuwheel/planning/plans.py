@@ -33,7 +33,7 @@ def make(
     version = settings.cmake_version(cmake, errors)
     found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
     if not found and not errors:
-        errors.append(UsageError("there is no machine to plan for", hint="cuwheel plan --for h100,l40"))
+        errors.append(UsageError("no machine to plan for was given", hint="cuwheel plan --for h100,l40"))
     conflicts = tuple(settings.conflicts(wishes))
     made = planner.make(found, rows, settings.compatible(wishes), cmake=version)
     if errors or conflicts:
@@ -58,7 +58,7 @@ def read(
     errors: list[CuwheelError] = []
     rows = settings.find_toolkits(cuda, errors)
     if len(rows) > 1:
-        errors.append(UsageError("a list is read for one CUDA version at a time"))
+        errors.append(UsageError("--read takes one CUDA version at a time"))
     found = settings.find_machines(machines, lambda: planner.every_gpu(rows), errors, refine)
     settings.refuse(errors, ())
     return reading.explain(text, found, spelling=spelling, toolkit=rows[0] if rows else None)

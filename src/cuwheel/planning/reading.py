@@ -54,7 +54,7 @@ def explain(
         ptx=tuple(map(str, ptx)),
         unknown=found.unknown,
         open=found.open,
-        reach=reach_in_words(found.archs) if found.archs or not found.open else "what it covers is not known here",
+        reach=reach_in_words(found.archs) if found.archs or not found.open else "what it covers is not known",
         missed=_missed(found.archs),
         machines=tuple(_on(machine, found.archs, toolkit) for machine in machines),
         toolkits=_toolkits(found.archs),
@@ -74,7 +74,7 @@ def _word(word: ListWord, rules: Row) -> Word:
     if word.later:
         meaning = f"{rules.owner} resolves it when it sees the toolkit or the GPU"
     elif not word.archs:
-        meaning = f"nothing that {rules.owner} knows"
+        meaning = f"nothing known to {rules.owner}"
     else:
         meaning = " and ".join(_code(word.archs, kind) for kind in dict.fromkeys(arch.kind for arch in word.archs))
     return Word(word=word.text, archs=tuple(map(str, word.archs)), meaning=meaning)
@@ -100,7 +100,7 @@ def _torch_notes(found: ArchList, release: str | None) -> Iterator[str]:
     """What that PyTorch refuses, or the newest where it is not known; and what not every release takes."""
     for arch in dict.fromkeys(Arch(each.capability, each.suffix) for each in found.archs):
         taken = torch.taken_by(arch)
-        only = f"; torch {taken} takes it" if taken else ""
+        only = f"; torch {taken} accepts it" if taken else ""
         if not torch.takes(arch, release):
             yield f"PyTorch{f' {release}' if release else ''} refuses {torch.spelled(arch)}{only}"
         elif release is None and not torch.takes(arch, tables().torch.change[0].since):
@@ -109,20 +109,20 @@ def _torch_notes(found: ArchList, release: str | None) -> Iterator[str]:
 
 def _notes(text: str, name: str, found: ArchList, toolkit: Toolkit | None, release: str | None) -> Iterator[str]:
     if toolkit and (beyond := [arch.number for arch in found.archs if not toolkit.supports(arch)]):
-        yield f"CUDA {toolkit.version} cannot compile {', '.join(dict.fromkeys(beyond))}: nvcc stops there"
+        yield f"CUDA {toolkit.version} cannot compile {', '.join(dict.fromkeys(beyond))}: nvcc fails"
     if found.open:
-        yield "it also covers what the build system makes of the words that it resolves itself"
+        yield "it also covers what the build system resolves itself"
     strange = [str(arch) for arch in found.archs if not toolkits.toolkits_supporting(arch)]
     if strange:
-        yield f"no toolkit of the tables compiles {', '.join(strange)}"
+        yield f"no known toolkit compiles {', '.join(strange)}"
     elif not toolkit and not _toolkits(found.archs) and found.archs:
-        yield "no single toolkit compiles all of it: what is oldest in it was dropped before what is newest came"
+        yield "no single toolkit compiles all of it: its oldest architecture was dropped before its newest appeared"
     if name == "torch":
         yield from _torch_notes(found, release)
     if name == "cargo":
         yield "whether it becomes machine code, PTX or both is the build script's choice"
     if name == "bitsandbytes":
-        yield "bitsandbytes adds PTX for the highest, asked for or not"
+        yield "bitsandbytes always adds PTX for the highest"
     others = [each for each in ("bitsandbytes", "cargo") if name == "cmake" and _differs(text, each, found)]
     for other in others:
         read = table.BY_NAME[other].read(text)
@@ -171,7 +171,7 @@ def _known_isa(kind: Kind) -> str | None:
 
 def _explanation(kind: Kind, arch: Arch | None, choice: Choice) -> str:
     if choice.how == "native":
-        return f"{kind.capability} is served by {arch}, which is its own"
+        return f"{kind.capability} is served by {arch}, its own architecture"
     if choice.how == "compatible":
         rule = (
             "'f' code runs on its family" if arch and arch.suffix else "machine code runs on later minors of its major"
@@ -181,7 +181,7 @@ def _explanation(kind: Kind, arch: Arch | None, choice: Choice) -> str:
         return f"{kind.capability} is served by {arch}: the driver compiles this PTX when it is first used"
     error = f"{choice.error.name}, {choice.error.code}" if choice.error else "no error is known"
     if arch:
-        return f"{kind.capability} would take {arch}, but its driver does not compile it ({error})"
+        return f"{kind.capability} would use {arch}, but its driver cannot compile it ({error})"
     return f"nothing in the list runs on {kind.capability} ({error})"
 
 

@@ -48,11 +48,14 @@ def across_tegra(arch: Arch, device: Capability) -> Iterator[str]:
     if on_tegra and not from_tegra:
         seen = architectures.find_architecture(device).desktop_code
         yield (
-            f"{arch}, code for desktop GPUs, runs on {device}, a Tegra: by the rule it does, but NVIDIA promises "
-            f"nothing between the two ({seen or 'nobody has reported it either way'})"
+            f"{arch}, code for desktop GPUs, runs on {device}, a Tegra: the rule says so, but NVIDIA promises nothing "
+            f"between the two ({seen or 'no reports either way'})"
         )
     elif from_tegra and not on_tegra:
-        yield f"{arch}, code for a Tegra, runs on {device}, which is none: by the rule, but NVIDIA promises nothing"
+        yield (
+            f"{arch}, code for a Tegra, runs on {device}, which is not a Tegra: the rule says so, "
+            "but NVIDIA promises nothing"
+        )
 
 
 def arm64(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
@@ -63,19 +66,19 @@ def arm64(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
     if not toolkits.one_arm64(toolkit):
         yield (
             "it is built with the L4T toolkit of the Jetson (targets/aarch64-linux), not with the one for SBSA "
-            f"servers: below CUDA {fact.one_distribution_since} the two differ, and on L4T an SBSA build ends in "
-            "'named symbol not found'"
+            f"servers: below CUDA {fact.one_distribution_since} the two differ, and on L4T an SBSA build fails with "
+            f"'named symbol not found'"
         )
         return
     joined = toolkits.joined_arm64(str(kind.capability))
     if joined is None:
         yield (
-            f"the one arm64 toolkit that CUDA has since {fact.one_distribution_since} serves {kind.capability}: "
-            "nobody has confirmed it there"
+            f"the one arm64 toolkit that CUDA has since {fact.one_distribution_since} serves {kind.capability} (not "
+            f"confirmed)"
         )
     elif not versions.at_least(fact.one_distribution_since, joined.cuda):
         early = (
-            "" if versions.at_least(toolkit.version, joined.cuda) else f"; CUDA {toolkit.version} is from before that"
+            "" if versions.at_least(toolkit.version, joined.cuda) else f"; CUDA {toolkit.version} is older than that"
         )
         yield (
             f"it runs JetPack {joined.jetpack} (L4T {joined.l4t}) or later, with which it joined the one arm64 "
@@ -95,10 +98,10 @@ def notes(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
 def doubts(kind: Kind) -> Iterator[str]:
     """What does not go together in the machine itself."""
     if kind.capability not in architectures.current_capabilities():
-        yield f"no GPU of capability {kind.capability} is in the tables: it is judged by the rule alone"
+        yield f"no GPU of capability {kind.capability} is in the tables: it is judged by the general rule"
     if (row := gpu_drivers.support(kind.capability)) and kind.knows_gpu in ("too-old", "too-new"):
         end = f"branch {row.first} was the first" if kind.knows_gpu == "too-old" else f"branch {row.last} was the last"
-        yield f"its driver does not know this GPU, for which {end}: nothing runs before it has another"
+        yield f"its driver does not support this GPU, for which {end}: nothing runs until it gets another driver"
 
 
 def why_not(kind: Kind, rows: Sequence[Toolkit], wishes: Wishes) -> tuple[str, ...]:
@@ -115,12 +118,12 @@ def _reasons(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
     if not kind.driver.runs & bit:
         yield f"{_driver(kind)} is too old for {{cuda}}, which needs {_floor(kind, toolkit)} or later"
     if not serving.fits_torch(kind.torch_cuda, toolkit):
-        yield f"its torch is built with CUDA {kind.torch_cuda}: what {{cuda}} builds does not load beside it"
+        yield f"its torch is built with CUDA {kind.torch_cuda}: what {{cuda}} builds does not load together with it"
     compiles = bool(serving.cubins(toolkit.version, kind.capability, wishes))
     if not compiles:
         yield _no_cubin(kind, toolkit, wishes)
     if kind.jit == "forced":
-        yield "CUDA_FORCE_PTX_JIT is set there: machine code is not taken, and {cuda} would have to bring PTX"
+        yield "CUDA_FORCE_PTX_JIT is set there: machine code is ignored, so {cuda} would have to provide PTX"
     if (not compiles or kind.jit == "forced") and serving.ptx(toolkit.version, kind.capability):
         yield from _no_ptx(kind, toolkit, wishes)
 
@@ -128,14 +131,14 @@ def _reasons(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
 def _no_cubin(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> str:
     plain = Wishes(native=wishes.native)
     able = serving.rows_of(serving.compilers_for(kind.capability, plain))
-    others = f"{toolkits.span(able)} can" if able else "no toolkit of the tables can"
+    others = f"{toolkits.span(able)} can" if able else "no known toolkit can"
     if wishes.native and serving.cubins(toolkit.version, kind.capability, Wishes()):
         own = Arch(kind.capability)
-        return f"{{cuda}} cannot compile {own}, which --native asks for ({others}); without --native it would do"
+        return f"{{cuda}} cannot compile {own}, which --native asks for ({others}); it works without --native"
     if able and serving.position(toolkit) > serving.position(able[-1]):
-        return f"{{cuda}} cannot compile for {kind.capability} any more: too new ({others})"
+        return f"{{cuda}} no longer compiles for {kind.capability}: too new ({others})"
     return (
-        f"{{cuda}} cannot compile for {kind.capability} yet: too old ({others})"
+        f"{{cuda}} does not compile for {kind.capability} yet: too old ({others})"
         if able
         else (f"{{cuda}} cannot compile for {kind.capability}: {others}")
     )
@@ -149,7 +152,7 @@ def _no_ptx(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
     if kind.jit == "disabled":
         yield "PTX of {cuda} would reach it, but CUDA_DISABLE_PTX_JIT is set there"
     if not kind.driver.compiles & serving.mask([toolkit]):
-        yield "PTX of {cuda} would reach it, but its driver is older than that and cannot compile it"
+        yield "PTX of {cuda} would reach it, but its driver is too old to compile it"
 
 
 def fix(machine: Machine, kind: Kind, wishes: Wishes) -> str:
@@ -166,7 +169,7 @@ def fix(machine: Machine, kind: Kind, wishes: Wishes) -> str:
 
 def _driver(kind: Kind) -> str:
     return (
-        "its driver, older than that of any toolkit in the tables,"
+        "its driver, older than that of any known toolkit,"
         if kind.driver.cuda == "0"
         else (f"its driver (CUDA {kind.driver.cuda})")
     )

@@ -25,7 +25,7 @@ def predict(survey: Survey, cuda: str, archs: Sequence[str]) -> Size:
     libraries = _nearest([each for each in survey.libraries if each.device_code], cuda)
     if not libraries:
         raise UsageError(
-            f"{file_name(survey.target)} has no device code, and its size says nothing about architectures",
+            f"{file_name(survey.target)} has no device code, so its size says nothing about architectures",
             hint=f"cuwheel inspect {survey.target}",
         )
     known = _bytes(libraries)
@@ -91,7 +91,7 @@ def _method(survey: Survey, libraries: Sequence[Library], rows: Sequence[ArchSiz
     by = f", built by CUDA {', '.join(built)}" if built else ""
     named = some([file_name(library.path) for library in libraries], 3)
     guessed = [f"{row.arch} like {row.like}" for row in rows if row.arch != row.like]
-    estimates = f"; not in it, and counted like the nearest: {', '.join(guessed)}" if guessed else ""
+    estimates = f"; not in it, estimated from the nearest: {', '.join(guessed)}" if guessed else ""
     return (
         f"unpacked size of {named} of {file_name(survey.target)}{by}, with the stored bytes of each architecture "
         f"of the list and everything else as it is{estimates}"

@@ -112,7 +112,7 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | None]]:
 
 
 def _named(word: str, value: str | None) -> list[str] | None:
-    """The files of options that a word names; None where it is no such word."""
+    """The files of options that a word names; None if it is not such a word."""
     name, joined, rest = word.partition("=")
     if name not in FILES or not (joined or value is not None):
         return None

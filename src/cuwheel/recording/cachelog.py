@@ -55,7 +55,9 @@ def _answers(log: Path, start: int) -> dict[str, deque[bool]]:
             read = 0
             while lines := file.readlines(_PIECE):
                 if read >= _MAX_LOG:
-                    limits.met(f"{_MAX_LOG >> 20} MiB of the cache's log are read", "later answers of it are not known")
+                    limits.met(
+                        f"{_MAX_LOG >> 20} MiB of the cache's log are read", "the rest of its answers are not known"
+                    )
                     break
                 read += sum(map(len, lines))
                 for name, answer in _RESULT.findall(b"".join(lines)):

@@ -46,7 +46,7 @@ class Call:
     words: tuple[str, ...]
     ran: tuple[str, ...] = ()
     cwd: str
-    parent: str = ""  # the command line of whoever called, as far as it could be seen
+    parent: str = ""  # the command line of the caller, if it could be seen
     changed: dict[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     began: float

@@ -82,14 +82,14 @@ def _new(place: Path) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            hint = "name a folder that can be written with --output"
+            hint = "choose a writable folder with --output"
             raise UnreadableError.from_os(error, folder, hint=hint) from error
         return folder
-    raise UnreadableError(place, "has too many records", hint="name a folder with --output")
+    raise UnreadableError(place, "has too many records", hint="choose a folder with --output")
 
 
 def _read(folder: Path, status: int) -> Record:
-    """Empty where the build took it away with its own folder: whatever became of it, the status is told."""
+    """Empty if the build removed it together with its own folder: the status is returned anyway."""
     try:
         return replace(reader.read(folder), status=status)
     except CuwheelError:

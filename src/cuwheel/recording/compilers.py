@@ -25,7 +25,7 @@ _HOST_NAMES = ("g++", "gcc", "c++", "cl.exe")
 
 
 def host_compiler(situation: Situation) -> str | None:
-    """The program that nvcc would call: as it is told to, else the first of its usual names on PATH."""
+    """The program that nvcc would call: the one it is given, else the first of its usual names on PATH."""
     told = [option.value for option in options.parse(situation.words, "nvcc") if option.name == "--compiler-bindir"]
     world = World(environ=situation.environ, cwd=Path(situation.cwd))
     wanted = told[-1] if told else situation.environ.get("NVCC_CCBIN")

@@ -167,7 +167,8 @@ def _likeliest(every: tuple[Change, ...]) -> Iterator[tuple[Change, ...]]:
 def minimal(
     items: tuple[T, ...], holds: Callable[[tuple[T, ...]], bool], tell: Callable[[tuple[T, ...]], None]
 ) -> tuple[T, ...]:
-    """The smallest part of `items` (which hold) that still holds; nothing can be left out. Each smaller one is told."""
+    """The smallest part of `items` (which hold) that still holds; nothing can be left out. Each smaller one is "
+    "reported."""
     parts = 2
     while len(items) > 1:
         pieces = _split(items, parts)

@@ -204,7 +204,7 @@ def _only(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
 
 
 def without_outputs(situation: Situation) -> tuple[options.Option, ...]:
-    """Where a call writes is no difference in what it does."""
+    """Where a call writes does not change what it does."""
     parsed = options.parse(situation.words, situation.tool)
     return tuple(option for option in parsed if option.name not in WRITTEN)
 

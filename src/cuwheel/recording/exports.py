@@ -113,9 +113,9 @@ def see_that_they_can_be_written(*paths: Path) -> None:
     """Before a build of hours, not after it."""
     for path in paths:
         if path.is_dir():
-            raise UsageError(f"{path} is a folder", hint="name a file in it")
+            raise UsageError(f"{path} is a folder", hint="give a file in it")
         if not os.access(path.parent, os.W_OK):
-            raise UsageError(f"{path} cannot be written: see {path.parent}", hint="name a file in another folder")
+            raise UsageError(f"{path} cannot be written: check {path.parent}", hint="choose a file in another folder")
 
 
 def _save(path: Path, value: object) -> None:

@@ -25,7 +25,7 @@ def first(record: Record) -> Call | None:
     """The first call that failed and mattered; None where none did.
 
     A trial counts where nothing else failed and yet the build did, if without it nothing can be built: "the CUDA
-    compiler is not able to compile a simple test program". Any other answers a question, and whoever asked decides.
+    compiler is not able to compile a simple test program". Any other answers a question of the build system.
     """
     failed = sorted((call for call in record.calls if call.failed), key=_end)
     done = {_product(call) for call in record.calls if call.state == "succeeded"} - {None}
@@ -34,7 +34,7 @@ def first(record: Record) -> Call | None:
             return call
     if record.status and failed:
         last = failed[-1]
-        # Whoever tries something else afterwards, and that works, did not end because of it.
+        # A build that tried something else afterwards, which worked, did not end because of this one.
         went_on = any(call.state == "succeeded" and call.began > _end(last) for call in record.calls)
         return last if not went_on and _is_vital(record, last) else None
     return None

@@ -1,4 +1,4 @@
-"""What the shims are told: files in a private folder, which the variable CUWHEEL_RECORD names."""
+"""Instructions for the shims: files in a private folder, which the variable CUWHEEL_RECORD names."""
 
 from __future__ import annotations
 

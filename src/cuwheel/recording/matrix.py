@@ -152,7 +152,7 @@ def _short(axis: str, given: str) -> dict[str, str]:
 
 def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path) -> Iterator[str]:
     places = set(_PLACE.findall(file.command))
-    yield from (f"matrix.command: there is no axis '{name}'" for name in sorted(places - axes.keys()))
+    yield from (f"matrix.command: unknown axis '{name}'" for name in sorted(places - axes.keys()))
     for axis, values in axes.items():
         if axis not in places and any(value.words for value in values.values()):
             yield f"matrix.command: it does not say where the words of '{axis}' go: {{{axis}}}"
@@ -189,7 +189,7 @@ def _unknown(file: _File, axes: Mapping[str, Mapping[str, Value]]) -> Iterator[s
             for axis, wanted in row.items():
                 names = wanted if isinstance(wanted, list) else [wanted]
                 if axis not in axes:
-                    yield f"{where}: there is no axis '{axis}'"
+                    yield f"{where}: unknown axis '{axis}'"
                 else:
                     unknown = [name for name in names if name not in axes[axis]]
                     yield from (f"{where}: '{axis}' has no value {name!r}" for name in unknown)

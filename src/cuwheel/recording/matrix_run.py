@@ -157,11 +157,11 @@ def _toolkit(wanted: str) -> tuple[Setting, ...]:
     if "/" not in wanted and "\\" not in wanted:
         made = provide.provide(ToolchainRequest(wanted))
         if made.prefix:
-            raise UnavailableError(f"CUDA {wanted} is in a container, and the command is not")
+            raise UnavailableError(f"CUDA {wanted} is in a container, but the command is not")
         return made.settings
     nvcc = Path(wanted, "bin", "nvcc")
     if not nvcc.is_file():
-        raise UnavailableError(f"{wanted} is no CUDA toolkit: it has no bin/nvcc")
+        raise UnavailableError(f"{wanted} is not a CUDA toolkit: it has no bin/nvcc")
     roots = (Setting(name=name, value=wanted) for name in ("CUDA_HOME", "CUDA_PATH", "CUDAToolkit_ROOT"))
     return (
         *roots,
@@ -209,7 +209,7 @@ def _is_odd(path: Path) -> bool:
 def _inside(source: Path, directory: str) -> Path:
     place = source / directory
     if not place.is_dir():
-        raise UnreadableError(place, "there is no such folder")
+        raise UnreadableError(place, "no such folder")
     return place
 
 

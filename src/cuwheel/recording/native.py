@@ -39,7 +39,7 @@ class Native:
 
 
 def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
-    """Compiled now, or before; None where no C compiler is to be found, or it cannot make programs that run."""
+    """Compiled now, or before; None if no C compiler is found, or it cannot make programs that run."""
     if not sys.platform.startswith("linux"):
         return None
     folder = home(cache) / "record" / _digest()
@@ -153,7 +153,7 @@ def steps_aside(shim: Path) -> bool:
         done = process.run(
             [shim, "--cuwheel-run", "/bin/sh", "sh", "-c", "exit 7"], timeout=_ANSWER_S, check=False, env={}
         )
-        return done.status == 7  # noqa: PLR2004 - any that is no accident
+        return done.status == 7  # noqa: PLR2004 - a status that does not come up by accident
     return False
 
 

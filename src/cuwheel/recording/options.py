@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from cuwheel.recording.calls import ToolKind
 
-INPUT = ""  # the name of what is no option
+INPUT = ""  # the name of a word that is not an option
 RESPONSE = "@"  # of a file of options
 
 # nvcc --help of 12.4, 13.0 and 13.4: long name, short name; = where a value follows.

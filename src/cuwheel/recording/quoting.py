@@ -114,7 +114,7 @@ def _windows_program(word: str) -> str:
     """The first word has rules of its own: a quote ends it whatever stands before."""
     _without_nul(word)
     if '"' in word:
-        raise UsageError(f"no program on Windows can be named {word!r}")
+        raise UsageError(f"{word!r} is not a valid program name on Windows")
     return f'"{word}"' if not word or _NEEDS_QUOTES.search(word) else word
 
 
@@ -130,7 +130,9 @@ def _cmd_program(word: str) -> str:
     """In quotes that cmd sees: escaped ones would let it end the name at the first space."""
     _in_one_line(word)
     if word.count("%") > 1:
-        raise UsageError(f"cmd.exe would replace what is between the % of {word!r}", hint="use --shell powershell")
+        raise UsageError(
+            f"cmd.exe would replace the text between the % signs of {word!r}", hint="use --shell powershell"
+        )
     plain = _windows_program(word)
     return plain if plain.startswith('"') or not _CMD_META.intersection(word) else f'"{word}"'
 
@@ -163,7 +165,7 @@ def _cmd_script(what: Script) -> Iterator[str]:
     yield from (_cmd_set(name, value) for name, value in what.setting.items())
     line = cmd(what.words)
     if len(line) > CMD_LONGEST:
-        yield f"rem {len(line)} characters, and cmd.exe takes {CMD_LONGEST}: use PowerShell"
+        yield f"rem {len(line)} characters, but cmd.exe takes {CMD_LONGEST}: use PowerShell"
     yield line
 
 
@@ -223,12 +225,12 @@ def _powershell_set(name: str, value: str) -> str:
 def _in_one_line(text: str) -> None:
     _without_nul(text)
     if "\n" in text or "\r" in text:
-        raise UsageError("cmd.exe takes no line break in a command", hint="use --shell powershell")
+        raise UsageError("cmd.exe does not allow a line break in a command", hint="use --shell powershell")
 
 
 def _without_nul(text: str) -> None:
     if "\0" in text:
-        raise UsageError("no command line can hold a NUL character")
+        raise UsageError("a command line cannot contain a NUL character")
 
 
 _COMMANDS: dict[Shell, Callable[[Sequence[str]], str]] = {"posix": posix, "cmd": cmd, "powershell": powershell}

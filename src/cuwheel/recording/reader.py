@@ -87,18 +87,20 @@ def _plain(path: Path, flags: int = 0) -> BinaryIO:
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "is no plain file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return os.fdopen(handle, "rb")
 
 
 def _head(folder: Path) -> dict[str, Any]:
     path = folder / layout.HEAD
     if not path.is_file():
-        raise UnreadableError(folder, "is no record: it has no record.json", hint="cuwheel record -- COMMAND makes one")
+        raise UnreadableError(
+            folder, "is not a record: it has no record.json", hint="make one with: cuwheel record -- COMMAND"
+        )
     head = _json(path, MAX_HEAD)
     schema = _text(head.get("schema"))
     if not schema.startswith("cuwheel.calls/"):
-        raise MalformedError(path, "is not the head of a record", hint="cuwheel record -- COMMAND makes a record")
+        raise MalformedError(path, "is not a valid record.json", hint="make a record with: cuwheel record -- COMMAND")
     if schema != layout.SCHEMA:
         raise NewerSchemaError(path, schema, layout.SCHEMA)
     return head
@@ -111,7 +113,7 @@ def _json(path: Path, limit: int) -> dict[str, Any]:
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
     except (ValueError, RecursionError) as error:
-        raise MalformedError(path, "is damaged: it is no JSON", hint="record the build again") from error
+        raise MalformedError(path, "is damaged: it is not JSON", hint="record the build again") from error
     return value if isinstance(value, dict) else {}
 
 

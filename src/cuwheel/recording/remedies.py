@@ -84,7 +84,7 @@ def _element(change: Change, bad: Situation, good: Situation, origins: Mapping[s
     before, after = bad.environ[name].split(separator), good.environ[name].split(separator)
     gone, new = before[hunk.start : hunk.stop], after[hunk.start_ : hunk.stop_]
     if gone:
-        fix = f"{gone[0]} taken out of {name}"
+        fix = f"{gone[0]} removed from {name}"
     else:
         place = f"before {before[hunk.start]}" if hunk.start < len(before) else "at the end"
         fix = f"{new[0]} in {name} {place}"
@@ -104,7 +104,7 @@ def _argument(change: Change, bad: Situation, good: Situation) -> Culprit:
     ours = differences.without_outputs(bad)[hunk.start : hunk.stop]
     theirs = differences.without_outputs(good)[hunk.start_ : hunk.stop_]
     fails, works = (masking.text(" ".join(option.told for option in side)) for side in (ours, theirs))
-    fix = f"{works} instead of {fails}" if ours and theirs else f"{works} added" if theirs else f"{fails} left out"
+    fix = f"{works} instead of {fails}" if ours and theirs else f"{works} added" if theirs else f"{fails} removed"
     name = (ours or theirs)[0].name
     return Culprit(kind="argument", name=name, fails=fails or None, works=works or None, fix=fix)
 
@@ -116,28 +116,29 @@ def _found(found: Culprits, told: tuple[Culprit, ...], bad: Situation, good: Sit
 
 
 def _unfinished(found: Culprits, told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
-    return _found(found, told, bad, good) + " Fewer changes may do: the runs were spent (--max-runs)."
+    return _found(found, told, bad, good) + " Fewer changes may be enough, but --max-runs was reached."
 
 
 def _same(found: Culprits, _told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
     how = (
         "works" if found.left.works else f"fails in the same way ({found.left.error or f'status {found.left.status}'})"
     )
-    return f"It {how} in {bad.label} and in {good.label}: what differs between them is not the cause."
+    return f"It {how} in {bad.label} and in {good.label}: the differences between them are not the cause."
 
 
 def _flaky(found: Culprits, _told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
     (left, of_left), (right, of_right) = found.rates or ((0, 0), (0, 0))
     return (
-        f"The call does not always do the same: it works in {left} of {of_left} runs in {bad.label} and in {right} of "
-        f"{of_right} in {good.label}, without any change. No variable is to blame: look for what runs beside it."
+        f"The call does not always behave the same: it works in {left} of {of_left} runs in {bad.label} and in "
+        f"{right} of "
+        f"{of_right} in {good.label}, without any change. No variable is to blame: look at what runs at the same time."
     )
 
 
 def _elsewhere(_found: Culprits, _told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
     return (
-        f"It works in one of {bad.label} and {good.label}, but not with everything carried over that differs and is "
-        "known: a masked secret, or what is not in the environment (limits, the terminal), makes the difference."
+        f"It works in one of {bad.label} and {good.label}, but carrying over every known difference does not fix it: "
+        f"a masked secret, or something outside the environment (limits, the terminal), makes the difference."
     )
 
 

@@ -148,7 +148,7 @@ def compare(
 
 
 def _keep(record: Record, call: Call, blamed: Blame) -> None:
-    """Beside the record, for whoever explains it later."""
+    """Next to the record, for `explain`."""
     try:
         layout.write(Path(record.folder), layout.blame(call.number), {"answer": blamed.answer})
     except (OSError, CuwheelError) as error:
@@ -160,7 +160,7 @@ def _unlike(call: Call, *, works: bool) -> tuple[str, ...]:
         return ()
     before = "worked" if call.state == "succeeded" else f"failed with status {call.status}"
     now = "works" if works else "fails"
-    reason = "what it reads has changed since, or it does not always do the same"
+    reason = "its inputs have changed since, or it does not always behave the same"
     return (f"call {call.number} {before} when it was recorded, and {now} now in the same environment: {reason}",)
 
 

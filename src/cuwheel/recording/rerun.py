@@ -1,4 +1,4 @@
-"""A recorded call made ready to run again: in the environment it had, or in that of whoever asks."""
+"""Prepares a recorded call to run again: in the environment it had, or in the current one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def recorded(record: Record, call: Call, caller: Mapping[str, str]) -> Prepared:
     if any(masking.MASK in word for word in call.words):
         notes.append("an argument holds a masked secret, which cannot be restored")
     if "-" in options.inputs(call.words, call.tool):
-        notes.append("it reads its standard input, which a record does not hold")
+        notes.append("it reads standard input, which a record does not contain")
     return Prepared(
         situation=Situation(
             label=f"{Path(record.folder).name}:{call.number}",
@@ -132,7 +132,7 @@ def _own_program(call: Call, environ: Mapping[str, str]) -> str | None:
     name = file_name(call.name)
     found = World(environ=environ, cwd=Path.cwd()).which_all(name)
     if found:
-        # The same program by another way is no difference.
+        # The same program under another path is not a difference.
         return call.program if _same_file(found[0], call.program) else str(found[0])
     if call.tool == "nvcc":
         places = [environ.get("CUDACXX", ""), *(f"{environ[root]}/bin/{name}" for root in _ROOTS if environ.get(root))]
@@ -156,8 +156,8 @@ def ready(prepared: Prepared, *, scratch: bool) -> Iterator[Ready]:
     if not cwd.is_absolute() or not cwd.is_dir():
         raise UnreadableError(
             cwd,
-            "the folder in which this call ran is gone",
-            hint="pip builds in folders that it removes (pip's --no-clean keeps them); --directory runs it elsewhere",
+            "the folder this call ran in no longer exists",
+            hint="pip removes its build folders (its --no-clean keeps them); use --directory to run it elsewhere",
         )
     with tempfile.TemporaryDirectory(prefix="cuwheel-replay-") as name:
         if scratch:
@@ -180,9 +180,9 @@ def _led_away(prepared: Prepared, folder: Path) -> Ready:
     led = outputs.redirected(given, situation.tool, str(place), situation.program)
     if led.leaks:
         raise UsageError(
-            f"{file_name(situation.program)} names what it writes in a way that cuwheel does not know, so it cannot be "
-            "run without writing over the build's files",
-            hint="replay without --scratch writes them anew; --diff --no-runs only compares",
+            f"{file_name(situation.program)} names its output in a way that cuwheel does not know, so it would "
+            f"overwrite the build's files",
+            hint="replay without --scratch overwrites them; --diff --no-runs only compares",
         )
     for option in options.parse(led.words, situation.tool):
         if option.name in ("--output-directory", "--keep-dir") and option.value:
@@ -200,9 +200,9 @@ def refuse_impossible(situation: Situation) -> None:
     """A record is anybody's word: not all that can be written there can be run."""
     texts = (situation.program, situation.cwd, *situation.words, *situation.environ, *situation.environ.values())
     if not situation.program or any("\0" in text for text in texts):
-        raise MalformedError(situation.label, "its record is damaged: no program can be called so")
+        raise MalformedError(situation.label, "its record is damaged: the program name is not valid")
     if any(not name or "=" in name for name in situation.environ):
-        raise MalformedError(situation.label, "its record is damaged: no variable can be named so")
+        raise MalformedError(situation.label, "its record is damaged: a variable name is not valid")
 
 
 def _with_response_files(

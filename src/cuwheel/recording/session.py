@@ -70,7 +70,7 @@ class Session:
         try:
             layout.append(self.folder, end)
         except OSError as error:  # a full disk, or a build that cleaned up the folder that the record was in
-            log.warning("%s: the record is not whole: %s", self.folder, error.strerror)
+            log.warning("%s: the record is incomplete: %s", self.folder, error.strerror)
             return
         told, start = self._cache_log
         if cachelog.size(told) > start:
@@ -144,13 +144,17 @@ def _means(environ: Mapping[str, str], wish: Wish) -> _Means:
         made = native.built(cache, environ)
         shim = made.shim if made else fallback.launcher(home)
         if not made and not native.steps_aside(shim):
-            raise UnreadableError(home, "no program can be run from it", hint="CUWHEEL_CACHE names another folder")
+            raise UnreadableError(
+                home, "programs cannot be run from it", hint="choose another folder with CUWHEEL_CACHE"
+            )
     except OSError as error:
-        raise UnreadableError.from_os(error, hint="CUWHEEL_CACHE names another folder for the cache") from error
+        raise UnreadableError.from_os(error, hint="choose another folder with CUWHEEL_CACHE") from error
     library = made.library if made and wish.way != "path" else None
     if wish.way == "preload" and not library:
         raise ToolError(
-            ["cc"], "cannot make a library that programs of this machine load", hint="--way path does without"
+            ["cc"],
+            "cannot make a library that this machine's programs load",
+            hint="use --way path, which does not need it",
         )
     return _Means(home=home, shim=shim, library=library)
 
@@ -173,15 +177,15 @@ def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty, and a record is never written over", hint="name another folder")
+            raise UsageError(f"{folder} is not empty, and records are never overwritten", hint="choose another folder")
     except OSError as error:
-        raise UnreadableError.from_os(error, folder, hint="name a folder that can be written with --output") from error
+        raise UnreadableError.from_os(error, folder, hint="choose a writable folder with --output") from error
     try:
         _lay_out(folder, command, environ, cwd, wish)
     except (OSError, UnreadableError) as error:
         for path in (folder,) if made else tuple(folder.iterdir()):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        hint = "name a folder that can be written with --output"
+        hint = "choose a writable folder with --output"
         reason = error.__cause__ if isinstance(error, UnreadableError) else error
         raise UnreadableError(folder, getattr(reason, "strerror", None) or str(error), hint=hint) from error
 

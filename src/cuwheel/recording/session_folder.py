@@ -49,6 +49,6 @@ def _seal(path: Path) -> None:
 
 
 def _is_free(lock: Path) -> bool:
-    """Not where there is none: a session that is about to make it."""
+    """False if it does not exist yet: a session is about to make it."""
     with lock.open("rb") as handle:
         return scratch.take(handle.fileno())

@@ -29,7 +29,7 @@ _PROGRAMS = ("CUDACXX", "CC", "CXX", "FC", "CUDA_NVCC_EXECUTABLE", "NVCC")
 
 
 def led(home: Path, shim: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment, leading to shims wherever it led to compilers."""
+    """The environment, with shims in place of compilers."""
     made = _Made(home, shim)
     result = dict(environ)
     for name in _ROOTS:

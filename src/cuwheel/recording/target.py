@@ -35,9 +35,7 @@ def must_choose(record: Record, number: int | None) -> Call:
     if call := chosen(record, number):
         return call
     numbers = f":1 to :{len(record.calls)}" if record.calls else "none"
-    raise UsageError(
-        f"no call of {record.folder} failed; say which one to run (there are {numbers})", hint=listing(record)
-    )
+    raise UsageError(f"no call of {record.folder} failed; choose one to run ({numbers})", hint=listing(record))
 
 
 def numbered(record: Record, number: int) -> Call:

@@ -32,7 +32,7 @@ _CODE = ("-code", "--gpu-code")
 _OUTPUT = ("-o", "--output-file")
 _COMPILING = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w", "-ptx", "-cubin", "-fatbin", "-S", "-E")
 _FILES = ("--options-file", "-optf")
-# Options whose value is the next word: it is no file that is compiled.
+# Options whose value is the next word, which is not a file to compile.
 _TAKING = frozenset(
     """
     -o --output-file -odir --output-directory -D -U -I -L -l -include -isystem -idirafter -iquote -MF -MT -MQ -x -T -z

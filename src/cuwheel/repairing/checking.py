@@ -26,7 +26,9 @@ def check(decision: Decision, before: Contents, after: Contents) -> tuple[Findin
     ]
     if wrong:
         raise MalformedError(
-            decision.wheel, "repaired wrongly, so nothing was written: " + "; ".join(wrong[:6]), hint="a bug: report it"
+            decision.wheel,
+            "the repair went wrong, so nothing was written: " + "; ".join(wrong[:6]),
+            hint="this is a bug in cuwheel: please report it",
         )
     return tuple(_leads_elsewhere(after))
 
@@ -35,7 +37,7 @@ def _nothing_of_nvidias(before: Contents, after: Contents) -> Iterator[str]:
     came = {each.path for each in before.binaries}
     for binary in after.binaries:
         if binary.path not in came and objections.nvidias(binary.path, binary.soname):
-            yield f"{binary.path} of NVIDIA's was grafted"
+            yield f"NVIDIA's {binary.path} was copied into the wheel"
 
 
 def _nothing_missing(decision: Decision, after: Contents) -> Iterator[str]:
@@ -48,11 +50,11 @@ def _nothing_missing(decision: Decision, after: Contents) -> Iterator[str]:
                 continue
             places = inside.get(soname, ())
             if not places:
-                yield f"{binary.path} needs {soname}, which nobody brings"
+                yield f"{binary.path} needs {soname}, which nothing provides"
             elif not any(paths.leads(binary, each) for each in places) and installed_path(binary.path):
                 yield f"{binary.path} needs {soname}, and its search path does not lead there"
         if sorting.asked_for(binary.soname or "", ("libpython*",)):
-            yield f"{binary.path} is an interpreter's library"
+            yield f"{binary.path} is a library of the Python interpreter"
 
 
 def _the_same_code(before: Contents, after: Contents) -> Iterator[str]:
@@ -73,13 +75,13 @@ def _as_decided(decision: Decision, before: Contents, after: Contents) -> Iterat
         yield f"its tags are {'.'.join(after.platforms)}"
     lost = {each for each in before.members - after.members if not each.endswith((".jws", ".p7s"))}
     if lost:
-        yield f"{', '.join(sorted(lost)[:3])} got lost"
+        yield f"{', '.join(sorted(lost)[:3])} were lost"
     grafted = {each.path for each in after.binaries} - {each.path for each in before.binaries}
     folder = f"{before.name.name}.libs/"
     expected = len({each.place for each in decision.of("grafted")})
     came = len([each for each in grafted if each.startswith(folder)])
     if came != expected:
-        yield f"{came} libraries were grafted and {expected} were decided on"
+        yield f"{came} libraries were copied, but {expected} were planned"
 
 
 def _leads_elsewhere(after: Contents) -> Iterator[Finding]:
@@ -89,7 +91,7 @@ def _leads_elsewhere(after: Contents) -> Iterator[Finding]:
             yield Finding(
                 rule="search-path-of-a-machine",
                 severity="warning",
-                message=f"{binary.path} is looked up in folders of the machine that built it",
+                message=f"{binary.path} searches folders of the build machine",
                 evidence=tuple(odd[:5]),
-                fix="put it into the package: what is installed elsewhere cannot be led",
+                fix="move it into the package: outside it, no search path can be set",
             )

@@ -69,9 +69,9 @@ class Contents:
 
 
 def read(path: Path, *, hashes: bool = False) -> Contents:
-    """Raises MalformedError where this is no sound wheel; a library that cannot be read is a finding."""
+    """Raises MalformedError if the wheel is not sound; a library that cannot be read is a finding."""
     if path.is_dir():
-        raise UsageError(f"{path} is a folder", hint=f"name the wheels in it: {path}/*.whl")
+        raise UsageError(f"{path} is a folder", hint=f"give the wheels in it: {path}/*.whl")
     if WheelName.parse(path.name) is None:
         raise MalformedError(path, "its file name is not that of a wheel", hint="name-version-python-abi-platform.whl")
     with WheelFile(path) as wheel:
@@ -84,7 +84,7 @@ def of(wheel: WheelFile, *, hashes: bool = False) -> Contents:
     if wheel.unlisted:
         raise MalformedError(
             wheel.path,
-            f"RECORD and the files do not agree: {some(sorted(wheel.unlisted))}",
+            f"RECORD and the files do not match: {some(sorted(wheel.unlisted))}",
             hint="build the wheel again with a standard build backend",
         )
     assert wheel.name is not None  # noqa: S101 - it is sound

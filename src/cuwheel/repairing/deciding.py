@@ -27,7 +27,7 @@ _OLD_TAGS = {"manylinux1": "manylinux_2_5", "manylinux2010": "manylinux_2_12", "
 
 
 def decide(wheel: Path, wish: Wish) -> Decision:
-    """Raises where this is no sound wheel. What stands against a repair is in the findings, all of it at once."""
+    """Raises if the wheel is not sound. Everything that prevents a repair is in the findings, all at once."""
     found = contents.read(wheel, hashes=True)
     standing = objections.examine(found)
     machine = found.binaries[0].machine if found.binaries else None
@@ -121,7 +121,7 @@ def unfit(policy: Policy, found: Contents, sorted_: Sorted) -> Iterator[str]:
             yield f"{binary.path} needs {lacks[-1]}"
         for soname in binary.needed:
             if taken := sorted(policy.forbidden.get(soname, frozenset()) & binary.undefined):
-                yield f"{binary.path} needs {taken[0]} of {soname}, which not every such machine has"
+                yield f"{binary.path} needs {taken[0]} of {soname}, which not every such machine provides"
     for fact in sorted_.facts:
         if fact.fate == "kept-out" and fact.glibc and not versions.at_least(policy.glibc, fact.glibc):
             where = "kept out" if not fact.indirect else "needed by what is kept out"
@@ -135,7 +135,7 @@ def _unfit_finding(policy: Policy, problems: Sequence[str], known: Sequence[Poli
         severity="error",
         message=f"the wheel cannot be {policy.name}" + (", the newest that auditwheel knows" if newest else ""),
         evidence=tuple(problems[:6]),
-        fix="build on an older system (a manylinux image)" + ("" if newest else ", or ask for a newer policy"),
+        fix="build on an older system (a manylinux image)" + ("" if newest else ", or choose a newer policy"),
     )
 
 

@@ -46,7 +46,7 @@ def carry_out(decision: Decision, to: Path) -> Repaired:
     output = to / decision.file_name
     same = output.exists() and output.samefile(wheel)
     if same and decision.changes:
-        raise UsageError(f"{output} is the wheel to be repaired", hint="give another folder with -o")
+        raise UsageError(f"{output} is the input wheel itself", hint="give another folder with -o")
     if same:
         return _as_it_was(decision, wheel)
     with errors_of(output, f"{output} was not written"), locking.scratch(to) as folder:
@@ -100,7 +100,7 @@ def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, Rep
 
 
 def _grafted(decision: Decision, folder: Path) -> Path:
-    """auditwheel's work. It is told what to leave out and where to look, and leaves the tags to us."""
+    """auditwheel's work. We tell it what to leave out and where to look, and set the tags ourselves."""
     out = folder / "auditwheel"
     out.mkdir()
     options = [word for each in decision.excluded for word in ("--exclude", glob.escape(each))]
@@ -120,7 +120,7 @@ def _grafted(decision: Decision, folder: Path) -> Path:
         )
     made = list(out.glob("*.whl"))
     if done.status != 0 or len(made) != 1:
-        hint = "cuwheel repair --dry-run says what was decided; nothing was written"
+        hint = "cuwheel repair --dry-run shows the decisions; nothing was written"
         raise ToolError(["auditwheel"], f"refused with status {done.status}", done.stdout + done.stderr, hint)
     return made[0]
 

@@ -58,16 +58,16 @@ def _platform(found: Contents) -> Iterator[Finding]:
                 yield Finding(
                     rule="other-platform",
                     severity="error",
-                    message=f"the wheel is for {what}: it is not repaired here",
+                    message=f"the wheel is for {what}, which cuwheel does not repair",
                     evidence=(platform,),
-                    fix=f"the tool for that is {tool}",
+                    fix=f"use {tool} instead",
                 )
                 return
         if platform != "any" and not platform.startswith(("linux_", "manylinux")):
             yield Finding(
                 rule="other-platform",
                 severity="error",
-                message=f"wheels for {platform} are not repaired here",
+                message=f"cuwheel does not repair wheels for {platform}",
                 fix="CUDA wheels are made for Linux and Windows",
             )
             return
@@ -89,9 +89,9 @@ def _without_libraries(found: Contents) -> Iterator[Finding]:
     yield Finding(
         rule="no-libraries",
         severity="note" if pure else "warning",
-        message="the wheel has no native code: there is nothing to repair"
-        + ("" if pure else f", and yet its tag is {found.name.platform}"),
-        fix="" if pure else "look whether the build left its libraries out",
+        message="the wheel has no native code, so there is nothing to repair"
+        + ("" if pure else f", but its tag is {found.name.platform}"),
+        fix="" if pure else "check whether the build left its libraries out",
     )
 
 
@@ -112,13 +112,13 @@ def _machines(found: Contents) -> Iterator[Finding]:
         yield Finding(
             rule="other-platform",
             severity="error",
-            message=f"its libraries are for {there[0]}: there is no CUDA for it",
+            message=f"its libraries are for {there[0]}, which CUDA does not support",
         )
     elif there and told and told != set(there):
         yield Finding(
             rule="wrong-machine",
             severity="error",
-            message=f"the tag says {', '.join(sorted(told))} and the libraries are for {there[0]}",
+            message=f"the tag says {', '.join(sorted(told))}, but the libraries are for {there[0]}",
             evidence=(found.name.platform, found.binaries[0].path),
             fix="build it again with the right platform name (_PYTHON_HOST_PLATFORM when cross-compiling)",
         )
@@ -132,7 +132,7 @@ def _purelib(found: Contents) -> Iterator[Finding]:
             severity="error",
             message="native libraries are in the folder for pure Python, where no tag protects them",
             evidence=tuple(bad[:_SHOWN]),
-            fix="have the build put them into platlib",
+            fix="make the build install them into platlib",
         )
 
 
@@ -144,7 +144,7 @@ def _hashes(found: Contents) -> Iterator[Finding]:
             severity="error",
             message=f"the hash of {len(wrong)} file{'s' if len(wrong) > 1 else ''} is not the one in RECORD",
             evidence=tuple(wrong[:_SHOWN]),
-            fix="build it again, or download it again; whatever changed it afterwards must rewrite RECORD",
+            fix="build it again, or download it again; a tool that changes a wheel must also rewrite RECORD",
         )
 
 
@@ -172,9 +172,9 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
     yield Finding(
         rule="library-missing",
         severity="error",
-        message=f"{names} {'was' if len(missing) == 1 else 'were'} found nowhere, and users would not have it",
-        evidence=(*needs, *list(odd)[:_SHOWN], f"looked in {', '.join(folders[:_SHOWN])}{_more(folders)}"),
-        fix="--lib-dir FOLDER where it is, or for what users have: "
+        message=f"{names} {'was' if len(missing) == 1 else 'were'} not found, and users would not have it",
+        evidence=(*needs, *list(odd)[:_SHOWN], f"searched {', '.join(folders[:_SHOWN])}{_more(folders)}"),
+        fix="--lib-dir FOLDER if you have it, or if users have it: "
         # To be copied: with some of them the next run would say the rest. The names are somebody else's.
         + " ".join(f"--exclude {shlex.quote(each.soname)}" for each in missing[:_MOST_COPIED]),
     )
@@ -190,9 +190,9 @@ def _nvidia_inside(found: Contents) -> Iterator[Finding]:
         yield Finding(
             rule="nvidia-inside",
             severity="warning",
-            message=f"the wheel as it came holds {size(sum(each.size for each in there))} of NVIDIA's own libraries",
+            message=f"the wheel already contains {size(sum(each.size for each in there))} of NVIDIA's own libraries",
             evidence=tuple(each.path for each in there[:_SHOWN]),
-            fix="have the build leave them out, unless their licence and your users want them in",
+            fix="make the build leave them out, unless their licence allows it and your users need them",
         )
 
 
@@ -209,10 +209,10 @@ def _newer_than_the_table(facts: Iterable[Fact]) -> Iterator[Finding]:
             yield Finding(
                 rule="library-not-in-table",
                 severity="warning",
-                message=f"{fact.soname} is NVIDIA's and was kept out, but the table has no such version of it: "
-                "the loader is not led to it, and no package can be required",
+                message=f"{fact.soname} is NVIDIA's and was kept out, but the table does not list this version: no "
+                f"search path leads to it, and no package can be required",
                 evidence=tuple(fact.needed_by[:3]),
-                fix=f"upgrade cuwheel, or give a file with a row for its package: {libraries.VARIABLE}=rows.toml",
+                fix=f"upgrade cuwheel, or provide a file with a row for its package: {libraries.VARIABLE}=rows.toml",
             )
 
 
@@ -227,7 +227,7 @@ def _other_major(found: Contents, wish: Wish) -> Iterator[Finding]:
             yield Finding(
                 rule="other-cuda",
                 severity="warning",
-                message=f"{binary.path} needs {wrong[0].pattern}, which is of CUDA {majors} and not {wish.cuda_major}",
+                message=f"{binary.path} needs {wrong[0].pattern}, which is for CUDA {majors}, not {wish.cuda_major}",
                 fix="build it with the toolkit of that CUDA",
             )
 
@@ -241,7 +241,7 @@ def _framework(found: Contents, facts: Iterable[Fact], wish: Wish) -> Iterator[F
                 severity="warning",
                 message=f"the wheel needs libraries of {name}, which were kept out, and does not require {name}",
                 evidence=tuple(each.soname for each in facts if packages.framework_of(each.soname) == name)[:_SHOWN],
-                fix=f"add {name} to the project's dependencies (or --exclude {name}: you know that it will be there)",
+                fix=f"add {name} to the project's dependencies (or --exclude {name} if it will always be there)",
             )
 
 
@@ -252,9 +252,9 @@ def _not_led(found: Contents, facts: Iterable[Fact]) -> Iterator[Finding]:
             yield Finding(
                 rule="installed-elsewhere",
                 severity="warning",
-                message=f"{binary.path} is installed outside site-packages: the loader cannot be led to {needs[0]}",
+                message=f"{binary.path} is installed outside site-packages: no search path can lead to {needs[0]}",
                 evidence=tuple(needs[:_SHOWN]),
-                fix="put it into the package",
+                fix="move it into the package",
             )
 
 
@@ -263,7 +263,7 @@ def too_low(found: Contents, policy: Policy, because: Sequence[str]) -> tuple[Fi
         Finding(
             rule="tag-too-low",
             severity="warning",
-            message=f"the tag {found.name.platform} promised too much: it becomes {policy.name}",
+            message=f"the tag {found.name.platform} promises too much and becomes {policy.name}",
             evidence=tuple(because[:_SHOWN]),
         ),
     )

@@ -105,6 +105,4 @@ def _rows() -> tuple[_Row, ...]:
     except OSError as error:
         raise ToolError(["auditwheel"], f"has no policies in {path}", hint=_INSTALL) from error
     except msgspec.DecodeError as error:
-        raise MalformedError(
-            path, f"not the policies of an auditwheel that is known: {error}", hint=_INSTALL
-        ) from error
+        raise MalformedError(path, f"not policies of a known auditwheel version: {error}", hint=_INSTALL) from error

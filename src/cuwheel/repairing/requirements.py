@@ -74,9 +74,9 @@ def _ambiguous(majors: set[int], unclear: Sequence[str]) -> Finding:
         return Finding(
             rule="cuda-unclear",
             severity="error",
-            message="which CUDA its libraries are for cannot be told, so neither can the packages to require",
+            message="it is not known which CUDA its libraries are for, so neither are the packages to require",
             evidence=tuple(dict.fromkeys(unclear)),
-            fix="say it: --cuda 13",
+            fix="give it: --cuda 13",
         )
     names = " and ".join(str(each) for each in sorted(majors))
     return Finding(

@@ -74,7 +74,7 @@ class Searcher:
             if not path.is_file():
                 return None, "not there"
         except (OSError, ValueError):
-            return None, "may not be read"
+            return None, "cannot be read"
         if path not in self._read:
             self._read[path] = contents.outside(path)
         binary = self._read[path]
@@ -181,7 +181,8 @@ def _ld_conf(name: str) -> Iterator[str]:
     while waiting:
         if len(seen) >= _MOST_FOLDERS:
             limits.met(
-                f"{_MOST_FOLDERS} files of the loader's configuration are read", "further folders are not searched"
+                f"{_MOST_FOLDERS} files of the loader's configuration are read",
+                "the rest of the folders are not searched",
             )
             return
         path = waiting.pop(0)

@@ -74,7 +74,7 @@ def sort(contents: Contents, wish: Wish, searcher: Searcher, policy: Policy) -> 
 
 
 def _need(walk: _Walk, soname: str, asker: _Asker) -> Iterator[_Asker]:
-    """One more need: it is noted, and whoever it leads to is asked next."""
+    """One more need: it is noted, and the library it leads to is examined next."""
     if known := walk.facts.get(soname):
         if not asker.indirect or known.indirect:
             by = dict.fromkeys((*known.needed_by, asker.name))
@@ -100,16 +100,16 @@ def _sorted(walk: _Walk, soname: str, asker: _Asker) -> tuple[Fact, Found | None
     if libraries.component_of(soname):
         return _kept_out(walk, fact, asker, "NVIDIA's")
     if framework := packages.framework_of(soname):
-        return _kept_out(walk, replace(fact, packages=(framework,)), asker, f"{framework}'s own package brings it")
+        return _kept_out(walk, replace(fact, packages=(framework,)), asker, f"{framework}'s own package provides it")
     if policies.is_from_system(soname, walk.policy):
         return replace(fact, fate="system", reason=f"every {walk.policy.name} machine has it"), None
     if _LIBPYTHON.fullmatch(soname):
         return replace(fact, fate="removed", reason="the interpreter has it already"), None
     if asker.indirect:  # of NVIDIA's own libraries: their packages' business
-        return replace(fact, fate="system", reason="needed by NVIDIA's libraries alone"), None
+        return replace(fact, fate="system", reason="needed only by NVIDIA's libraries"), None
     found, trail = walk.searcher.find(soname, _own_folders(asker))
     if found is None:
-        return replace(fact, reason="found nowhere", trail=trail), None
+        return replace(fact, reason="not found", trail=trail), None
     reason = "not every machine has it"
     return replace(_placed(fact, found), fate="grafted", reason=reason, trail=trail), found
 
@@ -118,7 +118,7 @@ def asked_for(soname: str, exclude: Sequence[str]) -> str:
     """The reason, where a pattern of the caller keeps it out; a framework's name stands for its libraries."""
     for pattern in exclude:
         if fnmatchcase(soname, pattern) or packages.framework_of(soname) == pattern:
-            return f"asked for ({pattern})"
+            return f"requested ({pattern})"
     return ""
 
 

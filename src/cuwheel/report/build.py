@@ -100,7 +100,7 @@ class Wheel:
 class Job:
     """One wheel. `python` is empty where any will do.
 
-    `settings`: every variable that the build saw. `listed`: device code that nobody planned and that may stay.
+    `settings`: every variable that the build saw. `listed`: unplanned device code that was accepted.
     """
 
     id: str
@@ -140,7 +140,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """One wheel of those that `jobs` made; where there is none, `reason` says why."""
+    """One wheel merged from those of `jobs`; if there is none, `reason` says why."""
 
     jobs: tuple[str, ...]
     wheel: Wheel | None = None

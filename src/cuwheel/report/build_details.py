@@ -24,12 +24,12 @@ def settings(job: Job) -> Iterator[Block]:
     if job.settings:
         yield Paragraph("Every setting:")
         shown = (
-            Row(each.name, each.value, origin="before what is there" if each.how == "prepend" else "")
+            Row(each.name, each.value, origin="prepended to the existing value" if each.how == "prepend" else "")
             for each in job.settings
         )
         yield Facts(tuple(shown))
         if job.tools and job.tools.provider != "container":  # in an image nothing is recorded
-            yield Paragraph("and LD_PRELOAD and CUWHEEL_RECORD, by which the compiler calls are recorded")
+            yield Paragraph("plus LD_PRELOAD and CUWHEEL_RECORD, which record the compiler calls")
 
 
 def sizes(wheel: Wheel) -> Iterator[Block]:

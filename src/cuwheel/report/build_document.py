@@ -106,7 +106,7 @@ def _matrix(jobs: Sequence[Job]) -> Iterator[Block]:
     at = {(job.python, job.cuda): job for job in jobs}
     if len(cudas) > 1 and len(pythons) > 1:  # a single row or column says no more than the table
         yield Matrix(
-            caption="Python against CUDA",
+            caption="Python and CUDA versions",
             columns=tuple(f"CUDA {each}" for each in cudas),
             rows=tuple(Row(f"Python {each}" if each else "any Python", "") for each in pythons),
             cells=tuple(tuple(_mark(at.get((python, cuda))) for cuda in cudas) for python in pythons),
@@ -139,7 +139,7 @@ def _facts(answer: Build) -> Iterator[Block]:
 
 
 def _findings(answer: Build, *, verbose: bool) -> tuple[Finding, ...]:
-    """Of the build and of its jobs; the same of several jobs once. Notes only where everything is told."""
+    """Findings of the build and of its jobs; the same finding of several jobs once. Notes only with --verbose."""
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for job_id, finding in (
         *(("", each) for each in answer.findings),

@@ -31,12 +31,12 @@ _LOOKS: dict[Outcome, Look] = {
     "fails": "bad",
 }
 _MEANINGS = (
-    ("native", "machine code made for this very GPU"),
+    ("native", "machine code made for exactly this GPU"),
     ("compatible", "machine code made for an earlier capability of the same major"),
     ("jit", "runs, after the driver has compiled or linked it at first start"),
     ("partial", "some of it runs and some fails"),
     ("fails", "does not run"),
-    ("unknown", "the device code, or the GPU, could not be told"),
+    ("unknown", "the device code or the GPU is not known"),
 )
 
 
@@ -101,7 +101,7 @@ def document(answer: Check, *, verbose: bool) -> Document:
 def _matrix(answer: Check) -> Matrix:
     several = len(answer.machines)
     return Matrix(
-        caption="Machines against what is to run on them",
+        caption="Machines and packages",
         columns=tuple(target.name for target in answer.targets),
         rows=tuple(Row(machine.name, _described(machine)) for machine in answer.machines),
         cells=tuple(tuple(map(_mark, answer.verdicts[index::several])) for index in range(several)),

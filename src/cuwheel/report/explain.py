@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CAUSES = 3
 _TOLD = 12  # lines of what a call printed
-_LESS_LIKELY = 0.5  # of the first one's confidence: below, a cause is told with --verbose alone
+_LESS_LIKELY = 0.5  # of the first one's confidence: less likely causes are shown only with --verbose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def document(answer: Explain, *, verbose: bool) -> Document:
         blocks += [Heading("No known cause"), Paragraph(_unknown(answer))]
     if answer.similar:
         blocks += [
-            Heading("Causes in like words, in case"),
+            Heading("Causes with similar words"),
             Facts(tuple(Row(each.id, each.title) for each in answer.similar)),
         ]
     if answer.call:
@@ -145,28 +145,28 @@ def _of_call(call: RecordedCall) -> Iterator[Row]:
     yield Row("ended", call.ended)
     for each in call.settings:
         if each.steers and (each.changed or each.origin):
-            value = each.value if each.value is not None else "(taken away)"
+            value = each.value if each.value is not None else "(removed)"
             yield Row(each.name, value, each.origin or "changed by the build")
-    yield Row("again", f"cuwheel replay {call.record}:{call.number}    (--diff: what differs by hand)")
+    yield Row("again", f"cuwheel replay {call.record}:{call.number}    (--diff: what differs from this shell)")
 
 
 def _unknown(answer: Explain) -> str:
     if answer.call and answer.call.output:
         told = "\n".join(f"  | {line}" for line in answer.call.output[-_TOLD:])
-        return f"  What call {answer.call.number} printed is no cause that cuwheel knows (--list names them):\n{told}"
+        return f"  What call {answer.call.number} printed matches no known cause (--list shows them):\n{told}"
     if not answer.lines:
         return (
-            f"  There is nothing to explain in {answer.log}: it is empty or no text, or a record without a call that "
-            "failed."
+            f"  There is nothing to explain in {answer.log}: it is empty, not text, or a record without a failed call."
         )
     if answer.prose:
         return (
-            f"  {answer.log} reads as notes and not as what a program printed: {answer.prose} of its {answer.lines} "
+            f"  {answer.log} looks like notes, not like the output of a program: {answer.prose} of its {answer.lines} "
             "lines are prose.\n  Give the log itself, alone or in a code block (```)."
         )
     return (
-        f"  Nothing in the {answer.lines} lines of {answer.log} is a cause that cuwheel knows (--list names them).\n"
-        "  The first error in a log is the one that counts: see that it is part of it."
+        f"  Nothing in the {answer.lines} lines of {answer.log} matches a cause that cuwheel knows (--list shows "
+        f"them).\n"
+        "  The first error is the one that counts: make sure the log contains it."
     )
 
 

@@ -52,7 +52,7 @@ def _environment(answer: Explain) -> Iterator[str]:
     if answer.situations:
         yield f"- seen: {', '.join(answer.situations)}"
     if not (answer.versions or answer.situations):
-        yield "- nothing of it is in the log; `cuwheel doctor --save machine.json` writes it down"
+        yield "- the log says nothing about it; `cuwheel doctor --save machine.json` records it"
     yield ""
 
 
@@ -76,11 +76,11 @@ def _call(answer: Explain) -> Iterator[str]:
     yield from _fenced(list(call.output) or ["(nothing)"])
     changed = [each for each in call.settings if each.changed]
     if changed:
-        yield from ("How its environment differed from that in which the build was started:", "")
+        yield from ("How its environment differed from the one the build was started in:", "")
         yield from _fenced([_setting(each) for each in changed])
     others = [each for each in call.settings if not each.changed and each.name != "PATH"]
     if others:
-        yield from ("What else in it steers compilers:", "")
+        yield from ("Other variables in it that affect compilers:", "")
         yield from _fenced([_setting(each) for each in others])
 
 
@@ -140,7 +140,7 @@ def _machine(answer: Explain) -> Iterator[str]:
     known = {each.name for each in answer.versions}
     systems = [each for each in answer.situations if each in _SYSTEMS]
     if "system" not in known:
-        yield f"- system: {', '.join(systems) or 'not known (explain --here, on that machine, tells it)'}"
+        yield f"- system: {', '.join(systems) or 'not known (run explain --here on that machine)'}"
     if "gpu" not in known:
         yield "- gpu: not known (explain --gpu NAME, or --here)"
     yield from (f"- {each.name}: {_plain(each.value)}" for each in answer.versions)

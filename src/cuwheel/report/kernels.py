@@ -58,7 +58,7 @@ def document(answer: Kernels, *, verbose: bool) -> Document:
 def _overview(answer: Kernels) -> str:
     names = len({each.name for each in answer.presence})
     if answer.pattern and not names:
-        return f"no kernel is called {answer.pattern!r} or contains it"
+        return f"no kernel name contains {answer.pattern!r}"
     kernels = f"{names:,} kernel{'' if names == 1 else 's'}"
     return f"{kernels} matching {answer.pattern!r}" if answer.pattern else f"{kernels} in all"
 

@@ -91,7 +91,7 @@ def begun(folder: Path, *, resume: bool) -> dict[str, Cell]:
         if not any(folder.iterdir()):
             return {}
         if not resume:
-            raise UsageError(f"{folder} is not empty", hint="--resume goes on with it; -o names another")
+            raise UsageError(f"{folder} is not empty", hint="continue it with --resume, or choose another with -o")
         state = folder / _STATE
         before = msgspec.json.decode(state.read_bytes(), type=Matrix) if state.is_file() else None
     except OSError as error:

@@ -59,7 +59,7 @@ def _job(job: Job, answer: Plan, *, verbose: bool) -> Iterator[Block]:
     said = job.spellings
     told = [getattr(said, name) for name in table.NAMES]
     if job.archs or job.ptx:
-        yield Paragraph("The same list as build systems spell it:")
+        yield Paragraph("The same list in the spelling of each build system:")
         yield Facts(tuple(_flag(flag) for flag in told))
     if job.size:
         change = (job.size.bytes - job.size.like_bytes) / (job.size.like_bytes or 1)
@@ -114,7 +114,7 @@ def _provisos(rows: Sequence[Served | OnMachine]) -> Iterator[Block]:
 def _flag(flag: Spelling) -> Row:
     if flag.value is not None:
         return Row(flag.variable, flag.value, origin=f"needs {flag.needs}" if flag.needs else "")
-    near = f"nearest: {flag.nearest}" if flag.nearest else "nothing comes near"
+    near = f"nearest: {flag.nearest}" if flag.nearest else "nothing is close"
     return Row(flag.variable, near, origin=f"not exactly this list: {flag.reason}")
 
 

@@ -32,8 +32,8 @@ def document(answer: Proof, *, verbose: bool) -> Document:
         blocks.append(Heading("Predictions that hardware contradicts"))
         blocks += [Paragraph(f"{each.file}: {each.why}") for each in against]
     if answer.findings:
-        blocks += [Heading("Of the proof itself"), Findings(answer.findings)]
-    network = {"cut": "checks had none", "open": "checks could use it", "": "not known whether checks had one"}
+        blocks += [Heading("The proof itself"), Findings(answer.findings)]
+    network = {"cut": "checks had no network", "open": "checks could use it", "": "not known whether checks had one"}
     facts = (*_machine(answer.machine), Row("network", network[answer.network]))
     blocks += [Heading("The machine"), Facts(facts)]
     for wheel in sorted(answer.wheels, key=lambda each: list(_SAID).index(each.agreement)):
@@ -117,6 +117,6 @@ def _sum(answer: Proof) -> str:
     counts = {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     missing = [each for wheel in answer.wheels for each in wheel.checks if each.gpu and each.outcome == "skipped"]
-    proven = "nothing went wrong, and what needs a GPU was not tried" if missing else "proven"
+    proven = "nothing failed, but what needs a GPU was not tried" if missing else "proven"
     verdict = proven if answer.succeeded else "not proven"
     return f"{verdict}: {told}" if told else verdict

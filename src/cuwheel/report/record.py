@@ -1,4 +1,4 @@
-"""`cuwheel record`: the answer and its document. It is told beside the command's own output, on stderr."""
+"""`cuwheel record`: the answer and its document. It goes to stderr, beside the command's own output."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def document(answer: Recorded, *, verbose: bool) -> Document:
     elif answer.exit_status:
         blocks += [
             Heading(f"The command ended with {answer.exit_status}, and no compiler call failed"),
-            Paragraph("  Why is in what it printed: COMMAND 2>&1 | cuwheel explain"),
+            Paragraph("  Its output says why: COMMAND 2>&1 | cuwheel explain"),
         ]
     blocks += _summary(answer, verbose=verbose)
     return Document("cuwheel record", tuple(blocks))
@@ -197,7 +197,7 @@ def _summary(answer: Recorded, *, verbose: bool) -> Iterator[Block]:
     yield Heading("Recorded")
     yield Facts(tuple(_facts(answer)))
     if not found.calls:
-        yield Paragraph("  No compiler call was seen: those inside of containers are not.")
+        yield Paragraph("  No compiler call was seen (calls inside containers are not recorded).")
         return
     rows = None if verbose else _ROWS
     if found.files:
@@ -217,13 +217,13 @@ def _summary(answer: Recorded, *, verbose: bool) -> Iterator[Block]:
 def _facts(answer: Recorded) -> Iterator[Row]:
     found = answer.summary
     failed = f", {found.failed} failed" if found.failed else ""
-    open_ = f", {found.unfinished} without an end" if found.unfinished else ""
+    open_ = f", {found.unfinished} that never ended" if found.unfinished else ""
     yield Row("calls", f"{found.calls}, of nvcc {found.nvcc}{failed}{open_}")
     if found.seconds:
         yield Row("time", f"{_time(found.seconds)}; compilers {_time(found.busy)}{_at_once(found)}")
     if found.hits is not None:
         yield Row("cache", f"{found.hits} of {found.hits + (found.misses or 0)} calls answered from it")
-    yield Row("record", answer.folder, "" if answer.masked else "secrets are not masked: think before you send it")
+    yield Row("record", answer.folder, "" if answer.masked else "secrets are not masked: think before you share it")
     for path in answer.written:
         yield Row("written", path)
     if answer.damaged:

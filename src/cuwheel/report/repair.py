@@ -120,7 +120,7 @@ def _sums(each: RepairedWheel, *, dry_run: bool) -> Iterator[str]:
     if each.outcome == "refused":
         yield "not repaired, nothing was written (see the findings)"
     elif each.outcome == "unchanged":
-        yield "nothing to do" if dry_run else "nothing to do: it is passed on as it is"
+        yield "nothing to do" if dry_run else "nothing to do: it is copied unchanged"
     else:
         yield f"{would}repaired: {', '.join(each.changes)}"
     if each.policy and each.outcome != "refused":
@@ -155,9 +155,9 @@ def _libraries(each: RepairedWheel, *, verbose: bool) -> Iterator[Block]:
             vias.setdefault(folder, fact.via)
     yield Table(columns, tuple(_row(fact, list(vias)) for fact in told))
     if hidden := len(each.libraries) - len(told):
-        yield Paragraph(f"  and {hidden} of the system, or needed by NVIDIA's own alone (--verbose)")
+        yield Paragraph(f"  and {hidden} of the system, or needed only by NVIDIA's own (--verbose)")
     elif any(fact.indirect for fact in told):
-        yield Paragraph("  * needed by NVIDIA's own libraries alone")
+        yield Paragraph("  * needed only by NVIDIA's own libraries")
     if vias:
         rows = (Row(f"found in {number}", folder, origin=via) for number, (folder, via) in enumerate(vias.items(), 1))
         yield Facts(tuple(rows))
@@ -209,5 +209,5 @@ def _joined(entries: Sequence[str]) -> str:
 def _trails(libraries: Sequence[Fact]) -> Iterator[Block]:
     for fact in libraries:
         if fact.trail and not fact.indirect:
-            yield Heading(f"{fact.soname} was looked for in")
+            yield Heading(f"{fact.soname} was searched for in")
             yield Facts(tuple(Row(each.found, each.folder, origin=each.via) for each in fact.trail))

@@ -146,7 +146,7 @@ def _print(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001
 
 def _list(answer: Replay, *, verbose: bool) -> Iterator[Block]:  # noqa: ARG001
     if not answer.calls:
-        yield Paragraph("  The record holds no call of a compiler.")
+        yield Paragraph("  The record has no compiler calls.")
         return
     columns = (Column("", numeric=True), Column("ended", wrap=False), Column("seconds", numeric=True), Column("call"))
     yield Table(columns, tuple(_row(each) for each in answer.calls))
@@ -172,7 +172,7 @@ def _diff(answer: Replay, *, verbose: bool) -> Iterator[Block]:
     hidden = [each.name for each in found.variables if each.weight != "steers" and each.name not in blamed]
     if hidden and not verbose:
         names = ", ".join(hidden[:_NAMED]) + (", …" if len(hidden) > _NAMED else "")
-        yield Facts((Row(f"{len(hidden)} more", f"not known to steer compilers (--verbose): {names}"),))
+        yield Facts((Row(f"{len(hidden)} more", f"not known to affect compilers (--verbose): {names}"),))
     for each in answer.masked:
         taken = "taken from this environment" if each.restored else "not set"
         yield Paragraph(f"  {each.name} is masked in the record: {taken}")

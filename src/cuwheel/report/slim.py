@@ -137,15 +137,15 @@ def document(answer: Slim, *, verbose: bool) -> Document:
 
 def _sums(answer: Slim, changed: Sequence[FileChange]) -> str:
     if not answer.files:
-        return "no library with device code: there is nothing to slim"
+        return "no library with device code, nothing to slim"
     of = f"{len(changed)} of {len(answer.files)} libraries with device code"
-    lines = [f"{_change(answer.total)}, {of}" if changed else f"nothing to leave out in {len(answer.files)} libraries"]
+    lines = [f"{_change(answer.total)}, {of}" if changed else f"nothing to remove in {len(answer.files)} libraries"]
     if answer.wheel and changed:
         lines.append(f"the wheel: {_change(answer.wheel)}")
     if answer.refused:
         lines.append("refused: nothing was written (see the findings)")
     elif answer.dry_run:
-        lines.append("a dry run: nothing was written, sizes after are estimates")
+        lines.append("dry run: nothing was written, the new sizes are estimates")
     elif answer.written and answer.output and answer.kind != "environment":
         lines.append(f"written: {answer.output}")
     return "\n".join(lines)
@@ -171,7 +171,7 @@ def _files(files: Iterable[FileChange], *, verbose: bool) -> Iterator[Block]:
         Column("before", numeric=True),
         Column("after", numeric=True),
         Column("", numeric=True),
-        Column("left out"),
+        Column("removed"),
     )
     yield Table(columns, tuple(_row(each, verbose=verbose) for each in shown))
     if len(ordered) > len(shown):
@@ -206,7 +206,7 @@ def _left_out(each: FileChange, *, verbose: bool) -> str:
 
 def _rest(answer: Slim, *, verbose: bool) -> Iterator[Block]:
     if answer.remaining:
-        rows = [Row("what is left", ", ".join(f"{each.name} {size(each.bytes)}" for each in answer.remaining[:5]))]
+        rows = [Row("what remains", ", ".join(f"{each.name} {size(each.bytes)}" for each in answer.remaining[:5]))]
         if answer.heavy:
             heavy = answer.heavy if verbose else answer.heavy[:3]
             told = ", ".join(f"{file_name(each.path)} {size(each.bytes)} ({each.mostly})" for each in heavy)
@@ -227,7 +227,7 @@ def merged(findings: Sequence[Finding], *, verbose: bool) -> tuple[Finding, ...]
 def _together(found: list[Finding]) -> Finding:
     first = found[0]
     few = tuple(each.message for each in found[1:3])
-    more = (f"and {len(found) - 3} more like it (--verbose)",) if len(found) > 3 else ()  # noqa: PLR2004 - three are told
+    more = (f"and {len(found) - 3} more like it (--verbose)",) if len(found) > 3 else ()  # noqa: PLR2004 - three are shown
     return Finding(
         rule=first.rule, severity=first.severity, message=first.message, evidence=(*few, *more), fix=first.fix
     )
@@ -238,10 +238,10 @@ def _next(answer: Slim) -> Iterator[Block]:
     if answer.undo:
         rows.append(Row("undo", answer.undo))
         rows.append(
-            Row("free the space", answer.undo.replace("--undo", "--commit") + "   (the originals are kept till then)")
+            Row("free the space", answer.undo.replace("--undo", "--commit") + "   (the originals are kept until then)")
         )
     if answer.container:
-        rows.append(Row("in an image", f"{answer.container}\nin the layer that installs: a later one saves nothing"))
+        rows.append(Row("in an image", f"{answer.container}\nin the layer that installs; a later layer saves nothing"))
     if rows:
         yield Heading("Next")
         yield Facts(tuple(rows))

@@ -110,9 +110,9 @@ def _facts(toolkit: Installed, answer: Toolchain) -> Iterator[Row]:
 
 
 def _plan(recipe: Recipe) -> Iterator[Block]:
-    yield Heading(f"CUDA {recipe.release} from {recipe.provider}: nothing is done (--dry-run)")
+    yield Heading(f"CUDA {recipe.release} from {recipe.provider}: nothing was done (--dry-run)")
     if recipe.place:
-        yield Paragraph(f"It is there: {recipe.place}")
+        yield Paragraph(f"It is already there: {recipe.place}")
     if recipe.archives:
         yield _archives(recipe.archives)
     if recipe.commands:
@@ -161,7 +161,7 @@ def _env(answer: Toolchain) -> Iterator[Block]:
 
 def _remove(answer: Toolchain) -> Iterator[Block]:
     for toolkit in answer.toolkits:
-        yield Paragraph(f"CUDA {_release(toolkit)} from {toolkit.provider} ({toolkit.identity[:12]}) is removed.")
+        yield Paragraph(f"CUDA {_release(toolkit)} from {toolkit.provider} ({toolkit.identity[:12]}) was removed.")
     yield Paragraph(f"{size(answer.freed or 0)} freed.")
 
 
@@ -181,7 +181,7 @@ def _fetch(answer: Toolchain) -> Iterator[Block]:
         yield _archives(answer.recipe.archives)
     if answer.lock:
         folder = answer.lock.rpartition("/")[0]
-        yield Paragraph("Take the folder along, and install from it, without a network:")
+        yield Paragraph("Copy the folder to the other machine and install from it, without a network:")
         cuda = answer.recipe.cuda if answer.recipe else "VERSION"
         yield Verbatim((f"cuwheel toolchain install {cuda} --from {folder}",))
 

@@ -113,4 +113,4 @@ def _floor(row: ToolkitRow) -> str:
     if (row.driver_floor_linux, row.driver_floor_windows) == (row.driver_linux, row.driver_windows):
         return "the same"
     floors = f"Linux {row.driver_floor_linux or 'not known'}, Windows {row.driver_floor_windows or 'not known'}"
-    return f"{floors}\n(machine code of every minor release runs from here on; PTX needs the driver above)"
+    return f"{floors}\n(machine code of every minor release runs from this driver on; PTX needs the driver above)"

@@ -48,7 +48,7 @@ class Verify:
 
     @property
     def succeeded(self) -> bool:
-        """False where anything failed. What was skipped is told, and fails nothing."""
+        """False if anything failed. Skipped checks are reported and do not fail."""
         return all(each.succeeded for each in self.wheels)
 
 
@@ -67,7 +67,7 @@ def document(answer: Verify, *, verbose: bool) -> Document:
     blocks: list[Block] = []
     against = [each for wheel in answer.wheels for tried in wheel.installations for each in tried.contradictions]
     if against:
-        blocks += [Heading("Foreseen otherwise"), Findings(tuple(dict.fromkeys(against)))]
+        blocks += [Heading("Predicted otherwise"), Findings(tuple(dict.fromkeys(against)))]
     for wheel in answer.wheels:
         blocks += _wheel(wheel, verbose=verbose)
     if answer.kit:
@@ -97,7 +97,7 @@ def _wheel(wheel: Verified, *, verbose: bool) -> Iterator[Block]:
 def _file(wheel: Verified) -> str:
     counts = {each: sum(finding.severity == each for finding in wheel.findings) for each in SEVERITIES}
     told = ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count)
-    return told or "RECORD, tags, metadata and licences are right"
+    return told or "RECORD, tags, metadata and licences are fine"
 
 
 def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
@@ -127,14 +127,14 @@ def _verdict(verdict: Verdict, tried: Installation) -> str:
     """What `check` says; of a machine without a GPU what it would say of the rest."""
     why = next((f": {each.message}" for each in verdict.findings if each.severity == "error"), "")
     told = f"check says of {verdict.machine}: {verdict.outcome}{why}"
-    return told if tried.gpus else f"{told} (not counted: there is no GPU to run on)"
+    return told if tried.gpus else f"{told} (not counted: there is no GPU here)"
 
 
 def _environment(tried: Installation) -> str:
     if tried.outcome == "planned":
         return f"Python {tried.python}: would install {', '.join(tried.requirements)} into a fresh environment, and run"
     if tried.outcome == "skipped":
-        return f"Python {tried.python}: left out"
+        return f"Python {tried.python}: skipped"
     if tried.outcome == "failed":
         return f"Python {tried.python}: not installed"
     words = [f"Python {tried.python}: installed in {tried.seconds:.1f} s with {len(tried.packages) - 1} other packages"]
@@ -181,9 +181,9 @@ def _shortened(findings: tuple[Finding, ...], *, verbose: bool) -> tuple[Finding
 
 def _sum(answer: Verify) -> str:
     if answer.dry_run:
-        return "a dry run: nothing was installed and nothing was run"
+        return "dry run: nothing was installed or run"
     if answer.kit:
-        return "packed: nothing was installed here" if answer.succeeded else "packed, though the file has faults"
+        return "packed: nothing was installed here" if answer.succeeded else "packed, but the file has errors"
     if not any(wheel.installations for wheel in answer.wheels):
         return ("right" if answer.succeeded else "wrong") + " as a file; nothing was installed"
     tried = [each for wheel in answer.wheels for each in wheel.installations]

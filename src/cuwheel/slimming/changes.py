@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cuwheel.wheel.record import Digest
 
 _NOTHING = "nothing was changed"
-_AGAIN = "run it again when that is put right: what is done stays done"
+_AGAIN = "fix that and run it again: finished steps are kept"
 
 
 def folder_of(root: Path) -> Path:
@@ -208,7 +208,7 @@ def _must_be_as_before(root: Path, steps: tuple[Step, ...]) -> None:
         path = root / step.path
         if not _is(path, step.before):
             raise UnreadableError(
-                path, "was changed by something else meanwhile", hint="run it again: nothing was changed"
+                path, "was changed by something else in the meantime", hint="run it again: nothing was changed"
             )
 
 
@@ -334,11 +334,11 @@ def _not_restored(step: Step, original: Path) -> Finding:
     words = f"{step.path} was changed, or removed, by something else after it was slimmed: left as it is"
     if step.before is None:
         return Finding(
-            rule="changed-since", severity="error", message=words, fix="remove it yourself if nobody needs it"
+            rule="changed-since", severity="error", message=words, fix="remove it yourself if it is not needed"
         )
     return Finding(
         rule="changed-since",
         severity="error",
         message=f"{words}; its original is kept as {original}",
-        fix="copy the original back, or give it up with cuwheel slim --commit",
+        fix="copy the original back, or delete it with cuwheel slim --commit",
     )

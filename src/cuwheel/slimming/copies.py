@@ -33,7 +33,7 @@ def slim_libraries(paths: Sequence[Path], output: Path, task: Task) -> Outcome:
     findings = (*(each for one in found for each in one.findings), *plan.findings)
     if plan.refused or task.request.dry_run:
         return in_place.outcome(plan, proposal.expected(plan), findings, written=False)
-    with errors_of(output, "what is there is whole, the rest was not written"):
+    with errors_of(output, "the files already written are complete, the rest were not written"):
         for place in places.values():
             place.parent.mkdir(parents=True, exist_ok=True)
         results = workers.each_of(plan.to_write, lambda each: _write(each, places[each.path]))
@@ -60,7 +60,7 @@ def _places(paths: Sequence[Path], output: Path) -> dict[str, Path]:
     for path in paths:
         place = places[str(path)]
         if place.exists() and path.exists() and place.samefile(path):
-            raise UsageError(f"{path} would replace itself", hint="give another folder with -o")
+            raise UsageError(f"{path} would overwrite itself", hint="choose another folder with -o")
     return places
 
 
@@ -81,9 +81,9 @@ def _copy(path: Path, place: Path) -> None:
 def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
     """A copy of the folder, slimmed before it takes its name."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UsageError(f"{output} exists and is not empty", hint="give a new folder with -o")
+        raise UsageError(f"{output} exists and is not empty", hint="choose a new folder with -o")
     if leads_inside(folder.resolve(), output):
-        raise UsageError(f"{output} is inside {folder}", hint="give a folder elsewhere with -o")
+        raise UsageError(f"{output} is inside {folder}", hint="choose a folder outside it with -o")
     layout = distributions.of_folder(folder)
     planned = in_place.slim(layout, replace(task, request=replace(task.request, dry_run=True)))
     if task.request.dry_run or planned.refused:

@@ -27,7 +27,7 @@ __all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
 
 _ANY = "for every architecture"
 # Emptied, it could not be told from one that lost its kernels.
-_NO_KERNEL = "no kernel is in it, and it is small"
+_NO_KERNEL = "it has no kernels and is small"
 # What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
 _RATIOS: dict[tuple[Compression, Compression], float] = {
     ("none", "zstd"): 0.12,
@@ -120,12 +120,12 @@ def _container(
             reasons.setdefault(index, f"what the driver {verb} for {name}")
     for on in later:
         if (taken := chosen(entries, on)) is not None:
-            reasons.setdefault(taken, f"later GPUs can use it, such as {on.capability}")
+            reasons.setdefault(taken, f"future GPUs can use it, such as {on.capability}")
     for index, entry in enumerate(entries):
         if code(entry) is None:
-            reasons.setdefault(index, f"nothing tells who uses {entry.kind} code")
+            reasons.setdefault(index, f"it is not known what uses {entry.kind} code")
     return tuple(
-        _Verdict(index in reasons, reasons.get(index, "no machine of these would take it"))
+        _Verdict(index in reasons, reasons.get(index, "none of these machines would load it"))
         for index in range(len(entries))
     )
 
@@ -174,7 +174,7 @@ def _strip_debug(library: Library, members: dict[int, list[int]], verdicts: dict
             equal = plain.get((entry.kind, entry.arch))
             if entry.debug and equal is not None and verdicts.get(index, _Verdict(keep=True, reason="")).keep:
                 verdicts[index] = _Verdict(keep=False, reason="the same code without debug information is beside it")
-                verdicts[equal] = _Verdict(keep=True, reason="in place of the same code with debug information")
+                verdicts[equal] = _Verdict(keep=True, reason="replaces the same code with debug information")
 
 
 def _runs_nowhere(library: Library, options: SlimOptions) -> bool:

@@ -57,7 +57,7 @@ def of_environment(env: Path) -> Layout:
     _, folders = python_environment.locate(World.here(), env)
     sites = tuple(each for each in folders if leads_inside(root, each))
     if not sites:
-        raise UnreadableError(env, f"its packages are in another place: {folders[0]}", hint="give that environment")
+        raise UnreadableError(env, f"its packages are elsewhere: {folders[0]}", hint="use that environment")
     if (root / "conda-meta").is_dir():  # conda's own packages put libraries beside Python's
         places = tuple(each for each in (root / "lib", root / "targets") if each.is_dir())
         return Layout(root=root, places=places, sites=sites)
@@ -93,7 +93,7 @@ def _left(findings: list[Finding]) -> list[Finding]:
         Finding(
             rule="library-unreadable",
             severity="note",
-            message=f"{len(unread)} files could not be read as libraries, and are left as they are",
+            message=f"{len(unread)} files could not be read as libraries and stay unchanged",
             evidence=tuple(each.message for each in unread[:3]),
         )
     ]

@@ -164,7 +164,7 @@ def signature_dropped(path: str) -> Finding:
     return Finding(
         rule="signature-dropped",
         severity="warning",
-        message=f"{path} signed the files as they were, and was removed",
+        message=f"{path} was a signature of the original files and was removed",
     )
 
 
@@ -227,7 +227,7 @@ def _must_be_ours(root: Path, paths: Sequence[str]) -> None:
         more = f" and {len(shut) - 1} more" if len(shut) > 1 else ""
         raise UnreadableError(
             shut[0],
-            f"may not be written to{more}",
+            f"is not writable{more}",
             hint="run cuwheel as the user who owns the environment; nothing was changed",
         )
     me = os.geteuid()

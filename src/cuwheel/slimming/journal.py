@@ -153,11 +153,11 @@ def _must_be_of(root: Path, found: Journal, path: Path) -> None:
     if found.header and found.header.schema == _OLDER:
         _must_be_made_here(found, path)
     elif made_for != Root.of(root):
-        where = f"{made_for.path}, and this is another folder" if made_for else "a folder that it does not name"
+        where = f"{made_for.path}, but this is another folder" if made_for else "a folder that it does not name"
         raise MalformedError(
             path,
             f"is a journal of changes to {where}; nothing was changed",
-            hint=f"undo them where they were made; to keep this folder as it is, remove {path.parent.parent.parent}",
+            hint=f"undo them there; to keep this folder as it is, remove {path.parent.parent.parent}",
         )
     for step in found.steps:
         confined.inside(root, step.path, path)
@@ -173,7 +173,7 @@ def _must_be_made_here(found: Journal, path: Path) -> None:
     if not there or any(place.lstat().st_ino != before.inode for before, place in there):
         raise MalformedError(
             path,
-            "was written by an earlier cuwheel, and this is not the folder that it changed; nothing was changed",
+            "was written by an earlier cuwheel, and this is not the folder it changed; nothing was changed now",
             hint="install its packages again (pip install --force-reinstall NAME), then remove "
             f"{path.parent.parent.parent}",
         )

@@ -24,7 +24,7 @@ def machines(
     flat = [part for word in words for part in (map(str.strip, word.split(",")) if isinstance(word, str) else [word])]
     if not flat:
         raise UsageError(
-            "say which GPUs it must still run on", hint="--for h100,l40, --for this, or --for all with --recompress"
+            "no GPUs to keep were given", hint="--for h100,l40, --for this, or --for all with --recompress"
         )
     if _ALL in flat:
         if len(flat) > 1 or not changes_all:
@@ -32,7 +32,7 @@ def machines(
         return None
     found = named.machines(flat, env=env)
     if unknown := [each.name for each in found if each.capability is None]:
-        raise UsageError(f"no GPU is known of {', '.join(unknown)}", hint="name the GPUs instead: --for h100")
+        raise UsageError(f"the GPUs of {', '.join(unknown)} are not known", hint="give the GPUs instead: --for h100")
     return found
 
 

@@ -229,7 +229,7 @@ def _no_such_package(cuda: str) -> Finding:
     return Finding(
         rule="cuda-changes-nothing",
         severity="note",
-        message=f"--cuda {cuda} changes nothing: no package here is known to ship a library for each CUDA version",
+        message=f"--cuda {cuda} changes nothing: no package here is known to have one library per CUDA version",
     )
 
 
@@ -237,7 +237,7 @@ def _none_fits(name: str, cuda: str, there: list[str]) -> Finding:
     return Finding(
         rule="no-library-for-cuda",
         severity="warning",
-        message=f"{name} has no library that is loaded with CUDA {cuda}: all of them were kept",
+        message=f"{name} has no library for CUDA {cuda}: all of its libraries were kept",
         evidence=(f"it has libraries for {', '.join(there)}",),
-        fix=f"--cuda with one of {', '.join(there)}, or another version of {name}",
+        fix=f"use --cuda with one of {', '.join(there)}, or another version of {name}",
     )

@@ -50,7 +50,7 @@ def _kind(request: SlimRequest, named: Sequence[str | Path]) -> Kind:
         _only_for("wheels, libraries and folders", output=request.output, version=request.version, level=request.level)
         return "environment"
     if not named:
-        raise UsageError("nothing to slim was named", hint="give a wheel, libraries, a folder, or --env FOLDER")
+        raise UsageError("nothing to slim was given", hint="give a wheel, libraries, a folder, or --env FOLDER")
     paths = [Path(each) for each in named]
     for path in paths:
         if not path.exists():
@@ -59,7 +59,7 @@ def _kind(request: SlimRequest, named: Sequence[str | Path]) -> Kind:
     wheels = [path for path in paths if path.suffix == ".whl"]
     folders = [path for path in paths if path.is_dir()]
     if (wheels or folders) and len(paths) > 1:
-        raise UsageError("one wheel or one folder at a time", hint="call cuwheel slim once for each")
+        raise UsageError("one wheel or one folder at a time", hint="run cuwheel slim once for each")
     if wheels:
         _only_for("environments and folders", commit=request.commit)
         return "wheel"
@@ -68,7 +68,7 @@ def _kind(request: SlimRequest, named: Sequence[str | Path]) -> Kind:
         return "folder"
     _only_for("environments and folders", commit=request.commit)
     if request.output is None and not request.dry_run:
-        raise UsageError("libraries are not changed in place", hint="say where the new ones go: -o FOLDER")
+        raise UsageError("single libraries are not changed in place", hint="choose where the new ones go: -o FOLDER")
     return "libraries"
 
 
@@ -112,7 +112,7 @@ def _settle(root: Path, *, undo: bool) -> Outcome:
     root = root.resolve()
     if not os.path.lexists(changes.folder_of(root)):
         raise UnreadableError(
-            root, "has no journal of cuwheel slim", hint="it was not slimmed, or that was committed or undone"
+            root, "was not slimmed by cuwheel (no journal found)", hint="perhaps it was already committed or undone"
         )
     with changes.locked(root):
         steps, findings = (changes.undo if undo else changes.commit)(root)
@@ -121,7 +121,7 @@ def _settle(root: Path, *, undo: bool) -> Outcome:
     word = (
         f"{len(steps)} changes were undone"
         if undo
-        else f"the originals of {len(libraries)} files ({size(freed)}) are gone"
+        else f"the originals of {len(libraries)} files ({size(freed)}) were deleted"
     )
     told = Finding(rule="undone" if undo else "committed", severity="note", message=word)
     return Outcome(

@@ -42,7 +42,7 @@ def reason(library: Library) -> Reason | None:
     if library.format == "pe":
         return Reason("windows-binary", "Windows binaries are not rewritten yet")
     if library.format != "elf" or library.type not in ("shared", "executable"):
-        return Reason("not-linked", "it is not linked yet: leave code out when it is built")
+        return Reason("not-linked", "it is not linked yet: leave code out when building it")
     if library.machine not in PAGES:
         return Reason("other-machine", f"binaries for {library.machine} are not rewritten")
     return None
@@ -52,7 +52,7 @@ def nothing_for(targets: Sequence[Machine]) -> Reason:
     names = ", ".join(each.name for each in targets)
     return Reason(
         "nothing-for-targets",
-        f"nothing in it is for {names}: without what it holds it would be of no use at all",
+        f"nothing in it is for {names}: slimmed, it would be useless",
         "remove the file, or slim it with --force",
     )
 
@@ -73,18 +73,18 @@ def findings(
         return
     outside = [each for each in library.entries if each.section not in FATBIN_SECTIONS or each.container is None]
     if outside:
-        words = "device code stands outside the sections that the CUDA runtime registers: the library loads it itself"
+        words = "device code is outside the sections that the CUDA runtime registers: the library loads it itself"
         yield _finding("code-elsewhere", words, outside, options)
     inside = [each for each in library.entries if each.section in FATBIN_SECTIONS and each.container is not None]
     known = named(library)
     nameless = [each for each in inside if each.container not in known]
     if nameless:
-        words = "nothing that the CUDA runtime registers names these containers: the library finds them in its own way"
+        words = "nothing that the CUDA runtime registers refers to these containers: the library finds them itself"
         yield _finding("container-without-wrapper", words, nameless, options)
     plain = {(each.container, each.kind, each.arch) for each in inside if not each.debug}
     debug = [each for each in inside if each.debug and (each.container, each.kind, each.arch) not in plain]
     if options.strip_debug and debug:
-        words = "device code with debug information has no equal without: build it without -G"
+        words = "device code with debug information has no counterpart without it: build without -G"
         yield _finding("debug-code", words, debug, options)
     if wanted == "zstd":
         yield from _driver_condition(library, options)
@@ -94,7 +94,7 @@ def _finding(rule: str, words: str, entries: Sequence[Entry], options: SlimOptio
     could = _could_save(entries, options)
     places = first_few(entries, _SHOWN, lambda each: f"{each.arch} in {each.section or 'the file'} at {each.offset:#x}")
     saving = f"; {size(could)} of it are for other GPUs" if could else ""
-    return Finding(rule=rule, severity="note", message=f"left as it is: {words}{saving}", evidence=places, fix=fix)
+    return Finding(rule=rule, severity="note", message=f"left unchanged: {words}{saving}", evidence=places, fix=fix)
 
 
 def _could_save(entries: Sequence[Entry], options: SlimOptions) -> int:
@@ -127,7 +127,7 @@ def needs_relocatable(machines: Sequence[str]) -> Finding:
     return Finding(
         rule="relocatable-code-needed",
         severity="error",
-        message=f"the relocatable code cannot go: the linked code has nothing for {', '.join(machines)}, "
+        message=f"the relocatable code cannot be removed: the linked code has nothing for {', '.join(machines)}, "
         "and the driver links the relocatable code there",
         fix="leave out --drop-relocatable, or use --force",
     )
@@ -142,7 +142,7 @@ def _driver_condition(library: Library, options: SlimOptions) -> Iterator[Findin
             rule="zstd-needs-driver",
             severity="note",
             message=f"code compressed with ZSTD needs driver {floor} or later",
-            fix="tell the drivers of the machines: where one is older, LZ4 is used instead",
+            fix="give the drivers of the machines: if one is older, LZ4 is used instead",
         )
 
 

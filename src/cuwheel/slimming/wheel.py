@@ -69,7 +69,7 @@ def _act(edit: WheelEdit, output: Path, task: Task, plan: Proposal, findings: tu
         raise MalformedError(
             wheel.path,
             f"not slimmed: these files are not what RECORD says of them: {some(wrong)}",
-            hint="get the wheel from its publisher again",
+            hint="download the wheel again from its publisher",
         )
     with locking.scratch(output.parent) as folder:
         largest = max((each.bytes_before for each in plan.to_write), default=0)
@@ -127,7 +127,7 @@ def _incomplete_record(wheel: WheelFile) -> Iterator[Finding]:
         yield Finding(
             rule="record-incomplete",
             severity="warning",
-            message="RECORD and the files of the original do not agree, and so do not in the new wheel",
+            message="RECORD and the files of the original do not match, so neither do those of the new wheel",
             evidence=tuple(sorted(wheel.unlisted)[:3]),
         )
 
@@ -136,11 +136,11 @@ def _output(path: Path, wanted: Path, name: str) -> Path:
     output = wanted if wanted.suffix == ".whl" else wanted / name
     if output.name != name:
         raise UsageError(
-            f"{output.name} is not the name of the wheel that it would hold",
+            f"{output.name} is not the right name for this wheel",
             hint=f"-o {output.with_name(name)}   (installers refuse others; --version sets the version)",
         )
     if output.exists() and output.samefile(path):
-        raise UsageError(f"{output} is the wheel to be slimmed", hint="give another folder with -o")
+        raise UsageError(f"{output} is the input wheel itself", hint="choose another folder with -o")
     return output
 
 
@@ -162,7 +162,7 @@ def new_version(wheel: WheelFile, asked: str | None) -> str:
         if asked:
             raise UsageError(f"--version {asked}: {error}", hint="such as --version 2.11.0+h100") from error
         raise MalformedError(
-            wheel.path, f"not slimmed: {told!r} is not a version", hint="get the wheel from its publisher again"
+            wheel.path, f"not slimmed: {told!r} is not a version", hint="download the wheel again from its publisher"
         ) from error
 
 
@@ -198,5 +198,5 @@ def _nothing(path: Path) -> Finding:
     return Finding(
         rule="nothing-to-slim",
         severity="note",
-        message=f"{path.name} holds nothing that could be left out: nothing was written",
+        message=f"{path.name} contains nothing to remove: nothing was written",
     )

@@ -26,7 +26,7 @@ def write(variable: str, archs: Sequence[Arch], ptx: Sequence[Arch], releases: R
     if refused := cmake.refused(archs, version):
         reasons.append(f"CMake {version} does not take {', '.join(arch.number for arch in refused)}")
     if added not in ptx:
-        reasons.append(f"it adds PTX for its highest ({added}), asked for or not")
+        reasons.append(f"it always adds PTX for its highest ({added})")
     if missing := [str(arch) for arch in ptx if arch != added]:
         reasons.append(f"it cannot make {', '.join(missing)}")
     if not reasons:

@@ -25,7 +25,7 @@ def write(
     lowest = str(asked[0].capability.number)
     reasons = []
     if len(asked) > 1:
-        reasons.append("it holds one value: build once for each, or for the oldest alone")
+        reasons.append("it takes one value: build once for each, or only for the oldest")
     if any(arch.suffix for arch in asked):
         reasons.append("it is read as a number, without suffix")
     if reasons:

@@ -88,8 +88,8 @@ def uncalled(init: str, package: str) -> Finding | None:
     return Finding(
         rule="guard-not-called",
         severity="warning",
-        message=f"the guard is in {package}, and {package}/__init__.py does not call it",
-        fix=f"at its top: {CALL}; check()   (or let cuwheel put it there: [tool.cuwheel.guard] inject = true)",
+        message=f"the guard is in {package}, but {package}/__init__.py does not call it",
+        fix=f"add at its top: {CALL}; check()   (or let cuwheel do it: [tool.cuwheel.guard] inject = true)",
     )
 
 
@@ -101,7 +101,7 @@ def injected(init: str, package: str) -> Finding | None:
         rule="guard-injected",
         severity="note",
         message=f"the guard is in {package}, and its call was put at the top of {package}/__init__.py",
-        fix="CUWHEEL_GUARD=0 switches it off where the package is imported",
+        fix="CUWHEEL_GUARD=0 switches it off at import",
     )
 
 

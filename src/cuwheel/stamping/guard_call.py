@@ -33,9 +33,9 @@ def package_of(packages: Collection[str], distribution: str, libraries: Iterable
         if len(found) == 1:
             return found[0]
     raise UsageError(
-        'guard = "inject": the wheel has no package to put it into'
+        'guard = "inject": the wheel has no package to guard'
         if not packages
-        else f'guard = "inject": which of {", ".join(sorted(packages))} is to be guarded?',
+        else f'guard = "inject": which of {", ".join(sorted(packages))} should be guarded?',
         hint='name it: [tool.cuwheel.guard] inject = true, package = "NAME"',
     )
 

@@ -34,6 +34,6 @@ def must_fit(members: Iterable[str], tag: str) -> None:
     bound = sorted(each for each in members if _EXTENSION.search(each) or (not stable and _STABLE.search(each)))
     if bound:
         raise UsageError(
-            f"python-tag = {tag!r}: {bound[0]} is an extension module of CPython's",
+            f"python-tag = {tag!r}: {bound[0]} is an extension module for CPython",
             hint="leave python-tag out: the build backend knows",
         )

@@ -46,7 +46,7 @@ def local_version(version: str, cuda: str) -> str:
     try:
         parsed = Version(version)
     except InvalidVersion as error:
-        raise UsageError(f"{version!r} is no version that can be labelled: {error}", hint="see PEP 440") from error
+        raise UsageError(f"{version!r} is not a version that can be labelled: {error}", hint="see PEP 440") from error
     before = parsed.local.split(".") if parsed.local else []
     kept = [each for each in before if not _LABEL.fullmatch(each)]
     return f"{parsed.public}+{'.'.join([*kept, label])}"
@@ -78,11 +78,11 @@ def must_be_publishable(wheel: WheelFile) -> None:
     wheel.must_be_sound("stamped")
     problem = ""
     if signed := wheel.signatures:
-        problem = f"it is signed ({', '.join(signed)}), and a changed wheel would not bear the signature out"
+        problem = f"it is signed ({', '.join(signed)}), and changing the wheel would break the signature"
     elif wheel.unlisted:
-        problem = f"its RECORD and its files do not agree on {some(sorted(wheel.unlisted), 3)}"
+        problem = f"its RECORD and its files do not match: {some(sorted(wheel.unlisted), 3)}"
     elif wrong := wheel.wrong_hashes():
-        problem = f"these files are not what RECORD says of them: {some(wrong, 3)}"
+        problem = f"these files do not match RECORD: {some(wrong, 3)}"
     if problem:
         raise MalformedError(wheel.path, f"not stamped: {problem}", hint="build the wheel again")
 
@@ -104,7 +104,7 @@ def _edited(wheel: WheelFile, wish: Wish) -> WheelEdit:
 
 
 def _guard(edit: WheelEdit, wish: GuardWish) -> None:
-    """The guard beside the `__init__.py` of its package, wherever the wheel has that; its call in it."""
+    """The guard next to the `__init__.py` of its package, and its call in it."""
     folder = package_folder(edit.wheel.members, wish.package)
     edit.add(f"{folder}{guard.FILE}", guard.source(wish).encode())
     if wish.inject:

@@ -28,7 +28,7 @@ def _archive(release: resolver.Release) -> Archive:
     local = addresses.local_path(release.url)
     sha256 = release.sha256 or (files.sha256(local) if local else None)
     if sha256 is None:
-        raise UnavailableError(f"the index tells no sha256 of {release.file}, and what is not checked is not installed")
+        raise UnavailableError(f"the index gives no sha256 for {release.file}, and unchecked files are not installed")
     return Archive(
         kind="wheel",
         name=release.name,

@@ -32,5 +32,5 @@ def command(
 
 
 def user() -> tuple[str, ...]:
-    """So that what is written belongs to whoever started the build."""
+    """So that written files belong to the user who started the build."""
     return ("--user", f"{os.getuid()}:{os.getgid()}")

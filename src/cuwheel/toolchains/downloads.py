@@ -52,8 +52,9 @@ def _obtain(archive: Archive, supply: Supply) -> Path:
         if supply.offline or not url:
             raise NetworkError(
                 archive.file,
-                "is not in the cache, and --offline forbids to fetch it" if supply.offline else "has no address",
-                hint="run this once with a network, or take it along: cuwheel toolchain fetch VERSION --to FOLDER",
+                "is not in the cache, and --offline forbids downloading it" if supply.offline else "has no address",
+                hint="run this once with a network, or bring it from another machine: cuwheel toolchain fetch VERSION "
+                "--to FOLDER",
             )
         log.info("downloading %s%s", archive.file, f" ({archive.size / 1e6:.1f} MB)" if archive.size else "")
         transfer.download(url, kept, sha256=archive.sha256, size=archive.size, label=archive.file)
@@ -91,7 +92,7 @@ def text_of(base: str, name: str, *, offline: bool = False) -> bytes:
         except OSError as error:
             raise UnreadableError.from_os(error, local) from error
     if offline:
-        raise NetworkError(url, "is on a server, and --offline forbids to ask one")
+        raise NetworkError(url, "is on a server, which --offline forbids")
     return transfer.fetch(url, limit=_MAX_MANIFEST)
 
 
@@ -108,5 +109,5 @@ def _check(path: Path, archive: Archive) -> None:
         raise MalformedError(
             path,
             f"sha256 is {found}, expected {archive.sha256}",
-            hint="it is damaged or another file: remove it, and fetch it again",
+            hint="it is damaged or another file: remove it and fetch it again",
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.toolchain import Installed
 
-# A toolkit of the system, of conda or in an image is no set of archives.
+# A toolkit of the system, of conda or in an image is not a set of archives.
 _IN_ARCHIVES = ("index", "redist", "debian")
 
 
@@ -23,7 +23,7 @@ def fetch(request: ToolchainRequest, folder: Path) -> tuple[Recipe, tuple[Path, 
     chosen = tuple(name for name in request.providers or providers.ORDER if name in _IN_ARCHIVES)
     if not chosen:
         raise UnavailableError(
-            f"{', '.join(request.providers)} cannot be carried in a folder",
+            f"{', '.join(request.providers)} cannot be fetched into a folder",
             hint=f"cuwheel toolchain fetch {request.version} --provider {','.join(_IN_ARCHIVES)} --to {folder}",
         )
     decision = provide.decide(replace(request, providers=chosen))

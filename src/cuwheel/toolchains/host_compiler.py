@@ -57,25 +57,25 @@ def _unfit(compiler: Compiler, toolkit: Toolkit, machine: World) -> str:
     limits = toolkit.host_compilers
     most = {"gcc": limits.gcc_max, "clang": limits.clang_max}.get(compiler.kind)
     if most is None:
-        return f"is {compiler.kind}, of which no limit is known"
+        return f"is {compiler.kind}, whose supported versions are not known"
     if versions.major(compiler.version) > most:
-        return f"is {compiler.kind} {compiler.version}, and CUDA {toolkit.version} takes at most {most}"
+        return f"is {compiler.kind} {compiler.version}, but CUDA {toolkit.version} accepts at most {most}"
     if "++" not in Path(compiler.path).name:
-        return "has no C++ compiler beside it"
+        return "has no C++ compiler next to it"
     told = machine.output([compiler.path, "-dumpversion"], "host compiler") or ""
     match = _DOTTED.match(told)
     if not match or versions.major(match[0]) != versions.major(compiler.version):
-        return f"says it is {told.strip() or 'nothing'} when asked again"
+        return f"reports {told.strip() or 'nothing'} when asked again"
     return ""
 
 
 def _none_fits(toolkit: Toolkit, reasons: list[str], wanted: str | None) -> NoHostCompilerError:
     listed = "".join(f"\n  - {each}" for each in reasons) or "\n  - no compiler was found"
     limit = toolkit.host_compilers.gcc_max
-    what = f"{wanted} is no compiler that" if wanted else "no host compiler is here that"
+    what = f"{wanted} is not a compiler that" if wanted else "no host compiler was found that"
     return NoHostCompilerError(
-        f"{what} nvcc {toolkit.version} takes (gcc up to {limit}):{listed}",
-        hint="install one, without disturbing the others:\n" + "\n".join(f"  {each}" for each in commands(limit or 0)),
+        f"{what} nvcc {toolkit.version} accepts (gcc up to {limit}):{listed}",
+        hint="install one next to the others:\n" + "\n".join(f"  {each}" for each in commands(limit or 0)),
     )
 
 

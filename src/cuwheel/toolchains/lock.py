@@ -76,7 +76,7 @@ def locked(chosen: Recipe | Installed) -> Locked:
     """Addresses on this machine are left out: the file is for others too."""
     if not chosen.archives and chosen.provider != "system":
         raise UsageError(
-            f"a toolkit of the provider {chosen.provider} cannot be locked: it is no set of files with hashes",
+            f"a toolkit of the provider {chosen.provider} cannot be locked: it is not a set of files with hashes",
             hint="choose another: --provider system,index,redist,debian,conda",
         )
     entry = Locked(
@@ -143,7 +143,7 @@ def parse(data: bytes, name: str) -> Lock:
     try:
         found = decode.toml(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedError(name, f"is no {NAME}: {error}") from error
+        raise MalformedError(name, f"is not a {NAME}: {error}") from error
     schema = str(found.get("schema", ""))
     version = schema.rpartition("/")[2]
     if schema.startswith("cuwheel.lock/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
@@ -155,10 +155,10 @@ def parse(data: bytes, name: str) -> Lock:
     rows: tuple[Locked | Requirements, ...] = (*result.toolchain, *result.requirements)
     strange = [each.file for row in rows for each in row.archive if not _is_plain(each)]
     if strange:
-        raise MalformedError(name, f"has archives that are no plain files with a sha256: {', '.join(strange)}")
+        raise MalformedError(name, f"has archives that are not plain files with a sha256: {', '.join(strange)}")
     changed = [each.cuda for each in result.toolchain if each.archive and each.recipe().identity != each.identity]
     if changed:
-        raise MalformedError(name, f"was edited: the identity of CUDA {', '.join(changed)} does not fit its archives")
+        raise MalformedError(name, f"was edited: the identity of CUDA {', '.join(changed)} does not match its archives")
     return result
 
 
@@ -179,7 +179,7 @@ def recipe_for(wanted: Wanted, source: str | None, path: Path | None) -> Recipe:
                 raise UsageError(f"{name}: its CUDA {each.cuda} has no {', '.join(sorted(lacking))}")
             return each.recipe()
     there = ", ".join(f"{each.cuda} for {each.platform}" for each in found.toolchain) or "nothing"
-    raise UsageError(f"{name} has no CUDA {wanted.asked} for {platform}, but {there}")
+    raise UsageError(f"{name} has no CUDA {wanted.asked} for {platform}, only {there}")
 
 
 def _opened(source: str | None, path: Path | None, *, offline: bool) -> tuple[str, Lock]:

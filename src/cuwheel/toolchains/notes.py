@@ -36,7 +36,7 @@ def _no_compiler(toolchain: Toolchain) -> Iterator[Finding]:
         yield Finding(
             rule="host-compiler-missing",
             severity="warning",
-            message="no host compiler was chosen: nvcc takes what it finds",
+            message="no host compiler was chosen: nvcc uses what it finds",
             fix=f"cuwheel toolchain install {toolchain.toolkit.cuda}",
         )
 

@@ -148,7 +148,7 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
         except UnknownNameError as error:
             problems.append(f"{error.message} ({error.hint})" if error.hint else error.message)
     unknown = [name for name in request.providers if name not in providers.ORDER]
-    problems += [f"there is no provider {name!r}: there are {', '.join(providers.ORDER)}" for name in unknown]
+    problems += [f"unknown provider {name!r}: choose from {', '.join(providers.ORDER)}" for name in unknown]
     if problems or row is None:
         raise UsageError("; ".join(problems), hint="cuwheel toolchain --help")
     match = _PATCH.fullmatch(request.version.strip())

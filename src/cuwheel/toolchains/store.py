@@ -24,7 +24,7 @@ _MARKER = "cuwheel-toolchain.json"
 _SCRATCH = ".making-"
 _LOCKS = ".locks"
 DOWNLOADS = "downloads"
-NO_SPACE = "free some space, or put the cache elsewhere: CUWHEEL_CACHE=FOLDER"
+NO_SPACE = "free some space, or move the cache: CUWHEEL_CACHE=FOLDER"
 
 
 class Store:
@@ -77,7 +77,7 @@ class Store:
         name = final.name
         self.toolchains.mkdir(parents=True, exist_ok=True)
         for old in self.toolchains.glob(f"{_SCRATCH}{name}-*"):
-            shutil.rmtree(old, ignore_errors=True)  # we hold the lock: whoever made it was killed
+            shutil.rmtree(old, ignore_errors=True)  # we hold the lock, so the process that made it was killed
         scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{name}-", dir=self.toolchains))
         try:
             installed = fill(scratch, final)
@@ -93,7 +93,7 @@ class Store:
     def remove(self, installed: Installed) -> None:
         folder = Path(installed.folder)
         if folder.resolve().parent != self.toolchains.resolve():  # the marker in a folder is anybody's word
-            raise MalformedError(folder, f"is not in {self.toolchains}, and not ours to remove")
+            raise MalformedError(folder, f"is not in {self.toolchains}, so cuwheel does not remove it")
         with self.locked(installed.identity[:16]):
             try:
                 _remove(folder)
@@ -144,7 +144,7 @@ def _read(folder: Path) -> Installed | None:
     try:
         return msgspec.json.decode((folder / _MARKER).read_bytes(), type=Installed)
     except (OSError, msgspec.DecodeError) as error:
-        log.debug("%s is no toolchain: %s", folder, error)
+        log.debug("%s is not a toolchain: %s", folder, error)
         return None
 
 

@@ -31,7 +31,7 @@ class Archive:
     size: int | None = None
 
     def __post_init__(self) -> None:
-        """Archives go into locks, markers and reports: an address is kept without its login, wherever it came from."""
+        """Archives go into locks, markers and reports: addresses are always kept without their login."""
         object.__setattr__(self, "url", addresses.plain(self.url))
 
 
@@ -83,7 +83,8 @@ class Recipe:
 
     @property
     def identity(self) -> str:
-        """The same toolkit whoever installs it from wherever: hashes and names count, addresses do not."""
+        """The same toolkit has the same identity wherever it was installed from: hashes and names count, addresses "
+        "do not."""
         parts = [[each.name, each.version, each.sha256] for each in self.archives]
         told = [self.provider, self.cuda, self.platform, sorted(self.components), sorted(parts)]
         told += [self.place, self.commands, "" if self.archives else self.release]

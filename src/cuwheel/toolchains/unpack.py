@@ -57,12 +57,14 @@ class _Room:
     def take(self, size: int) -> None:
         self._bytes -= size
         if self._bytes < 0:
-            raise MalformedError(self._path, f"unpacks to more than {_GROWTH} times its size: it is not a toolkit's")
+            raise MalformedError(
+                self._path, f"unpacks to more than {_GROWTH} times its size: it is not an archive of a toolkit"
+            )
 
     def take_file(self) -> None:
         self._files -= 1
         if self._files < 0:
-            raise MalformedError(self._path, f"has more than {_MOST_FILES:,} files: it is not a toolkit's")
+            raise MalformedError(self._path, f"has more than {_MOST_FILES:,} files: it is not an archive of a toolkit")
 
 
 def _unpack_wheel(path: Path, root: Path, room: _Room) -> None:
@@ -95,7 +97,7 @@ def _unpack_tar(path: Path, root: Path, room: _Room) -> None:
         for member in archive:
             parts = PurePosixPath(member.name).parts
             if ".." in parts or member.name.startswith("/"):
-                raise MalformedError(path, f"has {member.name!r}, which lies outside of it")
+                raise MalformedError(path, f"has {member.name!r}, which is outside the archive")
             if len(parts) > 1:
                 room.take_file()
                 _unpack_member(archive, member, _inside(root, "/".join(parts[1:]), path), room)
@@ -110,7 +112,7 @@ def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Pat
     elif member.issym():
         target = os.path.normpath(os.path.join(os.path.dirname(name), member.linkname))  # noqa: PTH118, PTH120 - lexical
         if member.linkname.startswith("/") or target.split("/")[0] == "..":
-            raise MalformedError(path, f"has a link {member.name!r} to {member.linkname!r}, outside of it")
+            raise MalformedError(path, f"has a link {member.name!r} to {member.linkname!r}, outside the archive")
         place.unlink(missing_ok=True)
         place.symlink_to(member.linkname)
     elif member.isfile() or member.islnk():
@@ -120,7 +122,7 @@ def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Pat
         with source:
             _write(source, place, room, mode=member.mode)
     else:
-        raise MalformedError(path, f"has {member.name!r}, which is no file, folder or link")
+        raise MalformedError(path, f"has {member.name!r}, which is not a file, folder or link")
 
 
 def _unpack_deb(path: Path, root: Path, room: _Room) -> None:
@@ -154,7 +156,7 @@ def _unpack_deb_member(archive: tarfile.TarFile, member: tarfile.TarInfo, staged
     elif contents := archive.extractfile(member):
         _write(contents, place, room, mode=member.mode)
     else:
-        raise MalformedError(path, f"has {name!r}, which is no file, folder or link")
+        raise MalformedError(path, f"has {name!r}, which is not a file, folder or link")
 
 
 @contextlib.contextmanager
@@ -162,7 +164,7 @@ def _deb_data(path: Path) -> Iterator[IO[bytes]]:
     """The files of a package, as the stream of a tar file."""
     with path.open("rb") as file:
         if file.read(len(_AR)) != _AR:
-            raise MalformedError(path, "is not a package of Debian")
+            raise MalformedError(path, "is not a Debian package")
         while header := file.read(_AR_HEADER):
             name, size = header[:16].rstrip(b" /"), header[48:58].strip()
             if len(header) < _AR_HEADER or not size.isdigit():
@@ -173,7 +175,7 @@ def _deb_data(path: Path) -> Iterator[IO[bytes]]:
                     yield opened
                 return
             file.seek(int(size) + int(size) % 2, os.SEEK_CUR)
-    raise MalformedError(path, "is a package of Debian without files in it")
+    raise MalformedError(path, "is a Debian package without files")
 
 
 def _zstd(source: IO[bytes]) -> IO[bytes]:
@@ -188,7 +190,7 @@ def _inside(root: Path, name: str, archive: Path) -> Path:
     """Where `name` goes. Its folder is made, and is refused where a link in the archive leads elsewhere."""
     place = root / name
     if ".." in PurePosixPath(name).parts:
-        raise MalformedError(archive, f"has {name!r}, which lies outside of it")
+        raise MalformedError(archive, f"has {name!r}, which is outside the archive")
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.parent.resolve() != place.parent:
         raise MalformedError(archive, f"has {name!r} behind a link")

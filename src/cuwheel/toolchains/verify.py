@@ -127,7 +127,7 @@ def _ask(bench: _Bench) -> Iterator[str]:
     yield f"{bench.toolchain.toolkit.version} claims {len(bench.claimed)} architectures"
     strange = sorted(set(plain) - set(listed)) + sorted({each for each in listed if each[-1].isdigit()} - set(plain))
     if strange:
-        yield f"its list and the table differ in {' '.join(strange)}"
+        yield f"its list differs from the table in {' '.join(strange)}"
 
 
 def _compile(bench: _Bench) -> Iterator[str]:

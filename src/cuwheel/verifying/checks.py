@@ -47,7 +47,7 @@ def chosen(checks: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...
     strangers = [each for each in patterns if not any(fnmatchcase(check.name, each) for check in checks)]
     if strangers:
         names = ", ".join(repr(check.name) for check in checks)
-        raise UsageError(f"there is no check {' and no '.join(map(repr, strangers))}", hint=f"there are {names}")
+        raise UsageError(f"unknown check {' and '.join(map(repr, strangers))}", hint=f"choose from {names}")
     return tuple(check for check in checks if any(fnmatchcase(check.name, each) for each in patterns))
 
 

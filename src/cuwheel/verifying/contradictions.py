@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.verifying.outcomes import Check, Result
 
 RULE = "prediction-contradicted"
-_FIX = "please report it, with this output: one of the two is wrong"
+_FIX = "please report it with this output: one of the two is wrong"
 # What the loader says of things that the rules of `check` are about.
 _LOADER = re.compile(
     r"([\w.+-]+\.so[\w.]*): cannot open shared object file|version `(G\w+_[\d.]+)' not found", re.ASCII
@@ -51,9 +51,9 @@ def of_libraries(foreseen: dict[str, tuple[Finding, ...]], loaded: Sequence[Load
     for each in loaded:
         if each.problem == "" and foreseen.get(each.path):
             yield _finding(
-                f"{each.path} was foreseen not to load here, and it loads",
+                f"{each.path} was predicted not to load here, but it loads",
                 [why.message for why in foreseen[each.path]],
-                "warning",  # better than foreseen: the wheel is none the worse
+                "warning",  # better than predicted, so not an error of the wheel
             )
 
 
@@ -69,7 +69,9 @@ def of_imports(verdicts: Sequence[Verdict], results: Sequence[Result]) -> Iterat
         if result.kind == "import" and result.outcome == "failed" and (match := _LOADER.search(result.problem)):
             name = match[1] or match[2]
             if name not in said and name != SONAME:
-                yield _finding(f"{result.name} fails for want of {name}, which was not foreseen", [result.problem])
+                yield _finding(
+                    f"{result.name} fails because {name} is missing, which was not predicted", [result.problem]
+                )
 
 
 def of_gpu(verdicts: Sequence[Verdict], checks: Sequence[Check], results: Sequence[Result]) -> Iterator[Finding]:
@@ -81,14 +83,14 @@ def of_gpu(verdicts: Sequence[Verdict], checks: Sequence[Check], results: Sequen
         if fails and (passed := [each.name for each in tried if each.outcome == "passed"]):
             error = verdict.predicted_error
             yield _finding(
-                f"error {error.code if error else ''} was foreseen on {verdict.machine}, and checks passed there",
+                f"error {error.code if error else ''} was predicted on {verdict.machine}, but checks passed there",
                 passed,
             )
         if verdict.outcome in _RUNS:
             failed = [each for each in tried if not each.good and _about_code(each.output)]
             if failed:
                 yield _finding(
-                    f"it was foreseen to run on {verdict.machine} ({verdict.outcome}), and has no code for it",
+                    f"it was predicted to run on {verdict.machine} ({verdict.outcome}), but has no code for it",
                     [f"{each.name}: {each.problem}" for each in failed],
                 )
 

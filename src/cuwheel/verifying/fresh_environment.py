@@ -94,7 +94,7 @@ def conflicts(made: Made, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(
             rule="requirements-broken",
             severity="error",
-            message="pip check: requirements of what is installed are not met",
+            message="pip check: requirements of installed packages are not met",
             evidence=tuple(found[:_SHOWN]),
             fix="correct the requirements in the metadata, or what is installed beside it (--with)",
         )
@@ -116,9 +116,9 @@ def shared_files(made: Made, name: str) -> Iterator[Finding]:
         yield Finding(
             rule="files-of-two-distributions",
             severity="warning",
-            message=f"{len(both)} files of it are brought by {', '.join(sorted({others[each] for each in both}))} too",
+            message=f"{len(both)} of its files are also in {', '.join(sorted({others[each] for each in both}))}",
             evidence=tuple(both[:_SHOWN]),
-            fix="one of them should not have them: an uninstallation breaks the other",
+            fix="only one package should have them: uninstalling one breaks the other",
         )
 
 

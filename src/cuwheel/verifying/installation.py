@@ -36,7 +36,7 @@ _PREFIX = "cuwheel-verify-"
 
 
 def attempt(trial: Trial, python: Python) -> Installation:
-    """Whatever the wheel does, this ends with a value; what it leaves is taken away unless it is to be kept."""
+    """Always ends with a value, whatever the wheel does; what it leaves behind is removed unless `keep` is set."""
     keep = trial.request.keep
     with _folder(keep=keep) as folder:
         found = _attempt(trial, python, folder)
@@ -51,7 +51,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
             beside = Path(tempfile.gettempdir())
             made = stack.enter_context(scratch.folder(beside, _PREFIX, processes.end_marked, keep=keep))
         except OSError as error:
-            raise UnreadableError.from_os(error, hint="TMPDIR says where the environments are made") from error
+            raise UnreadableError.from_os(error, hint="choose where the environments are made with TMPDIR") from error
         yield made
 
 
@@ -129,12 +129,12 @@ def _told(result: Result, made: Made, scene: libraries.Scene) -> Result:
     # A module of Python's own, or one that something else put before it, may have the same name.
     imported = result.file if result.origin == "wheel" and result.outcome == "passed" else ""
     if imported and not Path(imported).resolve().is_relative_to(made.folder.resolve()):
-        return replace(result, outcome="failed", problem=f"what was imported is not the wheel's: {imported}")
+        return replace(result, outcome="failed", problem=f"the imported module is not from the wheel: {imported}")
     return result if scene.driver else libraries.without_driver(result)
 
 
 def _with_libraries(trial: Trial, machine: Machine) -> tuple[tuple[Check, ...], tuple[Result, ...]]:
-    """The check of the libraries behind the imports; or a result that says why there is none."""
+    """The check of the libraries after the imports, or a result that says why there is no check."""
     imports = [each.text for each in trial.checks if each.kind == "import"]
     timeout = trial.request.timeout or choice.TIMEOUT_S
     own, why = libraries.check_for(trial.survey, machine, imports, timeout=timeout, memory=choice.MEMORY)

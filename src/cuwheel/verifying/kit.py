@@ -1,4 +1,4 @@
-"""The kit: wheels, their checks and what is foretold of them in one file, for a machine that has nothing but Python."""
+"""The kit: wheels, their checks and predictions in one file, for a machine that has only Python."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ try:  # Python imports from a zip without looking at its sums
             if not name.startswith("wheels/"):
                 archive.read(name)
 except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-    sys.stderr.write("error: the kit was damaged on its way: " + str(error) + "\\nhint: carry it again\\n")
+    sys.stderr.write("error: the kit was damaged on its way: " + str(error) + "\\nhint: copy it again\\n")
     sys.exit(2)
 from kit import masking, scratch
 from kit.onsite.main import main
@@ -127,8 +127,9 @@ def pack(
         total = sum(each.stat().st_size for each in files.values())
         if total > _MOST:
             raise UsageError(
-                f"the kit would have {in_words(total)}, and Python imports from no zip file above {in_words(_MOST)}",
-                hint="leave the requirements out, and use the machine's own packages: --system-site-packages",
+                f"the kit would be {in_words(total)} large, but Python cannot import from a zip file above "
+                f"{in_words(_MOST)}",
+                hint="leave the requirements out and use the machine's own packages: --system-site-packages",
             )
         made = folder / "kit"
         _write(made, Manifest(system=request.system, signs=_signs(), wheels=packed), files)
@@ -147,10 +148,10 @@ def _wheel(
 ) -> PackedWheel:
     found = survey(path, detail="containers")
     if found.kind != "wheel" or found.distribution is None:
-        raise UsageError(f"{path} is no wheel, and only wheels can be packed", hint="give a file that ends in .whl")
+        raise UsageError(f"{path} is not a wheel, and only wheels can be packed", hint="give a .whl file")
     if bad := [each.message for each in found.findings if each.severity == "error"]:
-        raise MalformedError(path, f"not packed: {bad[0]}", hint="get the wheel again")
-    with log.progress(f"foretelling {path.name}"):
+        raise MalformedError(path, f"not packed: {bad[0]}", hint="download the wheel again")
+    with log.progress(f"predicting {path.name}"):
         foretold, asked = foresight.foresee(found), device_code.of(found)
     file = _file(path, files)
     return PackedWheel(

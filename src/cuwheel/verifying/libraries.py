@@ -83,15 +83,15 @@ def check_for(
     places = installed_names(always)
     paths = [place for place in places.values() if place.endswith(".so") or ".so." in place]
     if found.candidates:
-        return None, f"which of its libraries is loaded goes by the CUDA of {found.follows}, and there is none here"
+        return None, f"which library it loads depends on the CUDA of {found.follows}, which is not installed here"
     if found.missing:
-        return None, f"there is no library to load: {found.missing}"
+        return None, f"it has no library to load: {found.missing}"
     if not paths:
         return None, ""
     needed = {soname for each in survey.libraries if each.path in places for soname in each.needed}
     frameworks = sorted({name for soname in needed if (name := packages.framework_of(soname))})
     if len(paths) > _MOST:
-        limits.met(f"{_MOST} of {len(paths):,} libraries are loaded", "further ones were not tried")
+        limits.met(f"{_MOST} of {len(paths):,} libraries are loaded", "the rest were not tried")
     text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(paths[:_MOST]), mark=_MARK)
     return Check(name=NAME, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
 
@@ -145,7 +145,7 @@ def judged(result: Result, scene: Scene) -> Result:
     if grave := [each for each in failed if scene.is_grave(each)]:
         return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
     if found and all(scene.waits(each) for each in found):
-        problem = f"{SONAME} comes with the driver, and there is none here (--stub puts one in its place)"
+        problem = f"{SONAME} comes with the driver, which is not installed here (--stub provides a stand-in)"
         return replace(shown, outcome="skipped", problem=problem)
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
 
@@ -154,7 +154,7 @@ def without_driver(result: Result) -> Result:
     """An import that wants the driver, where there is none: what to do about it."""
     if result.outcome != "failed" or f"{SONAME}: cannot open" not in result.problem:
         return result
-    return replace(result, problem=f"{result.problem} (it comes with the driver; --stub puts one in its place)")
+    return replace(result, problem=f"{result.problem} (it comes with the driver; --stub provides a stand-in)")
 
 
 def findings(result: Result, scene: Scene) -> Iterator[Finding]:
@@ -166,11 +166,11 @@ def findings(result: Result, scene: Scene) -> Iterator[Finding]:
         yield Finding(
             rule="library-does-not-load",
             severity="warning",
-            message="libraries of the wheel do not load in its environment, unless the package does something about it",
+            message="libraries of the wheel do not load in its environment, unless the package handles it",
             evidence=tuple(f"{each.path}: {each.problem}" for each in slight[:5]),
-            fix=f"try it with what it needs: {' '.join(f'--with {name}' for name in bringing)}"
+            fix=f"install what it needs too: {' '.join(f'--with {name}' for name in bringing)}"
             if bringing
-            else "cuwheel repair WHEEL   (puts what they need beside them, or on their search path)",
+            else "cuwheel repair WHEEL   (adds what they need, or a search path to it)",
         )
 
 

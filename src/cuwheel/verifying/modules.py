@@ -34,7 +34,7 @@ def top_level(wheel: WheelFile) -> tuple[str, ...]:
     # The one that is called like the distribution first; the private ones, which it imports itself, last.
     found.sort(key=lambda name: (normalised(name) != own, name.startswith("_"), name))
     if len(found) > _MOST:
-        limits.met(f"{_MOST} of {len(found):,} modules are imported", "further ones were not tried")
+        limits.met(f"{_MOST} of {len(found):,} modules were imported", "the rest were not tried")
     return tuple(found[:_MOST])
 
 

@@ -1,4 +1,4 @@
-"""Pieces of device code for a driver to load, each with what it is foretold to answer: proof that needs no kernel call.
+"""Pieces of device code for a driver to load, each with its predicted answer: proof without a kernel call.
 
 A container is handed to the driver as the CUDA runtime would hand it. What it answers depends on the architectures in
 it alone, so that of thousands of containers with the same list a few are asked.
@@ -73,7 +73,7 @@ def of(found: Survey) -> Probes:
                 Probe(path=library.path, offset=container.offset, size=container.size, holds=holds, answers=index)
             )
     if len(chosen) > _MOST:
-        limits.met(f"{_MOST} of {len(chosen):,} containers are handed to the driver", "further ones are not tried")
+        limits.met(f"{_MOST} of {len(chosen):,} containers are tried with the driver", "the rest are not tried")
     told = tuple(tuple(_answers(codes, floor)) for codes, floor in lists)
     return Probes(lists=told, probes=tuple(chosen[:_MOST]))
 
@@ -99,7 +99,7 @@ def _codes(rows: Sequence[DeviceCode]) -> tuple[Code, ...]:
 
 
 def _floor(library: Library) -> str:
-    """The CUDA below which nothing is foretold: a driver of an earlier major, or one that cannot unpack it."""
+    """The CUDA below which nothing is predicted: a driver of an earlier major, or one that cannot unpack it."""
     runs = [toolkits.oldest_running(each) for each in library.toolkits]
     zstd = toolkits.zstd_floor("linux") if any(row.compression == "zstd" for row in library.device_code) else None
     came_with = toolkits.driver_cuda(zstd) if zstd else None

@@ -98,7 +98,7 @@ class ProofFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """Pieces of device code that the driver was given. `compared`: of so many its answer was foretold."""
+    """Pieces of device code given to the driver. `compared`: for how many of them its answer was predicted."""
 
     loaded: int
     refused: int
@@ -127,7 +127,7 @@ class ProofWheel:
 
     @property
     def succeeded(self) -> bool:
-        """A wheel that fails as it was predicted to is no success."""
+        """A wheel that fails as predicted is not a success."""
         passed = all(each.outcome in ("passed", "skipped") for each in self.checks)
         fails = self.prediction is not None and self.prediction.outcome == "fails"
         return not self.problem and passed and not fails and self.agreement != "contradicted"
@@ -135,7 +135,7 @@ class ProofWheel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """`findings`: what is to be said of the proof itself. `network`: whether the checks had one, if it is known."""
+    """`findings`: about the proof itself. `network`: whether the checks had a network, if known."""
 
     schema: Literal["cuwheel.proof/1"] = SCHEMA
     tool: str
@@ -161,7 +161,7 @@ def read(path: Path, wheels: Sequence[Path] = ()) -> Proof:
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
     if len(data) > _LIMIT:
-        raise MalformedError(path, f"has more than {_LIMIT:,} bytes: that is no proof")
+        raise MalformedError(path, f"has more than {_LIMIT:,} bytes: too large for a proof")
     return _against(parse(data, str(path)), wheels)
 
 
@@ -170,7 +170,7 @@ def parse(data: bytes, name: str) -> Proof:
     try:
         found = msgspec.json.decode(data, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(name, f"is no proof: {error}", hint="it is written by: python3 kit.pyz") from error
+        raise MalformedError(name, f"is not a proof: {error}", hint="write one with: python3 kit.pyz") from error
     schema = str(found.get("schema", ""))
     version = schema.rpartition("/")[2]
     if schema.startswith("cuwheel.proof/") and version.isdecimal() and int(version[:9]) > int(SCHEMA[-1]):
@@ -186,7 +186,7 @@ def parse(data: bytes, name: str) -> Proof:
         problems += _wrong(proof)
     if proof is None or problems:
         told = "; ".join(each[:200] for each in problems[:3])
-        raise MalformedError(name, f"is no proof: {told}", hint="it is written by: python3 kit.pyz")
+        raise MalformedError(name, f"is not a proof: {told}", hint="write one with: python3 kit.pyz")
     judged = tuple(_judged(each, proof.machine) for each in proof.wheels)
     said = [finding for before, now in zip(proof.wheels, judged, strict=True) for finding in _forged(before, now)]
     proof = replace(proof, wheels=judged, findings=tuple(said))
@@ -201,7 +201,7 @@ def _wrong(proof: Proof) -> Iterator[str]:
     yield from (f"{file} has no SHA-256" for file, digest in hashes.items() if not _SHA256.fullmatch(digest))
     for gpu in proof.machine.gpus:
         if not re.fullmatch(r"\d{1,3}\.\d{1,2}", gpu.capability, re.ASCII):
-            yield f"{gpu.capability!r} is no compute capability"
+            yield f"{gpu.capability!r} is not a compute capability"
 
 
 def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
@@ -225,7 +225,7 @@ def _forged(before: ProofWheel, now: ProofWheel) -> Iterator[Finding]:
         yield Finding(
             rule="proof-inconsistent",
             severity="error" if _CLAIMS[before.agreement] > _CLAIMS[now.agreement] else "warning",
-            message=f"{before.file}: the proof says {before.agreement!r} of the prediction, and its checks say "
+            message=f"{before.file}: the proof says the prediction is {before.agreement!r}, but its checks say "
             f"{now.agreement!r}",
             fix="run the kit again",
         )
@@ -235,7 +235,7 @@ def _claims() -> Finding:
     return Finding(
         rule="proof-inconsistent",
         severity="error",
-        message="the proof says that all went well, and its own checks say otherwise",
+        message="the proof says that everything passed, but its own checks say otherwise",
         fix="run the kit again",
     )
 
@@ -259,7 +259,8 @@ def _of_another(path: Path, digest: str, proof: Proof) -> Finding:
     return Finding(
         rule="proof-of-another",
         severity="error",
-        message=f"the proof is not of {path.name}" + (": of one with the same name and other bytes" if same else ""),
+        message=f"the proof is not about {path.name}"
+        + (": it is about another file with the same name" if same else ""),
         evidence=(f"here: sha256 {digest}", *([f"proven: sha256 {same.sha256}"] if same else [])),
-        fix="pack it, and run the kit again",
+        fix="pack it and run the kit again",
     )

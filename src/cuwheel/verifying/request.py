@@ -38,7 +38,7 @@ class _Wheels:
         freeze(self, "checks", "requires", "find_links")
         must_be_positive(timeout=self.timeout)
         if not self.wheels:
-            raise UsageError("there is no wheel to verify", hint="cuwheel verify dist/*.whl")
+            raise UsageError("no wheel to verify was given", hint="cuwheel verify dist/*.whl")
 
     @property
     def named(self) -> tuple[str | Path, ...]:
@@ -72,7 +72,7 @@ class VerifyRequest(_Wheels):
         freeze(self, "python", "requirements", "pass_env")
         serving.version(self.cuda)
         if wrong := [each for each in self.pass_env if not _VARIABLE.fullmatch(each)]:
-            raise UsageError(f"{wrong[0]!r} is not the name of a variable", hint="--pass-env MODEL_FOLDER")
+            raise UsageError(f"{wrong[0]!r} is not a variable name", hint="--pass-env MODEL_FOLDER")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

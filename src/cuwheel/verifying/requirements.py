@@ -39,7 +39,7 @@ def download(
         try:
             process.run([*_pip(offline=offline), "download", *_PACE, *options, str(wheel), *extra], timeout=_DOWNLOAD_S)
         except ToolError as error:
-            hint = "without --pack-requirements, and with the packages of that machine: --system-site-packages"
+            hint = "leave out --pack-requirements and use the packages of that machine: --system-site-packages"
             raise ToolError(error.command, "could not get the requirements as wheels", error.output, hint) from error
     return tuple(sorted(each for each in place.iterdir() if each.suffix == ".whl" and each.name != wheel.name))
 
@@ -52,7 +52,7 @@ def _pip(*, offline: bool) -> list[str]:
     except ToolError:
         tool = venvs.uv()
         if tool is None:
-            raise MissingExtraError(["uv"], "packing requirements without a pip", "build") from None
+            raise MissingExtraError(["uv"], "packing requirements", "build") from None
         return [tool, *(["--offline"] if offline else []), "tool", "run", "pip"]
     return own
 

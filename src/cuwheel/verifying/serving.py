@@ -24,7 +24,7 @@ _FIX = "take a release that has it, or build one for this CUDA: cuwheel build --
 def version(text: str | None) -> str | None:
     """As it was asked for, if it is one."""
     if text is not None and not _VERSION.fullmatch(text):
-        raise UsageError(f"{text!r} is no CUDA version", hint="such as --cuda 12.8")
+        raise UsageError(f"{text!r} is not a CUDA version", hint="such as --cuda 12.8")
     return text
 
 
@@ -42,7 +42,7 @@ def examine(survey: Survey, cuda: str) -> Iterator[Finding]:
             yield Finding(
                 rule="no-library-for-cuda",
                 severity="error",
-                message=f"there is no library in it for CUDA {cuda}: {have}",
+                message=f"it has no library for CUDA {cuda}: {have}",
                 fix=_FIX,
             )
         return

@@ -60,7 +60,7 @@ def names_wanted(libraries: Iterable[Path]) -> tuple[str, ...]:
         finally:
             buffer.close()
     if len(wanted) > _MOST:
-        limits.met(f"{_MOST:,} of {len(wanted):,} functions are in the stub of libcuda", "further ones are not in it")
+        limits.met(f"{_MOST:,} of {len(wanted):,} functions fit in the stub of libcuda", "the rest are missing")
     return tuple(sorted(wanted)[:_MOST])
 
 

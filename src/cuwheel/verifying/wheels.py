@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
     from cuwheel.verifying.request import PackRequest, VerifyRequest
 
-_UNSAFE = "not tried: unpacking it may do harm, see the errors of the file"
+_UNSAFE = "not tried: unpacking it may do harm, see the errors above"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def _with_pythons(target: str | Path, request: VerifyRequest) -> Iterator[tuple[
 def _wheel(target: str | Path, platform: str | None, python: str | None = None) -> Path:
     path = Path(pinned.on_disk(target, platform, python))
     if path.suffix != ".whl":
-        raise UsageError(f"{target} is no wheel", hint="give a .whl file, or name==version")
+        raise UsageError(f"{target} is not a wheel", hint="give a .whl file, or name==version")
     if not path.is_file():
         raise UnreadableError(path, "no such file")
     return path.absolute()

@@ -35,7 +35,7 @@ Content: TypeAlias = bytes | Path | Taken
 
 
 class WheelEdit:
-    """Say what is to be another, then `write`. The wheel must be sound; signatures go, for they are of another RECORD.
+    """Say what to change, then `write`. The wheel must be sound; signatures are dropped, as they sign the old RECORD.
 
     `level`: compress everything anew with this; None copies what is unchanged as it is compressed.
     """
@@ -163,7 +163,11 @@ class WheelEdit:
             wrong = [*sorted(new.unlisted - before), *(each.message for each in new.findings)]
             if wrong or new.info != self._info:
                 told = ", ".join(wrong[:5]) or new.info
-                raise MalformedError(made, f"RECORD and the files do not agree: {told}", hint="a bug: report it")
+                raise MalformedError(
+                    made,
+                    f"RECORD and the files do not match: {told}",
+                    hint="this is a bug in cuwheel: please report it",
+                )
 
 
 def _chunks(content: bytes | Path) -> Iterator[bytes]:

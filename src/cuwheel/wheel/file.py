@@ -26,7 +26,7 @@ INFO, DATA = ".dist-info", ".data"
 
 
 class WheelFile:
-    """Raises where it is no zip file at all, or one that was made to do harm."""
+    """Raises if it is not a zip file, or one that was made to do harm."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

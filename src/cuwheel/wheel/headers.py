@@ -45,7 +45,7 @@ def changed(
 
 
 def _behind_requirements(lines: Sequence[bytes], head: int) -> int:
-    """Behind the last of them, wherever that goes on for lines; else at the end of the header."""
+    """After the last of them, continuation lines included; else at the end of the header."""
     found = [index for index in range(head) if lines[index].lower().startswith(b"requires-dist:")]
     if not found:
         return head
@@ -92,4 +92,4 @@ def _checked(requirement: str) -> str:
     try:
         return str(checked(requirement))
     except InvalidRequirement as error:
-        raise UsageError(f"{requirement!r} is no requirement: {error}", hint="such as numpy>=2") from error
+        raise UsageError(f"{requirement!r} is not a requirement: {error}", hint="such as numpy>=2") from error

@@ -89,7 +89,7 @@ class NoCapture:
 
 
 class InflatedBuffer:
-    """A large member. `advance` is told of every byte that the first pass takes in."""
+    """A large member. `advance` is called for every byte that the first pass reads."""
 
     def __init__(self, packed: Packed, capture: Capture, advance: Callable[[int], None]) -> None:
         self.name, self.size = packed.name, packed.size
@@ -112,7 +112,7 @@ class InflatedBuffer:
             start = offset - self._offsets[index]
             part = segment[start : start + count]
             if not part:
-                raise self._packed.damaged("changed while it was read")
+                raise self._packed.damaged("changed while it was being read")
             found.append(part)
             offset += len(part)
             count -= len(part)
@@ -151,7 +151,7 @@ class InflatedBuffer:
                 if wanted <= 0:
                     break
         except _engine().error as error:  # it inflated once
-            raise self._packed.damaged("changed while it was read") from error
+            raise self._packed.damaged("changed while it was being read") from error
         while len(self._segments) >= _SEGMENTS:
             del self._segments[next(iter(self._segments))]
         self._segments[index] = b"".join(pieces)

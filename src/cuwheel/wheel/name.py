@@ -25,7 +25,7 @@ class WheelName:
 
     @classmethod
     def parse(cls, file_name: str) -> WheelName | None:
-        """None where this is no wheel's name."""
+        """None if this is not the name of a wheel."""
         parts = file_name.removesuffix(_SUFFIX).split("-")
         if not file_name.endswith(_SUFFIX) or not _FEWEST <= len(parts) <= _MOST or not all(parts):
             return None

@@ -58,7 +58,7 @@ def changed(
 ) -> str:
     """The text with other hashes for some rows, without some, with some more before RECORD's own row.
 
-    A row without a hash stays without one: whoever wrote it did not want it checked.
+    A row without a hash stays without one: its writer did not want it checked.
     """
     gone, names = set(removed), renamed or {}
     lines: list[str] = []

@@ -147,7 +147,7 @@ class ZipReader:
         own = self.source.read(header + _LOCAL.size, name_size)
         # Installers that unpack while they download never see the directory: they would write another file.
         if name not in [own.decode(code, "replace").partition("\0")[0] for code in ("utf-8", "cp437")]:
-            raise MalformedError(name, "its own header has another name than the zip's directory")
+            raise MalformedError(name, "its header has another name than the zip's directory")
         return header + _LOCAL.size + int(name_size) + int(extra_size)
 
     def _sound(self, infos: list[zipfile.ZipInfo], directory: int) -> Iterator[Member]:
@@ -173,7 +173,7 @@ class ZipReader:
         if not info.filename:
             return _Problem("zip-nameless", "it has no name")
         if escapes(info.filename):
-            return _Problem("zip-traversal", "its name leaves the folder that it would be installed to")
+            return _Problem("zip-traversal", "its name leaves the folder it would be installed to")
         if info.filename in seen:
             return _Problem("zip-duplicate", "another member has the same name")
         if info.header_offset < end or info.header_offset + _LOCAL.size + info.compress_size > directory:
@@ -183,7 +183,7 @@ class ZipReader:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             return _Problem("zip-method", f"its compression method {info.compress_type} is not allowed in wheels")
         if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
-            return _Problem("zip-size", "it is stored, and yet two sizes are given for it")
+            return _Problem("zip-size", "it is stored uncompressed, but two different sizes are given")
         if info.file_size > max(_LARGE, _HIGHEST_RATIO * info.compress_size):
             return _Problem("zip-bomb", f"it claims {info.file_size:,} bytes in {info.compress_size:,}")
         return None
@@ -204,5 +204,5 @@ def _unsound(rule: str, problems: Sequence[str]) -> Finding:
         severity="error",
         message=f"{what} not read: {problems[0]}",
         evidence=tuple(problems[1:_SHOWN]),
-        fix="do not install this wheel; get it from its publisher again",
+        fix="do not install this wheel; download it again from its publisher",
     )

@@ -1,4 +1,4 @@
-"""Zip files with the bytes they are told to have: members copied as they stand, or deflated on all cores.
+"""Writes zip files with exact bytes: members are copied unchanged, or deflated on all cores.
 
 Blocks of a member are deflated apart, each with the end of the one before as its dictionary, and joined:
 the result depends on the data and the level, not on how many cores there were.

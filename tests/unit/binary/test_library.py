@@ -74,7 +74,7 @@ def test_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
 def test_a_plan_for_another_file(tmp_path: Path) -> None:
     result = slim_library(BIN / "many-130.so", tmp_path / "out.so", engine.plan(NAMES, "9.0"))
     assert not result.written
-    assert "not the file that the plan was made for" in result.findings[0].message
+    assert "not the file that was planned for" in result.findings[0].message
 
 
 def test_bytes_behind_the_file_may_be_a_signature(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_bytes_behind_the_file_may_be_a_signature(tmp_path: Path) -> None:
     signed.write_bytes(NAMES.read_bytes() + b"~Module signature appended~\n")
     result = slim_library(signed, tmp_path / "out.so", engine.plan(signed, "9.0"))
     assert not result.written
-    assert "28 bytes stand behind it" in result.findings[0].message
+    assert "28 bytes follow the end of the file" in result.findings[0].message
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_target_that_would_lose_its_code_is_noticed(tmp_path: Path) -> None:
     """Even where a plan says so: the choice of each target is made again on the result."""
     plan = engine.plan(NAMES, "9.0")
     wrong = replace(plan, entries=tuple(replace(each, keep=each.entry.arch == "sm_75") for each in plan.entries))
-    with pytest.raises(MalformedError, match="would get other code"):
+    with pytest.raises(MalformedError, match="would load other code"):
         slim_library(NAMES, tmp_path / "out.so", wrong)
     assert not list(tmp_path.iterdir())
 

@@ -56,7 +56,7 @@ def test_keys_are_written_with_hyphens_and_a_text_is_a_list_of_one(tmp_path: Pat
 
 
 def test_keys_of_free_tables_stay_as_they_are(tmp_path: Path) -> None:
-    assert problems(tmp_path, WHOLE) == ("environment: 'a-b_c' is no name of a variable",)
+    assert problems(tmp_path, WHOLE) == ("environment: 'a-b_c' is not a variable name",)
 
 
 def test_every_problem_at_once_with_keys_as_written(tmp_path: Path) -> None:
@@ -85,18 +85,18 @@ memory = "lots"
         config.PYPROJECT,
     )
     starts = [
-        "tool.cuwheel: 'force-archs' is there twice",
+        "tool.cuwheel: 'force-archs' appears twice",
         "tool.cuwheel: unknown key 'pythn'; did you mean 'python'?",
         "tool.cuwheel.cuda[0]: expected `str`, got `float`",
-        "tool.cuwheel.naming: 'everywhere' is none of none, local, suffix",
-        "tool.cuwheel.python: '3' is no version",
-        "tool.cuwheel.before[0]: 'cmake {archs.cmak}': there is no {archs.cmak}",
+        "tool.cuwheel.naming: 'everywhere' is not one of none, local, suffix",
+        "tool.cuwheel.python: '3' is not a version",
+        "tool.cuwheel.before[0]: 'cmake {archs.cmak}': unknown placeholder {archs.cmak}",
         "tool.cuwheel.before[1]: 'echo {'",
-        "tool.cuwheel.requires: 'torch=2' is no requirement",
-        "tool.cuwheel.timeout: -1 is no time",
-        "tool.cuwheel.gate.size: 'many' is no size",
-        "tool.cuwheel.verify.check[0]: exactly one of command, python and import; it has python and import",
-        "tool.cuwheel.verify.check[0]: memory: 'lots' is no size",
+        "tool.cuwheel.requires: 'torch=2' is not a requirement",
+        "tool.cuwheel.timeout: -1 is not a positive number",
+        "tool.cuwheel.gate.size: 'many' is not a size",
+        "tool.cuwheel.verify.check[0]: it must have exactly one of command, python and import, but has ",
+        "tool.cuwheel.verify.check[0]: memory: 'lots' is not a size",
     ]
     assert [start for start in starts if not any(each.startswith(start) for each in told)] == []
     assert len(told) == len(starts)
@@ -124,15 +124,15 @@ glibc = "new"
     starts = [
         "unknown key 'un-known'",
         "python[0]: expected `str`, got `float`",
-        "python: '2.7' is no version",
-        "components: no component is known as 'cubals'",
-        "environment: 'A B' is no name",
+        "python: '2.7' is not a version",
+        "components: no component named 'cubals'",
+        "environment: 'A B' is not a variable name",
         "environment.NUMBER: expected `str`, got `int`",
-        "environment.WRONG: '{nothing}': there is no {nothing}",
+        "environment.WRONG: '{nothing}': unknown placeholder {nothing}",
         "gate: unknown key 'alow'; did you mean 'allow'?",
-        "gate.allow: 'sm75' is no architecture",
-        "gate.size: 'big' is no size",
-        "gate.glibc: 'new' is no version",
+        "gate.allow: 'sm75' is not an architecture",
+        "gate.size: 'big' is not a size",
+        "gate.glibc: 'new' is not a version",
     ]
     assert [start for start in starts if not any(each.startswith(start) for each in told)] == []
     assert len(told) == len(starts)

@@ -88,8 +88,8 @@ def test_an_archive_of_others_is_named_and_not_excused(tmp_path: Path, root: Pat
     path = _built(tmp_path, build.container(SEVENTY))
     linked = record(call(9, "-shared x.o -L../third -lthird -o libx.so", program="/usr/bin/g++", cwd=str(root)))
     finding = found(judge(path, "sm_90", toolkit_root=str(root), record=linked), "architecture-not-planned")
-    assert finding.message.endswith(f"it comes out of {root}/../third/libthird.a, which is not the toolkit's")
-    assert finding.fix == 'if it may stay: [gate] allow = ["libx.so:sm_75"]'
+    assert finding.message.endswith(f"it comes from {root}/../third/libthird.a, which does not belong to the toolkit")
+    assert finding.fix == 'to accept it: [gate] allow = ["libx.so:sm_75"]'
     allowed = judge(path, "sm_90", toolkit_root=str(root), record=linked, allow=("libx.so:sm_75",))
     assert allowed.succeeded
     assert [each.origin for each in allowed.listed] == ["allowed by libx.so:sm_75"]

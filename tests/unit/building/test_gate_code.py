@@ -45,7 +45,7 @@ def test_an_architecture_that_one_container_lacks(tmp_path: Path) -> None:
     assert result.succeeded  # the third container is allowed as it is, the second has sm_90
     result = judge(path, "sm_80 sm_90", allow=("sm_90a", "compute_90"))
     finding = found(result, "planned-architecture-missing")
-    assert finding.message.startswith("demo/libmany.so: sm_80 was planned and is not in 1 of 2 containers")
+    assert finding.message.startswith("demo/libmany.so: sm_80 was planned but is missing from 1 of 2 containers")
     assert finding.evidence == ("container 2 of 3 (.nv_fatbin at 0x29a0, scale) has sm_90 compute_90",)
     assert "force-archs" in finding.fix
     assert not result.succeeded
@@ -123,9 +123,7 @@ def test_code_of_another_toolkit(tmp_path: Path, file: str) -> None:
     result = judge(wheel(tmp_path, {"demo/x.so": file}), "sm_90", allow=("*",))
     finding = found(result, "compiled-by-other-cuda")
     other = f"{file[6:8]}.{file[8]}"
-    assert (
-        finding.message == f"demo/x.so: compiled by CUDA {other}, and CUDA 13.0 was planned: a wrong nvcc was picked up"
-    )
+    assert finding.message == f"demo/x.so: compiled by CUDA {other}, but CUDA 13.0 was planned: the wrong nvcc was used"
     assert not judge(wheel(tmp_path, {"demo/x.so": file}), "sm_90", cuda=other, allow=("*",)).findings[1:]
 
 
@@ -193,7 +191,8 @@ def test_a_device_link_for_another_list_than_the_objects(tmp_path: Path) -> None
     assert rules(result) == {"planned-architecture-missing", "architecture-not-planned"}
     message = found(result, "planned-architecture-missing").message
     assert message.endswith(
-        "sm_90 was planned and is not in 1 of 2 containers: the device link was made for another list than the objects"
+        "sm_90 was planned but is missing from 1 of 2 containers: "
+        "the device link used another architecture list than the objects"
     )
 
 
@@ -235,7 +234,7 @@ def test_loose_cubins_hold_the_plan_together(tmp_path: Path) -> None:
     assert judge(path, "sm_80 sm_90").succeeded
     assert found(judge(path, "sm_80 sm_90 sm_100"), "planned-architecture-missing").message == "no cubin for sm_100"
     extra = found(judge(path, "sm_80"), "architecture-not-planned")
-    assert extra.message == "demo/k90.cubin: sm_90, which nobody planned"
+    assert extra.message == "demo/k90.cubin: sm_90, not planned"
 
 
 def test_a_survey_without_containers_is_made_again(tmp_path: Path) -> None:
@@ -277,7 +276,7 @@ def test_the_reason_is_a_list_of_the_build_system(tmp_path: Path) -> None:
     calls = record(call(1, "--version"), call(2, HARD_CODED), call(3, "-arch=sm_80 -E src/add.cu"))
     result = judge(path, "sm_90", record=calls, toolkit_root="/kit")
     finding = found(result, "architecture-not-planned")
-    assert "the build system told nvcc so itself" in finding.message
+    assert "the build system passed it to nvcc itself" in finding.message
     assert finding.evidence[-1] == "call 2 (nvcc add.cu) asks for sm_80"
     assert "force-archs = true" in finding.fix
     assert found(result, "ptx-not-planned").evidence[-1] == "call 2 (nvcc add.cu) asks for compute_90"
@@ -298,8 +297,8 @@ def test_the_reason_is_that_nvcc_was_given_no_list(tmp_path: Path) -> None:
     calls = record(*(call(number, f"-c {number}.cu -o {number}.o") for number in range(1, 6)))
     result = judge(wheel(tmp_path, {"demo/x.so": "plain-130.so"}), "sm_90 compute_90", record=calls)
     finding = found(result, "architecture-not-planned")
-    assert "took its own default" in finding.message
-    assert finding.evidence[-2:] == ("call 3 (nvcc 3.cu)", "and 2 calls more")
+    assert "used its default" in finding.message
+    assert finding.evidence[-2:] == ("call 3 (nvcc 3.cu)", "and 2 more calls")
 
 
 def test_the_words_that_count_are_those_that_nvcc_got(tmp_path: Path) -> None:
@@ -308,7 +307,7 @@ def test_the_words_that_count_are_those_that_nvcc_got(tmp_path: Path) -> None:
     result = judge(wheel(tmp_path, {"demo/x.so": "plain-130.so"}), "sm_90 compute_90", record=record(forced))
     finding = found(result, "architecture-not-planned")
     assert "build system" not in finding.message
-    assert finding.fix == 'if it may stay: [gate] allow = ["x.so:sm_80"]'
+    assert finding.fix == 'to accept it: [gate] allow = ["x.so:sm_80"]'
 
 
 def test_the_reason_is_a_wrong_nvcc(tmp_path: Path) -> None:
@@ -318,7 +317,7 @@ def test_the_reason_is_a_wrong_nvcc(tmp_path: Path) -> None:
     told = "/usr/bin/nvcc was called 2 times, first in call 4"
     assert told in found(result, "compiled-by-other-cuda").evidence
     finding = found(result, "architecture-not-planned")
-    assert "another nvcc than the planned one was called" in finding.message
+    assert "the build called another nvcc than the planned one" in finding.message
     assert told in finding.evidence
     assert "/kit/bin/nvcc" in finding.fix
 
@@ -345,5 +344,5 @@ def test_the_toolkits_own_nvcc_is_no_stranger(tmp_path: Path, program: str) -> N
     calls = record(call(1, "-arch=sm_80 -c b.cu", program=program))
     result = judge(wheel(tmp_path, {"demo/x.so": "plain-134.so"}), "sm_90", record=calls, toolkit_root="/kit")
     finding = found(result, "compiled-by-other-cuda")
-    assert "a wrong nvcc" not in finding.message
+    assert "the wrong nvcc" not in finding.message
     assert not any("was called" in each for each in finding.evidence)

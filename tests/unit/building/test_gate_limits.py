@@ -24,7 +24,7 @@ def test_the_budget_is_of_the_wheel_itself(tmp_path: Path) -> None:
     assert rules(judge(path, PLAN, size=f"{size} B")) == set()
     result = judge(path, PLAN, size=f"{size - 1} B")
     finding = found(result, "wheel-over-budget")
-    assert finding.message.endswith(f"{size - 1} B was allowed: 1 B too much")
+    assert finding.message.endswith(f"{size - 1} B is allowed: 1 B too much")
     assert finding.evidence[0].startswith("demo/libplain.so ")
     assert finding.evidence[-1].startswith("device code: sm_80 ")
     assert not result.succeeded
@@ -60,7 +60,10 @@ def test_libraries_that_must_not_be_inside(tmp_path: Path) -> None:
     assert "nvidia-cublas" in finding.evidence[0]
     assert result.succeeded
     refused = judge(path, PLAN, forbidden=("libcublas.so.*",))
-    assert found(refused, "forbidden-library").message == f"{grafted} is in the wheel, and forbidden (libcublas.so.*)"
+    assert (
+        found(refused, "forbidden-library").message
+        == f"{grafted} is in the wheel, but it is forbidden (libcublas.so.*)"
+    )
 
 
 def test_nvidias_own_device_code_is_not_held_against_the_plan(tmp_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_the_glibc_ceiling(tmp_path: Path, ceiling: str, *, passes: bool) -> Non
     assert result.succeeded == passes
     if not passes:
         finding = found(result, "glibc-over-ceiling")
-        assert finding.message == f"it needs glibc 2.34, and {ceiling} is the newest that it may"
+        assert finding.message == f"it needs glibc 2.34, but may need at most {ceiling}"
         assert "demo/b.so needs GLIBC_2.34" in finding.evidence
 
 

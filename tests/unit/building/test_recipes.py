@@ -64,7 +64,14 @@ def test_all_mistakes_of_all_files_are_told(tmp_path: Path) -> None:
     with pytest.raises(FactsError) as caught:
         recipes.load(tmp_path)
     told = "\n".join(caught.value.problems)
-    for words in ("a.toml: names", "a.toml: nobody", "a.toml: versions", "no-such-key", "nothing", "c.toml: "):
+    for words in (
+        "a.toml: the name must be",
+        "a.toml: it was never",
+        "a.toml: versions",
+        "no-such-key",
+        "nothing",
+        "c.toml: ",
+    ):
         assert words in told
 
 

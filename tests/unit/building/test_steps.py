@@ -109,7 +109,7 @@ def test_no_toolchain_at_all_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ({"for_": ()}, "for which GPUs"),
+        ({"for_": ()}, "no GPUs were given"),
         ({"cuda": ("13.0", "13.4"), "naming": "none"}, "the same name"),
         ({"cuda": ("13.0", "13.4"), "naming": "suffix"}, "the same name"),
         ({"for_": ("gtx 1080",), "plan": {"ptx": False}}, "no wheel can serve"),
@@ -179,19 +179,19 @@ def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest
     place.mkdir(parents=True)
     (place / "setup.py").write_text("setup(name='inner')")
     (tmp_path / "source" / "kernel.cu").touch()
-    with pytest.raises(MalformedError, match="no Python project"):
+    with pytest.raises(MalformedError, match="not a Python project"):
         steps(tmp_path)
     made = steps(tmp_path, {"subdirectory": "python"})
     carried_out(made, monkeypatch, "py3-none")
     assert made.project.name == "inner"
     assert made.jobs[0].source == made.jobs[0].copy / "python"
-    with pytest.raises(UsageError, match="leads out"):
+    with pytest.raises(UsageError, match="outside the source"):
         steps(tmp_path, {"subdirectory": "../x"})
 
 
 def test_an_output_that_cannot_be_written_is_told_before_anything_is_done(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UnreadableError, match="is no folder"):
+    with pytest.raises(UnreadableError, match="is not a folder"):
         steps(tmp_path, output=tmp_path / "file" / "dist").decide({})
 
 

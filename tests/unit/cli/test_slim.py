@@ -103,7 +103,7 @@ def test_a_journal_of_an_earlier_cuwheel_is_undone_where_it_was_made(
     capsys.readouterr()
     assert main(["slim", "--env", str(copy), "--undo"]) == 5
     said = capsys.readouterr().err
-    assert "was written by an earlier cuwheel, and this is not the folder that it changed" in said
+    assert "was written by an earlier cuwheel, and this is not the folder it changed" in said
     assert "hint: install its packages again" in said
     assert contents(copy) == copied
     assert main(["slim", "--env", str(env), "--undo"]) == 0
@@ -123,13 +123,13 @@ def test_a_machine_without_a_gpu(
 
     monkeypatch.setattr(probe, "probe", lambda _env: replace(HEALTHY, gpus=()))
     assert main(["slim", str(wheel), "--for", "this"]) == 2
-    assert "no GPU is known of this machine" in capsys.readouterr().err
+    assert "the GPUs of this machine are not known" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_so(wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = contents(tmp_path)
     assert main(["slim", str(wheel), "--for", "h100", "-o", str(tmp_path), "--dry-run"]) == 0
-    assert "nothing was written, sizes after are estimates" in capsys.readouterr().out
+    assert "nothing was written, the new sizes are estimates" in capsys.readouterr().out
     assert contents(tmp_path) == before
 
 
@@ -149,14 +149,14 @@ def test_one_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [
-        (["WHEEL"], 2, "say which GPUs", "--for h100,l40"),
-        ([], 2, "say which GPUs", "--for"),
-        (["--for", "h100"], 2, "nothing to slim was named", "--env FOLDER"),
-        (["WHEEL", "--for", "h1000"], 2, "no GPU is known as 'h1000'", "did you mean"),
+        (["WHEEL"], 2, "no GPUs to keep were given", "--for h100,l40"),
+        ([], 2, "no GPUs to keep were given", "--for"),
+        (["--for", "h100"], 2, "nothing to slim was given", "--env FOLDER"),
+        (["WHEEL", "--for", "h1000"], 2, "no GPU named 'h1000'", "did you mean"),
         (["WHEEL", "--for", "all"], 2, "keeps every architecture", "--recompress"),
         (["WHEEL", "--for", "all,h100", "--recompress"], 2, "keeps every architecture", "alone"),
         (["WHEEL", "WHEEL", "--for", "h100"], 2, "one wheel or one folder at a time", "once for each"),
-        (["WHEEL", "--for", "h100", "--cuda", "99.1"], 2, "there is no CUDA 99.1", ""),
+        (["WHEEL", "--for", "h100", "--cuda", "99.1"], 2, "unknown CUDA version 99.1", ""),
         (["WHEEL", "--for", "h100", "--level", "12"], 2, "--level", "cuwheel slim --help"),
         (["WHEEL", "--for", "h100", "--version", "new one"], 2, "--version: 'new one' is not a version", ""),
         (["WHEEL", "--for", "h100", "--commit"], 2, "--commit is for environments", ""),
@@ -164,7 +164,7 @@ def test_one_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["LIBRARY", "--for", "h100", "-o", "x", "--level", "3"], 2, "--level is for wheels", ""),
         (["FOLDER", "--env", "ENV", "--undo"], 2, "give one environment or folder", "--undo --env"),
         (["--env", "ENV", "--undo", "--for", "h100"], 2, "--undo cannot be used with --commit or --for", ""),
-        (["--env", "ENV", "--undo"], 4, "has no journal", "committed or undone"),
+        (["--env", "ENV", "--undo"], 4, "no journal found", "committed or undone"),
         (["--env", "FOLDER", "--for", "h100"], 2, "not a Python environment", ""),
         (["--env", "ENV", "-o", "x", "--for", "h100"], 2, "--output is for", ""),
         (["nowhere.whl", "--for", "h100"], 4, "no such file or folder", ""),

@@ -325,7 +325,7 @@ def test_all_bad_values_are_reported_at_once(capsys: pytest.CaptureFixture[str])
         ("--driver", "9999.1", "the newest known branch is"),
         ("--torch-cuda", "570.86.10", "looks like a driver version"),
         ("--torch-cuda", "12", "add the minor"),
-        ("--driver-cuda", "12.99", "there is no CUDA 12.99; the newest known is 12.9"),
+        ("--driver-cuda", "12.99", "unknown CUDA version 12.99; the newest known is 12.9"),
         ("--cpu", "risc", "x86_64 or aarch64"),
         ("--on", "rtx 4900", "did you mean 'GeForce RTX 4090'"),
         ("--on", "qqqqqq", "lists all of them"),

@@ -175,11 +175,11 @@ def test_what_they_say() -> None:
     assert "error 209 (cudaErrorNoKernelImageForDevice)" in _message("no-code-for-gpu")
     assert "1 of 2 containers have nothing for the GPU of capability 9.0" in _message("code-for-gpu-in-part")
     assert "error 500" in _message("device-link-without-code")
-    assert "cannot link objects that CUDA 13.4 wrote" in _message("objects-newer-than-driver")
+    assert "cannot link objects written by CUDA 13.4" in _message("objects-newer-than-driver")
     assert "PTX (ISA 9.4) is newer than the driver (ISA 9.0)" in _message("ptx-newer-than-driver")
     assert "CUDA_DISABLE_PTX_JIT" in _message("jit-switched-off")
     assert "driver 570.26 is too old for CUDA 13" in _message("driver-below-cuda-floor")
-    assert "the architecture list is not the fault" in _message("sbsa-on-l4t")
+    assert "the architecture list is not the problem" in _message("sbsa-on-l4t")
     assert "sm_80 fits the Jetson AGX Orin (8.7)" in _message("sbsa-on-l4t")
     assert "one package" in _message("sbsa-on-l4t")
     assert "pip install nvidia-cusolver-cu12" in _message("needed-library-missing")
@@ -283,8 +283,8 @@ def test_nothing_starts_slowly_that_does_not_run() -> None:
 def test_the_guess_says_that_it_is_one() -> None:
     (finding,) = _judge(library(*["sm_90"] * 20, *["sm_100"] * 5)).findings
     assert finding.rule == "chooses-kernels-itself"
-    assert "it seems to" in finding.message
-    assert "a guess" in finding.evidence[0]
+    assert "its containers suggest" in finding.message
+    assert "guessed" in finding.evidence[0]
 
 
 def test_a_torch_of_another_major_is_a_warning_where_the_environment_is_not_known() -> None:

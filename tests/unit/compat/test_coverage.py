@@ -23,11 +23,11 @@ def _reach(subject: Library) -> Coverage:
 @pytest.mark.parametrize(
     ("archs", "words"),
     [
-        ("sm_90", "runs natively on 9.0; no newer GPU (there is no PTX for it)"),
+        ("sm_90", "runs natively on 9.0; no newer GPU (it has no PTX for them)"),
         ("sm_75 sm_80 sm_90 compute_90", "runs natively on 7.5 to 9.0; newer GPUs through PTX compiled by the driver"),
-        ("sm_80 sm_90", "runs natively on 8.0 to 9.0; no newer GPU (there is no PTX for it)"),
-        ("sm_90a compute_90a", "runs natively on 9.0; no newer GPU (there is no PTX for it)"),
-        ("sm_100f", "runs natively on 10.0 to 10.7; no newer GPU (there is no PTX for it)"),
+        ("sm_80 sm_90", "runs natively on 8.0 to 9.0; no newer GPU (it has no PTX for them)"),
+        ("sm_90a compute_90a", "runs natively on 9.0; no newer GPU (it has no PTX for them)"),
+        ("sm_100f", "runs natively on 10.0 to 10.7; no newer GPU (it has no PTX for them)"),
         (
             "sm_120 compute_75",
             "runs natively on 12.0, 12.1; 7.5 to 11.0 and newer GPUs through PTX compiled by the driver",
@@ -37,8 +37,8 @@ def _reach(subject: Library) -> Coverage:
             "runs natively on 9.0; 12.0, 12.1 and newer GPUs through PTX compiled by the driver",
         ),
         ("compute_75", "7.5 to 12.1 and newer GPUs through PTX compiled by the driver"),
-        ("compute_120a", "12.0 through PTX compiled by the driver; no newer GPU (there is no PTX for it)"),
-        ("", "runs on no GPU that is known; no newer GPU (there is no PTX for it)"),
+        ("compute_120a", "12.0 through PTX compiled by the driver; no newer GPU (it has no PTX for them)"),
+        ("", "runs on no known GPU; no newer GPU (it has no PTX for them)"),
     ],
 )
 def test_one_container_in_words(archs: str, words: str) -> None:

@@ -103,7 +103,7 @@ def test_after_a_driver_that_does_not_know_the_gpu_its_first_branch_decides() ->
     verdict = _on("rtx 5090", "compute_90@8.8", driver="535.54.03")
     assert _errors(verdict) == ["gpu-unknown-to-driver", "ptx-newer-than-driver"]
     told = next(each for each in verdict.findings if each.rule == "ptx-newer-than-driver")
-    assert "branch 570 of the driver (ISA 8.7), the oldest that would do otherwise" in told.message
+    assert "branch 570 of the driver (ISA 8.7), the oldest that would otherwise do" in told.message
     ended = _on("v100", "compute_70@9.0", driver="590.48.01")
     assert _errors(ended) == ["gpu-unknown-to-driver"]
     assert _errors(_on("v100", "compute_70@9.1", driver="590.48.01")) == [
@@ -148,7 +148,7 @@ def test_no_driver_can_help_where_the_last_one_is_below_the_floor() -> None:
         assert verdict.predicted_error is not None
         assert verdict.predicted_error.code == 35
         finding = next(each for each in verdict.findings if each.rule == "driver-below-cuda-floor")
-        assert "branch 470 is the last that knows" in finding.message
+        assert "branch 470 is the last to support" in finding.message
         assert "update" not in finding.fix
         assert "CUDA 11.0 to 11.8" in finding.fix
 
@@ -163,8 +163,8 @@ def test_after_the_update_newer_ptx_still_stands_in_the_way() -> None:
 
 
 def test_conditions_where_the_driver_is_not_known() -> None:
-    assert "driver 570 or later, the first to know this GPU" in _on("rtx 5090", "sm_120").conditions
-    assert not any("first to know" in each for each in _on("h100", "sm_90").conditions)
+    assert "driver 570 or later, the first to support this GPU" in _on("rtx 5090", "sm_120").conditions
+    assert not any("first to support" in each for each in _on("h100", "sm_90").conditions)
     assert any("branch 580 or older" in each for each in _on("v100", "sm_70").conditions)
 
 

@@ -88,7 +88,7 @@ def test_case_3_a_server_build_on_an_orin(torch: str | None) -> None:
     assert (verdict.predicted_error.code, verdict.predicted_error.name) == (500, "cudaErrorSymbolNotFound")
     reason = next(each for each in verdict.findings if each.severity == "error")
     assert reason.rule == "sbsa-on-l4t"
-    assert "the architecture list is not the fault" in reason.message
+    assert "the architecture list is not the problem" in reason.message
     loaded = [each for each in verdict.libraries if each.loaded is not False and each.outcome == "fails"]
     assert loaded
     assert all(each.containers.compatible == 1 for each in loaded)
@@ -346,10 +346,10 @@ def test_a_library_that_is_imported_in_a_try_leaves_the_rest_working() -> None:
             (True, True),
             "pkg/__init__.py loads it at import, in a `try` or under a condition: the rest works without it",
         ),
-        ((False, True), "pkg/__init__.py loads it at import, and there are other libraries that run"),
+        ((False, True), "pkg/__init__.py loads it at import, but other libraries run"),
         ((True, False), "pkg/__init__.py loads it, in a `try` or under a condition: the rest works without it"),
-        ((False, False), "pkg/__init__.py loads it, which importing the package alone does not run"),
-        (None, "nothing was seen that loads it when the package is imported"),
+        ((False, False), "pkg/__init__.py loads it, which importing the package does not run"),
+        (None, "nothing loads it when the package is imported"),
     ],
 )
 def test_what_is_true_of_a_library_that_need_not_serve_is_told(load: tuple[bool, bool] | None, told: str) -> None:

@@ -213,4 +213,4 @@ def test_it_is_told_that_prose_is_not_searched() -> None:
     assert not answer.succeeded
     assert answer.similar == ()
     told = str(document(answer, verbose=False))
-    assert "reads as notes" in told
+    assert "looks like notes" in told

@@ -129,7 +129,7 @@ def test_a_new_cuda_needs_a_row_and_not_a_release(tmp_path: Path, fresh: pytest.
     [
         ("[[package]]\nname = 3\n", "expected `str`, got `int`"),
         (_ROW.replace("folder", "fodler"), "did you mean 'folder'"),
-        (_ROW.replace("cuda = 14", ""), "its CUDA and its folder must be told"),
+        (_ROW.replace("cuda = 14", ""), "it must give its CUDA and its folder"),
         ("[package", "Expected ']'"),
         ("rows = 1\n", "unknown key 'rows'"),
     ],

@@ -53,7 +53,7 @@ def test_a_comment_of_too_many_compilers() -> None:
     found = read(build.Elf(sections=[build.Section(name=".comment", data=text, flags=0)]))
     assert found.host_compiler is not None
     assert found.host_compiler.count(";") == 99
-    assert "further host compilers are not named" in limits_told(found)[0]
+    assert "the rest of the host compilers are not listed" in limits_told(found)[0]
 
 
 def test_a_search_path_of_tens_of_thousands_of_bytes_is_whole() -> None:
@@ -91,15 +91,15 @@ def _module_ids() -> build.Elf:
     ("limit", "value", "file", "told"),
     [
         ("hidden._MOST", 5, in_data(2000), "fat binaries and cubins outside the known sections"),
-        ("fatbin._MOST_CONTAINERS", 5, build.library(*[SMALL] * 9), "further device code was not read"),
-        ("fatbin._MOST_ENTRIES", 5, build.library(*[SMALL] * 9), "further device code was not read"),
-        ("fatbin._MOST_CONTAINERS", 5, in_data(9), "further device code was not read"),
-        ("fatbin._MOST_TEXTS", 5, build.library(*[SMALL] * 9), "the ISA of further ones is what their entry says"),
-        ("wrappers._MOST_WRAPPERS", 5, _wrappers(), "what further ones register is not known"),
-        ("wrappers._MODULE_IDS_LIMIT", 50, _module_ids(), "further module ids were not read"),
+        ("fatbin._MOST_CONTAINERS", 5, build.library(*[SMALL] * 9), "the rest of the device code was not read"),
+        ("fatbin._MOST_ENTRIES", 5, build.library(*[SMALL] * 9), "the rest of the device code was not read"),
+        ("fatbin._MOST_CONTAINERS", 5, in_data(9), "the rest of the device code was not read"),
+        ("fatbin._MOST_TEXTS", 5, build.library(*[SMALL] * 9), "the ISA of the rest is taken from their entries"),
+        ("wrappers._MOST_WRAPPERS", 5, _wrappers(), "what the rest register is not known"),
+        ("wrappers._MODULE_IDS_LIMIT", 50, _module_ids(), "the rest of the module ids were not read"),
         ("dynamic._MOST_TAGS", 3, build.dynamic(needed=("a", "b", "c", "d")), "are not listed"),
-        ("dynamic._MOST_VERSIONS", 1, build.dynamic(needed=("a",), glibc="GLIBC_2.28"), "further ones are not counted"),
-        ("provenance._COMMENT_LIMIT", 4, build.Elf(sections=[build.Section(name=".comment", data=b"GCC 12")]), "named"),
+        ("dynamic._MOST_VERSIONS", 1, build.dynamic(needed=("a",), glibc="GLIBC_2.28"), "the rest are not counted"),
+        ("provenance._COMMENT_LIMIT", 4, build.Elf(sections=[build.Section(name=".comment", data=b"GCC 12")]), "list"),
     ],
 )  # fmt: skip
 def test_a_limit_that_is_met_is_told(

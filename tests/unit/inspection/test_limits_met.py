@@ -72,7 +72,7 @@ def test_functions_of_the_stub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stub, "_MOST", 2)
     with limits.collected() as met:
         assert len(stub.names_wanted([])) == 2
-    assert "functions are in the stub" in only(met)
+    assert "functions fit in the stub" in only(met)
 
 
 def test_archives_that_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_containers_that_are_searched_for_kernels(monkeypatch: pytest.MonkeyPatc
     reader = kernelless._Reader(Mock(), [Mock(kind="cubin")])
     with limits.collected() as met:
         assert not reader.without_kernels([entry, entry])
-    assert "assumed that they hold kernels" in only(met)
+    assert "assumed to hold kernels" in only(met)
 
 
 def test_the_log_of_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_the_log_of_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     log.write_bytes(b"[sccache::server] [a.o]: compile result: cache hit\n" * 3)
     with limits.collected() as met:
         assert len(cachelog._answers(log, 0)["a.o"]) == 1
-    assert "later answers of it are not known" in only(met)
+    assert "the rest of its answers are not known" in only(met)
 
 
 def test_the_configuration_of_the_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_the_configuration_of_the_loader(tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / f"{number}.conf").write_text(f"/folder{number}\ninclude {number + 1}.conf\n")
     with limits.collected() as met:
         assert list(search._ld_conf(str(tmp_path / "0.conf"))) == ["/folder0", "/folder1"]
-    assert "further folders are not searched" in only(met)
+    assert "the rest of the folders are not searched" in only(met)
 
 
 def test_limits_that_went(tmp_path: Path) -> None:

@@ -85,12 +85,12 @@ capability = "8.0"
     for part in (
         "unknown key 'colour'",
         "unknown key 'drver'; did you mean 'driver'?",
-        "machine 'b': no GPU is known as 'frobnicator 9'",
+        "machine 'b': no GPU named 'frobnicator 9'",
         "machine 'b': driver = 'new' is not a version",
         "machine 'b': count is 0",
-        "machine[2].os: 'Linux' is none of linux, windows",
+        "machine[2].os: 'Linux' is not one of linux, windows",
         "machine 'd': it has neither gpu nor capability",
-        "two machines are called 'd'",
+        "two machines are named 'd'",
         "'h100' has capability 9.0, not 8.0",
     ):
         assert part in told

@@ -143,10 +143,10 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ([], 2, ["there is no machine to plan for"]),
+        ([], 2, ["no machine to plan for was given"]),
         (["--for", ", ,"], 2, ["--for: it must not be empty"]),
-        (["--for", "rtx 9999"], 2, ["no GPU is known as 'rtx 9999'"]),
-        (["--for", "h100", "--cuda", "14.7"], 2, ["no CUDA toolkit is known as '14.7'"]),
+        (["--for", "rtx 9999"], 2, ["no GPU named 'rtx 9999'"]),
+        (["--for", "h100", "--cuda", "14.7"], 2, ["no CUDA toolkit named '14.7'"]),
         (["--for", "h100", "--cuda", " ,"], 2, ["--cuda: it must not be empty"]),
         (
             ["--for", "h100", "--driver", "new", "--torch-cuda", "cpu"],
@@ -178,9 +178,9 @@ def test_a_list_that_does_not_serve_or_means_nothing(capsys: pytest.CaptureFixtu
             2,
             [
                 "the command line has 4 problems:",
-                "no GPU is known as 'rtx9999'",
-                "no GPU is known as 'titanic'",
-                "there is no CUDA 99.1",
+                "no GPU named 'rtx9999'",
+                "no GPU named 'titanic'",
+                "unknown CUDA version 99.1",
                 "'x' is not a version of CMake",
                 "--future and --no-ptx cannot be used together",
                 "--specific and --family cannot be used together",

@@ -49,7 +49,7 @@ def test_each_word_is_explained() -> None:
     assert [(word.word, word.meaning) for word in found.words] == [
         ("Ampere", "machine code sm_80, sm_86 and PTX compute_86"),
         ("9.0+PTX", "machine code sm_90 and PTX compute_90"),
-        ("wat", "nothing that PyTorch knows"),
+        ("wat", "nothing known to PyTorch"),
     ]
     assert found.unknown == ("wat",)
     assert not found.guessed
@@ -59,9 +59,7 @@ def test_each_word_is_explained() -> None:
 
 def test_what_it_covers_and_what_not() -> None:
     found = read("8.0;9.0+PTX")
-    assert found.reach == (
-        "runs on 8.0 to 9.0; on 10.0 to 12.1 and all later GPUs through PTX that the driver compiles"
-    )
+    assert found.reach == ("runs on 8.0 to 9.0; on 10.0 to 12.1 and all later GPUs through PTX compiled by the driver")
     assert found.missed == "3.5 to 7.5"
     assert found.toolkits == f"CUDA 11.8 to {toolkits.newest_toolkit().version}"
     assert read("compute_90", spelling="nvcc").reach.startswith("runs on 9.0 to 12.1 and all later GPUs through PTX")
@@ -75,8 +73,8 @@ def test_case_3_in_words() -> None:
     assert orin.explanation == "8.7 is served by sm_80: machine code runs on later minors of its major"
     assert orin.conditions == (
         (
-            "sm_80, code for desktop GPUs, runs on 8.7, a Tegra: by the rule it does, but NVIDIA promises nothing "
-            "between the two (sm_80 code was seen running on an Orin, and doubted elsewhere)"
+            "sm_80, code for desktop GPUs, runs on 8.7, a Tegra: the rule says so, but NVIDIA promises nothing "
+            "between the two (sm_80 code was seen running on an Orin, but others doubt it)"
         ),
     )
     (note,) = orin.notes
@@ -92,7 +90,7 @@ def test_case_3_with_a_toolkit() -> None:
     assert any("L4T toolkit" in each for each in before.conditions)
     assert before.notes
     after = one("75;80;90", "orin", cuda="13.0")
-    assert any("CUDA 13.0 is from before that" in each for each in after.conditions)
+    assert any("CUDA 13.0 is older than that" in each for each in after.conditions)
     assert not after.notes
 
 
@@ -103,12 +101,12 @@ def test_case_4_what_people_believe_a_gpu_to_be() -> None:
 
 
 def test_how_machines_are_served() -> None:
-    assert one("9.0", "h100").explanation == "9.0 is served by sm_90, which is its own"
+    assert one("9.0", "h100").explanation == "9.0 is served by sm_90, its own architecture"
     jit = one("9.0+PTX", "b200")
     assert (jit.how, jit.conditions) == ("jit", ("the driver is at least as new as the toolkit that writes the PTX",))
     assert one("100f-real", "b300").explanation == "10.3 is served by sm_100f: 'f' code runs on its family"
     late = one("9.0+PTX", "b200", cuda="12.8", driver_cuda="12.4")
-    assert late.explanation.startswith("10.0 would take compute_90, but its driver does not compile it (cudaErrorUnsup")
+    assert late.explanation.startswith("10.0 would use compute_90, but its driver cannot compile it (cudaErrorUnsup")
     off = one("9.0+PTX", "b200", jit="disabled")
     assert "cudaErrorJitCompilationDisabled, 223" in off.explanation
     (lost,) = reading.explain("90", [Machine(name="?", capability=None)]).machines
@@ -116,17 +114,17 @@ def test_how_machines_are_served() -> None:
 
 
 def test_notes() -> None:
-    assert read("70;120", cuda="13.0").notes[0] == "CUDA 13.0 cannot compile 70: nvcc stops there"
+    assert read("70;120", cuda="13.0").notes[0] == "CUDA 13.0 cannot compile 70: nvcc fails"
     assert read("35-real;120-real").notes[0].startswith("no single toolkit compiles all of it")
-    assert read("140-real").notes[0] == "no toolkit of the tables compiles sm_140"
+    assert read("140-real").notes[0] == "no known toolkit compiles sm_140"
     assert read("10.0f").notes == ("PyTorch refuses 10.0f",)
     assert read("89", spelling="cargo").notes == (
         "whether it becomes machine code, PTX or both is the build script's choice",
     )
-    assert read("89;90", spelling="bitsandbytes").notes == ("bitsandbytes adds PTX for the highest, asked for or not",)
+    assert read("89;90", spelling="bitsandbytes").notes == ("bitsandbytes always adds PTX for the highest",)
     found = read("native")
     assert found.open
-    assert found.reach == "what it covers is not known here"
+    assert found.reach == "what it covers is not known"
     assert "resolves it when it sees the toolkit or the GPU" in found.words[0].meaning
 
 

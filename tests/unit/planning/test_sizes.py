@@ -30,7 +30,7 @@ def test_what_is_not_in_it_counts_like_the_nearest_of_its_major() -> None:
         ArchSize(arch="sm_90a", bytes=600, like="sm_90"),
         ArchSize(arch="compute_90", bytes=600, like="sm_90"),
     )
-    assert found.method.endswith("like the nearest: sm_89 like sm_80, sm_90a like sm_90, compute_90 like sm_90")
+    assert found.method.endswith("from the nearest: sm_89 like sm_80, sm_90a like sm_90, compute_90 like sm_90")
 
 
 def test_one_library_for_each_cuda_version() -> None:

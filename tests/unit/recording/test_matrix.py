@@ -100,9 +100,9 @@ nobody = "a"
         )
     told = "\n".join(caught.value.problems)
     for part in (
-        "no axis 'nothing'", "no closing quotation", "no such folder", "timeout", "a 'clean' command",
+        "unknown axis 'nothing'", "no closing quotation", "no such folder", "timeout", "a 'clean' command",
         "axes.empty", "twice", "axes.number.3", "cache", "did you mean 'words'", "words of 'hidden' go: {hidden}",
-        "'target' has no value 'zzz'", "no axis 'nobody'", "names no axis",
+        "'target' has no value 'zzz'", "unknown axis 'nobody'", "names no axis",
     ):  # fmt: skip
         assert part in told, part
 

@@ -76,10 +76,10 @@ def test_the_command_to_paste(
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [
-        (["nowhere"], 4, "is no record", "cuwheel record -- COMMAND"),
+        (["nowhere"], 4, "is not a record", "cuwheel record -- COMMAND"),
         (["{}:9"], 2, "has no call 9: it has 3", "--list"),
         (["{}", "--list", "--print"], 2, "cannot be used together", ""),
-        (["{}:2"], 4, "the folder in which this call ran is gone", "--directory"),
+        (["{}:2"], 4, "the folder this call ran in no longer exists", "--directory"),
         (["{}", "--scratch", "--diff"], 2, "--scratch cannot be used with --diff", "--help"),
         (["{}", "--timeout", "3"], 2, "--timeout cannot be used with running it", "--help"),
         (["{}", "--list", "--shell", "cmd"], 2, "--shell cannot be used with --list", "--help"),
@@ -177,7 +177,7 @@ def _find(left: Situation, right: Situation, fails: object, most: int = 60) -> c
         ({"CUDA_PATH": "/old"}, {}, "In rec:2 it fails: with CUDA_PATH unset it works."),
         ({}, {"CUDA_PATH": "/new"}, "In rec:2 it fails: with CUDA_PATH=/new it works."),
         ({"CUDA_PATH": "/old"}, {"CUDA_PATH": "/new"}, "In rec:2 it fails: with CUDA_PATH=/new it works."),
-        ({"PATH": "/a:/bad:/b"}, {"PATH": "/a:/b"}, "In rec:2 it fails: with /bad taken out of PATH it works."),
+        ({"PATH": "/a:/bad:/b"}, {"PATH": "/a:/b"}, "In rec:2 it fails: with /bad removed from PATH it works."),
         ({"PATH": "/a:/b"}, {"PATH": "/a:/need:/b"}, "In rec:2 it fails: with /need in PATH before /b it works."),
         ({"PATH": "/a"}, {"PATH": "/a:/need"}, "In rec:2 it fails: with /need in PATH at the end it works."),
     ],
@@ -212,11 +212,11 @@ def test_no_variable_is_to_blame(capsys: pytest.CaptureFixture[str]) -> None:
     turns = iter([True, True, False, True] + [False] * 20)
     flaky = _answer(left, right, _find(left, right, lambda _: next(turns)))
     assert not flaky.succeeded
-    assert "does not always do the same: it works in" in _shown(flaky, capsys)
+    assert "does not always behave the same: it works in" in _shown(flaky, capsys)
     many = {f"V{index}": "1" for index in range(40)}
     left = with_("rec:2", **many)
     short = _answer(left, right, _find(left, right, lambda each: any(name in each.environ for name in many), most=9))
-    assert "the runs were spent" in _shown(short, capsys)
+    assert "--max-runs was reached" in _shown(short, capsys)
 
 
 def test_what_steers_no_compiler_only_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,7 +224,7 @@ def test_what_steers_no_compiler_only_on_demand(capsys: pytest.CaptureFixture[st
         action="diff", record="rec", differences=differences.compare(with_(SHLVL="1", COLOURS="a" * 300), with_())
     )
     short, long = _shown(answer, capsys), _shown(answer, capsys, verbose=True)
-    assert "2 more not known to steer compilers (--verbose): COLOURS, SHLVL" in short
+    assert "2 more not known to affect compilers (--verbose): COLOURS, SHLVL" in short
     assert "SHLVL - 1 + (not set)" in long
     assert "aaa" not in short
     assert "a" * 300 in long.replace(" ", "")

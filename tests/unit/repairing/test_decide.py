@@ -310,7 +310,7 @@ def test_where_a_library_is_looked_for_first(tmp_path: Path, monkeypatch: pytest
 def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
     decision = one(tmp_path, "libhip.so.7", "libsycl.so.8", "libc.so.6")
     (finding,) = decision.findings
-    assert finding.message == "libhip.so.7, libsycl.so.8 were found nowhere, and users would not have it"
+    assert finding.message == "libhip.so.7, libsycl.so.8 were not found, and users would not have it"
     assert finding.fix.endswith("--exclude libhip.so.7 --exclude libsycl.so.8")
 
 
@@ -358,7 +358,7 @@ def test_which_cuda_to_require_must_be_clear(tmp_path: Path) -> None:
 def test_libraries_of_another_cuda_than_was_built_for(tmp_path: Path) -> None:
     decision = one(tmp_path, "libcudart.so.13", wish=Wish(cuda_major=12))
     assert rules(decision) == ["other-cuda"]
-    assert "libcudart.so.13, which is of CUDA 13 and not 12" in decision.findings[0].message
+    assert "libcudart.so.13, which is for CUDA 13, not 12" in decision.findings[0].message
 
 
 def test_a_frameworks_libraries_stay_with_the_framework(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_what_was_asked_to_be_kept_out(tmp_path: Path) -> None:
     put(tmp_path / "lib", "libmpi.so.40")
     wish = Wish(exclude=("libmpi.so.*",), libraries=(tmp_path / "lib",))
     decision = one(tmp_path, "libmpi.so.40", wish=wish)
-    assert fact(decision, "libmpi.so.40").reason == "asked for (libmpi.so.*)"
+    assert fact(decision, "libmpi.so.40").reason == "requested (libmpi.so.*)"
     assert decision.excluded == ("libmpi.so.40",)
 
 
@@ -454,8 +454,8 @@ def test_windows_libraries_and_device_code_alone_are_no_business_of_the_loader(t
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"unlisted": ["pkg/libown.so"]}, "RECORD and the files do not agree: pkg/libown.so"),
-        ({"listed": ["../../../etc/passwd"]}, "RECORD and the files do not agree"),
+        ({"unlisted": ["pkg/libown.so"]}, "RECORD and the files do not match: pkg/libown.so"),
+        ({"listed": ["../../../etc/passwd"]}, "RECORD and the files do not match"),
     ],
 )
 def test_a_record_that_lies(tmp_path: Path, options: dict[str, Any], words: str) -> None:
@@ -483,6 +483,6 @@ def test_a_cuda_that_is_none() -> None:
 
 def test_a_refused_decision_is_not_carried_out(tmp_path: Path) -> None:
     decision = one(tmp_path, "libnowhere.so.1")
-    with pytest.raises(MalformedError, match=r"libnowhere\.so\.1 was found nowhere"):
+    with pytest.raises(MalformedError, match=r"libnowhere\.so\.1 was not found"):
         repair.carry_out(decision, tmp_path / "to")
     assert not (tmp_path / "to").exists()

@@ -164,7 +164,7 @@ REFUSED = job(
         Finding(
             rule="architecture-not-planned",
             severity="error",
-            message="demo/libdemo.so: sm_75 in its container, which nobody planned",
+            message="demo/libdemo.so: sm_75 in its container, not planned",
             evidence=("call 3 (nvcc add.cu) asks for sm_75",),
             fix="force-archs = true",
         ),

@@ -65,17 +65,17 @@ def test_what_would_be_done_and_why(tmp_path: Path) -> None:
         "libcublas.so.12  kept out  5.0 MB   in 1  nvidia-cublas-cu12",
         "libcuda.so.1     kept out                 it comes with the driver",
         "not every machine has it",
-        "and 2 of the system, or needed by NVIDIA's own alone (--verbose)",
+        "and 2 of the system, or needed only by NVIDIA's own (--verbose)",
         "without /opt/ci/lib",
         "nvidia-cublas-cu12>=12,<13",
     ):
         assert words in text, words
-    assert "was looked for in" not in text
+    assert "was searched for in" not in text
     assert "written" not in text
     whole = shown(answer, verbose=True)
     assert "libcublasLt.so.12  kept out *" in whole
-    assert "* needed by NVIDIA's own libraries alone" in whole
-    assert "libblas.so.3 was looked for in" in whole
+    assert "* needed only by NVIDIA's own libraries" in whole
+    assert "libblas.so.3 was searched for in" in whole
 
 
 def test_what_is_refused_says_so_first(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_fix_can_be_copied_whole(tmp_path: Path) -> None:
     needed = ["lib$(id).so", *(f"libnone{number}.so.1" for number in range(20))]
     answer = answered(tmp_path, needed, repair.Wish())
     (finding,) = [each for each in answer.wheels[0].findings if each.rule == "library-missing"]
-    words = shlex.split(finding.fix.partition("users have: ")[2])
+    words = shlex.split(finding.fix.partition("users have it: ")[2])
     assert sorted(words[1::2]) == sorted(needed)
     assert set(words[::2]) == {"--exclude"}
 

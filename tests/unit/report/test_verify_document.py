@@ -28,7 +28,7 @@ CRASHED = Result(
     output="\n".join(f"line {number}" for number in range(40)),
 )
 SKIPPED = replace(
-    CRASHED, name="elsewhere", outcome="skipped", problem="needs a GPU, and there is none here", output=""
+    CRASHED, name="elsewhere", outcome="skipped", problem="needs a GPU, but this machine has none", output=""
 )
 WRONG = Finding(
     rule="record-hash", severity="error", message="the hash is wrong", evidence=("a", "b", "c", "d"), fix="f"
@@ -62,9 +62,9 @@ def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     given = answer(PASSED, SKIPPED)
     text = shown(given, monkeypatch)
     assert given.succeeded
-    assert "RECORD, tags, metadata and licences are right" in text
+    assert "RECORD, tags, metadata and licences are fine" in text
     assert "with 1 other packages; no GPU" in text
-    assert "needs a GPU, and there is none here" in " ".join(text.split())
+    assert "needs a GPU, but this machine has none" in " ".join(text.split())
     assert text.rstrip().endswith("verified: 1 skipped, 1 passed")
 
 
@@ -86,17 +86,17 @@ def test_what_was_foreseen_otherwise_comes_first(monkeypatch: pytest.MonkeyPatch
     against = Finding(rule="prediction-contradicted", severity="error", message="foreseen and not so")
     given = answer(PASSED, contradictions=(against,))
     assert not given.succeeded
-    assert shown(given, monkeypatch).startswith("Foreseen otherwise")
+    assert shown(given, monkeypatch).startswith("Predicted otherwise")
     better = answer(PASSED, contradictions=(replace(against, severity="warning"),))
     assert better.succeeded
-    assert shown(better, monkeypatch).startswith("Foreseen otherwise")
+    assert shown(better, monkeypatch).startswith("Predicted otherwise")
 
 
 @pytest.mark.parametrize(
     ("more", "text", "succeeded"),
     [
         ({"outcome": "failed", "problem": "no such package"}, "Python 3.11.7: not installed", False),
-        ({"outcome": "skipped", "problem": "its tags do not allow it"}, "Python 3.11.7: left out", True),
+        ({"outcome": "skipped", "problem": "its tags do not allow it"}, "Python 3.11.7: skipped", True),
         ({"stub": True}, "libcuda is a stub that answers 'no device'", True),
         ({"gpus": ("9.0",)}, "GPUs of 9.0", True),
         ({"folder": "/somewhere/env"}, "kept: /somewhere/env", True),

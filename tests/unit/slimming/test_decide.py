@@ -132,7 +132,7 @@ def test_a_switch_of_the_environment_changes_nothing() -> None:
 def test_containers_with_nothing_for_the_machine_are_emptied() -> None:
     plan = slim(made("sm_80 sm_90", "sm_80", "sm_100"), "9.0")
     assert kept(plan) == "sm_90 | - | -"
-    assert plan.entries[0].reason == "no machine of these would take it"
+    assert plan.entries[0].reason == "none of these machines would load it"
     assert plan.entries[1].reason == "what the driver takes for 9.0"
 
 

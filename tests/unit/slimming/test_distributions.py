@@ -260,7 +260,7 @@ def test_libraries_elsewhere(tmp_path: Path) -> None:
     one = slim.slim(SlimRequest(targets[:1], machines=H100, output=tmp_path / "new" / "x.so")).outcome
     assert one.output == str(tmp_path / "new" / "x.so")
     assert (tmp_path / "new" / "x.so").is_file()
-    with pytest.raises(UsageError, match="would replace itself"):
+    with pytest.raises(UsageError, match="would overwrite itself"):
         slim.slim(SlimRequest(targets, machines=H100, output=tmp_path))
 
 

@@ -165,7 +165,7 @@ def test_undo_leaves_what_others_changed_since(root: Path) -> None:
 def test_an_interrupted_switch_is_finished_or_taken_back(
     root: Path, stop: int, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a kill would leave it: some files switched, the journal without an end."""
+    """As a kill would leave it: some files switched, the journal that never ended."""
     before, switch = snapshot(root), changes._switch
     done: list[object] = []
 
@@ -211,7 +211,7 @@ def test_a_second_run_is_told_who_is_there(tmp_path: Path) -> None:
     folder = changes.folder_of(tmp_path)
     with locking.locked(folder):
         with (
-            pytest.raises(UnreadableError, match=f"another cuwheel \\(process {os.getpid()}\\)"),
+            pytest.raises(UnreadableError, match=f"another cuwheel process \\({os.getpid()}\\)"),
             locking.locked(folder),
         ):
             pass

@@ -30,7 +30,7 @@ def test_a_list_with_ptx_of_its_highest_can_be_said_by_nearly_all() -> None:
     )
     assert said.bitsandbytes.value == "80;90"
     assert (said.cargo.value, said.cargo.nearest) == (None, "80")
-    assert "holds one value" in said.cargo.reason
+    assert "takes one value" in said.cargo.reason
 
 
 def test_case_2_bitsandbytes_adds_ptx() -> None:
@@ -38,7 +38,7 @@ def test_case_2_bitsandbytes_adds_ptx() -> None:
     assert said == Spelling(
         variable="COMPUTE_CAPABILITY",
         value=None,
-        reason="it adds PTX for its highest (compute_90), asked for or not",
+        reason="it always adds PTX for its highest (compute_90)",
         nearest="89;90",
     )
     assert flags("sm_80 sm_90 compute_80").bitsandbytes.reason.endswith("it cannot make compute_80")

@@ -77,7 +77,7 @@ def test_installed_before_and_removed(cache: Path, capsys: pytest.CaptureFixture
     assert "is ready" in shown
     assert main(["toolchain", "install", "13.0", "--provider", "index", "--dry-run"]) == 0
     assert main(["toolchain", "remove", "13.0"]) == 0
-    assert "is removed" in capsys.readouterr().out
+    assert "was removed" in capsys.readouterr().out
     assert list((cache / "toolchains").iterdir()) == []
     main(["toolchain", "list"])
     assert "cuwheel toolchain install 13.0" in capsys.readouterr().out
@@ -95,12 +95,12 @@ def test_installed_before_and_removed(cache: Path, capsys: pytest.CaptureFixture
         (["remove", "13.0", "--all"], 2, "remove needs a version or --all", ""),
         (["env", "13.0", "--from", "x"], 2, "--from cannot be used with env", ""),
         (["install", "13.0", "--from", "x", "--locked"], 2, "cannot be used together", ""),
-        (["install", "13.0", "--with", "cubals"], 2, "no component is known as 'cubals'", ""),
-        (["install", "19.1"], 3, "no CUDA toolkit is known as '19.1'", "did you mean"),
+        (["install", "13.0", "--with", "cubals"], 2, "no component named 'cubals'", ""),
+        (["install", "19.1"], 3, "no CUDA toolkit named '19.1'", "did you mean"),
         (["env", "12.4"], 11, "CUDA 12.4 is not installed", "cuwheel toolchain install 12.4"),
         (["install", "12.4", "--provider", "index"], 11, "no nvcc before 13.0", "docs/toolchains.md"),
         (["install", "13.0", "--locked", "nowhere.lock"], 2, "nowhere.lock", "hint: "),
-        (["fetch", "13.0", "--to", "x", "--provider", "conda"], 11, "cannot be carried", "--provider index"),
+        (["fetch", "13.0", "--to", "x", "--provider", "conda"], 11, "cannot be fetched", "--provider index"),
     ],
 )
 def test_mistakes(words: list[str], code: int, message: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,7 @@ def test_an_image_cannot_be_locked() -> None:
 def test_names_that_lead_out_of_the_cache(tmp_path: Path, file: str) -> None:
     odd = replace(WHOLE, archives=tuple(replace(each, file=file) for each in WHOLE.archives))
     lock.update(tmp_path / "l", lock.locked(odd))
-    with pytest.raises(MalformedError, match="no plain files"):
+    with pytest.raises(MalformedError, match="not plain files"):
         lock.read(tmp_path / "l")
 
 
@@ -81,7 +81,7 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
         (("a" * 64, "b" * 64), MalformedError, "was edited"),
         (("lock/1", "lock/9"), NewerSchemaError, "lock/9"),
         (('kind = "wheel"', 'kind = "egg"'), ConfigurationError, "kind"),
-        (("[[toolchain", "[toolchain"), MalformedError, "is no cuwheel.lock"),
+        (("[[toolchain", "[toolchain"), MalformedError, "is not a cuwheel.lock"),
     ):
         path.write_text(text.replace(*change))
         with pytest.raises(error, match=why):
@@ -91,7 +91,7 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
 def test_what_it_has_not(tmp_path: Path) -> None:
     path = tmp_path / "cuwheel.lock"
     lock.update(path, lock.locked(WHOLE))
-    with pytest.raises(UsageError, match=r"has no CUDA 13\.0 for linux-aarch64, but 13\.0 for linux-x86_64"):
+    with pytest.raises(UsageError, match=r"has no CUDA 13\.0 for linux-aarch64, only 13\.0 for linux-x86_64"):
         lock.recipe_for(replace(REQUEST, cpu="aarch64"), None, path)
     with pytest.raises(UsageError, match="has no cublas"):
         lock.recipe_for(replace(REQUEST, components=toolchains.with_base(["cublas"])), None, path)

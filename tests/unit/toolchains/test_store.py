@@ -135,7 +135,7 @@ def test_a_marker_that_names_another_folder_removes_nothing_there(tmp_path: Path
     victim = tmp_path / "victim"
     victim.mkdir()
     for folder in (victim, there.toolchains / ".." / ".." / "victim", there.toolchains):
-        with pytest.raises(MalformedError, match="not ours to remove"):
+        with pytest.raises(MalformedError, match="so cuwheel does not remove it"):
             there.remove(replace(made, folder=str(folder)))
     there.remove(replace(made, provider="conda", root=str(victim)))
     assert victim.is_dir()

@@ -56,14 +56,14 @@ def test_an_archive_loses_its_top_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "why"),
     [
-        ([("a/../../evil", FILE, "")], "lies outside"),
-        ([("/etc/evil", FILE, "")], "lies outside"),
-        ([("a/link", LINK, "/etc")], "outside of it"),
-        ([("a/link", LINK, "../..")], "outside of it"),
-        ([("a/b/link", LINK, "../../..")], "outside of it"),
+        ([("a/../../evil", FILE, "")], "is outside the archive"),
+        ([("/etc/evil", FILE, "")], "is outside the archive"),
+        ([("a/link", LINK, "/etc")], "outside the archive"),
+        ([("a/link", LINK, "../..")], "outside the archive"),
+        ([("a/b/link", LINK, "../../..")], "outside the archive"),
         ([("a/d", FOLDER, ""), ("a/link", LINK, "d"), ("a/link/evil", FILE, "")], "behind a link"),
-        ([("a/fifo", tarfile.FIFOTYPE, "")], "no file, folder or link"),
-        ([("a/dev", tarfile.CHRTYPE, "")], "no file, folder or link"),
+        ([("a/fifo", tarfile.FIFOTYPE, "")], "not a file, folder or link"),
+        ([("a/dev", tarfile.CHRTYPE, "")], "not a file, folder or link"),
     ],
 )
 def test_hostile_archives_are_refused(tmp_path: Path, members: list[tuple[str, bytes, str]], why: str) -> None:

@@ -32,9 +32,9 @@ NOTHING: dict[str, Any] = {"loaded": 0, "refused": 0, "compared": 0, "against": 
         (f"cp3{MINOR}-cp3{MINOR}t-linux_x86_64", f"it is for Python 3.{MINOR} (cp3{MINOR}t)"),
         ("py2-none-any", "it is for Python 2 (none)"),
         ("py399-none-any", "it is for Python 3.99 (none)"),
-        ("pp310-pypy310_pp73-linux_x86_64", "it is for another implementation of Python than cpython"),
+        ("pp310-pypy310_pp73-linux_x86_64", "it is for another Python implementation than cpython"),
         ("graalpy311-none-any", "it is for the interpreter graalpy311"),
-        ("py3-none-manylinux_2_99_x86_64", "it needs glibc 2.99, and here is 2.30"),
+        ("py3-none-manylinux_2_99_x86_64", "it needs glibc 2.99, but this machine has 2.30"),
         ("py3-none-win_amd64", "it is for win_amd64, and this is linux_x86_64"),
         ("py3-none-musllinux_1_2_x86_64", "it is for musllinux_1_2_x86_64, and this is linux_x86_64"),
         ("py3-none-macosx_11_0_arm64", "it is for macosx_11_0_arm64"),
@@ -218,8 +218,8 @@ def test_probes_know_what_the_driver_will_answer() -> None:
     found, learnt = probing.judged(result(output="piece 0 0\npiece 2 209\n"), wheel, "9.0", "13.0")
     assert found["outcome"] == "failed"
     assert learnt["against"] == [
-        "lib/libmine.so (sm_80): foretold was error 209, and the driver gives no error",
-        "lib/libmine.so (sm_90, compute_90): foretold was no error, and the driver gives error 209",
+        "lib/libmine.so (sm_80): the prediction was error 209, but the driver gives no error",
+        "lib/libmine.so (sm_90, compute_90): the prediction was no error, but the driver gives error 209",
     ]
 
 

@@ -38,7 +38,7 @@ def test_what_hardware_contradicts_is_shown_first() -> None:
     text = shown(proofs.proof(proofs.wheel(proofs.check()), lying, succeeded=False))
     first, *rest = text.splitlines()
     assert first == "Predictions that hardware contradicts"
-    assert "predicted to run (native), and b met CUDA error 209" in " ".join(rest[:2])
+    assert "predicted to run (native), but b hit CUDA error 209" in " ".join(rest[:2])
     assert "not proven" in text
 
 
@@ -129,7 +129,7 @@ def test_proofs_of_other_wheels(tmp_path: Path) -> None:
     found = proof.read(path, [here])
     assert not found.succeeded
     assert found.findings[0].rule == "proof-of-another"
-    assert "same name and other bytes" in found.findings[0].message
+    assert "another file with the same name" in found.findings[0].message
 
 
 def test_missing_and_huge_files(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_chosen_checks() -> None:
     made = [Check(name=name, kind="python", text="", origin="known", timeout=1, memory=1) for name in ("a b", "a c")]
     assert [each.name for each in checks.chosen(made, ["a *"])] == ["a b", "a c"]
     assert [each.name for each in checks.chosen(made, ["a c"])] == ["a c"]
-    with pytest.raises(UsageError, match="no check 'x' and no 'y'") as caught:
+    with pytest.raises(UsageError, match="unknown check 'x' and 'y'") as caught:
         checks.chosen(made, ["x", "a b", "y"])
     assert "'a b', 'a c'" in caught.value.hint
 
@@ -126,9 +126,9 @@ def test_hardware_against_the_verdict() -> None:
         return [each.message for each in contradictions.of_gpu([verdict], [of], [result])]
 
     assert told(_verdict("fails", NO_KERNEL_IMAGE), _result()) == [
-        f"error {NO_KERNEL_IMAGE.code} was foreseen on h, and checks passed there"
+        f"error {NO_KERNEL_IMAGE.code} was predicted on h, but checks passed there"
     ]
-    assert told(_verdict("native"), failed) == ["it was foreseen to run on h (native), and has no code for it"]
+    assert told(_verdict("native"), failed) == ["it was predicted to run on h (native), but has no code for it"]
     assert told(_verdict("fails", NO_KERNEL_IMAGE), failed) == []
     assert told(_verdict("native"), _result()) == []
     assert told(_verdict("native"), replace(failed, output="out of memory")) == []
@@ -149,7 +149,7 @@ def test_imports_against_the_verdict() -> None:
     assert not list(
         contradictions.of_imports([_verdict("unknown", conditions=("libfoo.so.3 can be found",))], [failed])
     )
-    found = Finding(rule="r", severity="error", message="it needs libfoo.so.3, which was found nowhere")
+    found = Finding(rule="r", severity="error", message="it needs libfoo.so.3, which was not found")
     assert not list(contradictions.of_imports([replace(unknown, findings=(found,))], [failed]))
 
 
@@ -180,7 +180,7 @@ def test_what_the_loader_says_becomes_a_result() -> None:
     assert judged(cuda, of=replace(scene, gpu=True)).outcome == "failed"
     (finding,) = libraries.findings(told(cuda), scene)
     assert (finding.rule, finding.severity) == ("library-does-not-load", "warning")
-    assert finding.fix == "try it with what it needs: --with nvidia-cufft-cu12"
+    assert finding.fix == "install what it needs too: --with nvidia-cufft-cu12"
     assert not list(libraries.findings(told(cuda), replace(scene, gpu=True)))
     driver = f'["b.so", "libcuda.so.1: {gone}"]'
     assert judged(driver, of=replace(scene, driver=False)).outcome == "skipped"

@@ -243,10 +243,10 @@ def test_nothing_to_leave_out_writes_nothing(tmp_path: Path) -> None:
 
 def test_names_that_would_not_install(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO)
-    with pytest.raises(UsageError, match=r"slim\.whl is not the name") as raised:
+    with pytest.raises(UsageError, match=r"slim\.whl is not the right name") as raised:
         wheel.slim(source, request(tmp_path / "slim.whl"))
     assert "foo-1.0+cu130.slim-py3-none-any.whl" in raised.value.hint
-    with pytest.raises(UsageError, match="is the wheel to be slimmed"):
+    with pytest.raises(UsageError, match="is the input wheel itself"):
         wheel.slim(source, request(tmp_path, version="1.0+cu130"))
     with pytest.raises(UsageError, match="--version one"):
         wheel.slim(source, request(tmp_path, version="one"))

@@ -97,13 +97,13 @@ def _read(path: Path, problems: list[str]) -> Recipe | None:
 
 def _problems(recipe: Recipe) -> Iterator[str]:
     if not recipe.names or any(each != canonicalize_name(each) for each in recipe.names):
-        yield "names are written as an index normalises them"
+        yield "the name must be normalised"
     if not recipe.tried:
-        yield "nobody tried it"
+        yield "it was never tried"
     try:
         SpecifierSet(recipe.versions)
     except InvalidSpecifier:
-        yield f"versions: {recipe.versions!r} is no specifier such as >=1.2"
+        yield f"versions: {recipe.versions!r} is not a specifier such as >=1.2"
 
 
 def in_effect(recipe: Recipe, table: Table) -> tuple[str, ...]:

@@ -56,10 +56,10 @@ def no_code_for_gpu(case: Case) -> Iterator[Found]:
 @rule(
     "code-for-gpu-in-part",
     severity="error",
-    why="""A library is many containers, one for each file that was compiled. One that comes from a single list of
-    architectures is broken for a GPU if one container misses it: the kernels in that one fail, the others run. Where
-    what it misses is architecture-specific, files were given lists of their own, and the library may well not launch
-    those kernels here: a warning.""",
+    why="""A library has many containers, one for each compiled file. If it was built with a single list of
+    architectures, it is broken for a GPU that one container misses: its kernels fail, the others run. Where
+    the missing code is architecture-specific, files had lists of their own, and the library may not launch
+    those kernels here: then it is a warning.""",
     source="measured on an H200; libcublasLt, cuDNN, NCCL and cuSPARSELt choose kernels themselves and are excepted",
     fix="build all of it with one list of architectures that has this GPU",
 )
@@ -116,7 +116,7 @@ def _driver(case: Case, knows: str) -> str:
     updated = drivers.once_updated(case.library, case.machine)
     if updated == case.machine:
         return f"the driver ({knows})"
-    return f"{drivers.named(updated)} ({knows}), the oldest that would do otherwise"
+    return f"{drivers.named(updated)} ({knows}), the oldest that would otherwise do"
 
 
 def _driver_or_code(case: Case, cuda: str) -> str:
@@ -140,8 +140,8 @@ def objects_newer_than_driver(case: Case) -> Iterator[Found]:
     on = drivers.system(case.library, case.machine)
     known = drivers.cuda(drivers.once_updated(case.library, case.machine), on)
     yield Found(
-        message=f"no linked code fits the {case.gpu}, and {_driver(case, f'CUDA {known}')} cannot link objects that "
-        f"CUDA {newest} wrote: {error_words(NO_KERNEL_IMAGE)}",
+        message=f"no linked code fits the {case.gpu}, and {_driver(case, f'CUDA {known}')} cannot link objects "
+        f"written by CUDA {newest}: {error_words(NO_KERNEL_IMAGE)}",
         evidence=(f"its machine code was written by CUDA {', '.join(case.library.toolkits)}", *_holds(case)),
         fix=_driver_or_code(case, newest),
     )
@@ -187,14 +187,14 @@ def ptx_newer_than_driver(case: Case) -> Iterator[Found]:
 def jit_switched_off(case: Case) -> Iterator[Found]:
     if _failed_by(case, JIT_DISABLED):
         yield Found(
-            message=f"for the {case.gpu} it has PTX alone, and CUDA_DISABLE_PTX_JIT keeps the driver from compiling "
+            message=f"for the {case.gpu} it has only PTX, and CUDA_DISABLE_PTX_JIT keeps the driver from compiling "
             f"it: {error_words(JIT_DISABLED)}",
             evidence=_holds(case),
             fix="unset CUDA_DISABLE_PTX_JIT",
         )
     elif case.machine.jit == "forced" and _failed_by(case, NO_KERNEL_IMAGE):
         yield Found(
-            message=f"CUDA_FORCE_PTX_JIT asks for PTX, and there is none for the {case.gpu}: "
+            message=f"CUDA_FORCE_PTX_JIT asks for PTX, but it has none for the {case.gpu}: "
             f"{error_words(NO_KERNEL_IMAGE)}",
             evidence=_holds(case),
             fix="unset CUDA_FORCE_PTX_JIT",
@@ -205,7 +205,7 @@ def jit_switched_off(case: Case) -> Iterator[Found]:
     "compiled-by-driver",
     severity="note",
     why="""PTX is compiled by the driver when it is first loaded, and kept in ~/.nv/ComputeCache. The first start
-    takes seconds to minutes longer, once for every user, driver and GPU.""",
+    takes seconds to minutes longer, once per user, driver and GPU.""",
     source="NVIDIA: CUDA programming guide, just-in-time compilation",
     fix="none needed; machine code for this GPU would start at once",
 )
@@ -253,11 +253,11 @@ def linked_at_load(case: Case) -> Iterator[Found]:
 def chooses_kernels_itself(case: Case) -> Iterator[Found]:
     told = case.code
     if told.basis == "fitting":
-        how = "by its containers it seems to choose" if told.heuristic else "it chooses"
+        how = "its containers suggest that it chooses" if told.heuristic else "it chooses"
         yield Found(
             message=f"{told.containers.none} of {sum(_counts(case))} containers hold nothing for the {case.gpu}, and "
             f"{how} its kernels itself",
-            evidence=("a guess from its containers, not a fact",) if told.heuristic else ("listed in libraries.toml",),
+            evidence=("guessed from its containers",) if told.heuristic else ("listed in libraries.toml",),
             fix="none needed" if not told.heuristic else "if it fails with error 209 after all, the guess was wrong",
         )
 
@@ -266,9 +266,9 @@ def chooses_kernels_itself(case: Case) -> Iterator[Found]:
     "desktop-code-on-tegra",
     severity="note",
     why="""Machine code runs on later minors of its major, but between desktop parts and Tegra NVIDIA promises
-    nothing. sm_80 code was seen running on an Orin (8.7), and was doubted elsewhere.""",
+    nothing. sm_80 code was seen running on an Orin (8.7), but others doubt it.""",
     source="NVIDIA: CUDA programming guide, binary compatibility; a build for sm_80 alone that ran on an Orin",
-    fix="none needed where it runs; machine code for the Tegra itself leaves no doubt",
+    fix="none needed where it runs; machine code for the Tegra itself is certain to run",
 )
 def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
     taken = {each.arch for each in case.code.taken if each.how == "compatible"}
@@ -276,11 +276,11 @@ def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
     archs = sorted(each for each in across if _nothing_else_fits(each, case))
     if archs:
         to_tegra = platforms.is_tegra(case.machine)
-        seen = "sm_80 code was seen running on an Orin, and was doubted elsewhere"
+        seen = "sm_80 code was seen running on an Orin, but others doubt it"
         yield Found(
             message=f"{some(archs)}, code for a {'desktop part' if to_tegra else 'Tegra'}, serves the {case.gpu}; "
             "between desktop and Tegra NVIDIA promises nothing",
-            evidence=(seen if to_tegra else "no machine code for a desktop part that fits stands beside it",),
+            evidence=(seen if to_tegra else "it has no other machine code that fits",),
             fix="none needed where it runs; to be sure, " + _more_architectures(case),
         )
 

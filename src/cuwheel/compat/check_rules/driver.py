@@ -31,7 +31,7 @@ def driver_below_cuda_floor(case: Case) -> Iterator[Found]:
     runtime = case.library.cudart.evidence if case.library.cudart else ""
     row = gpu_support.support_of(case.machine)
     if floor and row and not gpu_support.reachable(case.machine, floor):
-        message = f"CUDA {cuda} needs driver {floor}, and branch {row.last} is the last that knows the {case.gpu}"
+        message = f"CUDA {cuda} needs driver {floor}, and branch {row.last} is the last to support the {case.gpu}"
     else:
         message = f"{drivers.named(case.machine)} is too old for CUDA {cuda}"
     yield Found(
@@ -53,12 +53,12 @@ def _driver_or_older_build(case: Case, floor: str | None, cuda: str) -> str:
 @rule(
     "gpu-unknown-to-driver",
     severity="error",
-    why="""A driver knows the GPUs that there were when its branch was made, and drops old ones in time: 470 is the last
-    branch for Kepler, 580 for Maxwell, Pascal and Volta. One that does not know a GPU leaves it alone: the kernel's log
-    says that it is not supported by this driver release, nvidia-smi finds no devices, and neither does CUDA: error 100,
-    no CUDA-capable device is detected. Another build of a package does not help.""",
+    why="""A driver supports the GPUs that existed when its branch was made, and drops old ones over time: 470 is the
+    last branch for Kepler, 580 for Maxwell, Pascal and Volta. A driver ignores a GPU it does not support: the kernel's
+    log says that it is not supported by this driver release, nvidia-smi finds no devices, and neither does CUDA: error
+    100, no CUDA-capable device is detected. Another build of a package does not help.""",
     source="NVIDIA open kernel modules: rm_is_supported_device, and the GPUs that each release lists",
-    fix="install a driver that knows the GPU",
+    fix="install a driver that supports the GPU",
 )
 def gpu_unknown_to_driver(case: Case) -> Iterator[Found]:
     row = gpu_support.support_of(case.machine)
@@ -66,10 +66,10 @@ def gpu_unknown_to_driver(case: Case) -> Iterator[Found]:
         return
     floor, driver = drivers.floor_of(case.library, case.machine), drivers.named(case.machine)
     if gpu_support.state(case.machine, drivers.system(case.library, case.machine)) == "too-old":
-        message = f"{driver} does not know the {case.gpu}: branch {row.first} was the first that did"
+        message = f"{driver} does not support the {case.gpu}: branch {row.first} was the first to support it"
         fix = remedies.newer_driver(case.machine, floor, str(drivers.cuda_major(case.library)))
     else:
-        message = f"{driver} does not know the {case.gpu} any more: branch {row.last} was the last that did"
+        message = f"{driver} no longer supports the {case.gpu}: branch {row.last} was the last to support it"
         fix = f"install a driver of branch {row.last}"
     titles = tables().gpu_drivers.sources
     yield Found(
@@ -82,8 +82,8 @@ def gpu_unknown_to_driver(case: Case) -> Iterator[Found]:
 @rule(
     "gpu-not-in-driver-list",
     severity="warning",
-    why="""Every release of the driver has a list of the GPUs that it names. One that came out later, with a chip that
-    the driver knows, may run under a name such as "NVIDIA Graphics Device"; nobody has promised it.""",
+    why="""Every driver release has a list of the GPUs it names. A GPU that came out later, with a chip that
+    the driver supports, may run under a name such as "NVIDIA Graphics Device", but NVIDIA does not promise it.""",
     source="NVIDIA open kernel modules, g_nv_name_released.h of each release; the driver's changelog",
     fix="update the driver to a release that lists the GPU",
 )
@@ -93,7 +93,7 @@ def gpu_not_in_driver_list(case: Case) -> Iterator[Found]:
     if uses_gpu and (first := gpu_support.unlisted_before(case.machine, on)):
         yield Found(
             message=f"driver {case.machine.driver} does not list the {case.gpu}: {first} is the first that does",
-            evidence=("its chip is known to this branch of the driver: it may run all the same",),
+            evidence=("this driver branch supports its chip, so it may run anyway",),
             fix=f"update the driver to {first} or later",
         )
 
@@ -136,7 +136,7 @@ def sbsa_on_l4t(case: Case) -> Iterator[Found]:
     if "platform" not in case.prediction.stops or platform is None:
         return
     fitting = ", ".join(sorted({each.arch for each in case.code.taken}))
-    although = f", although {fitting} fits the {case.gpu}: the architecture list is not the fault" if fitting else ""
+    although = f", although {fitting} fits the {case.gpu}: the architecture list is not the problem" if fitting else ""
     since = tables().toolkits.arm64.one_distribution_since
     built, runs = ("servers (SBSA)", "L4T") if platform.name == "sbsa" else ("Jetson (L4T)", "a server's Linux")
     yield Found(
@@ -159,8 +159,8 @@ def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
     if platform and platforms.unconfirmed(case.library, case.machine) and not case.prediction.stops:
         wanted = platforms.joins(case.machine)
         yield Found(
-            message=f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and whether that runs on "
-            f"the {case.gpu} nobody has confirmed" + (f": it takes {wanted}" if wanted else ""),
+            message=f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and nobody has confirmed "
+            f"that this runs on the {case.gpu}" + (f": it needs {wanted}" if wanted else ""),
             evidence=(platform.evidence,),
             fix=f"install {wanted}, or build it on the device" if wanted else "",
         )

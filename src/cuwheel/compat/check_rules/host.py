@@ -78,7 +78,7 @@ def libstdcxx_newer_than_system(case: Case) -> Iterator[Found]:
     wants, has = case.library.glibcxx, case.machine.glibcxx
     if wants and has and not versions.at_least(has, wants):
         yield Found(
-            message=f"it needs GLIBCXX_{wants} and this machine's libstdc++ ends at {has}: it fails at import",
+            message=f"it needs GLIBCXX_{wants} and this machine's libstdc++ only has {has}: it fails at import",
             evidence=(f"a symbol of version GLIBCXX_{wants}",),
         )
 
@@ -86,11 +86,11 @@ def libstdcxx_newer_than_system(case: Case) -> Iterator[Found]:
 @rule(
     "needed-library-missing",
     severity="error",
-    why="""A library that is NEEDED and found nowhere makes the import fail: cannot open shared object file. Looked
+    why="""A NEEDED library that is not found makes the import fail: cannot open shared object file. It is looked
     for in the wheel along RPATH and RUNPATH, in the packages it requires, in the environment's NVIDIA packages, in
     LD_LIBRARY_PATH, in the system's folders and toolkits.""",
     source="ld.so(8)",
-    fix="install what brings it",
+    fix="install the package that provides it",
 )
 def needed_library_missing(case: Case) -> Iterator[Found]:
     missing = [each for each in case.needed if each.place == "nowhere" and not _is_framework(each)]
@@ -99,9 +99,9 @@ def needed_library_missing(case: Case) -> Iterator[Found]:
     if plain:
         packages_ = sorted({each.brought_by for each in plain if each.brought_by})
         yield Found(
-            message=f"it needs {some([each.soname for each in plain])}, which was found nowhere: it fails at import",
-            evidence=("neither in the wheel nor in the environment, LD_LIBRARY_PATH or the system",),
-            fix=f"pip install {' '.join(packages_)}" if packages_ else "install what brings it",
+            message=f"it needs {some([each.soname for each in plain])}, which was not found: it fails at import",
+            evidence=("searched the wheel, the environment, LD_LIBRARY_PATH and the system",),
+            fix=f"pip install {' '.join(packages_)}" if packages_ else "install the package that provides it",
         )
 
 
@@ -151,7 +151,7 @@ def torch_missing(case: Case) -> Iterator[Found]:
     missing = [each.soname for each in case.needed if each.place == "nowhere" and _is_framework(each)]
     if missing:
         yield Found(
-            message=f"it needs {some(missing)}, and there is no torch in this environment",
+            message=f"it needs {some(missing)}, but torch is not installed in this environment",
             evidence=tuple(f"needed: {each}" for each in missing[:3]),
         )
 

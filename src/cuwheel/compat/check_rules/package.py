@@ -58,8 +58,8 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
 @rule(
     "no-device-code",
     severity="note",
-    why="""Without device code, or with none that holds a kernel, there is nothing that a GPU could refuse, and nothing
-    that says it is used. Packages that compile their kernels at run time look like this.""",
+    why="""Without device code, or without kernels in it, there is nothing that a GPU could refuse, and nothing
+    that shows it is used. Packages that compile their kernels at run time look like this.""",
     source="the sections of the files",
     fix="none needed if it compiles its kernels at run time",
 )
@@ -69,8 +69,7 @@ def no_device_code(whole: Whole) -> Iterator[Found]:
     if not any(each.path in whole.with_code for each in loadable):
         count = len(libraries)
         yield Found(
-            message=f"there is {_what_is_there(libraries, loadable)}: whether a GPU can be used cannot be told from "
-            "the files",
+            message=f"there is {_what_is_there(libraries, loadable)}: the files do not show whether a GPU can be used",
             evidence=(f"{count} {'library was' if count == 1 else 'libraries were'} read",),
         )
 
@@ -87,8 +86,8 @@ def _what_is_there(libraries: Sequence[Library], loadable: Sequence[Library]) ->
 @rule(
     "driver-library-bundled",
     severity="warning",
-    why="""The driver's own libraries must fit the kernel module of the machine: a copy in a package fits the machine
-    that it was taken from. The device code inside is the driver's, so it says nothing of the package.""",
+    why="""The driver's own libraries must match the kernel module of the machine: a copy in a package matches only the
+    machine it was taken from. The device code inside belongs to the driver, so it says nothing about the package.""",
     source="NVIDIA: driver README, installed components",
     fix="build it without them: auditwheel repair --exclude libcuda.so.1, or cuwheel repair",
 )
@@ -98,7 +97,7 @@ def driver_library_bundled(whole: Whole) -> Iterator[Found]:
     found = [each.path for each in whole.survey.libraries if of_driver(each) and "stubs" not in each.path.split("/")]
     if found:
         yield Found(
-            message=f"a driver library is bundled, and it must come from the machine: {some(found)}",
+            message=f"the driver's own libraries are bundled, but must come from the machine: {some(found)}",
             evidence=tuple(found[:3]),
         )
 
@@ -106,14 +105,14 @@ def driver_library_bundled(whole: Whole) -> Iterator[Found]:
 @rule(
     "gpu-not-known",
     severity="note",
-    why="What runs depends on the capability of the GPU; without it nothing can be said of the device code.",
+    why="What runs depends on the capability of the GPU; without it nothing can be said about the device code.",
     source="the machine as it was described or found",
-    fix="say which: --on h100, or a capability, a machine profile or a fleet file",
+    fix="name it: --on h100, or a capability, a machine profile or a fleet file",
 )
 def gpu_not_known(whole: Whole) -> Iterator[Found]:
     if whole.machine.capability is None:
         yield Found(
-            message=f"of {whole.machine.name} no GPU is known",
+            message=f"the GPU of {whole.machine.name} is not known",
             evidence=(whole.machine.gpu or "none was found",),
         )
 

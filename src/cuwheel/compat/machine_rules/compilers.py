@@ -44,7 +44,7 @@ def host_compiler_too_new(machine: MachineProfile) -> Iterator[Found]:
         told = view.setting(machine, **toolchains.ccbin(known.version, name), CUDAHOSTCXX=name)
         fix = f"{install} && {told}"
     yield Found(
-        message=f"nvcc {versions.minor(toolkit.version)} takes {compiler.kind} up to {limit}, and would use "
+        message=f"nvcc {versions.minor(toolkit.version)} accepts {compiler.kind} up to {limit}, but would use "
         f"{compiler.version}",
         evidence=(f"{compiler.path} ({way})", f"nvcc {toolkit.version} at {toolkit.root}"),
         fix=fix,
@@ -64,7 +64,7 @@ def host_compiler_missing(machine: MachineProfile) -> Iterator[Found]:
     windows = view.system(machine) == "windows"
     fix = "apt install g++" if view.prefers_apt(machine) else "dnf install gcc-c++"
     yield Found(
-        message=f"there is an nvcc ({versions.minor(toolkit.version)}) and no C++ compiler for it",
+        message=f"nvcc {versions.minor(toolkit.version)} is installed, but no C++ compiler for it",
         evidence=(f"nvcc at {toolkit.root}", "no cl.exe on PATH" if windows else "no g++ or clang++ on PATH"),
         fix="open the x64 Native Tools Command Prompt of Visual Studio" if windows else fix,
     )

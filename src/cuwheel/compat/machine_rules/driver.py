@@ -61,8 +61,8 @@ def wsl_libcuda_missing(machine: MachineProfile) -> Iterator[Found]:
         )
     elif not machine.gpus and not libcuda:
         yield Found(
-            message="WSL shows no GPU: Windows' NVIDIA driver is missing, or /usr/lib/wsl/lib is not there",
-            evidence=("libcuda.so.1 was found nowhere",),
+            message="WSL shows no GPU: Windows' NVIDIA driver or /usr/lib/wsl/lib is missing",
+            evidence=("libcuda.so.1 was not found",),
             fix="install the NVIDIA driver in Windows (not in WSL), then: wsl --update && wsl --shutdown",
         )
 
@@ -70,7 +70,7 @@ def wsl_libcuda_missing(machine: MachineProfile) -> Iterator[Found]:
 @rule(
     "driver-not-answering",
     severity="error",
-    why="""A driver that is installed and does not answer: its kernel module is not loaded, is of another version
+    why="""An installed driver that does not answer: its kernel module is not loaded, has another version
     than the libraries (an update without a restart), may not be used by this user, or hangs.""",
     source="NVML API reference, return codes",
 )
@@ -114,7 +114,7 @@ def no_driver(machine: MachineProfile) -> Iterator[Found]:
     if driver.pci_devices and driver.nvml == "library-missing" and not driver.kernel_version:
         install = "apt install nvidia-driver" if view.prefers_apt(machine) else "dnf install nvidia-driver"
         yield Found(
-            message="there is an NVIDIA GPU and no driver for it",
+            message="the NVIDIA GPU has no driver",
             evidence=(_hardware_seen(machine), "libnvidia-ml.so.1 was not found"),
             fix=f"{install}   (Ubuntu: ubuntu-drivers install), then restart",
         )
@@ -143,9 +143,9 @@ def no_gpu(machine: MachineProfile) -> Iterator[Found]:
 @rule(
     "driver-does-not-know-gpu",
     severity="error",
-    why="""A driver knows the GPUs that there were when its branch was made, and drops old ones in time: 470 is the last
-    branch for Kepler, 580 for Maxwell, Pascal and Volta. A GPU that it does not know is left alone: the kernel's log
-    says that it is not supported by this driver release, and nvidia-smi and CUDA find no device.""",
+    why="""A driver supports the GPUs that existed when its branch was made, and drops old ones over time: 470 is the
+    last branch for Kepler, 580 for Maxwell, Pascal and Volta. A driver ignores a GPU it does not support: the kernel's
+    log says that it is not supported by this driver release, and nvidia-smi and CUDA find no device.""",
     source="NVIDIA open kernel modules: rm_is_supported_device, and the GPUs that each release lists",
 )
 def driver_does_not_know_gpu(machine: MachineProfile) -> Iterator[Found]:
@@ -158,13 +158,13 @@ def driver_does_not_know_gpu(machine: MachineProfile) -> Iterator[Found]:
             continue
         capabilities = " or ".join(row.capabilities)
         if not versions.at_least(driver.version, row.first):
-            when, fix = f"branch {row.first} was the first that did", f"update the driver to {row.first} or later"
+            when, fix = f"branch {row.first} was the first to support it", f"update the driver to {row.first} or later"
         elif row.dropped and versions.at_least(driver.version, row.dropped):
-            when, fix = f"branch {row.last} was the last that did", f"install a driver of branch {row.last}"
+            when, fix = f"branch {row.last} was the last to support it", f"install a driver of branch {row.last}"
         else:
             continue
         yield Found(
-            message=f"driver {driver.version} does not know the GPU {device}, of capability {capabilities}: {when}",
+            message=f"driver {driver.version} does not support the GPU {device}, of capability {capabilities}: {when}",
             evidence=(f"on the PCI bus: {', '.join(driver.pci_devices)}", f"the driver shows {len(machine.gpus)} GPUs"),
             fix=f"{fix}, then restart",
         )
@@ -218,7 +218,7 @@ def driver_older_than_framework(machine: MachineProfile) -> Iterator[Found]:
         same_major = versions.major(framework.cuda) == versions.major(has)
         if same_major and versions.key(versions.minor(framework.cuda)) > versions.key(has):
             yield Found(
-                message=f"{framework.name} was built for CUDA {framework.cuda} and driver {version} is of CUDA {has}: "
+                message=f"{framework.name} was built for CUDA {framework.cuda} and driver {version} is for CUDA {has}: "
                 "its machine code runs, but code that must be compiled from PTX fails with error 222",
                 evidence=(f"{framework.found_via} says CUDA {framework.cuda}", f"the driver says CUDA {has}"),
                 fix="none if the package has machine code for this GPU; else update the driver",

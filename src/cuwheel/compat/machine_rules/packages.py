@@ -32,7 +32,7 @@ def cpu_only_torch(machine: MachineProfile) -> Iterator[Found]:
         cuda = machine.driver.cuda
         index = f" for CUDA {cuda} or older" if cuda else ""
         yield Found(
-            message=f"torch {torch.version} is a CPU build, beside a {machine.gpus[0].name}",
+            message=f"torch {torch.version} is a CPU build, but the machine has a {machine.gpus[0].name}",
             evidence=("torch/version.py: cuda is None",),
             fix=f"pip install --force-reinstall torch   (a build{index}: choose it on the PyTorch start page)",
         )

@@ -30,7 +30,7 @@ def cuda_home_broken(machine: MachineProfile) -> Iterator[Found]:
         other = view.toolkit_in_use(machine)
         fix = view.setting(machine, **{name: other.root}) if other else view.unsetting(machine, name)
         yield Found(
-            message=f"{name} points to {variable.value}, which holds no nvcc",
+            message=f"{name} points to {variable.value}, which has no nvcc",
             evidence=(f"set in {variable.found_via}",),
             fix=fix,
         )
@@ -52,7 +52,7 @@ def nvcc_mismatch(machine: MachineProfile) -> Iterator[Found]:
     same = versions.minor(on_path.version) == versions.minor(home.version)
     separator = ";%PATH%" if view.system(machine) == "windows" else ":$PATH"
     yield Found(
-        message=f"two nvcc lead different ways: {variable} is {home.version}, {view.way_to(machine, on_path)} "
+        message=f"two different nvcc are in use: {variable} is {home.version}, {view.way_to(machine, on_path)} "
         f"gives {on_path.version}",
         evidence=(f"{home.nvcc}", f"{on_path.nvcc}"),
         fix=view.setting(machine, PATH=f"{home.root}/bin{separator}", CUDACXX=home.nvcc),
@@ -77,7 +77,7 @@ def toolkit_cannot_target_gpu(machine: MachineProfile) -> Iterator[Found]:
         if capability is None or targets.can_target(known, capability):
             continue
         fitting = targets.toolkits_for(capability)
-        span = toolkits.span(fitting) if fitting else "no toolkit in the tables"
+        span = toolkits.span(fitting) if fitting else "no known toolkit"
         yield Found(
             message=f"the toolkit here, {toolkit.version}, does not compile for the {view.named(gpu)}",
             evidence=(f"nvcc at {toolkit.root}", f"{span} compiles for {capability}"),

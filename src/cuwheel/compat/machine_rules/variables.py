@@ -28,7 +28,7 @@ def _lists(machine: MachineProfile) -> Iterator[tuple[Variable, ArchList]]:
     "architecture-not-compilable",
     severity="error",
     why="""An architecture that the toolkit does not know (too new, or dropped) stops nvcc with "Unsupported gpu
-    architecture". A word that is no architecture at all stops CMake or torch before that.""",
+    architecture". A word that is not an architecture at all stops CMake or torch before that.""",
     source="nvcc --list-gpu-code of each toolkit",
 )
 def architecture_not_compilable(machine: MachineProfile) -> Iterator[Found]:
@@ -37,7 +37,7 @@ def architecture_not_compilable(machine: MachineProfile) -> Iterator[Found]:
     for variable, asked in _lists(machine):
         if asked.unknown:
             yield Found(
-                message=f"{variable.name} names no architecture: {', '.join(asked.unknown)}",
+                message=f"{variable.name} contains words that are not architectures: {', '.join(asked.unknown)}",
                 evidence=(f"{variable.name}={variable.value} (set in {variable.found_via})",),
                 fix=view.setting(machine, **{variable.name: "…"}) + "   (cuwheel gpus lists capabilities)",
             )

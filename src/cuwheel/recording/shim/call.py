@@ -102,7 +102,7 @@ class Call:
         self.phases = ""
 
     def prepare(self) -> None:
-        """What it is to be run with: nvcc with the plan's architectures, a launcher, timed; caches with a log."""
+        """The words to run: nvcc with the plan's architectures, a launcher and timing; caches with a log."""
         if self.tool == "nvcc":
             self._prepare_nvcc()
         name, record = os.path.basename(self.start), self.session.record  # noqa: PTH119
@@ -144,7 +144,7 @@ class Call:
         path = Path(self.session.folder, f"nvcc-{hashlib.sha256(os.fsencode(self.program)).hexdigest()[:16]}")
         with contextlib.suppress(OSError):
             return path.read_text() == "1"
-        import subprocess  # noqa: PLC0415, TID251 - this is no part of cuwheel's own process
+        import subprocess  # noqa: PLC0415, TID251 - this is not part of cuwheel's own process
 
         try:
             asked = [self.program, "--help"]

@@ -50,7 +50,7 @@ class Stream:
                 piece = piece[os.write(self.target, piece) :]
             except BlockingIOError:
                 select.select([], [self.target], [])
-            except OSError:  # whoever listened has left: the tool is to feel it too
+            except OSError:  # the reader has gone: the tool should notice it too
                 self._leave()
                 return
 
@@ -173,7 +173,7 @@ class _Attended:
 
 
 def run_recorded(call: Call) -> NoReturn:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a limit on files is no reason to die of the record
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a limit on file sizes must not kill the tool because of the record
     merged = one_place()
     try:
         out = Stream(1, call, "out")

@@ -67,9 +67,7 @@ def _told(error: CuwheelError) -> str:
 def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
     parts = ", ".join(row.name for row in wanted.components if not row.base)
     told = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
-    hint = "cuwheel toolkits lists the versions; docs/toolchains.md says what each provider needs"
+    hint = "cuwheel toolkits lists the versions; docs/toolchains.md lists what each provider needs"
     if wanted.offline:
-        hint = (
-            "--offline takes only what was downloaded before: run it once without, or bring it: cuwheel toolchain fetch"
-        )
+        hint = "--offline uses only earlier downloads: run once without it, or bring the files: cuwheel toolchain fetch"
     return UnavailableError(f"no provider has CUDA {wanted.asked}{f' with {parts}' if parts else ''}:{told}", hint=hint)

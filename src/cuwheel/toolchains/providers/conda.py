@@ -36,7 +36,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
         raise _no_tool()
     release = wanted.exact or toolchains.release_of(wanted.cuda, "conda")
     if release is None:
-        raise UnavailableError(f"no patch release of {wanted.cuda} is known: name one in full")
+        raise UnavailableError(f"no patch release of {wanted.cuda} is known: give one in full")
     facts = tables().toolchains.conda
     gcc = wanted.toolkit.host_compilers.gcc_max
     packages = [name for row in wanted.components for name in _packages(row)]
@@ -101,7 +101,7 @@ def _locked_commands() -> tuple[tuple[str, ...], ...]:
 
 
 def _no_tool() -> UnavailableError:
-    return UnavailableError(f"there is no {', '.join(_TOOLS[:-1])} or {_TOOLS[-1]} on PATH")
+    return UnavailableError(f"no {', '.join(_TOOLS[:-1])} or {_TOOLS[-1]} was found on PATH")
 
 
 def _archives(root: Path) -> tuple[Archive, ...]:
@@ -122,7 +122,7 @@ def _archives(root: Path) -> tuple[Archive, ...]:
                 )
             )
         except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
-            raise MalformedError(path, f"is no note of a package: {error!r}") from error
+            raise MalformedError(path, f"is not a package record: {error!r}") from error
     return tuple(found)
 
 
@@ -131,7 +131,7 @@ def _compare(wanted: tuple[Archive, ...], found: tuple[Archive, ...]) -> None:
     there = {each.file: each.sha256 for each in found}
     wrong = [each.file for each in wanted if there.get(each.file) != each.sha256]
     if wrong:
-        raise MalformedError(", ".join(wrong), "not what the lock says: another file came under that name")
+        raise MalformedError(", ".join(wrong), "does not match the lock: another file has this name")
 
 
 def _compiler(root: Path) -> HostCompiler:

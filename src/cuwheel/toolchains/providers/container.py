@@ -48,7 +48,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
 
 
 def _engine(around: Surroundings) -> str:
-    """One that answers: a client without its service is no engine."""
+    """One that answers: a client without its service is not enough."""
     reasons = []
     for name in _ENGINES:
         for path in around.machine.which_all(name)[:1]:
@@ -58,7 +58,7 @@ def _engine(around: Surroundings) -> str:
                 reasons.append(f"{name} does not answer: {error.message.splitlines()[-1].strip(' |')}")
             else:
                 return name
-    raise UnavailableError("; ".join(reasons) or f"there is no {' or '.join(_ENGINES)} on PATH")
+    raise UnavailableError("; ".join(reasons) or f"no {' or '.join(_ENGINES)} was found on PATH")
 
 
 def _has_toolkit(image: str) -> bool:

@@ -59,7 +59,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     row = _suite(wanted)
     for program in _PROGRAMS:
         if not around.machine.which_all(program):
-            raise UnavailableError(f"this is not Debian or one of its kin: there is no {program}")
+            raise UnavailableError(f"this is not Debian or a derivative: {program} was not found")
     with around.store.locked(f"apt-{row.suite}"):  # apt would not wait for another
         environ = _configured(row, wanted, around)
         if not wanted.offline:
@@ -83,7 +83,7 @@ def _suite(wanted: Wanted) -> DebianSuite:
     row = toolchains.debian_suite(wanted.cuda)
     if row is None:
         there = ", ".join(f"{each.cuda} ({each.suite})" for each in tables().toolchains.debian)
-        raise UnavailableError(f"Debian has {there}")
+        raise UnavailableError(f"Debian only has {there}")
     if wanted.exact not in (None, toolchains.release_of(wanted.cuda)):
         raise UnavailableError(f"Debian {row.suite} has {toolchains.release_of(wanted.cuda)}")
     return row

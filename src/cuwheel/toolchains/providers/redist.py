@@ -62,7 +62,7 @@ def _release(base: str, wanted: Wanted) -> str:
 
 
 def _listed(base: str, *, offline: bool) -> list[str]:
-    """A server may show no list: then there is none."""
+    """Empty if the server shows no list."""
     if local := addresses.local_path(base):
         return [match[1] for path in local.glob("redistrib_*.json") if (match := _LISTED.fullmatch(path.name))]
     try:
@@ -76,9 +76,9 @@ def _manifest(base: str, name: str, *, offline: bool) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(downloads.text_of(base, name, offline=offline))
     except msgspec.DecodeError as error:
-        raise MalformedError(downloads.join(base, name), f"is no manifest: {error}") from error
+        raise MalformedError(downloads.join(base, name), f"is not a manifest: {error}") from error
     if not isinstance(found, dict):
-        raise MalformedError(downloads.join(base, name), "is no manifest: it holds no components")
+        raise MalformedError(downloads.join(base, name), "is not a manifest: it has no components")
     return found
 
 
@@ -97,16 +97,16 @@ def _archives(row: Component, manifest: dict[str, Any], platform: str, base: str
             continue
         there = manifest[key]
         if platform not in there:
-            raise UnavailableError(f"{key} {there.get('version', '')} is not there for {platform}")
+            raise UnavailableError(f"{key} {there.get('version', '')} is not available for {platform}")
         yield _archive(key, str(there.get("version", "")), there[platform], base)
 
 
 def _archive(key: str, version: str, told: dict[str, Any], base: str) -> Archive:
-    """Sizes are strings there. A path that leads out of the place is no path of a manifest."""
+    """Sizes are strings there. A path that leads out of the folder is not valid."""
     path, sha256, size = str(told.get("relative_path", "")), str(told.get("sha256", "")).lower(), str(told.get("size"))
     inside = path and not path.startswith("/") and "://" not in path and ".." not in unquote(path).split("/")
     if not inside or not _SHA256.fullmatch(sha256):
-        raise MalformedError(base, f"its manifest says nothing useful of {key}: {path!r} {sha256!r}")
+        raise MalformedError(base, f"its manifest has no usable entry for {key}: {path!r} {sha256!r}")
     return Archive(
         kind="tar",
         name=key,

@@ -44,7 +44,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
             place=toolkit.root,
             found_via=f"{toolkit.root}, found by {', '.join(toolkit.found_via)}",
         )
-    raise UnavailableError("; ".join(reasons) or "there is no toolkit on this machine")
+    raise UnavailableError("; ".join(reasons) or "no toolkit was found on this machine")
 
 
 def _unfit(toolkit: Toolkit, wanted: Wanted) -> str:

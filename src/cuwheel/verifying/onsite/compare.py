@@ -52,12 +52,12 @@ def agreement(
         return "none", "nothing was predicted for this machine"
     switched = [name for name in _JIT_SWITCHES if variables.get(name, "0") not in ("", "0")]
     if switched:
-        return "open", f"{switched[0]} is set here, which the prediction does not know of"
+        return "open", f"{switched[0]} is set here, which the prediction did not consider"
     if probed["against"]:
         more = f" (and {len(probed['against']) - 1} more)" if len(probed["against"]) > 1 else ""
         return "contradicted", probed["against"][0] + more
     count = probed["compared"]
-    pieces = f"the driver answers as foretold to {count} piece{'s' if count != 1 else ''} of device code"
+    pieces = f"the driver answers as predicted to {count} piece{'s' if count != 1 else ''} of device code"
     agreement, why = _by_checks(predicted, results, signs)
     if agreement == "untried":
         return ("agreed", f"{pieces}; {why}") if probed["compared"] else ("open", why)
@@ -69,7 +69,7 @@ def _by_checks(
 ) -> tuple[str, str]:
     ran = [each for each in results if each.get("gpu") and each["outcome"] != "skipped" and each["name"] != PROBE]
     if not ran:
-        return "untried", f"predicted was {predicted['outcome']}, and no other check used the GPU"
+        return "untried", f"the prediction was {predicted['outcome']}, but no other check used the GPU"
     seen = {each["name"]: _error(each, signs) for each in ran if each["outcome"] != "passed"}
     passed = [each["name"] for each in ran if each["outcome"] == "passed"]
     if predicted["outcome"] in RUNS:
@@ -79,7 +79,7 @@ def _by_checks(
         return "untried", "predicted to fail, and the guard of the package refused the import"
     if predicted["outcome"] == "fails":
         return _said_fails(predicted, seen, passed)
-    open_end = f"predicted was {predicted['outcome']}, which any outcome of these checks fits"
+    open_end = f"the prediction was {predicted['outcome']}, which fits any outcome of these checks"
     return ("untried" if predicted["outcome"] == "partial" else "open"), open_end
 
 
@@ -90,7 +90,7 @@ def _said_runs(
     refused = {name: code for name, code in seen.items() if code}
     if refused:
         name, code = next(iter(refused.items()))
-        return "contradicted", f"{said}, and {name} met CUDA error {code}"
+        return "contradicted", f"{said}, but {name} hit CUDA error {code}"
     if seen:
         return "open", f"{said}; {', '.join(seen)} did not pass, for another reason than the device code"
     return "agreed", f"{said}, and {len(passed)} check{'s' if len(passed) > 1 else ''} on the GPU passed"
@@ -102,12 +102,12 @@ def _said_fails(
     error = predicted.get("error") or {}
     said = f"predicted to fail{' with ' + error['name'] if error else ''}"
     if passed:
-        return "contradicted", f"{said}, and {', '.join(passed)} passed on the GPU"
+        return "contradicted", f"{said}, but {', '.join(passed)} passed on the GPU"
     codes = {code for code in seen.values() if code}
     if error and codes and str(error["code"]) not in codes:
         return "contradicted", f"{said}, and it failed with CUDA error {', '.join(sorted(codes))}"
     if codes or not error:
-        return "agreed", f"{said}, and {', '.join(seen)} failed so"
+        return "agreed", f"{said}, and {', '.join(seen)} failed that way"
     return "open", f"{said}; {', '.join(seen)} failed without naming a CUDA error"
 
 

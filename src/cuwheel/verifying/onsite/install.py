@@ -53,7 +53,7 @@ def install(wheel: IO[bytes], place: Place) -> None:
                     _put(archive, member, place, info, listed)
             missing = [name for name in listed if name not in archive.NameToInfo]
             if missing:
-                raise InstallError(f"RECORD lists {missing[0]}, which is not in it")
+                raise InstallError(f"RECORD lists {missing[0]}, which is not in the wheel")
             _entry_points(archive, info, place)
         (place.site / info / "INSTALLER").write_text("cuwheel\n")
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, KeyError) as error:
@@ -100,7 +100,7 @@ def _put(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Place, info: 
                 hasher.update(chunk)
             target.write(chunk)
     if hasher and not exempt and _written(hasher) != listed[name].partition("=")[2].rstrip("="):
-        raise InstallError(f"{name} is not what RECORD says")
+        raise InstallError(f"{name} does not match RECORD")
     if script or member.external_attr >> 16 & stat.S_IXUSR:
         path.chmod(0o755)
 
@@ -108,7 +108,7 @@ def _put(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Place, info: 
 def _must_be_its_own(path: Path) -> None:
     """`bin/python` is a link to the machine's own interpreter: what is written there is written to that."""
     if path.is_symlink():
-        raise InstallError(f"{path.name} of it would take the place of the environment's own")
+        raise InstallError(f"{path.name} would replace the environment's own")
 
 
 def _hasher(listed: str) -> Optional["hashlib._Hash"]:
@@ -128,7 +128,7 @@ def destination(name: str, place: Place) -> tuple[Path, bool]:
     """Where a member goes, and whether it is a script."""
     parts = name.split("/")
     if name.startswith(("/", "\\")) or ".." in parts or "\\" in name or "" in parts or ":" in parts[0]:
-        raise InstallError(f"{name!r} leads out of the folder that it would be installed to")
+        raise InstallError(f"{name!r} leads out of the folder it would be installed to")
     if not parts[0].endswith(".data"):
         return place.site.joinpath(*parts), False
     schemes = {
@@ -139,7 +139,7 @@ def destination(name: str, place: Place) -> tuple[Path, bool]:
         "headers": place.headers,
     }
     if len(parts) < 3 or parts[1] not in schemes:  # noqa: PLR2004 - folder, scheme, file
-        raise InstallError(f"{name!r} has no place in an environment")
+        raise InstallError(f"{name!r} cannot be installed into an environment")
     return schemes[parts[1]].joinpath(*parts[2:]), parts[1] == "scripts"
 
 

@@ -56,7 +56,7 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
         archive = zipfile.ZipFile(path)
         manifest = json.loads(archive.read(MANIFEST))
     except _DAMAGED as error:
-        sys.stderr.write(f"error: {path} cannot be read: {error}\nhint: carry it again; it may be cut short\n")
+        sys.stderr.write(f"error: {path} cannot be read: {error}\nhint: copy it again; it may be cut short\n")
         return 2
     with archive:
         if options.list:
@@ -74,7 +74,7 @@ def main(masking: Any, scratch: Any, arguments: Optional[Sequence[str]] = None) 
             sys.stderr.write("interrupted: no proof was written\n")
             return _INTERRUPTED
         except OSError as error:
-            sys.stderr.write(f"error: {error}\nhint: TMPDIR says where the environments are made, --keep too\n")
+            sys.stderr.write(f"error: {error}\nhint: choose where the environments are made with TMPDIR or --keep\n")
             return 2
 
 
@@ -86,13 +86,13 @@ def _interrupted(*_: object) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kit.pyz",
-        description="Install the wheels of this kit apart, run their checks, write the proof. "
-        "This runs the code of the packages.",
+        description="Install the wheels of this kit in environments of their own, run their checks and write the "
+        "proof. This runs code of the packages.",
     )
-    parser.add_argument("--to", metavar="FILE", default=_PROOF, help=f"where the proof goes ({_PROOF})")
+    parser.add_argument("--to", metavar="FILE", default=_PROOF, help=f"where to write the proof ({_PROOF})")
     parser.add_argument("--only", metavar="TEXT", default="", help="only wheels whose file name contains TEXT")
-    parser.add_argument("--list", action="store_true", help="show what is in the kit, and do nothing")
-    parser.add_argument("--keep", metavar="FOLDER", help="put the environments there and leave them")
+    parser.add_argument("--list", action="store_true", help="show what is in the kit and do nothing else")
+    parser.add_argument("--keep", metavar="FOLDER", help="make the environments in this folder and keep them")
     parser.add_argument(
         "--pass-env", metavar="NAME", action="append", default=[], help="let the checks see this variable"
     )
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         "--system-site-packages",
         action="store_true",
         default=None,
-        help="let the wheels see the packages of the Python that runs this",
+        help="let the wheels see the packages of this Python",
     )
     return parser
 
@@ -124,7 +124,7 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], to: Path, work: 
     chosen = [each for each in enumerate(manifest["wheels"]) if work.only in each[1]["file"]]
     if damaged := [item["file"] for _, wheel in chosen for item in _items(wheel) if not _is_whole(archive, item)]:
         sys.stderr.write(f"error: the kit was damaged on its way: {', '.join(damaged[:5])} is not what was packed\n")
-        sys.stderr.write("hint: carry it again\n")
+        sys.stderr.write("hint: copy it again\n")
         return 2
     environ = processes.marked(os.environ, work.mark)
     here = machine.profile(environ)
@@ -165,7 +165,7 @@ def _is_whole(archive: zipfile.ZipFile, item: Mapping[str, Any]) -> bool:
 
 
 def _succeeded(wheel: Mapping[str, Any]) -> bool:
-    """A wheel that fails here as it was predicted to is no success."""
+    """A wheel that fails here as predicted is not a success."""
     passed = all(each["outcome"] in ("passed", "skipped") for each in wheel["checks"])
     fails = bool(wheel["prediction"]) and wheel["prediction"]["outcome"] == "fails"
     return not wheel["problem"] and passed and not fails and wheel["agreement"] != "contradicted"
@@ -303,7 +303,7 @@ def _writable(path: Path) -> bool:
 
 
 def _complain(path: Path, error: OSError) -> None:
-    sys.stderr.write(f"error: the proof cannot be written to {path}: {error}\nhint: choose another place with --to\n")
+    sys.stderr.write(f"error: the proof cannot be written to {path}: {error}\nhint: choose another file with --to\n")
 
 
 def _written(proof: Mapping[str, Any], path: Path) -> str:

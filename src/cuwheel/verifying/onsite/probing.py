@@ -1,4 +1,5 @@
-"""Device code of a wheel handed to this machine's driver, piece by piece, and its answers against those foretold."""
+"""Gives device code of a wheel to this machine's driver, piece by piece, and compares its answers with the "
+"predictions."""
 
 from __future__ import annotations
 
@@ -57,9 +58,9 @@ def check(wheel: Mapping[str, Any], place: Place) -> Optional[dict[str, Any]]:
 def judged(
     result: Mapping[str, Any], wheel: Mapping[str, Any], capability: str, driver: Optional[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The result as that of a check, and what was learnt: of how many pieces something was foretold, and what against.
+    """The result in the form of a check, and what was learnt: how many answers were predicted, and which contradict.
 
-    It passes where the driver answers as foretold, be it with an error: whether that will do, the prediction says.
+    It passes if the driver answers as predicted, even with an error: the prediction says whether that is enough.
     """
     said = {int(index): int(code) for index, code in _SAID.findall(result["output"])}
     learnt: dict[str, Any] = {"loaded": 0, "refused": 0, "compared": 0, "against": []}
@@ -74,7 +75,7 @@ def judged(
         expected = _expected(wheel["answers"][probe["answers"]], capability, driver)
         learnt["compared"] += expected is not None
         if expected is not None and expected != code:
-            told = f"foretold was {_word(expected)}, and the driver gives {_word(code)}"
+            told = f"the prediction was {_word(expected)}, but the driver gives {_word(code)}"
             words = f"{probe['path']} ({probe['holds']}): {told}"
             learnt["against"] += [] if words in learnt["against"] else [words]
     found = dict(result)
@@ -88,7 +89,7 @@ def judged(
 
 def _output(learnt: Mapping[str, Any], refused: Mapping[int, Sequence[str]]) -> str:
     total = learnt["loaded"] + learnt["refused"]
-    lines = [f"{learnt['loaded']} of {total} pieces of device code were loaded by the driver"]
+    lines = [f"{learnt['loaded']} of {total} pieces of device code loaded"]
     for code, paths in sorted(refused.items()):
         lines.append(f"error {code} for {len(paths)} of {', '.join(list(dict.fromkeys(paths))[:_FEW])}")
     return "\n".join(lines)

@@ -37,7 +37,7 @@ def _python(python: str, abi: str) -> str:
     words = f"it is for Python {major}" + (f".{match[3]}" if match[3] else "")
     words += f" ({abi}), and this is {here[0]}.{here[1]}" + (" without the GIL" if _free_threaded() else "")
     if kind == "pp" or (kind == "cp" and sys.implementation.name != "cpython"):
-        return f"it is for another implementation of Python than {sys.implementation.name}"
+        return f"it is for another Python implementation than {sys.implementation.name}"
     if abi not in ("none", "abi3") and abi.endswith("t") != _free_threaded():
         return words
     if abi == "abi3" and _free_threaded():
@@ -69,7 +69,7 @@ def _platform(name: str) -> str:
         return f"it is for linux_{wanted_cpu}, and this is {system}_{cpu}"
     if wanted > (0, 0) and libc < wanted:
         has = ".".join(map(str, libc)) if libc > (0, 0) else "no glibc"
-        return f"it needs glibc {wanted[0]}.{wanted[1]}, and here is {has}"
+        return f"it needs glibc {wanted[0]}.{wanted[1]}, but this machine has {has}"
     return ""
 
 

@@ -21,7 +21,7 @@ _ORDER = ("contradicted", "open", "agreed", "none")
 
 
 def say(text: str = "") -> None:
-    """Nobody listening (`| head`) is no reason to stop: the proof is a file."""
+    """A closed pipe (`| head`) is not a reason to stop: the proof is a file."""
     try:
         sys.stdout.write(printable(text) + "\n")
         sys.stdout.flush()
@@ -42,7 +42,7 @@ def machine(here: Mapping[str, Any]) -> None:
     system = here["distribution"] or here["os"]
     libc = f", glibc {here['glibc']}" if here["glibc"] else ""
     say(f"{system}, {here['cpu']}{libc}, Python {here['python']}")
-    driver = f"driver {here['driver']}" if here["driver"] else "no driver known by its number"
+    driver = f"driver {here['driver']}" if here["driver"] else "driver version unknown"
     cuda = f", CUDA {here['driver_cuda']}" if here["driver_cuda"] else ""
     for each in here["gpus"]:
         name = " ".join(each["name"].split())
@@ -89,6 +89,6 @@ def summary(proof: Mapping[str, Any], written: str) -> None:
     if broken:
         say(f"not installed: {', '.join(broken)}")
     if not proof["wheels"]:
-        say("no wheel of the kit was asked for")
+        say("no wheel of the kit was selected")
     if written:
         say(f"proof: {written}   (cuwheel verify --read {written})")

@@ -59,7 +59,7 @@ def _run(
     cut: bool,
 ) -> dict[str, Any]:
     if check.get("kind") not in KINDS:
-        return _result(check, "failed", problem=f"there is no check of kind {check.get('kind')!r}")
+        return _result(check, "failed", problem=f"unknown kind of check: {check.get('kind')!r}")
     why = _skipped(check, python, environ, capabilities, cut=cut)
     if why:
         return _result(check, "skipped", problem=why)
@@ -111,9 +111,11 @@ def _skipped(
         return ""
     there = gpus.seen(python, environ, cut=cut) if capabilities is None else capabilities
     if not there:
-        return "needs a GPU, and there is none here"
+        return "needs a GPU, but this machine has none"
     if wanted and not set(wanted) & set(there):
-        return f"needs a GPU of capability {' or '.join(wanted)}, and here is {', '.join(dict.fromkeys(there))}"
+        return (
+            f"needs a GPU of capability {' or '.join(wanted)}, but this machine has {', '.join(dict.fromkeys(there))}"
+        )
     return ""
 
 
@@ -124,11 +126,11 @@ def _judge(
     if end.error:
         return "failed", f"could not be started: {end.error}"
     if end.stopped == "timeout":
-        return "timeout", f"did not end within {limits.seconds:g} s, and was ended"
+        return "timeout", f"did not end within {limits.seconds:g} s and was stopped"
     if end.stopped == "memory":
-        return "memory", f"took {_gigabytes(end.memory)}, allowed are {_gigabytes(limits.memory)}; it was ended"
+        return "memory", f"took {_gigabytes(end.memory)}, allowed is {_gigabytes(limits.memory)}; it was stopped"
     if end.stopped == "processes":
-        return "failed", "started more and more processes, and was ended"
+        return "failed", "started more and more processes and was stopped"
     status = end.status
     wanted = int(check.get("status") or 0)
     if status is None or status < 0:
@@ -141,10 +143,10 @@ def _judge(
 def _other_status(check: Mapping[str, Any], status: int, capture: Capture, limits: child.Limits) -> tuple[str, str]:
     text = capture.whole.text()
     if limits.guarded and text.rstrip().rpartition("\n")[2].startswith(_REFUSED):
-        return "memory", f"asked for more memory than it may have, which is {_gigabytes(limits.memory)}"
+        return "memory", f"asked for more memory than its limit of {_gigabytes(limits.memory)}"
     name = _signal_name(status - _STATUS_OF_SIGNAL)
     if check["kind"] == "command" and name:
-        return "crashed", f"ended with status {status}, which a shell gives for {name}"
+        return "crashed", f"ended with status {status}, which is how a shell reports {name}"
     expected = f" and not {check['status']}" if check.get("status") else ""
     return "failed", f"ended with status {status}{expected}{_last_line(text)}"
 
@@ -155,14 +157,14 @@ def _answer(
     """It ended as it should: whether it did and printed what it should."""
     if check["kind"] != "command" and said is None and not check.get("status"):
         what = "the import was" if check["kind"] == "import" else "the snippet was"
-        return "failed", f"ended with status 0 before {what} done: something in it ends the process"
+        return "failed", f"ended with status 0 before {what} done: something in it ended the process"
     found = capture.found()
     problems = [f"did not print {text!r}" for text in check.get("expect", ()) if text not in found]
     problems += [f"printed {text!r}" for text in check.get("forbid", ()) if text in found]
     problems += _number_problem(check, capture)
     if end.left:
         many = "a process" if len(end.left) == 1 else f"{len(end.left)} processes"
-        problems.append(f"left {many} running, ended now: {', '.join(end.left[:4])}")
+        problems.append(f"left {many} running, stopped now: {', '.join(end.left[:4])}")
     return ("failed", "; ".join(problems)) if problems else ("passed", "")
 
 
@@ -173,10 +175,10 @@ def _number_problem(check: Mapping[str, Any], capture: Capture) -> list[str]:
     number = capture.last_number()
     tolerance = float(check.get("tolerance") or 0.0)
     if number is None:
-        return [f"printed no number, expected was {wanted:g}"]
+        return [f"printed no number, expected {wanted:g}"]
     if number == wanted or (math.isfinite(number) and abs(number - wanted) <= tolerance):
         return []
-    return [f"printed {number:g}, expected was {wanted:g}" + (f" within {tolerance:g}" if tolerance else "")]
+    return [f"printed {number:g}, expected {wanted:g}" + (f" within {tolerance:g}" if tolerance else "")]
 
 
 def _signal_words(number: int, check: Mapping[str, Any], *, finished: bool) -> str:
@@ -184,7 +186,7 @@ def _signal_words(number: int, check: Mapping[str, Any], *, finished: bool) -> s
     if finished:
         words += ", after the end of " + ("the import" if check["kind"] == "import" else "the snippet")
     if number == signal.SIGKILL:
-        words += "; nobody here sent it: often the kernel, out of memory"
+        words += "; cuwheel did not send it: often the kernel does, when memory runs out"
     return words
 
 

@@ -1,4 +1,4 @@
-"""How a check is started: it dies with whoever started it, and has no network where the system can cut it off."""
+"""Starts a check: it dies with the process that started it, and has no network if the system can cut it off."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ _LED_ASTRAY = (
     "PYTHONINSPECT",
     "__PYVENV_LAUNCHER__",
 )
-# How text, time, processors and GPUs are to be used: no check can be judged without them, and none is private.
+# Settings for text, time, processors and GPUs: every check needs them, and none is private.
 LET_THROUGH = (
     *("LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "NO_COLOR", "CUWHEEL_CHECK"),
     *("LD_LIBRARY_PATH", "CUDA_*", "NVIDIA_*", "NCCL_*", "CUDNN_*", "CUBLAS_*", "CUPY_*", "BNB_*"),
     *("JAX_*", "XLA_*", "TF_*", "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*"),
     *("OMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMEXPR_*", "BLIS_*"),
 )
-_NOBODY = "cuwheel"  # some packages ask for the name of the user, and fail where there is none
+_NOBODY = "cuwheel"  # some packages ask for the user's name and fail without one
 
 
 def plain(environ: Mapping[str, str]) -> dict[str, str]:

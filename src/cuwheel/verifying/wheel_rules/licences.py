@@ -19,7 +19,7 @@ _LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", r
 @rule(
     "licence-file-missing",
     severity="error",
-    why="License-File names a file of the wheel; most licences may only be passed on with their text.",
+    why="License-File names a file of the wheel; most licences require passing on their text.",
     source=_SOURCE,
     fix="license-files in pyproject.toml must match files of the source",
 )
@@ -40,14 +40,14 @@ def named_and_missing(subject: Subject) -> Iterator[Found]:
 @rule(
     "licence-none",
     severity="warning",
-    why="A wheel without the text of its licence cannot be passed on under most of them.",
+    why="Most licences do not allow passing on a wheel without their text.",
     source=_SOURCE,
     fix='license-files = ["LICENSE*"] in [project] of pyproject.toml',
 )
 def none(subject: Subject) -> Iterator[Found]:
     info = subject.wheel.info
     if info and not any(name.startswith(info) and _LIKE.search(name) for name in subject.wheel.sizes):
-        yield Found(message="there is no licence file in it")
+        yield Found(message="it contains no licence file")
 
 
 RULES = (named_and_missing, none)

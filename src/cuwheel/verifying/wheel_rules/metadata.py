@@ -46,7 +46,7 @@ def invalid(subject: Subject) -> Iterator[Found]:
     slight = [words for field, words in found if field not in _GRAVE]
     if grave:
         yield Found(
-            message="METADATA is wrong where installers read it", evidence=tuple(grave[:_MOST]), severity="error"
+            message="METADATA has errors that affect installers", evidence=tuple(grave[:_MOST]), severity="error"
         )
     if slight:
         yield Found(message="METADATA breaks the rules of its own version", evidence=tuple(slight[:_MOST]))
@@ -59,9 +59,9 @@ def _field(error: BaseException) -> str:
 @rule(
     "metadata-differs",
     severity="error",
-    why="The name and the version of METADATA are those of the file name; installers refuse a wheel where they differ.",
+    why="The name and version in METADATA must match the file name; installers refuse a wheel where they differ.",
     source=_SOURCE,
-    fix="build it again; a wheel is not renamed by hand",
+    fix="build it again; do not rename a wheel by hand",
 )
 def differs(subject: Subject) -> Iterator[Found]:
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SOURCE = "recording installed projects, packaging.python.org/specifications"
-_REPAIR = "build it again, or download it again; whatever changed it afterwards must rewrite RECORD"
+_REPAIR = "build it again, or download it again; a tool that changes a wheel must also rewrite RECORD"
 
 
 def _rows(subject: Subject) -> list[RecordRow]:
@@ -69,19 +69,19 @@ def rows(subject: Subject) -> Iterator[Found]:
 @rule(
     "record-unsafe-path",
     severity="error",
-    why="A path that leaves the environment lets an uninstallation delete somebody else's files.",
+    why="A path that leaves the environment lets an uninstall delete other files.",
     source=_SOURCE,
     fix="do not install it",
 )
 def unsafe_path(subject: Subject) -> Iterator[Found]:
     if paths := {row.path for row in _rows(subject) if escapes(row.path)}:
-        yield Found(message="RECORD names files outside the place that it is installed to", evidence=some(paths))
+        yield Found(message="RECORD names files outside the installation folder", evidence=some(paths))
 
 
 @rule(
     "record-hash",
     severity="error",
-    why="The hash in RECORD proves that a file is the one that was built. Installers may refuse a wheel without.",
+    why="The hash in RECORD proves that a file is the one that was built. Installers may refuse a wheel without it.",
     source=_SOURCE,
     fix=_REPAIR,
 )

@@ -26,7 +26,7 @@ def structure(subject: Subject) -> Iterator[Found]:
     wheel = subject.wheel
     if len(wheel.infos) != 1:
         count = len(wheel.infos) or "no"
-        yield Found(message=f"it has {count} dist-info folders, and must have one", evidence=wheel.infos)
+        yield Found(message=f"it has {count} dist-info folders, but must have one", evidence=wheel.infos)
         return
     texts = (("METADATA", wheel.metadata), ("WHEEL", wheel.wheel), ("RECORD", wheel.record))
     unread = [name for name, text in texts if text is None]
@@ -42,7 +42,7 @@ def structure(subject: Subject) -> Iterator[Found]:
 @rule(
     "dist-info-name",
     severity="error",
-    why="The dist-info folder is called after the name and the version of the file; installers compare them.",
+    why="The dist-info folder is named after the name and version of the file; installers compare them.",
     source=_SOURCE,
     fix="build it again with a standard build backend",
 )
@@ -53,7 +53,7 @@ def dist_info_name(subject: Subject) -> Iterator[Found]:
     name, _, version = subject.wheel.info.removesuffix(".dist-info/").partition("-")
     if (normalised(name), version.replace("-", "_")) != (normalised(file.name), file.version):
         yield Found(
-            message=f"the folder inside is {subject.wheel.info} and the file is for {file.name} {file.version}",
+            message=f"the folder inside is {subject.wheel.info}, but the file is for {file.name} {file.version}",
             evidence=(subject.file,),
         )
 
@@ -61,7 +61,7 @@ def dist_info_name(subject: Subject) -> Iterator[Found]:
 @rule(
     "same-file-twice",
     severity="warning",
-    why="""Two files that end up under one name hide each other: names that differ only in case do so on Windows and
+    why="""Two files with the same final name overwrite each other: names that differ only in case do so on Windows and
     macOS, and what lies in .data/platlib lands beside the rest.""",
     source=_SOURCE,
     fix="give them different names",
@@ -73,7 +73,7 @@ def same_file_twice(subject: Subject) -> Iterator[Found]:
         if (other := seen.setdefault(place.lower(), member)) != member:
             twice.append(f"{other} and {member}")
     if twice:
-        yield Found(message="files that are installed under one name", evidence=some(twice))
+        yield Found(message="several files would be installed under the same name", evidence=some(twice))
 
 
 RULES = (structure, dist_info_name, same_file_twice)

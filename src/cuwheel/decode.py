@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MOST_PARTS = 64
+_MOST_BYTES = 16 << 20
 
 
 def convert(data: object, type_: type[T], where: str, problems: list[str]) -> T | None:
@@ -46,6 +47,18 @@ def toml(data: bytes) -> dict[str, Any]:
     except ValueError as error:  # a number of thousands of digits
         raise msgspec.DecodeError(_uncapitalised(str(error).partition(";")[0])) from None
     return found
+
+
+def toml_file(path: Path) -> dict[str, Any]:
+    """OSError where it cannot be read, DecodeError where it is not TOML, or too large to be what somebody wrote."""
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise msgspec.DecodeError(f"it has more than {_MOST_BYTES:,} bytes")
+    try:
+        return toml(data)
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(f"it is not UTF-8: {error.reason}") from None
 
 
 def _keys(line: bytes) -> list[bytes]:

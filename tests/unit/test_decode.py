@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from cuwheel import decode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,3 +70,16 @@ def test_values_may_have_any_number_of_dots() -> None:
         "x": "." * 1000,
         "a": {"b": {"c": {"d": 1}}},
     }
+
+
+def test_a_file_is_refused_that_is_too_large_or_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    with path.open("wb") as file:
+        file.truncate(8 << 30)
+    with pytest.raises(msgspec.DecodeError, match="it has more than"):
+        decode.toml_file(path)
+    path.write_bytes(b"a = '\xff'")
+    with pytest.raises(msgspec.DecodeError, match="it is not UTF-8"):
+        decode.toml_file(path)
+    path.write_bytes(b"a = 1")
+    assert decode.toml_file(path) == {"a": 1}

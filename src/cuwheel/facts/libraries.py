@@ -62,7 +62,7 @@ def rows() -> tuple[Package, ...]:
 
 def _more(path: Path) -> tuple[Package, ...]:
     try:
-        data = decode.toml(path.read_bytes())
+        data = decode.toml_file(path)
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint=f"{VARIABLE} names it") from error
     except msgspec.DecodeError as error:

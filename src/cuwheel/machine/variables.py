@@ -106,8 +106,8 @@ def _cargo_env(world: World, where: Path) -> dict[str, Any]:
     if not where.is_file():
         return {}
     try:
-        env = decode.toml(where.read_bytes()).get("env", {})
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        env = decode.toml_file(where).get("env", {})
+    except (OSError, msgspec.DecodeError) as error:
         world.note("variables", world.shown(where), f"cannot be read: {error}")
         return {}
     return env if isinstance(env, dict) else {}

@@ -83,10 +83,10 @@ class Plan:
 def load(path: Path) -> Plan:
     """All problems at once."""
     try:
-        data = decode.toml(path.read_bytes())
+        data = decode.toml_file(path)
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint=_HINT) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+    except msgspec.DecodeError as error:
         raise ConfigurationError(path, [f"it is not valid TOML: {error}"], _HINT) from error
     problems: list[str] = []
     file = decode.convert(data, _File, "matrix", problems)

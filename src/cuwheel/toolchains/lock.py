@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -133,7 +133,9 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def read(path: Path) -> Lock:
     try:
-        return parse(path.read_bytes(), str(path))
+        return _checked(decode.toml_file(path), str(path))
+    except msgspec.DecodeError as error:
+        raise MalformedError(path, f"is no {NAME}: {error}") from error
     except OSError as error:
         hint = "write one with: cuwheel toolchain install VERSION --lock"
         raise UnreadableError.from_os(error, path, hint=hint) from error
@@ -144,6 +146,10 @@ def parse(data: bytes, name: str) -> Lock:
         found = decode.toml(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedError(name, f"is not a {NAME}: {error}") from error
+    return _checked(found, name)
+
+
+def _checked(found: dict[str, Any], name: str) -> Lock:
     schema = str(found.get("schema", ""))
     version = schema.rpartition("/")[2]
     if schema.startswith("cuwheel.lock/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):

@@ -1,0 +1,221 @@
+"""Hostile files through the command line of every verb that takes them: the documented status, little time and memory.
+
+What the readers make of damaged binaries is in tests/unit/inspection; here it is what a person at a terminal meets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fixtures import hostile
+from tests.fixtures.small_wheel import Wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+ROOT = Path(__file__).parents[2]
+GOOD = (ROOT / "tests" / "fixtures" / "bin" / "plain-130.so").read_bytes()
+NAME = "pkg-1.0-py3-none-any.whl"
+UNSAFE = 13
+# Of a wheel that is damaged or lies: what is read is told (0, 1), or it is refused (5, 13). 2 is for `plan --like`,
+# where a wheel without the right device code says nothing about sizes.
+OF_WHEELS = {0, 1, 5, 13}
+SECONDS, MEMORY, OUTPUT = 30, 512 << 20, 1 << 20  # of any command, whatever it is given
+
+
+def verbs(wheel: str, out: str) -> dict[str, list[str]]:
+    """Every verb that takes a wheel."""
+    return {
+        "inspect": ["inspect", wheel],
+        "kernels": ["kernels", wheel],
+        "compare": ["compare", wheel, wheel],
+        "check": ["check", wheel, "--on", "h100"],
+        "slim": ["slim", wheel, "--for", "h100", "-o", f"{out}-slim"],
+        "repair": ["repair", wheel, "-o", f"{out}-repair"],
+        "verify": ["verify", wheel, "--static"],
+        "pack": ["verify", wheel, "--pack", f"{out}.pyz"],
+        "plan": ["plan", "--for", "h100", "--like", wheel],
+        "explain": ["explain", os.devnull, "--wheel", wheel, "--gpu", "h100"],
+    }
+
+
+def ended(commands: Sequence[Sequence[str]], folder: Path) -> list[dict[str, Any]]:
+    """How each of the commands ended, all in one process that forks."""
+    warm = folder / "warm"
+    sound = Wheel(files={"subject/__init__.py": "", "subject/lib.so": GOOD}, tag="py3-none-linux_x86_64").write(warm)
+    used = {words[0] for words in commands}
+    warming = [words for words in verbs(str(sound), str(warm / "out")).values() if words[0] in used]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.hostile_run"],
+        input=json.dumps({"warm": warming, "commands": commands}),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "CUWHEEL_CACHE": str(folder / "cache"), "TMPDIR": str(folder)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def problems(label: str, end: dict[str, Any], allowed: set[int]) -> Iterable[str]:
+    if end["status"] not in allowed:
+        yield f"{label}: status {end['status']}: {end['message'][-400:]}"
+    if "Traceback" in end["message"]:
+        yield f"{label}: {end['message'][-400:]}"
+    if end["status"] not in (0, 1) and "error: " not in end["message"]:
+        yield f"{label}: status {end['status']} without a word"
+    if end["seconds"] > SECONDS or end["memory"] > MEMORY or end["written"] > OUTPUT:
+        yield f"{label}: {end['seconds']} s, {end['memory'] >> 20} MiB, {end['written']:,} bytes of output"
+
+
+def of_wheels(cases: Iterable[tuple[str, bytes]], folder: Path, allowed: Callable[[str], set[int]]) -> list[str]:
+    labels, commands = [], []
+    for number, (name, data) in enumerate(cases):
+        place = folder / str(number)
+        place.mkdir()
+        (place / NAME).write_bytes(data)
+        for verb, words in verbs(str(place / NAME), str(place / "out")).items():
+            labels.append((verb, name))
+            commands.append(words)
+    ends = ended(commands, folder)
+    return [
+        each
+        for (verb, name), end in zip(labels, ends, strict=True)
+        for each in problems(f"{verb} of {name}", end, allowed(verb))
+    ]
+
+
+def test_an_unsafe_wheel_is_an_error_of_its_own_in_every_verb(tmp_path: Path) -> None:
+    found = of_wheels(hostile.unsafe_wheels(GOOD), tmp_path, lambda _verb: {UNSAFE})
+    assert not found
+
+
+def test_wheels_that_lie_in_their_texts(tmp_path: Path) -> None:
+    assert not of_wheels(hostile.wheels(GOOD), tmp_path, lambda verb: OF_WHEELS | ({2} if verb == "plan" else set()))
+
+
+@pytest.mark.slow
+def test_wheels_with_hundreds_of_thousands_of_anything(tmp_path: Path) -> None:
+    found = of_wheels(hostile.large_wheels(GOOD), tmp_path, lambda verb: OF_WHEELS | ({2} if verb == "plan" else set()))
+    assert not found
+
+
+@pytest.mark.slow
+def test_damaged_wheels(tmp_path: Path) -> None:
+    found = of_wheels(
+        hostile.damaged_wheels(GOOD), tmp_path, lambda verb: OF_WHEELS | ({2} if verb == "plan" else set())
+    )
+    assert not found
+
+
+def of_documents(cases: Iterable[tuple[str, bytes]], folder: Path, suffix: str, rows: dict[str, Any]) -> list[str]:
+    """`rows`: a command with FILE in it → the statuses that it may end with."""
+    labels, commands, allowed = [], [], []
+    for number, (name, data) in enumerate(cases):
+        path = folder / f"{number}{suffix}"
+        path.write_bytes(data)
+        for words, statuses in rows.items():
+            labels.append(f"{words} of {name}")
+            commands.append([word.replace("FILE", str(path)) for word in words.split()])
+            allowed.append(statuses)
+    ends = ended(commands, folder)
+    return [
+        each
+        for label, end, statuses in zip(labels, ends, allowed, strict=True)
+        for each in problems(label, end, statuses)
+    ]
+
+
+def test_documents_in_toml(tmp_path: Path) -> None:
+    """Those that a person wrote: all wrong with them is wrong with the command line, 2."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "pyproject.toml").write_text("[project]\nname = 'x'\nversion = '1'\n")
+    wheel = Wheel().write(tmp_path)
+    rows = {
+        f"check {wheel} --on FILE": {0, 2},  # a hundred thousand machines are a fleet
+        "plan --for FILE": {0, 2},
+        f"build {source} --for h100 --dry-run --config FILE": {2, 5},  # 5: an empty one is sound, and there is no CUDA
+        f"verify {wheel} --static --config FILE": {0, 1, 2},
+        f"record -o {tmp_path}/recorded --matrix FILE --dry-run": {2},
+        "toolchain install 13.0 --dry-run --locked FILE": {2, 5, 6, 11},
+    }
+    assert not of_documents(hostile.toml(), tmp_path, ".toml", rows)
+
+
+def test_documents_in_json(tmp_path: Path) -> None:
+    wheel = Wheel().write(tmp_path)
+    rows = {
+        f"check {wheel} --on FILE": {2},
+        "plan --for FILE": {2},
+        "doctor --on FILE": {2},
+        f"explain {os.devnull} --on FILE": {2},
+        f"slim {wheel} --for FILE -o {tmp_path}/slimmed": {2},
+        "verify --read FILE": {1, 2, 5},
+        "toolchain install 13.0 --dry-run --locked FILE": {2, 5, 6, 11},
+        "explain FILE": {0, 1},
+    }
+    assert not of_documents(hostile.json(), tmp_path, ".json", rows)
+
+
+def test_journals(tmp_path: Path) -> None:
+    commands, labels = [], []
+    for number, (name, data) in enumerate(hostile.journals()):
+        root = tmp_path / str(number)
+        place = root / ".cuwheel" / "slim" / "0001"
+        place.mkdir(parents=True)
+        (root / "lib.so").write_bytes(GOOD)
+        (place / "journal.jsonl").write_bytes(data)
+        for words in (["--undo"], ["--commit"], ["--for", "h100"]):
+            commands.append(["slim", str(root), *words])
+            labels.append(f"slim {' '.join(words)} with {name}")
+    ends = ended(commands, tmp_path)
+    found = [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {0, 1, 4, 5, 6})]
+    assert not found
+
+
+def test_records(tmp_path: Path) -> None:
+    commands, labels = [], []
+    for number, (name, data) in enumerate(hostile.events()):
+        record = tmp_path / f"record{number}"
+        for file in ("record.json", "events/1.json", "events/2.jsonl", "report.json"):
+            (record / file).parent.mkdir(parents=True, exist_ok=True)
+            (record / file).write_bytes(data)
+        for words in (["replay", str(record)], ["replay", str(record), "--list"], ["explain", str(record)]):
+            commands.append(words)
+            labels.append(f"{' '.join(words[::2])} of {name}")
+    ends = ended(commands, tmp_path)
+    found = [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {0, 1, 2, 4, 5, 6})]
+    assert not found
+
+
+def test_files_of_gigabytes_are_not_read_as_documents(tmp_path: Path) -> None:
+    huge = tmp_path / "huge.toml"
+    with huge.open("wb") as file:
+        file.truncate(8 << 30)
+    wheel = Wheel().write(tmp_path)
+    rows = {
+        ("check", str(wheel), "--on", str(huge)): {2},
+        ("plan", "--for", str(huge)): {2},
+        ("doctor", "--on", str(huge)): {2},
+        ("verify", str(wheel), "--static", "--config", str(huge)): {2},
+        ("record", "-o", str(tmp_path / "recorded"), "--matrix", str(huge), "--dry-run"): {2},
+        ("toolchain", "install", "13.0", "--dry-run", "--locked", str(huge)): {5},
+        ("verify", "--read", str(huge)): {5},
+    }
+    ends = ended([list(words) for words in rows], tmp_path)
+    found = [
+        each
+        for (words, allowed), end in zip(rows.items(), ends, strict=True)
+        for each in problems(" ".join(words), end, allowed)
+    ]
+    assert not found

@@ -6,6 +6,7 @@ Keys are written with hyphens; a field that Python cannot have (`for`, `import`)
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import typing
 from pathlib import Path
@@ -235,10 +236,14 @@ def _tables() -> Iterator[Any]:
 
 def _as_written(problem: str) -> str:
     """A problem with the keys as a person writes them, not as the fields are called."""
+    return _field_names().sub(lambda match: key(match[0]), problem).removeprefix(": ")
+
+
+@functools.cache
+def _field_names() -> re.Pattern[str]:
+    """Those that are written otherwise. Worked out once: a file may have thousands of problems."""
     names = {name for table in _tables() for name in typing.get_type_hints(table) if key(name) != name}
-    for name in names:
-        problem = re.sub(rf"(?<![\w{{]){name}(?![\w}}])", key(name), problem)
-    return problem.removeprefix(": ")
+    return re.compile(rf"(?<![\w{{])(?:{'|'.join(sorted(names))})(?![\w}}])")
 
 
 def schema() -> dict[str, Any]:

@@ -135,7 +135,7 @@ def read(path: Path) -> Lock:
     try:
         return _checked(decode.toml_file(path), str(path))
     except msgspec.DecodeError as error:
-        raise MalformedError(path, f"is no {NAME}: {error}") from error
+        raise MalformedError(path, f"is not a {NAME}: {error}") from error
     except OSError as error:
         hint = "write one with: cuwheel toolchain install VERSION --lock"
         raise UnreadableError.from_os(error, path, hint=hint) from error

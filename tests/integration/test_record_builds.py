@@ -258,7 +258,7 @@ def test_a_build_that_takes_its_record_away(project: Path, environ: dict[str, st
 
 
 def test_files_that_cannot_be_written_are_told_before_the_build(project: Path, environ: dict[str, str]) -> None:
-    for path, problem in (("nowhere/t.json", "cannot be written"), (".", "is a folder")):
+    for path, problem in (("nowhere/t.json", "no such folder"), (".", "is a folder")):
         done = recorded(project, environ, "touch", "begun", options=("--trace", path))
         assert (done.returncode, problem in done.stderr) == (2, True)
     assert not (project / "begun").exists()

@@ -89,7 +89,7 @@ def wheel(made: ProjectBuilder, job: Job) -> Path:
         written = ", ".join(each.name for each in there) or "none"
         raise MalformedError(
             told.name or "the backend",
-            f"the backend reported one wheel, but the number of wheels it wrote is {len(there)}: {written}",
+            f"the backend reported this wheel, but wrote {len(there)}: {written}",
             hint="it must write one wheel and return its name (PEP 517)",
         )
     try:

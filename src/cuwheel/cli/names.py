@@ -129,19 +129,15 @@ def policy(text: str) -> str:
 
     if text == "auto":
         return text
-    problem: UsageError | None = None
+    problems = []
     for cpu in option_values.CPUS:
         try:
             policies.find(text, cpu)
         except UsageError as error:
-            problem = error
+            problems.append(error)
         else:
             return text
-    raise (
-        UsageError(option_values.shortened(problem.message), problem.hint)
-        if problem
-        else option_values.wrong(text, "a policy")
-    )
+    raise UsageError(option_values.shortened(problems[0].message), problems[0].hint)
 
 
 def binary(text: str) -> str:

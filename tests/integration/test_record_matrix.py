@@ -156,7 +156,7 @@ def test_a_toolkit_that_is_not_there(project: Path) -> None:
     (project / "tk" / "bin" / "nvcc").write_text("")
     _, answer = run(project)
     assert [cell["run"]["result"] for cell in answer["cells"]] == ["not-run", "succeeded"]
-    assert "no CUDA toolkit" in answer["cells"][0]["run"]["problem"]
+    assert "is not a CUDA toolkit" in answer["cells"][0]["run"]["problem"]
     root = (project / "tk").resolve()
     assert (project / "cuwheel-matrix" / "002-tk" / "output.log").read_text() == f"{root} {root}/bin/nvcc\n"
 

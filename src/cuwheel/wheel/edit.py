@@ -109,7 +109,7 @@ class WheelEdit:
     def _write_members(self, writer: ZipWriter) -> None:
         """Every member in its order; what is added comes before RECORD, which is the last."""
         wheel, own = self.wheel, self.wheel.info + "RECORD"
-        infos = {info.filename: info for info in wheel.zip.infos if not info.is_dir()}  # installers make folders
+        infos = {info.filename: info for info in wheel.zip.infos}
         changed: dict[str, Digest] = {}
         for name, info in infos.items():
             if name in self._replaced and name not in self._dropped:

@@ -64,10 +64,9 @@ class ZipReader:
         except OSError as error:
             raise UnreadableError.from_os(error, path) from error
         self.members = {each.name: each for each in self._sound(infos, directory)}
-        # In the order of its directory, folders too.
-        self.infos = tuple(each for each in infos if each.is_dir() or each.filename in self.members)
         if self._unsafe:
             raise UnsafeWheelError(path, self._unsafe)
+        self.infos = tuple(each for each in infos if each.filename in self.members)  # in the order of its directory
         self.source = FileBuffer(path)
 
     def info(self, name: str) -> zipfile.ZipInfo:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, numbers, option_values, places
+from cuwheel.cli import names, numbers, option_values, places, shared_options
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,23 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", nargs="?", default=".", help="a folder (.), an sdist, or name==version"
     )
-    parser.add_argument(
-        "--for",
-        dest="machines",
-        metavar="MACHINES",
-        type=names.machines("all"),
-        action="append",
-        default=[],
-        help="GPUs, capabilities, profiles, fleet files, 'this', 'all'; repeatable, or with commas",
-    )
-    parser.add_argument(
-        "--cuda",
-        metavar="VERSIONS",
-        type=option_values.each(option_values.toolkit),
-        action="append",
-        default=[],
-        help="a wheel for each",
-    )
+    shared_options.add_machines(parser, cuda="a wheel for each")
     parser.add_argument(
         "--python",
         metavar="VERSIONS",
@@ -137,11 +121,7 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
         help="how CUDA appears in the name: none, local (1.0+cu130) or suffix (name-cu13)",
     )
     wheels.add_argument("--merge", action="store_true", help="merge the wheels of all CUDA versions into one")
-    wheels.add_argument("--future", action="store_true", help="add PTX for future GPUs")
-    wheels.add_argument("--native", action="store_true", help="machine code of its own architecture for every GPU")
-    wheels.add_argument("--specific", action="store_true", help="use 'a' architectures (90a) where they exist")
-    wheels.add_argument("--family", action="store_true", help="use 'f' architectures (100f) where they exist")
-    wheels.add_argument("--no-ptx", action="store_true", help="do not rely on PTX for any GPU")
+    shared_options.add_wishes(wheels)
     wheels.add_argument(
         "--guard", metavar="HOW", choices=("inject",), help="inject: refuse the import where no GPU fits"
     )
@@ -161,24 +141,7 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
 
 def _add_toolchain(parser: argparse.ArgumentParser) -> None:
     tools = parser.add_argument_group("toolchain")
-    tools.add_argument(
-        "--with",
-        dest="components",
-        metavar="PARTS",
-        type=option_values.each(names.component),
-        action="append",
-        default=[],
-        help="libraries to install too: cublas, cudnn ...",
-    )
-    tools.add_argument(
-        "--provider",
-        dest="providers",
-        metavar="NAMES",
-        type=option_values.each(names.provider),
-        action="append",
-        default=[],
-        help="only try these: system, index, redist, debian, conda, container",
-    )
+    shared_options.add_toolkit(tools)
     tools.add_argument("--host-compiler", metavar="PROGRAM", type=places.program, help="use only this compiler")
     tools.add_argument(
         "--toolkit-cache",
@@ -189,28 +152,9 @@ def _add_toolchain(parser: argparse.ArgumentParser) -> None:
     tools.add_argument(
         "--from", dest="toolkit_source", metavar="PLACE", type=places.place, help="a folder filled by toolchain fetch"
     )
-    tools.add_argument(
-        "--redist-url", metavar="PLACE", type=places.place, help="a mirror of NVIDIA's archives: URL or folder"
-    )
-    tools.add_argument(
-        "--apt-sources", metavar="FILE", type=places.file_name, help="an apt sources file instead of the system's"
-    )
-    tools.add_argument(
-        "--image", metavar="IMAGE", type=option_values.image, help="a container image to use instead of NVIDIA's"
-    )
+    shared_options.add_sources(tools)
     tools.add_argument("--offline", action="store_true", help="do not use the network, only earlier downloads")
-    lock = "cuwheel.lock"
-    tools.add_argument(
-        "--lock",
-        metavar="FILE",
-        type=places.lock_file,
-        nargs="?",
-        const=lock,
-        help="write the exact files used to a lock file",
-    )
-    tools.add_argument(
-        "--locked", metavar="FILE", type=places.file, nargs="?", const=lock, help="use exactly what the lock file lists"
-    )
+    shared_options.add_lock(tools)
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, option_values
+from cuwheel.cli import names, option_values, shared_options
 from cuwheel.cli.cmd_check import add_refinement, refinement
 from cuwheel.errors import UsageError
 from cuwheel.spellings import table
@@ -27,29 +27,11 @@ exit status: 0 every machine is served, 1 some machine is not"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--for",
-        dest="machines",
-        metavar="MACHINES",
-        type=names.machines("all"),
-        action="append",
-        default=[],
-        help="GPUs, capabilities, profiles from doctor --save, fleet files, 'this', 'all'; repeatable, or with commas",
+    shared_options.add_machines(
+        parser,
+        cuda="the toolkits to build with; default: the fewest and newest that the drivers and torch builds accept",
     )
-    parser.add_argument(
-        "--cuda",
-        metavar="VERSIONS",
-        type=option_values.each(option_values.toolkit),
-        action="append",
-        default=[],
-        help="the toolkits to build with; default: the fewest and newest that the drivers and torch builds accept",
-    )
-    wishes = parser.add_argument_group("wishes")
-    wishes.add_argument("--future", action="store_true", help="add PTX for future GPUs")
-    wishes.add_argument("--native", action="store_true", help="machine code of its own architecture for every GPU")
-    wishes.add_argument("--specific", action="store_true", help="use 'a' architectures (90a) where they exist")
-    wishes.add_argument("--family", action="store_true", help="use 'f' architectures (100f) where they exist")
-    wishes.add_argument("--no-ptx", action="store_true", help="do not rely on PTX for any GPU")
+    shared_options.add_wishes(parser.add_argument_group("wishes"))
     parser.add_argument(
         "--like", metavar="WHEEL", type=names.binary, help="predict the size from this wheel's bytes per architecture"
     )

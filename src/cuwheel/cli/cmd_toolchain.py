@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, option_values, places
+from cuwheel.cli import places, shared_options
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,25 +44,7 @@ _SPELLED = {"components": "--with", "providers": "--provider", "source": "--from
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help=", ".join(_ACTIONS))
     parser.add_argument("version", metavar="VERSION", nargs="?", help="the CUDA version: 13.0, 12.4.1, cu128")
-    parser.add_argument(
-        "--with",
-        dest="components",
-        metavar="PARTS",
-        type=option_values.each(names.component),
-        action="append",
-        default=[],
-        help="libraries to install too: cublas, cudnn, nccl ..., or torch for those its extensions use; repeatable, "
-        "or with commas",
-    )
-    parser.add_argument(
-        "--provider",
-        dest="providers",
-        metavar="NAMES",
-        type=option_values.each(names.provider),
-        action="append",
-        default=[],
-        help="only try these, in this order: system, index, redist, debian, conda, container",
-    )
+    shared_options.add_toolkit(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would be fetched, fetch nothing")
     parser.add_argument("--upgrade", action="store_true", help="look for a newer patch release than the installed one")
     _add_compiler(parser)
@@ -88,18 +70,7 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cache", metavar="FOLDER", type=places.new_folder, help="where to keep toolkits (or CUWHEEL_CACHE)"
     )
-    group.add_argument(
-        "--redist-url", metavar="PLACE", type=places.place, help="a mirror of NVIDIA's archives: URL or folder"
-    )
-    group.add_argument(
-        "--apt-sources",
-        metavar="FILE",
-        type=places.file_name,
-        help="an apt sources file to use instead of the system's",
-    )
-    group.add_argument(
-        "--image", metavar="IMAGE", type=option_values.image, help="a container image to use instead of NVIDIA's"
-    )
+    shared_options.add_sources(group)
 
 
 def _add_repeatable(parser: argparse.ArgumentParser) -> None:
@@ -111,22 +82,7 @@ def _add_repeatable(parser: argparse.ArgumentParser) -> None:
     again.add_argument(
         "--from", dest="source", metavar="PLACE", type=places.place, help="the folder that fetch filled, or its URL"
     )
-    again.add_argument(
-        "--lock",
-        metavar="FILE",
-        type=places.lock_file,
-        nargs="?",
-        const="cuwheel.lock",
-        help="write the exact files used to a lock file",
-    )
-    again.add_argument(
-        "--locked",
-        metavar="FILE",
-        type=places.file,
-        nargs="?",
-        const="cuwheel.lock",
-        help="use exactly what the lock file lists",
-    )
+    shared_options.add_lock(again)
 
 
 def run(args: argparse.Namespace) -> Toolchain:

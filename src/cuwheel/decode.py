@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MOST_PARTS = 64
-_MOST_BYTES = 16 << 20
+_MOST_BYTES = 8 << 20
 
 
 def convert(data: object, type_: type[T], where: str, problems: list[str]) -> T | None:
@@ -54,7 +54,7 @@ def toml_file(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
-        raise msgspec.DecodeError(f"it has more than {_MOST_BYTES:,} bytes")
+        raise msgspec.DecodeError(f"it is too large: it has more than {_MOST_BYTES:,} bytes")
     try:
         return toml(data)
     except UnicodeDecodeError as error:

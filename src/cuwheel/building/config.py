@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
-_MAX_BYTES = 8 * 1024 * 1024
 _HINT = "every key is explained in docs/build.md"
 _INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
 _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas, as on the command line
@@ -150,15 +149,10 @@ def _tool(data: dict[str, Any]) -> Any:  # noqa: ANN401 - a person wrote it
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_BYTES + 1)
+        return decode.toml_file(path)
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
-    if len(text) > _MAX_BYTES:
-        raise ConfigurationError(path, ["it is too large for a configuration file"])
-    try:
-        return decode.toml(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise ConfigurationError(path, [f"it is not valid TOML: {error}"]) from error
 
 

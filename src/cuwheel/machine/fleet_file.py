@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _HINT = (
     'describe a machine as: [[machine]], name = "rack 7", gpu = "h100" (or capability), driver = "580.65.06", count = 8'
 )
-_MAX_BYTES = 8 * 1024 * 1024
 _VERSION = re.compile(r"\d+(\.\d+)*([-+].*)?", re.ASCII)
 _VERSIONS = ("driver", "driver_cuda", "glibc", "glibcxx", "python", "torch", "torch_cuda", "jax_cuda")
 
@@ -65,8 +64,10 @@ def read(path: Path) -> tuple[Machine, ...]:
 def _rows(path: Path, problems: list[str]) -> list[FleetMachine]:
     """Each machine on its own: one that cannot be read does not hide what is wrong with the others."""
     try:
-        data = decode.toml(_text(path))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        data = decode.toml_file(path)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    except msgspec.DecodeError as error:
         raise ConfigurationError(path, [f"it is not valid TOML: {error}"], _HINT) from error
     problems += [f"unknown key {key!r}" for key in data if key != "machine"]
     tables = data.get("machine")
@@ -75,17 +76,6 @@ def _rows(path: Path, problems: list[str]) -> list[FleetMachine]:
         return []
     found = (decode.convert(each, FleetMachine, f"machine[{index}]", problems) for index, each in enumerate(tables))
     return [row for row in found if row]
-
-
-def _text(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    if len(text) > _MAX_BYTES:
-        raise ConfigurationError(path, ["it is too large for a fleet file"])
-    return text
 
 
 def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | None:

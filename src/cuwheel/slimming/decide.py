@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.binary.decisions import EntryDecision, LibraryPlan, SlimOptions
 from cuwheel.compat import drivers, reach
+from cuwheel.compat.choose import Device
 from cuwheel.compat.entries import LOADABLE, chosen, code, device, possible, with_and_without_jit
 from cuwheel.compat.modules import device_linked, without_kernels
-from cuwheel.slimming import unchanged as left
-from cuwheel.slimming.newer_gpus import later_devices
+from cuwheel.facts import architectures
+from cuwheel.facts.arch import Capability
+from cuwheel.slimming import unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.compat.choose import Device
     from cuwheel.finding import Finding
     from cuwheel.inspection.libraries import Compression, Entry, Library
 
@@ -43,7 +44,7 @@ class _Verdict(NamedTuple):
 
 def decide(library: Library, options: SlimOptions) -> LibraryPlan:
     """`library` must have been surveyed with `detail="entries"`."""
-    fixed = left.reason(library)
+    fixed = unchanged.reason(library)
     verdicts: dict[int, _Verdict] = {}
     refused: tuple[Finding, ...] = ()
     if fixed is None:
@@ -56,9 +57,9 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
         if options.targets is not None and not options.force and verdicts and _runs_nowhere(library, options):
             verdicts = {}
             refused = ()
-            fixed = left.nothing_for(options.targets)
+            fixed = unchanged.nothing_for(options.targets)
     wanted = _compression(library, options) if fixed is None else None
-    named = left.named(library)
+    named = unchanged.named(library)
     entries = tuple(
         _decision(index, entry, verdicts.get(index), wanted if entry.container in named else None)
         for index, entry in enumerate(library.entries)
@@ -67,7 +68,7 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
         path=library.path,
         options=options,
         entries=entries,
-        untouched=tuple(left.findings(library, options, fixed, wanted)),
+        untouched=tuple(unchanged.findings(library, options, fixed, wanted)),
         refused=refused,
         bytes_before=library.size,
         bytes_after_estimate=library.size - sum(map(_saved, entries)),
@@ -76,7 +77,7 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
 
 def _members(library: Library) -> dict[int, list[int]]:
     """The entries of each container that may be changed."""
-    members: dict[int, list[int]] = {each: [] for each in left.named(library)}
+    members: dict[int, list[int]] = {each: [] for each in unchanged.named(library)}
     for index, entry in enumerate(library.entries):
         if entry.container in members:
             members[entry.container].append(index)
@@ -88,7 +89,7 @@ def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[in
         return {}
     machines = [(machine.name, device(machine)) for machine in options.targets]
     known = [(name, found) for name, found in machines if found]
-    later = later_devices([found.capability for _, found in known]) if options.future else ()
+    later = _later_devices([found.capability for _, found in known]) if options.future else ()
     if unknown := [name for name, found in machines if found is None]:
         return {
             index: _Verdict(keep=True, reason=f"the capability of {unknown[0]} is not known")
@@ -138,7 +139,7 @@ def _drop_relocatable(
     if not objects:
         return ()
     if not options.force and (missing := _not_linked_for(library, options)):
-        return (left.needs_relocatable(missing),)
+        return (unchanged.needs_relocatable(missing),)
     for index in objects:
         verdicts[index] = _Verdict(keep=False, reason="the linked code covers every machine")
     return ()
@@ -152,7 +153,7 @@ def _not_linked_for(library: Library, options: SlimOptions) -> list[str]:
             containers[entry.container].append(entry)
     machines = [(each.name, device(each)) for each in options.targets or ()]
     if options.targets is None:
-        machines = [(str(each.capability), each) for each in left.served(library)]
+        machines = [(str(each.capability), each) for each in unchanged.served(library)]
     missing = []
     for name, on in machines:
         taken = [] if on is None else [(each, chosen(each, on)) for each in containers.values()]
@@ -216,3 +217,14 @@ def _saved(each: EntryDecision) -> int:
     if each.recompress_to is None:
         return 0
     return int((each.bytes - each.entry.header_size) * (1 - _RATIOS[each.entry.compression, each.recompress_to]))
+
+
+def _later_devices(fleet: Sequence[Capability]) -> tuple[Device, ...]:
+    """GPUs newer than a fleet's newest: those of the tables, and one beyond.
+
+    Each as one that compiles PTX: machine code for a later GPU is not what `future` is about.
+    """
+    known = architectures.current_capabilities()
+    newest = max(fleet, default=known[0])
+    beyond = Capability(max(each.major for each in (*known, newest)) + 1, 0)
+    return tuple(Device(capability=each, jit="forced") for each in (*known, beyond) if each > newest)

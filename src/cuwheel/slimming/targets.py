@@ -11,8 +11,7 @@ from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection import pinned
 from cuwheel.machine.fleet import Machine
-from cuwheel.slimming import changes, distributions, in_place, task, wheel
-from cuwheel.slimming import copies as elsewhere
+from cuwheel.slimming import changes, copies, distributions, in_place, task, wheel
 from cuwheel.slimming.outcome import FileChange, Outcome
 from cuwheel.units import size
 
@@ -84,9 +83,9 @@ def _slim(work: Task, kind: Kind, named: Sequence[str | Path]) -> Outcome:
     if kind == "wheel":
         return wheel.slim(paths[0], work)
     if kind == "libraries":
-        return elsewhere.slim_libraries(paths, request.output or Path(), work)
+        return copies.slim_libraries(paths, request.output or Path(), work)
     if kind == "folder" and request.output:
-        return elsewhere.slim_folder(paths[0], request.output, work)
+        return copies.slim_folder(paths[0], request.output, work)
     if request.env:
         layout, only = distributions.of_environment(request.env), tuple(map(str, named))
         where = f"--env {request.env}"

@@ -16,8 +16,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.slimming import wheel
 from cuwheel.slimming.request import SlimRequest
 from cuwheel.slimming.task import Task
-from cuwheel.wheel import record
-from cuwheel.wheel import zip_writer as wheel_writer
+from cuwheel.wheel import record, zip_writer
 from cuwheel.wheel.zip_writer import Traits, ZipWriter, deflated
 from tests.unit.slimming.packages import FOO, PER_CUDA, make_wheel, wrong_members
 
@@ -75,7 +74,7 @@ def test_members_read_back(level: int) -> None:
 
 def test_zip64_where_numbers_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a small limit instead of gigabytes of data."""
-    monkeypatch.setattr(wheel_writer, "_LIMIT", 5000)
+    monkeypatch.setattr(zip_writer, "_LIMIT", 5000)
     data = random.Random(1).randbytes(6000)  # noqa: S311
     made = written([(TRAITS, data), (Traits(name="z", time=0, date=0x21, external_attr=0, create_system=3), b"zz")])
     assert b"PK\6\6" in made

@@ -1,0 +1,113 @@
+"""The simple repository API as values and as JSON: a project with its files, and the list of projects.
+
+PEP 503, 691, 700, 714. Keys that begin with an underscore are the index's own (PEP 691 leaves them to it): they carry
+what cuwheel knows of a file, so that a project's `index.json` is all that has to be read to publish one more wheel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel.wheel.name import WheelName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+API_VERSION = "1.1"
+SCHEMA = "cuwheel.index/1"
+METADATA, FACTS = ".metadata", ".cuwheel.json"  # what stands behind a wheel's name for the files beside it
+LARGEST_PAGE = 1 << 28
+
+Page = TypeVar("Page", bound="Project | ProjectList")
+_FILE_KEYS = {
+    "requires_python": "requires-python",
+    "upload_time": "upload-time",
+    "core_metadata": "core-metadata",
+    "dist_info_metadata": "dist-info-metadata",
+    "facts": "_facts",
+    "channels": "_channels",
+}
+
+
+class Meta(Struct, frozen=True, rename={"api_version": "api-version"}):
+    api_version: str = API_VERSION
+
+
+class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_FILE_KEYS):
+    """A file of a project, as its page shows it.
+
+    `hashes`: empty for a file that changes its content, such as the list of variants. `yanked`: a reason, or whether.
+    `core_metadata`, `dist_info_metadata`: the hash of `<file>.metadata`, under both names that installers know.
+    `facts`: the hash of `<file>.cuwheel.json`. `channels`: `cu130`, `cu130/torch2.11`.
+    """
+
+    filename: str
+    url: str
+    hashes: dict[str, str]
+    requires_python: str | None = None
+    size: int | None = None
+    upload_time: str | None = None
+    yanked: bool | str = False
+    core_metadata: dict[str, str] | bool = False
+    dist_info_metadata: dict[str, str] | bool = False
+    facts: dict[str, str] | None = None
+    channels: tuple[str, ...] = ()
+
+    @property
+    def wheel(self) -> WheelName | None:
+        """None for what lies beside the wheels."""
+        return WheelName.parse(self.filename)
+
+    @property
+    def sha256(self) -> str:
+        return self.hashes.get("sha256", "")
+
+
+class Project(Struct, frozen=True, kw_only=True):
+    """`name` is normalised."""
+
+    meta: Meta = Meta()
+    name: str
+    versions: tuple[str, ...] = ()
+    files: tuple[PublishedFile, ...] = ()
+
+
+class ListedProject(Struct, frozen=True, omit_defaults=True, rename={"channels": "_channels"}):
+    """`channels`: those that have a file of it."""
+
+    name: str
+    channels: tuple[str, ...] = ()
+
+
+class ProjectList(Struct, frozen=True, kw_only=True, rename={"schema": "_schema"}):
+    """`schema`: of the folder's layout; an index that another tool made has none."""
+
+    meta: Meta = Meta()
+    schema: str = ""
+    projects: tuple[ListedProject, ...] = ()
+
+
+def encoded(page: Project | ProjectList) -> bytes:
+    """A line for each file, so that people and `diff` can read it."""
+    key = "files" if isinstance(page, Project) else "projects"
+    rows: Iterable[Any] = getattr(page, key)
+    bare = msgspec.json.encode(msgspec.structs.replace(page, **{key: ()}))
+    lines = b",\n".join(map(msgspec.json.encode, rows))
+    return bare.replace(b'"%s":[]' % key.encode(), b'"%s":[\n%s\n]' % (key.encode(), lines)) + b"\n"
+
+
+def parse(data: bytes, type_: type[Page], name: str) -> Page:
+    """What stands in somebody's folder, or on a server. `name`: what it is called in errors."""
+    try:
+        found = msgspec.json.decode(data, type=type_)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(name, f"is not a page of a package index: {error}") from error
+    if not found.meta.api_version.startswith("1."):
+        raise NewerSchemaError(name, f"simple API {found.meta.api_version}", API_VERSION)
+    if isinstance(found, ProjectList) and found.schema not in ("", SCHEMA):
+        raise NewerSchemaError(name, found.schema, SCHEMA)
+    return found

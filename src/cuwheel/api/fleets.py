@@ -30,7 +30,7 @@ def check(
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
     """
     from cuwheel.compat import matrix
-    from cuwheel.machine import named
+    from cuwheel.machine import named, torch_installed
     from cuwheel.report.check import Check, targets_of
 
     machines = named.machines(on, refine, env=env) if on else ()
@@ -39,10 +39,11 @@ def check(
 
         machines = probe.within(env, machines) if on and env else named.here(probe.probe(env), refine)
     found = [survey(on_disk(target, platform), env=env, detail="containers") for target in targets]
+    torch = torch_installed.exports(env, found) if env or not on else None
     return Check(
         targets=targets_of(found),
         machines=machines,
-        verdicts=tuple(verdict for each in found for verdict in matrix.judge_all(each, machines)),
+        verdicts=tuple(verdict for each in found for verdict in matrix.judge_all(each, machines, torch)),
     )
 
 

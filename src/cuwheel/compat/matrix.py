@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.compat import check_rules, reach, tags
 from cuwheel.compat.check_rules.case import Case, Whole
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.reach import Reach
     from cuwheel.inspection.libraries import Survey
+    from cuwheel.inspection.torch_symbols import TorchExports
     from cuwheel.machine.fleet import Machine
 
 _NOTHING = Prediction(outcome="unknown", basis="nothing")
@@ -58,16 +59,17 @@ def judge(survey: Survey, machine: Machine) -> Verdict:
     return Judge(survey).on(machine)
 
 
-def judge_all(survey: Survey, machines: Iterable[Machine]) -> tuple[Verdict, ...]:
-    subject = Judge(survey)
+def judge_all(survey: Survey, machines: Iterable[Machine], torch: TorchExports | None = None) -> tuple[Verdict, ...]:
+    """`torch`: the symbols of the one that is installed, for machines that have it."""
+    subject = Judge(survey, torch)
     return tuple(map(subject.on, machines))
 
 
 class Judge:
     """Judges one target on any number of machines: what does not depend on them is worked out once."""
 
-    def __init__(self, survey: Survey) -> None:
-        self._survey = survey
+    def __init__(self, survey: Survey, torch: TorchExports | None = None) -> None:
+        self._survey, self._torch = survey, torch
         self._reaches = reach.of_all(survey)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
 
@@ -76,16 +78,23 @@ class Judge:
         certain = [path for path in load.certain if self._reaches[path].has_code]
         if not load.described and not served_together([self._sweep(path) for path in certain]):
             load = apart(load, certain)
-        return _verdict(self._survey, machine, self._reaches, load)
+        return _verdict(self._survey, machine, _Read(self._reaches, self._torch), load)
 
 
-def _verdict(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], load: Loading) -> Verdict:
-    with_code = frozenset(path for path, each in reaches.items() if each.has_code)
+class _Read(NamedTuple):
+    """What was worked out of the files, by path of the target's, and of the torch that is installed."""
+
+    reaches: Mapping[str, Reach]
+    torch: TorchExports | None
+
+
+def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Verdict:
+    with_code = frozenset(path for path, each in read.reaches.items() if each.has_code)
     about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load, with_code=with_code))
-    judged = _judged(survey, machine, reaches, load)
+    judged = _judged(survey, machine, read, load)
     if load.optional and _nothing_runs(judged[path] for path in load.always):
         load = replace(load, optional=frozenset(), variants=())  # whatever is opened fails
-        judged = _judged(survey, machine, reaches, load)
+        judged = _judged(survey, machine, read, load)
     load = _without_worse_variants(load, judged)
     always = [judged[path] for path in load.always]
     groups = [_group(each.cuda, [*always, *(judged[path] for path in each.paths)]) for each in load.candidates]
@@ -113,19 +122,22 @@ def _has_own_code(library: Library) -> bool:
     return bool(library.device_code) and not of_driver(library)
 
 
-def _judged(survey: Survey, machine: Machine, reaches: Mapping[str, Reach], load: Loading) -> dict[str, _Judged]:
+def _judged(survey: Survey, machine: Machine, read: _Read, load: Loading) -> dict[str, _Judged]:
     """By path. What the libraries have in common is worked out once: there may be thousands."""
     around = surroundings(survey, machine, follows=load.follows)
     certain = frozenset(load.always)
-    return {each.path: _judge(reaches[each.path], around, load, certain) for each in survey.libraries}
+    return {each.path: _judge(each.path, read, around, load, certain) for each in survey.libraries}
 
 
-def _judge(found: Reach, around: Surroundings, load: Loading, certain: frozenset[str]) -> _Judged:
+def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain: frozenset[str]) -> _Judged:
     """`certain`: the paths that are loaded whatever is not known."""
+    found = read.reaches[path]
     library, machine = found.library, around.machine
     told = found.on(machine) if found.has_code else _without_code(library, machine)
     needed = resolve(library, around)
-    case = Case(library=library, machine=machine, prediction=told, needed=needed, modules=found.modules)
+    case = Case(
+        library=library, machine=machine, prediction=told, needed=needed, modules=found.modules, torch=read.torch
+    )
     host = check_rules.examine_host(case)
     stopped = any(each.severity == "error" for each in host)
     elsewhere = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)

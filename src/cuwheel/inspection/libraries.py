@@ -152,6 +152,7 @@ class Library:
     containers: tuple[Container, ...]  # empty unless asked for
     entries: tuple[Entry, ...]  # empty unless asked for
     findings: tuple[Finding, ...]
+    torch_symbols: tuple[str, ...] = ()  # mangled names that only torch can give it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

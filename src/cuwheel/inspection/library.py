@@ -23,6 +23,7 @@ from cuwheel.inspection import (
     pe,
     provenance,
     saving,
+    torch_symbols,
     wrappers,
 )
 from cuwheel.inspection.image import FATBIN_SECTIONS, WRAPPER_SECTIONS, Section, disjoint
@@ -70,6 +71,7 @@ class _Draft:
     platform: Platform | None = None
     toolkits: tuple[str, ...] = ()
     rows: tuple[DeviceCode, ...] = ()
+    torch_symbols: tuple[str, ...] = ()
     loose: list[Loose] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -121,6 +123,8 @@ def _elf(buffer: Buffer, *, search: Search) -> _Draft:
         draft.cxx11_abi = True
     elif dynamic.mentions(file, _CXX):
         draft.cxx11_abi = False
+    if draft.type != "relocatable":
+        draft.torch_symbols = torch_symbols.imported(file)
     return draft
 
 
@@ -270,6 +274,7 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
         containers=_containers(draft) if detail != "rows" else (),
         entries=(*draft.walk.entries(), *map(loose.entry, draft.loose)) if detail == "entries" else (),
         findings=(*draft.findings, *draft.walk.findings, *draft.walk.suppressed(), *draft.walk.differences()),
+        torch_symbols=draft.torch_symbols,
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel import log
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import packages
-from cuwheel.inspection import elf, library, pe, source
+from cuwheel.inspection import elf, library, pe, source, torch_symbols
 from cuwheel.inspection.libraries import Survey
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows") -> Survey:
 
 def _survey(found: Source, detail: Detail, *, search: Search) -> Survey:
     if found.kind == "file":
-        libraries = [_read(found.items[0], detail, lambda _: None, search=search)]
+        libraries = [_read(found.items[0], detail, lambda _: None, search=search).library]
         findings: list[Finding] = []
     else:
         libraries, findings = _read_all(found, detail, search=search)
@@ -100,7 +100,7 @@ def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Li
     """The libraries of a target in order of their paths, several at a time: zlib works beside Python."""
     findings: list[Finding] = []
     items = [item for item in found.items if is_library(item, findings)]
-    libraries: dict[str, Library] = {}
+    read: dict[str, _Read] = {}
     lock = threading.Lock()
     with log.progress("reading", sum(item.size for item in items)) as progress:
 
@@ -110,19 +110,30 @@ def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Li
 
         def work(item: Item) -> None:
             try:
-                libraries[item.path] = _read(item, detail, advance, search=search)
+                read[item.path] = _read(item, detail, advance, search=search)
             except CuwheelError as error:
                 findings.append(source.unread(item.path, error))
 
         # The largest first, or one worker would be left with it at the end.
         _in_parallel(work, sorted(items, key=lambda item: -item.size))
-    return [libraries[path] for path in sorted(libraries)], sorted(findings, key=lambda each: each.message)
+    inside = {name for each in read.values() for name in each.torch_defined}
+    libraries = torch_symbols.from_outside([read[path].library for path in sorted(read)], inside)
+    return libraries, sorted(findings, key=lambda each: each.message)
 
 
-def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> Library:
+class _Read(NamedTuple):
+    """`torch_defined`: symbols in torch's namespaces that the others may take from this one."""
+
+    library: Library
+    torch_defined: frozenset[str] = frozenset()
+
+
+def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, search: Search) -> _Read:
     buffer = item.open(advance)
     try:
-        return library.read(buffer, detail=detail, search=search)
+        found = library.read(buffer, detail=detail, search=search)
+        gives = bool(found.torch_symbols) and not torch_symbols.is_torch(found)
+        return _Read(found, torch_symbols.defined(elf.read(buffer)) if gives else frozenset())
     finally:
         buffer.close()
 

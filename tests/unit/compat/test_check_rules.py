@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.compat import check_rules
-from cuwheel.compat.matrix import judge
+from cuwheel.compat.matrix import judge_all
 from cuwheel.inspection.libraries import Symbols
+from cuwheel.inspection.torch_symbols import TorchExports
 from tests.unit.compat.subjects import library, machine, survey
 
 if TYPE_CHECKING:
@@ -22,10 +23,19 @@ ORIN = {"gpu": "Jetson AGX Orin", "product": "Jetson", "os": "linux", "cpu": "aa
 TAG = "cp311-cp311-manylinux_2_28_x86_64"
 
 
+OLD_NAME = "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb"
+TORCH = TorchExports("2.14.1", frozenset({OLD_NAME, "_ZN2at5emptyEv"}), frozenset({"_ZN2at5emptyEv"}))
+
+
 def _judge(
-    *libraries: Library, on: dict[str, Any] | None = None, capability: str | None = "9.0", **told: Any
+    *libraries: Library,
+    on: dict[str, Any] | None = None,
+    capability: str | None = "9.0",
+    torch: TorchExports | None = None,
+    **told: Any,
 ) -> Verdict:
-    return judge(survey(*libraries, **told), machine(capability, **{**NEW, **LINUX, **(on or {})}))
+    on_it = machine(capability, **{**NEW, **LINUX, **(on or {})})
+    return judge_all(survey(*libraries, **told), [on_it], torch)[0]
 
 
 CASES: dict[str, tuple[Verdict, Verdict]] = {
@@ -107,6 +117,10 @@ CASES: dict[str, tuple[Verdict, Verdict]] = {
         _judge(library("sm_90", needed=("libc10.so",), cxx11_abi=False), on={"torch": "2.7", "torch_cxx11_abi": True}),
         _judge(library("sm_90", needed=("libc10.so",), cxx11_abi=True), on={"torch": "2.7", "torch_cxx11_abi": True}),
     ),
+    "torch-symbols-missing": (
+        _judge(library("sm_90", torch_symbols=(OLD_NAME,)), on={"torch": "2.14.1"}, torch=TORCH),
+        _judge(library("sm_90", torch_symbols=("_ZN2at5emptyEv",)), on={"torch": "2.14.1"}, torch=TORCH),
+    ),
     "wheel-tag-mismatch": (
         _judge(library("sm_90"), on={"python": "3.12.1"}, tags=(TAG,)),
         _judge(library("sm_90"), tags=(TAG,)),
@@ -185,6 +199,23 @@ def test_what_they_say() -> None:
     assert "pip install nvidia-cusolver-cu12" in _message("needed-library-missing")
     assert "libcublas.so.13" in _message("cuda-major-differs")
     assert "Python is 3.12, not 3.11" in _message("wheel-tag-mismatch")
+    assert "a symbol that torch 2.14.1 does not have" in _message("torch-symbols-missing")
+    assert "c10::cuda::c10_cuda_check_implementation(int, char const*, char const*, unsigned int, bool)" in _message(
+        "torch-symbols-missing"
+    )
+
+
+@pytest.mark.parametrize(
+    "known", [{"on": {"torch": "2.13.0"}}, {"on": {"torch": "2.14.1"}, "torch": None}], ids=["another torch", "unread"]
+)
+def test_symbols_of_another_torch_say_nothing(known: dict[str, Any]) -> None:
+    verdict = _judge(library("sm_90", torch_symbols=(OLD_NAME,)), **{"torch": TORCH, **known})
+    assert (verdict.outcome, verdict.findings) == ("native", ())
+
+
+def test_a_symbol_that_an_unknown_library_may_bring_is_not_missing() -> None:
+    subject = library("sm_90", torch_symbols=(OLD_NAME,), needed=("libsomebody.so.1",))
+    assert _judge(subject, on={"torch": "2.14.1"}, torch=TORCH).outcome == "native"
 
 
 def test_some_objects_fit_and_others_do_not() -> None:

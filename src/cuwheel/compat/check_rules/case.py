@@ -10,6 +10,7 @@ from cuwheel.compat.loading import Loading
 from cuwheel.compat.modules import Module
 from cuwheel.compat.predict import Prediction
 from cuwheel.inspection.libraries import Library, Survey
+from cuwheel.inspection.torch_symbols import TorchExports
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One library on one machine."""
+    """One library on one machine. `torch`: the installed one's symbols, where they were read."""
 
     library: Library
     machine: Machine
     prediction: Prediction
     needed: tuple[Needed, ...] = ()
     modules: tuple[Module, ...] = ()
+    torch: TorchExports | None = None
 
     @property
     def code(self) -> Prediction:

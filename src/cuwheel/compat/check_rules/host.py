@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat.check_rules.case import Case, some
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import libraries, packages, versions
+from cuwheel.inspection import demangle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from cuwheel.compat.library_sources import Needed
 
 _SYSTEMS = {"elf": "linux", "pe": "windows"}
+_NAMED = 20  # symbols
 _PROCESSORS = ("x86_64", "aarch64", "ppc64le", "i686")
 
 
@@ -175,6 +177,28 @@ def torch_abi_differs(case: Case) -> Iterator[Found]:
         )
 
 
+@rule(
+    "torch-symbols-missing",
+    severity="error",
+    why="""An extension takes functions of torch's C++ interface by their mangled names, and that interface changes with
+    nearly every release. One name that the installed torch does not export makes the import fail: undefined symbol.""",
+    source="ld.so(8); the dynamic symbols of the extension and of torch's libraries",
+    fix="take the build for this torch, or compile it on this machine",
+)
+def torch_symbols_missing(case: Case) -> Iterator[Found]:
+    torch = case.torch
+    if torch is None or case.machine.torch != torch.version or any(each.place == "unknown" for each in case.needed):
+        return  # what nobody knows may bring them
+    missing = [name for name in case.library.torch_symbols if name in torch.asked and name not in torch.names]
+    if missing:
+        readable = demangle.demangled(missing[:_NAMED])
+        what = "a symbol" if len(missing) == 1 else f"{len(missing)} symbols"
+        yield Found(
+            message=f"it needs {what} that torch {torch.version} does not have: undefined symbol at import",
+            evidence=tuple(readable.get(name, name) for name in missing[:_NAMED]),
+        )
+
+
 def _is_framework(needed: Needed) -> bool:
     return packages.framework_of(needed.soname) is not None
 
@@ -206,4 +230,5 @@ RULES = (
     cuda_major_differs,
     torch_missing,
     torch_abi_differs,
+    torch_symbols_missing,
 )

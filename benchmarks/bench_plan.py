@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import random
 import sys
-from dataclasses import asdict
 
 from harness import Measure, alternate, finish, shown
+from msgspec import to_builtins
 
 from cuwheel.machine.fleet import Machine
 from cuwheel.planning import planner, serving
@@ -41,7 +41,7 @@ def plan(machines: list[Machine]) -> None:
 
 def main() -> int:
     machines = fleet()
-    text = json.dumps([asdict(machine) for machine in machines])
+    text = json.dumps([to_builtins(machine) for machine in machines])
     taken = alternate({"plan": lambda: plan(machines), "json": lambda: json.loads(text)}, rounds=ROUNDS)
     return finish(
         [

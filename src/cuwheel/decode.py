@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
 from functools import cache
@@ -81,7 +80,7 @@ def own_table(path: Path, type_: type[T]) -> T:
 
 def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401 - any annotation
     type_ = _without_none(type_) if data is not None else type_
-    if (dataclasses.is_dataclass(type_) or _is_struct(type_)) and isinstance(data, dict):
+    if is_value(type_) and isinstance(data, dict):
         yield from _table_problems(data, type_, where)
         return
     if typing.get_origin(type_) is tuple and isinstance(data, list) and Ellipsis in typing.get_args(type_):
@@ -114,25 +113,17 @@ def _table_problems(data: dict[Any, Any], type_: Any, where: str) -> Iterator[st
             yield f"{where}: '{name}' is missing"
 
 
-def _is_struct(type_: Any) -> bool:  # noqa: ANN401
+def is_value(type_: Any) -> bool:  # noqa: ANN401
     return isinstance(type_, type) and issubclass(type_, msgspec.Struct)
 
 
 @cache
 def _shape(type_: Any) -> tuple[dict[str, Any], frozenset[str]]:  # noqa: ANN401
-    """The fields of a dataclass or a struct with their annotations, and which of them must be there: a file has
+    """The fields of a value with their annotations, and which of them must be there: a file has
     thousands of rows of a few kinds.
     """
-    if _is_struct(type_):
-        fields = msgspec.structs.fields(type_)
-        return {each.name: each.type for each in fields}, frozenset(each.name for each in fields if each.required)
-    hints = typing.get_type_hints(type_)
-    required = (
-        field.name
-        for field in dataclasses.fields(type_)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    )
-    return {field.name: hints[field.name] for field in dataclasses.fields(type_)}, frozenset(required)
+    fields = msgspec.structs.fields(type_)
+    return {each.name: each.type for each in fields}, frozenset(each.name for each in fields if each.required)
 
 
 def _without_none(type_: Any) -> Any:  # noqa: ANN401

@@ -8,7 +8,6 @@ this also travels in the kit.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -247,10 +246,7 @@ def within(value: T, hide: Callable[[str], str] = text) -> T:
         found = type(found)(within(each, hide) for each in found)
     elif isinstance(found, dict):
         found = {key: within(each, hide) for key, each in found.items()}
-    elif dataclasses.is_dataclass(found) and not isinstance(found, type):
-        changed = {
-            each.name: within(getattr(found, each.name), hide) for each in dataclasses.fields(found) if each.init
-        }
-        found = dataclasses.replace(found, **changed)
+    elif hasattr(found, "__struct_fields__"):  # a struct of msgspec, which the kit has not got
+        found = type(found)(**{name: within(getattr(found, name), hide) for name in found.__struct_fields__})
     result: T = found
     return result

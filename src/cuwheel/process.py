@@ -9,8 +9,9 @@ import shlex
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import log, masking
 from cuwheel.errors import ToolError, ToolTimeoutError
@@ -28,8 +29,7 @@ _SOFT = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr
 _FROM_TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     status: int
     stdout: str

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, replace  # noqa: TID251 - of its own dataclasses
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

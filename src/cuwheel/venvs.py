@@ -9,8 +9,9 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import extras, log, process
 from cuwheel.errors import MissingExtraError, ToolError, UnavailableError, UsageError
@@ -27,8 +28,7 @@ _VERSION = re.compile(r"(?:python|cp|py)?-?(\d)\.?(\d{1,2})(?:\.\d+)?", re.ASCII
 _QUESTION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Python:
+class Python(Struct, frozen=True, kw_only=True):
     """An interpreter that was run and said its version (`3.12.4`)."""
 
     path: str

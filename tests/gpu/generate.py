@@ -18,9 +18,10 @@ import tarfile
 import tempfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -138,7 +139,8 @@ def _runtime(toolkit: str) -> str:
 def predict(folder: Path, variant: dict[str, Any]) -> dict[str, Any]:
     on = predictions.machine(DRIVER, DRIVER_CUDA, variant["jit"])
     said = predictions.of(folder / variant["file"], on, variant["markers"], variant["kernels"])
-    return asdict(said)
+    found: dict[str, Any] = to_builtins(said)
+    return found
 
 
 def main() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import tempfile
 import zipfile
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
 
 from cuwheel.compat import drivers, matrix
 from cuwheel.compat.choose import Choice, Code, Device, choose

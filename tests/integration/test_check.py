@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
@@ -138,7 +139,9 @@ def test_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     (verdict,) = api.check(FIXTURES / "plain-130.so").verdicts
     assert (verdict.machine, verdict.outcome) == ("this machine", "fails")
     assert [each.rule for each in verdict.findings] == ["needed-library-missing"]
-    with_cuda = replace(healthy, folders=(("/site/nvidia/cu13/lib", "site-packages", ("libcudart.so.13",)),))
+    with_cuda = dataclasses.replace(
+        healthy, folders=(("/site/nvidia/cu13/lib", "site-packages", ("libcudart.so.13",)),)
+    )
     monkeypatch.setattr(probe, "probe", lambda _env: with_cuda.profile)
     (verdict,) = api.check(FIXTURES / "plain-130.so").verdicts
     assert (verdict.outcome, verdict.conditions) == ("native", ())
@@ -156,11 +159,13 @@ def test_doctor_looks_at_what_is_installed(tmp_path: Path, monkeypatch: pytest.M
     _install(tmp_path, "host_only", {"host_only/libhost.so": "amd.so"})
     site = tmp_path / "lib" / "python3.11" / "site-packages"
     assert [each[:2] for each in presence.distributions_with_device_code([site])] == [("fits", site)]
-    turing = replace(next(each for each in MACHINES if each.name == "a healthy H200"), gpus=(("Tesla T4", "7.5"),))
+    turing = dataclasses.replace(
+        next(each for each in MACHINES if each.name == "a healthy H200"), gpus=(("Tesla T4", "7.5"),)
+    )
     monkeypatch.setattr(probe, "probe", lambda _env: turing.profile)
     found = [each for each in api.doctor(env=tmp_path).findings if each.rule == "no-code-for-gpu"]
     assert [each.message[:9] for each in found] == ["fits 1.0:"]
-    nothing = replace(turing, gpus=()).profile
+    nothing = dataclasses.replace(turing, gpus=()).profile
     monkeypatch.setattr(probe, "probe", lambda _env: nothing)
     assert "no-code-for-gpu" not in {each.rule for each in api.doctor(env=tmp_path).findings}
 

@@ -6,10 +6,11 @@ import os
 import shutil
 import subprocess
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.building import gate

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.toolchains import downloads, lock

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec import Struct
 
 from cuwheel import decode
 
@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inner:
+class Inner(Struct, frozen=True, kw_only=True):
     name: str
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outer:
+class Outer(Struct, frozen=True, kw_only=True):
     title: str
     inner: tuple[Inner, ...] = ()
     maybe: Inner | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cuwheel.inspection.pinned import on_disk
@@ -70,4 +69,4 @@ def compare(
 
 def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value, field for field
     """What a stage found as the answer that has the same fields, and a schema."""
-    return answer(**{field.name: getattr(found, field.name) for field in fields(found)})
+    return answer(**{name: getattr(found, name) for name in found.__struct_fields__})

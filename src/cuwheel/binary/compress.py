@@ -7,8 +7,9 @@ import struct
 import tempfile
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from cuwheel.binary.fatbin_writer import Replacement
 from cuwheel.binary.geometry import up
@@ -42,8 +43,7 @@ _PAYLOAD_AT, _COMPRESSED_AT, _FLAGS_AT, _REAL_AT = 0x08, 0x10, 0x28, 0x38
 _FLAGS: dict[Compression, int] = {"none": 0, "lz4": FLAG_LZ4, "zstd": FLAG_ZSTD}
 
 
-@dataclass(slots=True, kw_only=True)
-class Spool:
+class Spool(Struct, kw_only=True):
     """`replacements`: by the offset of the entry that each is for."""
 
     fileno: int | None = None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.inspection.libraries import Compression, Entry, Kind
 from cuwheel.machine.fleet import Machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlimOptions:
+class SlimOptions(Struct, frozen=True, kw_only=True):
     """`targets`: the machines it must still run on as before; None keeps all architectures.
 
     `future`: keep PTX that later GPUs can use. `recompress`: store what is raw or LZ4 as ZSTD, or as LZ4 where a
@@ -27,8 +26,7 @@ class SlimOptions:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryDecision:
+class EntryDecision(Struct, frozen=True, kw_only=True):
     """What becomes of an entry, and why. `index`: of the entry in the library's list."""
 
     index: int
@@ -43,8 +41,7 @@ class EntryDecision:
         return self.entry.header_size + self.entry.bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryPlan:
+class LibraryPlan(Struct, frozen=True, kw_only=True):
     """`untouched`: what could be saved and is left, and why. `refused`: what would leave a target without code.
 
     A plan with `refused` findings keeps what the targets had.
@@ -63,8 +60,7 @@ class LibraryPlan:
         return any(not each.keep or each.recompress_to for each in self.entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class Dropped(Struct, frozen=True, kw_only=True):
     kind: Kind
     arch: str
     section: str
@@ -72,8 +68,7 @@ class Dropped:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recompressed:
+class Recompressed(Struct, frozen=True, kw_only=True):
     kind: Kind
     arch: str
     section: str
@@ -84,8 +79,7 @@ class Recompressed:
     bytes_after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileResult:
+class FileResult(Struct, frozen=True, kw_only=True):
     """`written` is false where nothing was to be changed: no target file was made."""
 
     path: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from cuwheel import process
 from cuwheel.building.job import Cached
@@ -22,8 +23,7 @@ _TRIAL_S = 300.0
 _TRIAL = "__global__ void trial(int *to) { *to = 1; }\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class Server(Struct, frozen=True, kw_only=True):
     """`launcher` goes before nvcc; `environ` leads its client to this server. Both empty, with a reason, for none."""
 
     launcher: tuple[str, ...] = ()

@@ -5,7 +5,6 @@ Keys are written with hyphens; a field that Python cannot have (`for`, `import`)
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 import typing
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from cuwheel import decode, log
@@ -31,8 +31,7 @@ _INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true 
 _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas, as on the command line
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """Where a configuration came from: `path` is None if there is none.
 
     `keys`: what it says, by field names; `told`: what was said beside it.
@@ -99,7 +98,7 @@ def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # n
     good: dict[str, Any] = {}
     for key, value in named.items():
         hint = hints.get(key)
-        if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        if decode.is_value(hint) and isinstance(value, dict):
             good[key] = _readable(value, hint)
         elif typing.get_origin(hint) is dict and isinstance(value, dict):
             good[key] = {name: each for name, each in value.items() if isinstance(each, str)}
@@ -187,13 +186,13 @@ def _by_field(data: dict[str, Any], type_: Any, where: str, problems: list[str])
 def _value(value: Any, hint: Any, name: str, where: str, problems: list[str]) -> Any:  # noqa: ANN401
     if hint is GuardTable and value == _INJECT:
         return {"inject": True}
-    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+    if decode.is_value(hint) and isinstance(value, dict):
         return _by_field(value, hint, where, problems)
     item = _item(hint)
     if isinstance(value, str) and item is str:
         return [part.strip() for part in value.split(",") if part.strip()] if name in _LISTS else [value]
     if isinstance(value, list | tuple):
-        rows = dataclasses.is_dataclass(item)
+        rows = decode.is_value(item)
         return [
             _by_field(each, item, f"{where}[{index}]", problems) if rows and isinstance(each, dict) else each
             for index, each in enumerate(value)
@@ -225,7 +224,7 @@ def _tables() -> Iterator[Any]:
         table = waiting.pop()
         yield table
         hints = typing.get_type_hints(table).values()
-        waiting += [each for hint in hints for each in (hint, _item(hint)) if dataclasses.is_dataclass(each)]
+        waiting += [each for hint in hints for each in (hint, _item(hint)) if decode.is_value(each)]
 
 
 def _as_written(problem: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from cuwheel import files, log, masking
 from cuwheel import repairing as repair

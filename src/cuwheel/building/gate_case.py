@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from cuwheel.building import gate_units
 from cuwheel.building.gate_units import Allowance, Unit
@@ -20,8 +21,7 @@ _SHOWN = 4
 DEBUG = "debug"  # among the words of `allow`, beside architectures
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True, dict=True):
     """`units`: of the libraries that the build itself made. `foreign`: NVIDIA's libraries that stand in the wheel."""
 
     survey: Survey

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.building.gate_archives import Archives, Origin, piece_of
 from cuwheel.errors import MalformedError
@@ -33,8 +35,7 @@ _RUNTIME_BY_NAME = Origin("libcudadevrt.a (by the names of its functions)", of_t
 _NAME_WIDTH = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Struct, frozen=True, kw_only=True):
     """One entry. `arch` as the plan names it: `sm_90a`, `compute_90`, `lto_90`."""
 
     arch: str
@@ -43,8 +44,7 @@ class Code:
     debug: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(Struct, frozen=True, kw_only=True):
     """One container. `place`: which of how many, where. `inert`: no kernel is in it, as in a device link of nothing.
 
     `device_linked`: nvlink made it. `toolkit`: that wrote its cubins, where it was read. `origin`: the archive that has

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from cuwheel.building.tables import GateTable
 from cuwheel.finding import Finding
 from cuwheel.recording.calls import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """What a wheel was to be.
 
     `archs` and `ptx` as the plan has them (`sm_90a`, `compute_90`). `places`: folders of this machine that no library
@@ -27,8 +26,7 @@ class Wanted:
     record: Record | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(Struct, frozen=True, kw_only=True):
     """Unplanned device code that is accepted: it came from an archive of the toolkit, or is allowed."""
 
     library: str
@@ -38,8 +36,7 @@ class Listed:
     origin: str  # `libcudadevrt.a`, or the word of `allow` that names it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """`succeeded`: whether the wheel may leave the build. With `enabled = false` it always may."""
 
     findings: tuple[Finding, ...]

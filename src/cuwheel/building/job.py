@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 from cuwheel.finding import Finding
 from cuwheel.planning import plan as plan_values
@@ -12,8 +13,7 @@ from cuwheel.toolchains.toolchain import Archive, Setting, Toolchain
 from cuwheel.venvs import Python
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
+class Project(Struct, frozen=True, kw_only=True):
     """What the files of a source say of it, without running any of them."""
 
     name: str
@@ -26,8 +26,7 @@ class Project:
     evidence: str = ""  # why this backend was taken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class Tree(Struct, frozen=True, kw_only=True):
     """A source on disk. `files` are relative to `folder`.
 
     `left_out`: links that lead out of it. `empty`: submodules that nobody fetched.
@@ -45,8 +44,7 @@ class Tree:
     sha256: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """One wheel to build: decided, and nothing done yet.
 
     `python` is the minor version. `interpreter` is None where it is in a container, and found there. `folder`: where it
@@ -86,8 +84,7 @@ class Job:
         return {each.name: each.value for each in self.settings}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class Phase(Struct, frozen=True, kw_only=True):
     """`began`: seconds since the job began."""
 
     name: str
@@ -95,8 +92,7 @@ class Phase:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cached:
+class Cached(Struct, frozen=True, kw_only=True):
     """What the compiler cache did; `problem`: why there was none."""
 
     hits: int = 0
@@ -104,8 +100,7 @@ class Cached:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """Why a job ended without a wheel: a program failed, its time was over, or something else."""
 
     phase: str
@@ -114,8 +109,7 @@ class Trouble:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(Struct, frozen=True, kw_only=True):
     """What became of a job, as far as the backend's own wheel: naming, repair and gate come after it.
 
     `record` is empty where nothing was recorded. `resumed`: an earlier run made the wheel, and these are its figures.

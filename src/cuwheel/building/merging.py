@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel.building import gate
 from cuwheel.building.results import MadeWheel, MergedWheel

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from cuwheel.building.job import Project, Tree
 from cuwheel.building.request import BuildRequest
@@ -11,8 +12,7 @@ from cuwheel.building.tables import Table
 from cuwheel.toolchains.store import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(Struct, frozen=True, kw_only=True):
     """The request as it was made, and what it means here: the configuration, the source, where toolkits are kept."""
 
     request: BuildRequest

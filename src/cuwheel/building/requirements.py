@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
 from packaging.markers import default_environment
 from packaging.utils import canonicalize_name
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _OTHER_PLACES = ("UV_FIND_LINKS", "PIP_FIND_LINKS")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where they come from. `kept`: as files that a lock can name; `locked`: those of a lock, and no others."""
 
     supply: Supply | None = None
@@ -35,8 +34,7 @@ class Source:
     locked: tuple[Archive, ...] | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class Installer:
+class Installer(Struct, kw_only=True):
     """Of one job: called once for what the project asks for, and once more for what its backend adds."""
 
     job: Job

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cuwheel import units
 
@@ -14,8 +15,7 @@ _CORES_A_THREAD = 4
 _GROUP = Path("/sys/fs/cgroup")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """`jobs`: compilers at once. `threads`: architectures that one call of nvcc compiles at once."""
 
     jobs: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.building.gate_values import Listed
 from cuwheel.building.job import Built, Job, Phase, Trouble
@@ -20,8 +21,7 @@ from cuwheel.recording.calls import Record
 Outcome: TypeAlias = Literal["built", "resumed", "failed", "refused", "skipped", "planned"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeWheel:
+class MadeWheel(Struct, frozen=True, kw_only=True):
     """A wheel in its place. `planned`: the architectures that it was to have, machine code and PTX."""
 
     survey: Survey
@@ -33,8 +33,7 @@ class MadeWheel:
         return Path(self.survey.target)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobResult:
+class JobResult(Struct, frozen=True, kw_only=True):
     """What became of one wheel. `job` is None where there was no toolchain to make one for.
 
     `listed`: unplanned device code that was accepted. `trouble`: why there is no wheel.
@@ -56,8 +55,7 @@ class JobResult:
     trouble: Trouble | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedWheel:
+class MergedWheel(Struct, frozen=True, kw_only=True):
     """One wheel merged from those of `jobs`; if there is none, `reason` says why."""
 
     jobs: tuple[str, ...]
@@ -66,8 +64,7 @@ class MergedWheel:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildResult:
+class BuildResult(Struct, frozen=True, kw_only=True):
     """`configuration`: the file that it was read from. `seconds`: of the whole, and `began` when."""
 
     order: Order

@@ -6,8 +6,9 @@ import contextlib
 import re
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel import files, log, units
 from cuwheel.building import cache as cache_

@@ -5,8 +5,9 @@ Keys are written with hyphens (`force-archs`); underscores are taken too. `confi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from cuwheel.planning.settings import Wishes
 
@@ -15,8 +16,7 @@ Naming: TypeAlias = Literal["none", "local", "suffix"]
 Where: TypeAlias = Literal["anywhere", "gpu", "no-gpu"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateTable:
+class GateTable(Struct, frozen=True, kw_only=True):
     """`[gate]`: what a wheel must be to leave the build.
 
     `allow`: architectures (`sm_75`, `compute_*`), or `library-glob:arch`: extra architectures to accept.
@@ -34,8 +34,7 @@ class GateTable:
     size: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairTable:
+class RepairTable(Struct, frozen=True, kw_only=True):
     """`[repair]`: `enabled` None: where the wheel needs it, that is where it has libraries and a plain linux tag."""
 
     enabled: bool | None = None
@@ -44,8 +43,7 @@ class RepairTable:
     requires: bool = False  # write the packages of NVIDIA's libraries into the metadata
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardTable:
+class GuardTable(Struct, frozen=True, kw_only=True):
     """`[guard]`: write the coverage and the lines that check it into this package of the wheel.
 
     `inject`: put the call into its `__init__.py` too, for sources that know nothing of it; `guard = "inject"` is short
@@ -57,8 +55,7 @@ class GuardTable:
     message: str = ""  # what to install instead, in the package's own words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckTable:
+class CheckTable(Struct, frozen=True, kw_only=True):
     """`[[verify.check]]`: exactly one of `command`, `python` and `import_`.
 
     `expect`: texts that must be in the output. `number`: the last number printed, within `tolerance` of it.
@@ -81,8 +78,7 @@ class CheckTable:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyTable:
+class VerifyTable(Struct, frozen=True, kw_only=True):
     """`[verify]`: `imports` None: the packages that the wheel itself has at its top."""
 
     imports: tuple[str, ...] | None = None
@@ -92,8 +88,7 @@ class VerifyTable:
     check: tuple[CheckTable, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """`[tool.cuwheel]`, whole.
 
     Texts of `environment`, `before` and `config_settings` may hold `{archs.cmake}`, `{archs.torch}`, `{archs.nvcc}`,

@@ -6,9 +6,10 @@ import fnmatch
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.building import texts
 from cuwheel.building.resources import Share
@@ -60,8 +61,7 @@ _FIXED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Struct, frozen=True, kw_only=True):
     """All that the variables of a job follow from."""
 
     table: Table

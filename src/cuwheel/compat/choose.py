@@ -5,8 +5,9 @@ Every branch here was seen on an H200 with fat binaries put together for it; `do
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures, versions
@@ -21,8 +22,7 @@ Jit: TypeAlias = Literal["allowed", "disabled", "forced"]
 _SUFFIX_RANK = {"": 0, "f": 1, "a": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaError:
+class CudaError(Struct, frozen=True, kw_only=True):
     code: int
     name: str
 
@@ -36,8 +36,7 @@ NO_DEVICE = CudaError(code=100, name="cudaErrorNoDevice")
 INSUFFICIENT_DRIVER = CudaError(code=35, name="cudaErrorInsufficientDriver")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Struct, frozen=True, kw_only=True):
     """`ptx_isa`: the newest that its driver compiles; None where the driver is not known."""
 
     capability: Capability
@@ -45,16 +44,14 @@ class Device:
     jit: Jit = "allowed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(Struct, frozen=True, kw_only=True):
     """An entry as far as the choice goes by it."""
 
     arch: Arch
     ptx_isa: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """`entry`: the index of the one taken. `needs_isa`: holds only if the driver knows this PTX."""
 
     how: How

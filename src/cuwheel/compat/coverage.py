@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.compat import reach
 from cuwheel.facts import architectures
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _NATIVE: tuple[Outcome, ...] = ("native", "compatible")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class Coverage(Struct, frozen=True, kw_only=True):
     """Capabilities by how every container serves them; `partial`: some containers do, others do not.
 
     `future`: GPUs later than all known ones can use it, through PTX.

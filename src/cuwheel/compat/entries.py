@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
 
 from cuwheel.compat.choose import Code, Device, choose
 from cuwheel.errors import UnknownNameError

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat import drivers
 from cuwheel.facts import libraries, packages, versions
@@ -26,8 +28,7 @@ Place: TypeAlias = Literal[
 _WHOLE_TOOLKIT = "cuda-toolkit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
+class Needed(Struct, frozen=True, kw_only=True):
     """`brought_by`: the package that would bring it, where there is one. `found`: where it is, or what is instead."""
 
     soname: str
@@ -36,8 +37,7 @@ class Needed:
     found: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """Where the libraries of one target look for others: made once, since a target may have thousands of files.
 
     `inside`: the target's own libraries, by name and by soname. `required`: what an installer brings with it.

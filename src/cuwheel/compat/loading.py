@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.facts import packages, versions
 from cuwheel.facts.arch import Capability
@@ -26,16 +28,14 @@ _FOR_OTHER_GPUS = "no GPU could use all libraries of the package: they are not m
 _ORDINARY_DIGITS = 2  # of a CUDA major in a variable such as BNB_CUDA_VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """Libraries that are loaded together, for one CUDA of the framework."""
 
     cuda: str
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loading:
+class Loading(Struct, frozen=True, kw_only=True):
     """`always`: loaded for certain. `candidates`: one of these, and it is not known which.
 
     `optional`: the rest works without them, and `reasons` says why that is known (in words, by path). `variants`: of

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat import check_rules, reach, tags
 from cuwheel.compat.check_rules.case import Case, Whole
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 _NOTHING = Prediction(outcome="unknown", basis="nothing")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
+class _Judged(Struct, frozen=True, kw_only=True):
     """A library on the machine. `stopped`: it cannot even be loaded."""
 
     library: Library
@@ -45,8 +46,7 @@ class _Judged:
         return counted.native, counted.compatible, counted.jit, counted.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
+class _Group(Struct, frozen=True, kw_only=True):
     """Libraries that are loaded together: the outcome of them all."""
 
     cuda: str

@@ -5,8 +5,10 @@ made from.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat.choose import Code
 from cuwheel.compat.entries import code as code_of
@@ -29,8 +31,7 @@ _MANY_CONTAINERS = 16
 _SHARE_APART = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """A container, or a cubin that stands in none; those alike are one, `count` of them.
 
     `empty`: it holds nothing at all, as opposed to nothing that a driver could load. `own`: it is not registered with
@@ -62,8 +63,7 @@ class Module:
         return frozenset(code.arch for code in self.codes if code.arch.kind == "sm")
 
 
-@dataclass(frozen=True, slots=True)
-class Choosing:
+class Choosing(Struct, frozen=True):
     """Whether a library picks kernels for the machine itself; and whether that is only a guess from its containers.
 
     `many`: it has so many containers that their lists tell something.

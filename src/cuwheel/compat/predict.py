@@ -8,8 +8,10 @@ linked at load counts as `jit`: it is the driver that makes it ready, at every f
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat import drivers, gpu_support, platforms, relink
 from cuwheel.compat.choose import (
@@ -50,8 +52,7 @@ _SHARE_RUNNING = 0.1
 _GOOD: tuple[Literal["native", "compatible", "jit"], ...] = ("native", "compatible", "jit")  # the best first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Containers:
+class Containers(Struct, frozen=True, kw_only=True):
     """How many containers the driver serves, and how."""
 
     native: int = 0
@@ -60,8 +61,7 @@ class Containers:
     none: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(Struct, frozen=True, kw_only=True):
     """The entries that the driver takes, those alike counted."""
 
     arch: str
@@ -72,8 +72,7 @@ class Taken:
     ptx_isa: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(Struct, frozen=True, kw_only=True):
     """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess.
 
     `for_chosen_gpus`: some of `missing` is architecture-specific, so files were given lists of their own on purpose.
@@ -99,8 +98,7 @@ class Prediction:
     conditions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     """`kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind."""
 
     module: Module

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.compat.machine_rules import view
 from cuwheel.errors import UsageError
@@ -17,15 +18,13 @@ if TYPE_CHECKING:
 _FORM = re.compile(r"\s*([a-z][a-z0-9-]*)\s*((?:[<>=!~]=?|===).*)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedResult:
+class NeedResult(Struct, frozen=True, kw_only=True):
     need: str
     met: bool
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class Need(Struct, frozen=True, kw_only=True):
     """`name`, and the versions that will do: any where `versions` is empty."""
 
     text: str

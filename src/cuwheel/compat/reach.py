@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat.choose import Device
 from cuwheel.compat.modules import Choosing, Module, choosing, modules
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.machine.fleet import Machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(Struct, frozen=True, kw_only=True):
     """A library and its modules, which are the same for every machine."""
 
     library: Library

@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.compat.choose import INVALID_SOURCE, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, Choice, CudaError
 from cuwheel.compat.modules import Module
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 _BUILT_IN = frozenset({"vprintf", "malloc", "free", "__assertfail", "__assert_fail"})
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(Struct, frozen=True):
     """A relocatable object, and what the driver would take of it.
 
     `own`: not one of libcudadevrt's, whose kernels are nobody's to launch.
@@ -43,8 +43,7 @@ class Object:
         return self.module.symbols
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """`error`: of all kernels. Without one the kernels of the objects `in_it` run, those of `left_out` give 500.
 
     `alternatives`: what else it may be, where the names in the objects are not known. `too_new`: the toolkit is.

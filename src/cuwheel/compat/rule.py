@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from msgspec import Struct
 
 from cuwheel.finding import SEVERITIES, Finding, Severity
 
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 Subject = TypeVar("Subject")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """What a check yields; its rule adds the id, and severity and fix unless the check knows better."""
 
     message: str
@@ -24,8 +24,7 @@ class Found:
     severity: Severity | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule(Generic[Subject]):
+class Rule(Struct, Generic[Subject], frozen=True, kw_only=True):
     """`fix`: what helps in general; a check that knows more says it itself."""
 
     id: str

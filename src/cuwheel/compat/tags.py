@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.facts import versions
 
@@ -20,15 +21,13 @@ _INTERPRETER = re.compile(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
 _WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
+class Platform(Struct, frozen=True, kw_only=True):
     os: str | None = None
     cpu: str | None = None
     glibc: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class Fit(Struct, frozen=True, kw_only=True):
     """`problems`: why this tag cannot be; `conditions`: what must hold where the machine does not say."""
 
     tag: str

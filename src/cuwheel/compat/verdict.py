@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.compat.choose import CudaError
 from cuwheel.compat.predict import Containers, Outcome, Taken
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 ORDER: tuple[Outcome, ...] = ("native", "compatible", "jit", "partial", "unknown", "fails")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryVerdict:
+class LibraryVerdict(Struct, frozen=True, kw_only=True):
     """`loaded`: null where it depends on what is not known. `optional`: the rest works without it.
 
     `rests_on`: the entries that the driver takes.
@@ -33,8 +33,7 @@ class LibraryVerdict:
     conditions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """`machine` is its name. `conditions`: what was not known and must hold."""
 
     target: str

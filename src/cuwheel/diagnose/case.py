@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from cuwheel.diagnose.diagnosis import Evidence
 from cuwheel.diagnose.text import Log
 from cuwheel.recording.calls import CallState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """A variable of the call, None where it is not set. `changed`: by the build. `origin`: the file that sets it.
 
     `steers`: it is known to lead compilers.
@@ -23,8 +22,7 @@ class Setting:
     origin: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedCall:
+class RecordedCall(Struct, frozen=True, kw_only=True):
     """`command`: to paste. `output`: its last lines. `settings`: what steers compilers, and what the build changed.
 
     `blame`: what `replay --diff` found to make the difference, where it was run.
@@ -42,8 +40,7 @@ class RecordedCall:
     blame: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """What is to be explained: one log, or several of which the first counts most."""
 
     logs: tuple[Log, ...]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from cuwheel import decode
 from cuwheel.diagnose.known import ALWAYS
@@ -31,8 +31,7 @@ ANY_CAUSE = "*"  # in `explained_by`: whatever else is found
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
+class Knowledge(Struct, frozen=True, kw_only=True):
     """Everything that explaining goes by, causes by their id."""
 
     causes: dict[str, CauseFile]
@@ -81,8 +80,7 @@ def load(folder: Path, facts: frozenset[str], names: frozenset[str]) -> Knowledg
     return Knowledge(causes=causes, readings=readings, ways=ways)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Names:
+class _Names(Struct, frozen=True, kw_only=True):
     causes: frozenset[str]
     ways: frozenset[str]
     facts: frozenset[str]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.diagnose.known import Version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """A line of the log, without colours, times and CI prefixes; `line` counts from 1."""
 
     line: int
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
+class Cause(Struct, frozen=True, kw_only=True):
     """`id`: stable, the name of its page in docs/causes. `fix`: the most specific first."""
 
     id: str
@@ -26,8 +24,7 @@ class Cause:
     fix: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WayOut:
+class WayOut(Struct, frozen=True, kw_only=True):
     """What can be done instead of mending the cause, the best first."""
 
     id: str
@@ -35,8 +32,7 @@ class WayOut:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True, kw_only=True):
     causes: tuple[Cause, ...]
     ways_out: tuple[WayOut, ...]
     versions: tuple[Version, ...]
@@ -45,8 +41,7 @@ class Diagnosis:
     command: Evidence | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """Why a job ended: the first call that failed and mattered, if one did, and what `explain` makes of its words."""
 
     what: str

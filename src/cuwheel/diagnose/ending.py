@@ -7,9 +7,10 @@ chain is looked for, and not those who pass it on.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.units import uncoloured
 
@@ -22,8 +23,7 @@ _TELLING = 12  # letters of an error that are not met by chance
 _BEFORE = 8  # lines that a recipe may have printed before make says that it failed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(Struct, frozen=True, kw_only=True):
     """`what`: in a line. `lines`: all of it. `of_call`: it says that some command failed.
 
     `decides`: it was a build system that refused to go on, whatever failed before.
@@ -41,8 +41,7 @@ class Ending:
         return any(len(error) > _TELLING and error in text for error in errors)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
+class _Kind(Struct, frozen=True, kw_only=True):
     """`begins`: the line that says it. `ends`: the first below that is no longer part of it; None: it is one line."""
 
     begins: re.Pattern[str]

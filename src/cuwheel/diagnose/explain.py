@@ -5,8 +5,10 @@ A cause's confidence is that of its signatures together: each leaves a doubt, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.diagnose import advice, commands, ways_out
 from cuwheel.diagnose import known as known_
@@ -33,8 +35,7 @@ _EVIDENCE = 4
 _FIXES = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     id: str
     file: CauseFile
     hits: tuple[Hit, ...]

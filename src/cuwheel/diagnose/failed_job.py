@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel import masking
 from cuwheel.diagnose import ending, inquiry

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
 
 from cuwheel import masking
 from cuwheel.compat.verdict import Verdict
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from cuwheel.machine.profile import MachineProfile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inquiry:
+class Inquiry(Struct, frozen=True, kw_only=True):
     """`lines`: of the log; `prose`: those that somebody wrote and no program printed. `similar`: ids of causes."""
 
     case: Case

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat.machine_rules import view
 from cuwheel.diagnose.rows import Situation
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.toolkits import Toolkit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(Struct, frozen=True, kw_only=True):
     """`line` is where the log says it; 0 where the machine's profile does."""
 
     name: str
@@ -30,8 +31,7 @@ class Version:
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     versions: tuple[Version, ...]
     situations: frozenset[Situation]
     profile: MachineProfile | None = None

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from cuwheel import decode
 
 TABLE = Path(__file__).with_name("errors.toml")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sayings:
+class Sayings(Struct, frozen=True, kw_only=True):
     """errors.toml."""
 
     said: tuple[str, ...]

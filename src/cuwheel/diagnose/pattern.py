@@ -16,9 +16,10 @@ work is linear in the length of the line.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +58,7 @@ class PatternError(ValueError):
     """What is wrong with a pattern."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class Pattern(Struct, frozen=True, kw_only=True):
     """`demands`: every line that matches has one text of each. `needles`: the rarest of them, to search for."""
 
     text: str

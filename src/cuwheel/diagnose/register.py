@@ -7,10 +7,11 @@ outweighs what programs print. Even then a log inside it, in a code block or on 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import decode
 
@@ -52,8 +53,7 @@ _SENTENCE_END = re.compile(r"(?<=[a-z\d)\"'][.?!]) +(?=[A-Z])")
 _WORD = re.compile(r"[A-Za-z][A-Za-z']*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Words(Struct, frozen=True, kw_only=True):
     """register.toml."""
 
     asks: tuple[str, ...]
@@ -67,8 +67,7 @@ class Words:
     printed: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Signs:
+class _Signs(Struct, frozen=True, kw_only=True):
     asks: re.Pattern[str]
     speaks: re.Pattern[str]
     advises: re.Pattern[str]

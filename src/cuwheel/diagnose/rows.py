@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.diagnose import numbers
 
@@ -15,8 +17,7 @@ Situation: TypeAlias = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(Struct, frozen=True, kw_only=True):
     """One way in which a cause shows itself: any of these texts in a line.
 
     `errors`: or one of CUDA's errors, by its number. `weight`: how sure it is by itself. `needs`, `unless`: texts that
@@ -35,8 +36,7 @@ class Signature:
         return (*self.any, *numbers.texts(self.errors)) if self.errors else self.any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactChange:
+class FactChange(Struct, frozen=True, kw_only=True):
     """How a fact (see `known`) raises or lowers the confidence of a cause that was found."""
 
     when: str
@@ -44,8 +44,7 @@ class FactChange:
     says: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fix:
+class Fix(Struct, frozen=True, kw_only=True):
     """`text`: with {names} that `known` fills; a fix with one that nobody knows is left out.
 
     `unless_known`: names that, where all of them are known, a better fix has use for. `shown`: it is for a log that
@@ -61,8 +60,7 @@ class Fix:
     holds: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(Struct, frozen=True, kw_only=True):
     """A log that must be explained by this cause first. `also`: causes that may stand beside it."""
 
     log: str
@@ -70,8 +68,7 @@ class Example:
     says: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class Shared(Struct, frozen=True, kw_only=True):
     """lists.toml: what the texts of several causes have in common. `texts`: whole ones, named `"@name"`."""
 
     lists: dict[str, tuple[str, ...]]
@@ -89,8 +86,7 @@ class Shared:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CauseFile:
+class CauseFile(Struct, frozen=True, kw_only=True):
     """`explained_by`: causes that make this one a mere consequence where both are found.
 
     `ruled_out_by`: facts (see `conditions`) with which it cannot be the cause.
@@ -123,8 +119,7 @@ class CauseFile:
         return replace(self, signature=signatures, fix=fixes, lists={})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """A way out that does not mend what failed. `when`, `unless`: the situations in which it is one."""
 
     id: str
@@ -136,15 +131,13 @@ class Way:
     unless: tuple[Situation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class Ways(Struct, frozen=True, kw_only=True):
     """ways_out.toml, the best first where nothing else decides."""
 
     way: tuple[Way, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """How a version, or another fact, is read off a log: the hole `value` of the first of these texts that is there.
 
     `means`: the situation that such a line shows, where it shows one. `inner`: of use here, of no interest to people.
@@ -156,8 +149,7 @@ class Reading:
     inner: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
+class Readings(Struct, frozen=True, kw_only=True):
     """readings.toml."""
 
     reading: tuple[Reading, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.diagnose.pattern import REACH, read_pattern
 
@@ -17,8 +18,7 @@ _TRIES = 200  # lines that are compared with one pattern: a hostile log has its 
 _KEPT = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """A line that has a pattern. `line`: its index in the log; `held`: what the pattern's holes hold there."""
 
     line: int

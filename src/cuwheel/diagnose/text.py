@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct, field
 
 from cuwheel.diagnose import encoding, register
 from cuwheel.diagnose.pattern import fold
@@ -50,8 +51,7 @@ _PREFIX = re.compile(
 )
 
 
-@dataclass(frozen=True)  # no slots: what is worked out is kept
-class Log:
+class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is kept
     """Lines as they are shown, each with its number in the file; wrapped ones follow again, put together.
 
     Then those in other languages again, in English: `printed` has them as they were.

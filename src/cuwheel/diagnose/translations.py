@@ -6,9 +6,10 @@ The phrases are in `foreign.toml`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from cuwheel import decode
 
@@ -50,14 +51,12 @@ _TURNED = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phrase:
+class Phrase(Struct, frozen=True, kw_only=True):
     english: str
     said: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phrases:
+class Phrases(Struct, frozen=True, kw_only=True):
     """foreign.toml."""
 
     phrase: tuple[Phrase, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from cuwheel.errors import UnknownNameError
 
@@ -17,8 +18,7 @@ _NUMBER = re.compile(r"(1?\d)(\d)([af]?)", re.IGNORECASE | re.ASCII)
 _ARCH = re.compile(r"(sm|compute|lto)_(\d{2,3}[af]?)", re.IGNORECASE | re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Capability:
+class Capability(Struct, frozen=True, order=True):
     """What a GPU is: 9.0. The last digit of an architecture's number is the minor part."""
 
     major: int
@@ -41,8 +41,7 @@ class Capability:
         return Arch.parse(text).capability
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Arch:
+class Arch(Struct, frozen=True, order=True):
     """What code is compiled for: `sm_90a` (machine code), `compute_120` (PTX), `lto_90` (LTO-IR).
 
     Suffix `a`: this exact capability, its special instructions included. Suffix `f`: its family.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.inspection.libraries import PartName
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.libraries import Library, Survey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartChange:
+class PartChange(Struct, frozen=True, kw_only=True):
     """Bytes that serve one purpose, before and after."""
 
     name: PartName
@@ -27,16 +27,14 @@ class PartChange:
     percent: float | None  # of what it was; None where there was nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeChange:
+class SizeChange(Struct, frozen=True, kw_only=True):
     before: int
     after: int
     difference: int
     percent: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueChange:
+class ValueChange(Struct, frozen=True, kw_only=True):
     """Something that has one value: a symbol ceiling, the number of wrappers."""
 
     name: str
@@ -44,14 +42,12 @@ class ValueChange:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetChange:
+class SetChange(Struct, frozen=True, kw_only=True):
     gained: tuple[str, ...]
     lost: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryComparison:
+class LibraryComparison(Struct, frozen=True, kw_only=True):
     before: str | None  # the paths; None where it is only in the other
     after: str | None
     size: SizeChange
@@ -62,8 +58,7 @@ class LibraryComparison:
     module_ids: SetChange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelChange:
+class KernelChange(Struct, frozen=True, kw_only=True):
     """Kernels of one architecture of one library."""
 
     library: str
@@ -72,8 +67,7 @@ class KernelChange:
     lost: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     before: str
     after: str
     size: SizeChange  # of the targets as they are: for wheels, compressed

@@ -6,11 +6,12 @@ the same sources and tools give the same bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import decode
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
@@ -28,8 +29,7 @@ SCHEMA: Final = "cuwheel.wheel/1"
 _LIMIT = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(Struct, frozen=True, kw_only=True):
     """Capabilities by how the wheel serves them. `future`: also GPUs later than all that were known."""
 
     native: tuple[str, ...] = ()
@@ -38,8 +38,7 @@ class Reach:
     future: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedFor:
+class PlannedFor(Struct, frozen=True, kw_only=True):
     """A machine that the plan was made for, and the entry of the list that serves it."""
 
     machine: str
@@ -48,16 +47,14 @@ class PlannedFor:
     by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class File(Struct, frozen=True, kw_only=True):
     """Something that went in: its name without a folder, and its content."""
 
     file: str
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class Tools(Struct, frozen=True, kw_only=True):
     """`nvcc` and `host_compiler` as they call themselves: `13.0.88`, `gcc 12.2.0`."""
 
     provider: str
@@ -68,8 +65,7 @@ class Tools:
     archives: tuple[File, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedPart:
+class MergedPart(Struct, frozen=True, kw_only=True):
     """What was built for one CUDA version, of a wheel that several were merged into."""
 
     cuda: str
@@ -78,8 +74,7 @@ class MergedPart:
     toolchain: Tools | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class Description(Struct, frozen=True, kw_only=True):
     """`sources`: the SHA-256 of the source tree as it was built. `requires`: what the build was given beside it.
 
     `merged`: the wheels that it was made of; `cuda` then names all their versions, and each has its own tools.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from cuwheel.buffer import SCAN_CHUNK, Buffer, find
 from cuwheel.facts.arch import Arch, Capability
@@ -96,8 +97,7 @@ class RawContainer(NamedTuple):
     entries: tuple[RawEntry, ...]
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(Struct):
     """Everything found so far in one file, over all of its sections."""
 
     buffer: Buffer

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.inspection.syntax import calls, dotted_name, goes_on, named, opened, parse, suppresses
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _MOST_MODULES = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Import:
+class Import(Struct, frozen=True, kw_only=True):
     """What importing a package does for certain. `loaded`: paths of libraries. `files`: the Python that it runs."""
 
     loaded: tuple[str, ...] = ()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import log
 from cuwheel.errors import CuwheelError, MalformedError
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 _IDENTIFIER = re.compile(r"[\w$*?]+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class Kernel(Struct, frozen=True, kw_only=True):
     """None where the code does not record it. Spilled registers are part of the stack."""
 
     name: str
@@ -37,8 +37,7 @@ class Kernel:
     code_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeKernels:
+class CodeKernels(Struct, frozen=True, kw_only=True):
     """The kernels of one cubin or one PTX, as far as they were asked for."""
 
     library: str
@@ -51,8 +50,7 @@ class CodeKernels:
     kernels: tuple[Kernel, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Presence:
+class Presence(Struct, frozen=True, kw_only=True):
     """One kernel in one library, by architecture.
 
     `missing`: its own fat binary has code for these, without it. `elsewhere`: the library has code for these,
@@ -67,8 +65,7 @@ class Presence:
     elsewhere: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernels:
+class Kernels(Struct, frozen=True, kw_only=True):
     target: str
     pattern: str | None
     code: tuple[CodeKernels, ...]  # without those that hold nothing asked for
@@ -78,8 +75,7 @@ class Kernels:
     findings: tuple[Finding, ...]
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     library: str
     entry: Entry
     kernels: tuple[cubin.Kernel, ...]

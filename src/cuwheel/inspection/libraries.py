@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.wheel.metadata import Distribution
@@ -18,8 +19,7 @@ Detail: TypeAlias = Literal["rows", "containers", "entries"]
 Search: TypeAlias = Literal["nowhere", "data", "whole"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceCode:
+class DeviceCode(Struct, frozen=True, kw_only=True):
     """The entries of one library that are alike."""
 
     kind: Kind
@@ -35,8 +35,7 @@ class DeviceCode:
     saving: int | None = None  # what ZSTD would save of raw code, estimated where there is enough of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One piece of device code."""
 
     container: int | None  # counted from 0 over the whole file; None for a cubin that stands in none
@@ -58,8 +57,7 @@ class Entry:
     identifier: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Symbols:
+class Symbols(Struct, frozen=True, kw_only=True):
     """What a relocatable object brings into a device link, and what it wants from others."""
 
     kernels: tuple[str, ...]
@@ -67,8 +65,7 @@ class Symbols:
     wanted: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Struct, frozen=True, kw_only=True):
     """One fat binary. `code` has an index into the library's `device_code` for each entry, in order.
 
     `symbols`: of relocatable objects, where those of the library were compiled for different architectures.
@@ -83,24 +80,21 @@ class Container:
     without_kernels: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wrapper:
+class Wrapper(Struct, frozen=True, kw_only=True):
     """What the runtime registers: it names one container by its place in the file's list."""
 
     version: int  # 1 plain, 2 device-linked
     container: int | None  # None where it points at none that was found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(Struct, frozen=True, kw_only=True):
     wrappers: tuple[Wrapper, ...]
     module_ids: tuple[str, ...]
     containers: int
     unnamed: tuple[int, ...]  # containers that no wrapper names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(Struct, frozen=True, kw_only=True):
     """Bytes of the file that serve one purpose; the parts of a file add up to its size."""
 
     name: PartName
@@ -108,8 +102,7 @@ class Part:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cudart:
+class Cudart(Struct, frozen=True, kw_only=True):
     """How the CUDA runtime is linked. `minor`: null where its name does not tell it, as from CUDA 11 on."""
 
     linkage: Literal["dynamic", "static"]
@@ -118,14 +111,12 @@ class Cudart:
     minor: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
+class Platform(Struct, frozen=True, kw_only=True):
     name: Literal["sbsa", "l4t"]
     evidence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class Library(Struct, frozen=True, kw_only=True):
     path: str
     format: Format
     type: FileType
@@ -155,8 +146,7 @@ class Library:
     torch_symbols: tuple[str, ...] = ()  # mangled names that only torch can give it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonLoad:
+class PythonLoad(Struct, frozen=True, kw_only=True):
     """A file of the package's Python that loads a library. `at_import`: importing the package runs that.
 
     `guarded`: in a `try` that goes on without it, or under a condition.
@@ -168,8 +158,7 @@ class PythonLoad:
     at_import: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Survey(Struct, frozen=True, kw_only=True):
     """`imported`: libraries that the package's import loads for certain, where several hold device code.
 
     `python_loads`: what its Python was seen to load otherwise. `loads_as`: the release by whose rules the package

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.buffer import Buffer
 from cuwheel.errors import MalformedError
@@ -50,8 +52,7 @@ _CXX11 = "__cxx11"
 _CXX = "_ZNSs"  # the old string: only code that passes strings tells the two apart
 
 
-@dataclass(slots=True, kw_only=True)
-class _Draft:
+class _Draft(Struct, kw_only=True):
     """What is known so far. Each reader fills what its format tells; the rest keeps its default."""
 
     buffer: Buffer

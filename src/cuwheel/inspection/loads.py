@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.inspection import syntax
 from cuwheel.inspection.libraries import PythonLoad
@@ -30,8 +31,7 @@ _BEFORE = r"(?:[\"'./]|\bimport\b[^\n]{0,200}\W|^[ \t]*)"
 _PATTERN = r"[\"'][\w./-]*\*[\w.*-]*\.(?:so|pyd|dll)[\"']"  # "_C*.so"
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """A statement as it runs. `guarded`: in a `try` that goes on, or under a condition. `asked`: in a function."""
 
     statement: ast.stmt

@@ -7,8 +7,9 @@ the tables of the dynamic loader; nothing is imported.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from cuwheel import log
 from cuwheel.buffer import FileBuffer

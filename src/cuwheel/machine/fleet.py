@@ -5,8 +5,10 @@ What is not known is never assumed: it becomes a condition of the verdict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures, gpu_drivers, gpus, packages, toolkits
@@ -28,8 +30,7 @@ _SYSTEMS: dict[str, System] = {"Linux": "linux", "Windows": "windows"}
 _SWITCHES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"), ("CUDA_DISABLE_PTX_JIT", "disabled"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(Struct, frozen=True, kw_only=True):
     """One kind of machine, `count` of them.
 
     `libraries`: the CUDA sonames that its environment provides. `python`: the interpreter's version.
@@ -65,8 +66,7 @@ class Machine:
         return next((each.partition("=")[2] for each in self.loads if each.startswith(f"{variable}=")), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refinement:
+class Refinement(Struct, frozen=True, kw_only=True):
     """What the command line says of every machine; None leaves what is known as it is."""
 
     driver: str | None = None
@@ -83,7 +83,7 @@ class Refinement:
     jit: Jit | None = None
 
     def apply(self, machine: Machine) -> Machine:
-        said = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+        said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
         if not said:
             return machine
         if "driver" in said and "driver_cuda" not in said:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import decode
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
@@ -25,8 +26,7 @@ _VERSION = re.compile(r"\d+(\.\d+)*([-+].*)?", re.ASCII)
 _VERSIONS = ("driver", "driver_cuda", "glibc", "glibcxx", "python", "torch", "torch_cuda", "jax_cuda")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetMachine:
+class FleetMachine(Struct, frozen=True, kw_only=True):
     """A `[[machine]]` as it is written. `l4t`: a release, or true where it is not known which."""
 
     name: str
@@ -90,7 +90,7 @@ def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | No
             problems.append(f"{where}: {error.message}{hint}")
         return None
     l4t = fleet.L4T_NOT_KNOWN if row.l4t is True else row.l4t or None
-    same = [field.name for field in fields(FleetMachine) if field.name not in ("name", "gpu", "capability", "l4t")]
+    same = [name for name in FleetMachine.__struct_fields__ if name not in ("name", "gpu", "capability", "l4t")]
     said = {name: value for name in same if (value := getattr(row, name)) is not None}
     machine = fleet.with_l4t(replace(base, **said, l4t=l4t or (None if row.l4t is False else base.l4t)))
     return fleet.Refinement(cpu=machine.cpu).apply(machine)

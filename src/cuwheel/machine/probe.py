@@ -5,9 +5,10 @@ from __future__ import annotations
 import getpass
 import platform
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
 
 from cuwheel.machine import compilers, fleet, gpu, privacy, python_environment, system, toolkits, variables
 from cuwheel.machine.profile import MachineProfile

@@ -5,10 +5,10 @@ A profile is written to be sent to somebody else: see `privacy` for what it leav
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
+from msgspec import Struct
 
 from cuwheel import files, printable
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
@@ -27,14 +27,12 @@ NvmlState = Literal[
 CompilerKind = Literal["gcc", "clang", "msvc"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(Struct, frozen=True, kw_only=True):
     value: str
     found_via: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class System:
+class System(Struct, frozen=True, kw_only=True):
     os: Fact
     cpu: Fact
     distribution: Fact | None = None
@@ -46,16 +44,14 @@ class System:
     container: Fact | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(Struct, frozen=True, kw_only=True):
     name: str
     capability: str | None
     found_via: str
     memory: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class Driver(Struct, frozen=True, kw_only=True):
     """What there is of a driver. In a container the kernel's half can be visible without the user's half."""
 
     nvml: NvmlState
@@ -68,8 +64,7 @@ class Driver:
     pci_devices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolkit:
+class Toolkit(Struct, frozen=True, kw_only=True):
     """`nvcc` is None where there is none: the index's CUDA 12 packages hold only parts."""
 
     version: str
@@ -78,30 +73,26 @@ class Toolkit:
     nvcc: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiler:
+class Compiler(Struct, frozen=True, kw_only=True):
     kind: CompilerKind
     version: str
     path: str
     found_via: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class Tool(Struct, frozen=True, kw_only=True):
     name: str
     version: str
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Python:
+class Python(Struct, frozen=True, kw_only=True):
     version: str
     prefix: str
     found_via: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
+class Framework(Struct, frozen=True, kw_only=True):
     """A package that carries CUDA code. `cuda` is what it was built for (a major if no more is known).
 
     `libraries` lists, for packages with one library a CUDA version, the versions that are there.
@@ -114,21 +105,18 @@ class Framework:
     libraries: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class Package(Struct, frozen=True, kw_only=True):
     name: str
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+class Variable(Struct, frozen=True, kw_only=True):
     name: str
     value: str
     found_via: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryFolder:
+class LibraryFolder(Struct, frozen=True, kw_only=True):
     """A folder the loader searches, with the CUDA libraries in it."""
 
     path: str
@@ -136,8 +124,7 @@ class LibraryFolder:
     libraries: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """One step of a search, successful or not: what was looked for, where, and what came of it."""
 
     fact: str
@@ -145,8 +132,7 @@ class Attempt:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineProfile:
+class MachineProfile(Struct, frozen=True, kw_only=True):
     schema: Literal["cuwheel.machine/1"] = SCHEMA
     system: System
     driver: Driver

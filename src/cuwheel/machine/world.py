@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from cuwheel import process
 from cuwheel.errors import CuwheelError
@@ -24,8 +25,7 @@ _MAX_TEXT = 4 * 1024 * 1024
 _VERSION_TIMEOUT_S = 5.0
 
 
-@dataclass(slots=True, kw_only=True)
-class World:
+class World(Struct, kw_only=True):
     environ: Mapping[str, str]
     cwd: Path
     root: Path = Path("/")

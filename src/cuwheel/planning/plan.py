@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.spellings.row import Spelling
 
 How: TypeAlias = Literal["native", "compatible", "jit"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Served(Struct, frozen=True, kw_only=True):
     """A machine that a job's wheel runs on, and by which entry of its list.
 
     `conditions`: what is not known of the machine, or promised by nobody, and must hold. `notes`: what is known and
@@ -27,8 +27,7 @@ class Served:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotServed:
+class NotServed(Struct, frozen=True, kw_only=True):
     """A machine that no wheel of this kind runs on, every reason, and what would change that."""
 
     machine: str
@@ -38,8 +37,7 @@ class NotServed:
     fix: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spellings:
+class Spellings(Struct, frozen=True, kw_only=True):
     """`cargo`: CUDA_COMPUTE_CAP of Rust build scripts."""
 
     cmake: Spelling
@@ -50,8 +48,7 @@ class Spellings:
     cargo: Spelling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(Struct, frozen=True, kw_only=True):
     """The spellings as they are given to the build; null where one cannot say the list: its `Spelling` says why."""
 
     cmake: str | None
@@ -62,8 +59,7 @@ class Flags:
     cargo: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchSize:
+class ArchSize(Struct, frozen=True, kw_only=True):
     """`like`: the architecture of the given wheel whose bytes were taken; itself where the wheel has it."""
 
     arch: str
@@ -71,8 +67,7 @@ class ArchSize:
     like: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Size(Struct, frozen=True, kw_only=True):
     """A prediction: the libraries of a wheel like the given one, unpacked, with this job's list.
 
     `other_bytes`: what is not device code and stays unchanged. `like_bytes`: the same libraries as they are now.
@@ -86,8 +81,7 @@ class Size:
     method: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """One build: a CUDA version and its list. `reach`: all GPUs that the list serves, the fleet's or not, in words."""
 
     cuda: str
@@ -102,8 +96,7 @@ class Job:
     size: Size | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class Word(Struct, frozen=True, kw_only=True):
     """One word of a list that somebody wrote, and what it asks the compiler for."""
 
     word: str
@@ -111,8 +104,7 @@ class Word:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnMachine:
+class OnMachine(Struct, frozen=True, kw_only=True):
     """How a list serves one machine, if at all."""
 
     machine: str
@@ -125,8 +117,7 @@ class OnMachine:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """A list explained. `spelling` is whose it was taken for; `guessed`: from its looks alone.
 
     `open`: it has words that the build system resolves itself, so that there is more to it than can be said here.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.compat import coverage
 from cuwheel.compat.platforms import tegra
@@ -23,16 +24,14 @@ if TYPE_CHECKING:
     from cuwheel.planning.settings import Wishes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """`unserved`: the machines that no job serves."""
 
     jobs: tuple[Job, ...]
     unserved: tuple[NotServed, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Group:
+class _Group(Struct, frozen=True, kw_only=True, eq=False):
     """Machines of one kind: each kind is looked at once, and compared by identity from then on."""
 
     kind: Kind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.planning import planner, reading, settings, sizes

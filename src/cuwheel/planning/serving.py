@@ -7,9 +7,10 @@ no more work than the few kinds there are of them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.compat import gpu_support, platforms
 from cuwheel.compat.targets import serves
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 _KINDS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class Driver(Struct, frozen=True, kw_only=True):
     """What a driver can do, as masks; drivers that can do the same are one value.
 
     `cuda`: the newest version all of whose features it knows, "0" where it is older than any; None: it is not known.
@@ -45,8 +45,7 @@ class Driver:
     behind: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(Struct, frozen=True, kw_only=True):
     """All that a plan goes by. Machines that agree in this are planned as one."""
 
     capability: Capability
@@ -59,8 +58,7 @@ class Kind:
     jit: Jit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(Struct, frozen=True, kw_only=True):
     """Toolkits that serve a kind: by machine code, or by PTX alone. `weak`: newer than its driver or its torch."""
 
     cubin: int

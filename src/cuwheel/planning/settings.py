@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.errors import ConfigurationError, CuwheelError, UsageError
 from cuwheel.facts import toolkits
@@ -22,8 +23,7 @@ ALL = "all"
 _VERSION = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Wishes(Struct, frozen=True, kw_only=True):
     """`future`: PTX for GPUs later than these. `native`: for every GPU a cubin of its own architecture.
 
     `specific`: `a` cubins where the toolkit has them; `family`: `f` cubins. `ptx`: False to do without any.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from cuwheel.planning.plan import Flags, Spellings
@@ -24,4 +23,4 @@ def spell(
 
 
 def flags(spelt: Spellings) -> Flags:
-    return Flags(**{field.name: getattr(spelt, field.name).value for field in fields(spelt)})
+    return Flags(**{name: getattr(spelt, name).value for name in spelt.__struct_fields__})

@@ -7,8 +7,9 @@ together.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,8 +36,7 @@ _BLANKS = " \t\r\n"
 _WORD = re.compile(r"""(?:\\.|"(?:\\.|[^"\\])*(?:"|\\?$)|'(?:\\.|[^'\\])*(?:'|\\?$)|\\$|[^ \t\r\n"'\\])+""", re.DOTALL)
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(Struct):
     """What nvcc is asked for: to tell something and make nothing; for one architecture alone; not to be timed."""
 
     telling: bool = False

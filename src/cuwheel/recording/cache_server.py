@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from cuwheel import extras, process
 from cuwheel.errors import CuwheelError, UnavailableError
@@ -26,8 +26,7 @@ _ASK_S = 30.0
 _LOOK_S = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class Server(Struct, frozen=True, kw_only=True):
     """`client`: the program to put before a compiler; `environ`: the variables that lead it here."""
 
     client: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 # What a program that was called is for. `nvcc` also drives the host compiler; those inner calls are its phases.
 ToolKind: TypeAlias = Literal["nvcc", "compiler", "linker", "cache"]
@@ -11,16 +12,14 @@ ToolKind: TypeAlias = Literal["nvcc", "compiler", "linker", "cache"]
 CallState: TypeAlias = Literal["succeeded", "failed", "signalled", "not-started", "started"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseFile:
+class ResponseFile(Struct, frozen=True, kw_only=True):
     """A file of arguments (`@file`, `--options-file`) as it was when the call began; `text` None: unreadable."""
 
     path: str
     text: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class Phase(Struct, frozen=True, kw_only=True):
     """One of nvcc's inner programs, as nvcc itself timed it."""
 
     name: str
@@ -29,8 +28,7 @@ class Phase:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Struct, frozen=True, kw_only=True):
     """One call of a compiler or linker.
 
     `number` counts from 1 in the order in which calls began. `program` is what really ran; `words` the arguments as the
@@ -67,8 +65,7 @@ class Call:
         return self.state in ("failed", "signalled", "not-started")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """A whole record. `status`: of the command, negative for a signal; None where it never ended."""
 
     schema: Literal["cuwheel.calls/1"] = "cuwheel.calls/1"

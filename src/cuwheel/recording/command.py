@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import log, process
 from cuwheel.errors import CuwheelError, UnreadableError
@@ -23,8 +25,7 @@ _MAX_OUTPUT = 256 * 1024
 _NOT_STARTED = 127  # as shells tell that a program could not be started
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """`failed`: the first call that failed and mattered, and `printed` what it printed. `folder`: of the record."""
 
     folder: Path

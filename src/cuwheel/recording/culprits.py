@@ -7,9 +7,11 @@ changes, none of which can be left out, that makes the one behave as the other. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import log
 from cuwheel.recording import differences
@@ -33,8 +35,7 @@ Kind: TypeAlias = Literal["variable", "element", "argument", "directory", "progr
 Verdict: TypeAlias = Literal["found", "unfinished", "same", "flaky", "elsewhere"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """How a run ended: `status`, None where it ran out of time; `error`: the first; `sign`: that without paths."""
 
     status: int | None
@@ -47,8 +48,7 @@ class Outcome:
         return self.status == 0
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One thing to carry over. `name`: of the variable or option; `hunk`: of its elements, or of the words."""
 
     kind: Kind
@@ -56,8 +56,7 @@ class Change:
     hunk: Hunk | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Culprits:
+class Culprits(Struct, frozen=True, kw_only=True):
     """`left`, `right`: how they ended. `from_`: the side that does not work (or the left); `changes` mend it.
 
     `rates`: where a side is flaky, how many of its runs worked, of how many.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 from cuwheel import masking
 from cuwheel.machine.variables import NAMES
@@ -49,8 +50,7 @@ _JOINED = re.compile(r":/|;")
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(Struct, frozen=True, kw_only=True):
     """A call that can be run: `words` without the program."""
 
     label: str
@@ -61,8 +61,7 @@ class Situation:
     environ: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariableDifference:
+class VariableDifference(Struct, frozen=True, kw_only=True):
     """`left`, `right`: None where it is not set; secrets are masked. For lists: what only one has, in its order.
 
     `reordered`: the same elements in another order. `origin`: the file that sets it, where one is known to.
@@ -78,8 +77,7 @@ class VariableDifference:
     origin: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentDifference:
+class ArgumentDifference(Struct, frozen=True, kw_only=True):
     """Values of one option that only one side has; `reordered`: the same ones in an order that counts."""
 
     option: str
@@ -89,14 +87,12 @@ class ArgumentDifference:
     reordered: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(Struct, frozen=True, kw_only=True):
     left: str
     right: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Differences:
+class Differences(Struct, frozen=True, kw_only=True):
     """`versions`: of the compilers that either side would run, by what they are."""
 
     left: str
@@ -229,8 +225,7 @@ def _arguments(left: Situation, right: Situation) -> Iterator[ArgumentDifference
 # Sequences in part
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(Struct, frozen=True):
     """`start` to `stop` of the one sequence is `start_` to `stop_` of the other."""
 
     start: int

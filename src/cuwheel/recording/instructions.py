@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
 VARIABLE = "CUWHEEL_RECORD"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """How to record.
 
     `masked`: secrets are not written. `launcher`: words before every real call of nvcc (a compiler cache). `archs`:
@@ -31,8 +31,7 @@ class Wish:
     way: str = "auto"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
+class Orders(Struct, frozen=True, kw_only=True):
     record: Path
     began: int  # nanoseconds of the monotonic clock
     wish: Wish
@@ -68,8 +67,7 @@ def _joined(lines: Iterator[str]) -> bytes:
     return b"".join(os.fsencode(line) + b"\0" for line in lines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class Left(Struct, frozen=True, kw_only=True):
     """What is needed of the orders of a session that has ended."""
 
     record: Path

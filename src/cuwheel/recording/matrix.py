@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from cuwheel import decode
 from cuwheel.errors import ConfigurationError, UnreadableError
@@ -25,8 +25,7 @@ _HINT = "docs/replay.md shows such a file"
 Choice = Literal["on", "off"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class Value(Struct, frozen=True, kw_only=True):
     """One value of an axis. `words` stand for `{axis}` in the command; `toolkit`: a CUDA version, or a folder."""
 
     words: str = ""
@@ -37,8 +36,7 @@ class Value:
     cache: Choice | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _File(Struct, frozen=True, kw_only=True):
     """`clean` is run before each; without it each has a copy of the folder, without what is in `leave_out`."""
 
     command: str
@@ -53,8 +51,7 @@ class _File:
     exclude: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class Configuration(Struct, frozen=True, kw_only=True):
     """One cell of the matrix. `choices`: axis → the value's name. `directory`: below the matrix's own."""
 
     name: str
@@ -67,8 +64,7 @@ class Configuration:
     cache: Choice | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """`source`: the folder of the project. `clean`: words of the command that makes it as new, else copies are made."""
 
     file: str

@@ -8,11 +8,12 @@ import os
 import shutil
 import stat
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import process
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
@@ -42,8 +43,7 @@ _NO_CACHE = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """How a cell ended. `record`, `log`: its folder and the command's whole output; empty where it was not run.
 
     `cache_hits`: of a compiler cache, where one was on.

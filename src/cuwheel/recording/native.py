@@ -11,9 +11,10 @@ import shutil
 import stat
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import log, masking, process
 from cuwheel.errors import ToolError, ToolTimeoutError
@@ -30,8 +31,7 @@ _COMPILE_S = 120
 _ANSWER_S = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Native:
+class Native(Struct, frozen=True, kw_only=True):
     """`library` None: programs of this machine cannot be made to load it, and shims on PATH do the work."""
 
     shim: Path

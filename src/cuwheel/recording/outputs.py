@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.recording.options import INPUT, parse
 from cuwheel.units import file_name
@@ -34,8 +35,7 @@ _OTHERWISE = ("fatbinary", "cudafe++", "cicc", "cl", "link", "lib")
 _ARCHIVERS = ("ar", "gcc-ar", "llvm-ar")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redirected:
+class Redirected(Struct, frozen=True, kw_only=True):
     """`written`: each file as the caller named it, and where it goes now. `leaks`: it may still write elsewhere."""
 
     words: tuple[str, ...]

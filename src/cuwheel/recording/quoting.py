@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from cuwheel.errors import UsageError
 
@@ -31,8 +32,7 @@ _POWERSHELL_QUOTE = re.compile("['\u2018\u2019\u201a\u201b]")  # it takes typogr
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(Struct, frozen=True, kw_only=True):
     """What to run: words, the program first; where; and how the environment differs from that of the shell."""
 
     words: tuple[str, ...]

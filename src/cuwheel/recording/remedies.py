@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel import masking
 from cuwheel.recording import differences
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.recording.differences import Situation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Culprit:
+class Culprit(Struct, frozen=True, kw_only=True):
     """`fails`: as it is where it fails, None where it is not there; `works`: as it must be. `fix`: to do, in words."""
 
     kind: Kind
@@ -28,8 +28,7 @@ class Culprit:
     fix: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blame:
+class Blame(Struct, frozen=True, kw_only=True):
     """`failing`: the side to mend. `answer`: a sentence. `rates`: how many runs worked, of how many, of each side."""
 
     verdict: Verdict

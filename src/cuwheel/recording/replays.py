@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import log, process
 from cuwheel.errors import CuwheelError, UsageError
@@ -25,8 +27,7 @@ _LONGER = 10  # times as long as the recorded one
 _LONGEST_S = 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """A call of a record, made ready. `notes`: what could not be as it was."""
 
     record: Record
@@ -35,8 +36,7 @@ class Chosen:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class Ran(Struct, frozen=True, kw_only=True):
     """`written`: each output as the call names it, and where it went. `restored`: response files from the record.
 
     `stdout`, `stderr`: None where the caller's own streams had them.
@@ -52,8 +52,7 @@ class Ran:
     stderr: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(Struct, frozen=True, kw_only=True):
     """`blame`: what makes the difference; None where nothing was run to find it."""
 
     chosen: Chosen

@@ -6,9 +6,11 @@ import contextlib
 import os
 import re
 import tempfile
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import masking, process
 from cuwheel.errors import MalformedError, ToolError, ToolTimeoutError, UnreadableError, UsageError
@@ -37,16 +39,14 @@ _LONGEST_ERROR = 300
 _LONGEST_LINE = 100_000  # well below what Linux takes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Masked:
+class Masked(Struct, frozen=True, kw_only=True):
     """A variable whose value the record does not hold; `restored`: the caller's own was taken."""
 
     name: str
     restored: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """`notes`: what could not be as it was."""
 
     situation: Situation
@@ -55,8 +55,7 @@ class Prepared:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(Struct, frozen=True, kw_only=True):
     """`written`: each output as the call named it, and where it goes. `restored`: response files from the record."""
 
     command: tuple[str, ...]

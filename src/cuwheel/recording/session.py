@@ -8,11 +8,12 @@ import os
 import platform
 import shutil
 import time
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import files, log, masking
 from cuwheel.errors import ToolError, UnreadableError, UsageError
@@ -40,8 +41,7 @@ __all__ = ["Progress", "Session", "Wish", "recording"]
 _LONGEST_LINE = 1 << 26
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """`running`: what is being compiled now and since how many seconds, the longest first."""
 
     calls_ended: int
@@ -128,8 +128,7 @@ def recording(
                 sealing.mask(folder, environ)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Means:
+class _Means(Struct, frozen=True, kw_only=True):
     """`library` None: by shims on PATH."""
 
     home: Path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.recording import words
 from cuwheel.recording.calls import CallState, ToolKind
@@ -20,8 +21,7 @@ _LONGEST = 20
 _FILES = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileTime:
+class FileTime(Struct, frozen=True, kw_only=True):
     """One source file, over all calls that compiled it; calls with several files count for the first."""
 
     file: str
@@ -30,8 +30,7 @@ class FileTime:
     archs: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """An inner program of nvcc, or an architecture: all its runs together."""
 
     name: str
@@ -39,8 +38,7 @@ class Share:
     runs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(Struct, frozen=True, kw_only=True):
     """A call in a line."""
 
     number: int
@@ -53,8 +51,7 @@ class Told:
     cache_hit: bool | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Struct, frozen=True, kw_only=True):
     """`busy`: the seconds of all calls together; `seconds`: of the whole command, None where it never ended."""
 
     calls: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.units import file_name
 
@@ -45,8 +46,7 @@ _TAKING = frozenset(
 _DEFAULT_TARGET = re.compile(r"sm_(\w+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class Parsed(Struct, frozen=True, kw_only=True):
     """`archs`: what code is made for, as nvcc names it (`sm_90a`, `compute_90`); empty where no flag says."""
 
     inputs: tuple[str, ...]

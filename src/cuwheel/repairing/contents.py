@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.buffer import FileBuffer
 from cuwheel.compat import drivers
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 _LOADED = ("shared", "executable")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binary:
+class Binary(Struct, frozen=True, kw_only=True):
     """An ELF file: in the wheel, or one that was found for it. `undefined` is read where it is asked for alone."""
 
     path: str
@@ -49,8 +49,7 @@ class Binary:
         return self.runpath or self.rpath
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class Contents(Struct, frozen=True, kw_only=True):
     """`wrong`: files that are not what RECORD says of them, where that was asked for."""
 
     wheel: Path

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.facts import toolkits, versions
 from cuwheel.finding import Finding
@@ -60,8 +62,7 @@ def decide(wheel: Path, wish: Wish) -> Decision:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
+class _Choice(Struct, frozen=True, kw_only=True):
     """A policy, what it makes of the libraries, and why no lower one holds."""
 
     policy: Policy

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.finding import Finding
 
@@ -13,8 +14,7 @@ from cuwheel.finding import Finding
 Fate: TypeAlias = Literal["kept-out", "grafted", "inside", "system", "removed", "missing"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """`policy`: manylinux_2_28, None for the lowest that fits. `exclude`: sonames (globs), beside NVIDIA's.
 
     `requires`: write NVIDIA's packages into the metadata. `cuda_major`: where the libraries do not tell it.
@@ -28,8 +28,7 @@ class Wish:
     libraries: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class Looked(Struct, frozen=True, kw_only=True):
     """A folder where a library was looked for: whose word led there, and what was found."""
 
     folder: str
@@ -42,8 +41,7 @@ class Looked:
         return self.found not in ("not there", "found")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(Struct, frozen=True, kw_only=True):
     """A library that the wheel, or something that is grafted into it, needs.
 
     `place`: the file that was found. `packages`: those that bring it; `version`: of what was found.
@@ -65,8 +63,7 @@ class Fact:
     trail: tuple[Looked, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPath:
+class SearchPath(Struct, frozen=True, kw_only=True):
     """Where the loader looks for what a library of the wheel needs, before and after."""
 
     path: str
@@ -79,8 +76,7 @@ class SearchPath:
         return self.before != self.after
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """What `carry_out` does. Nothing to do: `changes` is empty and `refused` false.
 
     `policy`: such as manylinux_2_28. `because`: what keeps it from being lower. `tags`: of the file name, expanded by
@@ -113,8 +109,7 @@ class Decision:
         return tuple(each for each in self.libraries if each.fate == fate)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
+class Repaired(Struct, frozen=True, kw_only=True):
     """The wheel that was written. `tag`: its platform, such as manylinux_2_28_x86_64."""
 
     path: Path

@@ -10,9 +10,10 @@ import os
 import platform
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel import extras, locking, log, process
 from cuwheel.errors import MalformedError, ToolError, UsageError

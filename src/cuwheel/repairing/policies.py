@@ -6,12 +6,12 @@ import importlib.util
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from cuwheel import extras
 from cuwheel.errors import MalformedError, ToolError, UsageError
@@ -25,8 +25,7 @@ _NAME = re.compile(r"manylinux_(\d+)_(\d+)", re.ASCII)
 _INSTALL = "pip install --upgrade auditwheel"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _Row(Struct, frozen=True, kw_only=True):
     name: str
     aliases: tuple[str, ...]
     symbol_versions: dict[str, dict[str, tuple[str, ...]]]
@@ -34,8 +33,7 @@ class _Row:
     blacklist: dict[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """`system`: the libraries that every such machine has; `forbidden`: symbols of them that not all have."""
 
     name: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.facts import libraries
 from cuwheel.inspection import limits
@@ -30,8 +32,7 @@ _LD_CONF = "/etc/ld.so.conf"
 _MOST_FOLDERS = 500  # of ld.so.conf, which may include itself
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class Folder(Struct, frozen=True, kw_only=True):
     """`versions`: of the packages whose files are there, where that is known."""
 
     path: Path
@@ -39,8 +40,7 @@ class Folder:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     binary: Binary
     folder: Folder
 

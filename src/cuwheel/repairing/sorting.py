@@ -5,10 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.facts import libraries, packages, versions
 from cuwheel.repairing import paths, policies
@@ -26,16 +28,14 @@ _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?\.so(?:\.\d)*")
 _ORIGIN = re.compile(r"\$(?:ORIGIN|\{ORIGIN\})(?=/|$)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sorted:
+class Sorted(Struct, frozen=True, kw_only=True):
     """`grafted`: soname → the file that is copied into the wheel."""
 
     facts: tuple[Fact, ...]
     grafted: Mapping[str, Binary]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Walk:
+class _Walk(Struct, kw_only=True):
     contents: Contents
     wish: Wish
     searcher: Searcher
@@ -45,8 +45,7 @@ class _Walk:
     grafted: dict[str, Binary] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asker:
+class _Asker(Struct, frozen=True, kw_only=True):
     """Who needs something: a library in the wheel, or one that was found (`outside`), perhaps NVIDIA's own."""
 
     binary: Binary

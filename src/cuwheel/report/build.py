@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from cuwheel.building.gate_values import Listed
 from cuwheel.building.job import Phase
@@ -17,8 +18,7 @@ from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 GOOD: tuple[Outcome, ...] = ("built", "resumed", "planned")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Struct, frozen=True, kw_only=True):
     """All that one of nvcc's inner programs took in a call, for one architecture."""
 
     name: str
@@ -26,8 +26,7 @@ class Piece:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(Struct, frozen=True, kw_only=True):
     """One compiler call in time, in seconds since the job began. `file`: what it compiled or made."""
 
     number: int
@@ -41,8 +40,7 @@ class Span:
     pieces: tuple[Piece, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class Calls(Struct, frozen=True, kw_only=True):
     """What the record of a job holds. `spans` are the first so many of `total`; the whole is in the record's folder."""
 
     total: int = 0
@@ -54,8 +52,7 @@ class Calls:
     spans: tuple[Span, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class Tools(Struct, frozen=True, kw_only=True):
     """What it was made with: nvcc by its own word, where it came from, and every archive with its hash."""
 
     cuda: str
@@ -68,8 +65,7 @@ class Tools:
     others: dict[str, str] = field(default_factory=dict)  # cmake, ninja, … → version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchBytes:
+class ArchBytes(Struct, frozen=True, kw_only=True):
     """Stored bytes for one architecture; `planned` false for what the toolkit's archives or `allow` brought."""
 
     arch: str
@@ -78,15 +74,13 @@ class ArchBytes:
     planned: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryBytes:
+class LibraryBytes(Struct, frozen=True, kw_only=True):
     path: str
     size: int
     archs: tuple[ArchBytes, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wheel:
+class Wheel(Struct, frozen=True, kw_only=True):
     path: str
     size: int
     sha256: str
@@ -96,8 +90,7 @@ class Wheel:
     libraries: tuple[LibraryBytes, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Struct, frozen=True, kw_only=True):
     """One wheel. `python` is empty where any will do.
 
     `settings`: every variable that the build saw. `listed`: unplanned device code that was accepted.
@@ -126,8 +119,7 @@ class Job:
     record: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """What was built: as it was asked for, what it says it is, and a hash over the files that were copied."""
 
     asked: str
@@ -138,8 +130,7 @@ class Source:
     commit: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
+class Merged(Struct, frozen=True, kw_only=True):
     """One wheel merged from those of `jobs`; if there is none, `reason` says why."""
 
     jobs: tuple[str, ...]
@@ -148,8 +139,7 @@ class Merged:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Struct, frozen=True, kw_only=True):
     """What is known of how this package is built. `settings`: those that were used, as a configuration has them."""
 
     name: str
@@ -158,8 +148,7 @@ class Recipe:
     tried: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
+class Build(Struct, frozen=True, kw_only=True):
     schema: Literal["cuwheel.build/1"] = "cuwheel.build/1"
     cuwheel: str
     source: Source

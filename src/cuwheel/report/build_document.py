@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel.report import build_details, build_timeline
 from cuwheel.report.build import GOOD

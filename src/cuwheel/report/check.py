@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat.verdict import Verdict
 from cuwheel.finding import SEVERITIES, Finding
@@ -40,8 +42,7 @@ _MEANINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """`target` is what was asked for, `name` what it says it is."""
 
     target: str
@@ -67,8 +68,7 @@ def _platform(survey: Survey) -> str:
     return told.tags[0].rpartition("-")[2] if told and told.tags else survey.target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """A verdict for every target on every machine, target by target."""
 
     schema: Literal["cuwheel.check/1"] = "cuwheel.check/1"

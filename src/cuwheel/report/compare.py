@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel.inspection.compare import KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compare:
+class Compare(Struct, frozen=True, kw_only=True):
     """`kernels` is null where they were not read."""
 
     schema: Literal["cuwheel.compare/1"] = "cuwheel.compare/1"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel.compat.prerequisites import NeedResult
 from cuwheel.finding import SEVERITIES, Finding
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from cuwheel.report.document import Block
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doctor:
+class Doctor(Struct, frozen=True, kw_only=True):
     schema: Literal["cuwheel.doctor/1"] = "cuwheel.doctor/1"
     machine: MachineProfile
     findings: tuple[Finding, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose.case import RecordedCall
@@ -23,16 +24,14 @@ _TOLD = 12  # lines of what a call printed
 _LESS_LIKELY = 0.5  # of the first one's confidence: less likely causes are shown only with --verbose
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownCause:
+class KnownCause(Struct, frozen=True, kw_only=True):
     id: str
     family: str
     title: str
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explain:
+class Explain(Struct, frozen=True, kw_only=True):
     """`causes`: the best first; none where no known cause fits. `lines`: of the log.
 
     `versions`: what the log says of versions, GPUs and libraries, with the line (0: from elsewhere). `situations`:

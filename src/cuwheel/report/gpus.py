@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel.compat.targets import releases_for
 from cuwheel.facts import architectures, gpu_drivers
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.gpus import Gpu
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuRow:
+class GpuRow(Struct, frozen=True, kw_only=True):
     """`cuda_first` and `cuda_last`: the toolkits that compile machine code for it; null where none does.
     `cuda_first_known`: false where the table begins with that one, and earlier toolkits may have compiled for it, too.
 
@@ -42,8 +42,7 @@ class GpuRow:
     cuda_first_known: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpus:
+class Gpus(Struct, frozen=True, kw_only=True):
     schema: Literal["cuwheel.gpus/1"] = "cuwheel.gpus/1"
     gpus: tuple[GpuRow, ...]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat import coverage, library_rules
 from cuwheel.compat.coverage import Coverage
@@ -18,15 +20,13 @@ if TYPE_CHECKING:
     from cuwheel.inspection.libraries import Survey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryCoverage:
+class LibraryCoverage(Struct, frozen=True, kw_only=True):
     path: str
     coverage: Coverage
     words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspect:
+class Inspect(Struct, frozen=True, kw_only=True):
     schema: Literal["cuwheel.inspect/1"] = "cuwheel.inspect/1"
     target: str
     kind: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.finding import SEVERITIES
 from cuwheel.inspection.libraries import Library
@@ -28,8 +30,7 @@ _LEGEND = "by compute capability: ■ machine code, P PTX, L LTO-IR"
 LOOSE = ("cubin", "fatbin")  # files that are nothing but device code: packages have thousands
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     """Libraries that are shown as one: a library by itself, or all the loose cubins of a folder."""
 
     name: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.inspection.kernels import CodeKernels, Presence
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _SHOWN = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernels:
+class Kernels(Struct, frozen=True, kw_only=True):
     schema: Literal["cuwheel.kernels/1"] = "cuwheel.kernels/1"
     target: str
     pattern: str | None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec import Struct
 
 from cuwheel import files, printable
 from cuwheel.diagnose.diagnosis import Cause
@@ -31,8 +31,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Struct, frozen=True, kw_only=True):
     """`choices`: axis → value. `causes`: what `explain` says of a failure, best first. `again`: to look at it again."""
 
     choices: dict[str, str]
@@ -51,8 +50,7 @@ class Cell:
         return f"{run.result} after {run.seconds:.1f} s" if run.result != "not-run" else f"not run: {run.problem}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
+class Matrix(Struct, frozen=True, kw_only=True):
     """`cells`: in the order of the file; `run` is None where it is still to do, as with --dry-run."""
 
     schema: Literal["cuwheel.matrix/1"] = "cuwheel.matrix/1"

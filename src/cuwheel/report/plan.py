@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel.planning.plan import Job, NotServed, OnMachine, Reading, Served
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
@@ -20,8 +21,7 @@ _NAMED = 4
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """What to build; or, where a list was given to read, what that list means."""
 
     schema: Literal["cuwheel.plan/1"] = "cuwheel.plan/1"

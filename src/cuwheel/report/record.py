@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from msgspec import Struct
 
 from cuwheel import files, log
 from cuwheel.errors import UnreadableError
@@ -30,8 +31,7 @@ _LINES = 25
 _MINUTE = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(Struct, frozen=True, kw_only=True):
     """A cause that `explain` found, in few words: records of builds that succeed need not know all of explain."""
 
     id: str
@@ -41,8 +41,7 @@ class Reason:
     fix: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """The first call that failed and mattered. `archs`: what it was to make code for; `output`: what it printed."""
 
     number: int
@@ -59,8 +58,7 @@ class Failure:
     replay: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it."""
 
     aside: ClassVar[bool] = True  # stdout is the command's

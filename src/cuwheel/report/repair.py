@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.repairing.decision import Fact, SearchPath
@@ -28,8 +29,7 @@ _FATES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairedWheel:
+class RepairedWheel(Struct, frozen=True, kw_only=True):
     """One wheel. `tags`: its platforms afterwards; `because`: what keeps them from being lower.
 
     `bundled`: what NVIDIA's libraries that were found would have added, unpacked. `output`: null where nothing is
@@ -54,8 +54,7 @@ class RepairedWheel:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
+class Repair(Struct, frozen=True, kw_only=True):
     """With `dry_run` nothing was written, and the outcomes are those that would be."""
 
     schema: Literal["cuwheel.repair/1"] = "cuwheel.repair/1"

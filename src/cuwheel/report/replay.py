@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.recording import words
 from cuwheel.recording.calls import CallState
@@ -25,8 +27,7 @@ _NAMED = 8  # variables by their names alone
 _NARROW = 100  # of a value, without --verbose
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallLine:
+class CallLine(Struct, frozen=True, kw_only=True):
     """A call in a line; `what`: the program and what it was given, shortly."""
 
     number: int
@@ -36,16 +37,14 @@ class CallLine:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Struct, frozen=True, kw_only=True):
     """`path`: as the call names it, `now`: where it went; the same but for --scratch."""
 
     path: str
     now: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class Replay(Struct, frozen=True, kw_only=True):
     """`exit_status`: the call's own, as a shell has it; None where nothing was run.
 
     `stdout`, `stderr`: what it printed, where that was not passed on. `lines`: to paste. `written`: what it writes.

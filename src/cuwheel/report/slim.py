@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
@@ -28,8 +29,7 @@ _ARCHS = 6
 _NAME_WIDTH = 34
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slim:
+class Slim(Struct, frozen=True, kw_only=True):
     """`targets`: the machines it was made for, or `all`. In a dry run sizes after are estimates.
 
     `total` is of the libraries with device code. `container`: the line for a Dockerfile.

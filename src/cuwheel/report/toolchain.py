@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.machine.profile import Attempt
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 Action: TypeAlias = Literal["install", "list", "env", "remove", "verify", "fetch"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolchain:
+class Toolchain(Struct, frozen=True, kw_only=True):
     """What was done, or with `--dry-run` would be: `recipe` is that plan, `toolkits` what is there."""
 
     schema: Literal["cuwheel.toolchain/1"] = "cuwheel.toolchain/1"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from cuwheel.facts import toolkits
 from cuwheel.facts.rows.toolkits import HostCompilers, Release, Toolkit
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolkitRow:
+class ToolkitRow(Struct, frozen=True, kw_only=True):
     """The driver is the one that came with the release; `driver_floor_…` runs its machine code too."""
 
     version: str
@@ -34,8 +34,7 @@ class ToolkitRow:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolkits:
+class Toolkits(Struct, frozen=True, kw_only=True):
     schema: Literal["cuwheel.toolkits/1"] = "cuwheel.toolkits/1"
     toolkits: tuple[ToolkitRow, ...]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
@@ -23,8 +25,7 @@ _EVIDENCE = 3
 _WORST = ("crashed", "timeout", "memory", "failed", "skipped", "passed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kit:
+class Kit(Struct, frozen=True, kw_only=True):
     """What was written to be carried elsewhere."""
 
     path: str
@@ -33,8 +34,7 @@ class Kit:
     checks: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verify:
+class Verify(Struct, frozen=True, kw_only=True):
     """Each wheel with what is wrong with the file, and what came of each environment.
 
     `configuration`: the file that named checks, if there was one.

@@ -12,8 +12,9 @@ import os
 import shutil
 import stat
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel import confined, locking
 from cuwheel.errors import UnreadableError

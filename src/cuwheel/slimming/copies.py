@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel import locking
 from cuwheel.binary import library
@@ -85,7 +87,7 @@ def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
     if leads_inside(folder.resolve(), output):
         raise UsageError(f"{output} is inside {folder}", hint="choose a folder outside it with -o")
     layout = distributions.of_folder(folder)
-    planned = in_place.slim(layout, replace(task, request=replace(task.request, dry_run=True)))
+    planned = in_place.slim(layout, _asked(task, dry_run=True))
     if task.request.dry_run or planned.refused:
         return replace(planned, output=str(output))
     shrinking = {layout.root / each.path for each in planned.files if each.fate != "unchanged"}
@@ -103,6 +105,10 @@ def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
     with errors_of(output, f"{output} was not written"), locking.scratch(output.parent) as scratch:
         tree = scratch / "tree"
         shutil.copytree(layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(".cuwheel"))
-        made = in_place.slim(distributions.of_folder(tree), replace(task, request=replace(task.request, commit=True)))
+        made = in_place.slim(distributions.of_folder(tree), _asked(task, commit=True))
         tree.replace(output)
     return replace(made, output=str(output), written=True)
+
+
+def _asked(task: Task, **changes: bool) -> Task:
+    return replace(task, request=dataclasses.replace(task.request, **changes))  # type: ignore[arg-type]  # noqa: TID251 - a request

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.confined import leads_inside
 from cuwheel.errors import UnreadableError
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 _OURS = ".cuwheel"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """`places`: the folders that are searched for libraries. `sites`: those that hold dist-info folders."""
 
     root: Path
@@ -33,8 +34,7 @@ class Layout:
     sites: tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(Struct, frozen=True, kw_only=True):
     """The distribution that a file belongs to, and the file's name in its RECORD."""
 
     info: Path

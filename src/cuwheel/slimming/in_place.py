@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.binary import library
 from cuwheel.errors import UnknownNameError, UnreadableError
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
     from cuwheel.slimming.task import Task
 
 
-@dataclass(slots=True, kw_only=True)
-class _Rows:
+class _Rows(Struct, kw_only=True):
     """What changes in one RECORD."""
 
     digests: dict[str, Digest] = field(default_factory=dict)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from cuwheel import confined, files
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
@@ -27,8 +27,7 @@ State: TypeAlias = Literal["preparing", "switching", "done", "undoing", "committ
 Action: TypeAlias = Literal["replace", "create", "remove"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileState:
+class FileState(Struct, frozen=True, kw_only=True):
     """Enough to know a file again. `sha256` is known of what cuwheel wrote."""
 
     size: int
@@ -37,8 +36,7 @@ class FileState:
     sha256: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One file. `path` is relative to the root; `before` is null for what is created, `after` for what is removed.
 
     `record`: of what is removed, the RECORD that listed it. Only while that one is there does it come back.
@@ -52,8 +50,7 @@ class Step:
     record: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
+class Root(Struct, frozen=True, kw_only=True):
     """The folder that a journal was made for. Not its device: numbers of devices change when a machine starts anew."""
 
     path: str
@@ -66,16 +63,14 @@ class Root:
         return cls(path=os.fsencode(root).decode(errors="replace"), inode=status.st_ino, owner=status.st_uid)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class Header(Struct, frozen=True, kw_only=True):
     tool: str
     targets: tuple[str, ...]
     root: Root | None = None
     schema: str = SCHEMA
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
+class _Line(Struct, frozen=True, kw_only=True):
     """Exactly one of these is there."""
 
     header: Header | None = None
@@ -83,8 +78,7 @@ class _Line:
     state: State | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class Journal(Struct, frozen=True, kw_only=True):
     header: Header | None
     steps: tuple[Step, ...]
     state: State

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from cuwheel.slimming.outcome import FileChange
 from cuwheel.version import __version__
@@ -21,8 +21,7 @@ TOOL = f"cuwheel {__version__}"
 ALL = ("all",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Struct, frozen=True, kw_only=True):
     """`version`: of the distribution before. `earlier`: the notes of runs before this one, the latest first."""
 
     schema: str = SCHEMA

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from cuwheel.binary.decisions import Dropped, Recompressed
 from cuwheel.finding import Finding
@@ -11,14 +12,12 @@ from cuwheel.finding import Finding
 Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Size(Struct, frozen=True, kw_only=True):
     bytes_before: int
     bytes_after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
+class FileChange(Struct, frozen=True, kw_only=True):
     """One library with device code. In a dry run `bytes_after` and `recompressed` are estimates."""
 
     path: str
@@ -29,16 +28,14 @@ class FileChange:
     recompressed: tuple[Recompressed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
+class Remaining(Struct, frozen=True, kw_only=True):
     """What the libraries still consist of: `host code`, `device code` and so on."""
 
     name: str
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heavy:
+class Heavy(Struct, frozen=True, kw_only=True):
     """A library that slim left as it is, or nearly, and what most of it is."""
 
     path: str
@@ -46,8 +43,7 @@ class Heavy:
     mostly: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """`output`: what was written. `wheel`: the sizes of the zip files; null where there is none.
 
     `refused`: nothing was written, because a target would have lost code. `undo`: how to take it back, while

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.binary.decisions import Dropped, LibraryPlan, Recompressed
 from cuwheel.facts import packages
@@ -25,8 +27,7 @@ _HEAVY_BYTES = 1_000_000
 _NEARLY_ALL = 0.95
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Proposal(Struct, frozen=True, kw_only=True):
     """`plans` and `removed` go by the paths of the libraries. `refused`: nothing may be written."""
 
     libraries: tuple[Library, ...]

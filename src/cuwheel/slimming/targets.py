@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.finding import Finding
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["wheel", "libraries", "folder", "environment"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slimmed:
+class Slimmed(Struct, frozen=True, kw_only=True):
     """What it came to. `machines`: that it must still run on; None for all."""
 
     outcome: Outcome

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from cuwheel.binary.decisions import SlimOptions
 from cuwheel.slimming import machines
 from cuwheel.slimming.request import SlimRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """`options`: what each library keeps. `cuda`: of any spelling, as the tables have it."""
 
     request: SlimRequest

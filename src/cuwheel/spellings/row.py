@@ -7,8 +7,9 @@ Each build system has its own spelling, and they do not mean the same: CMake's `
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts.arch import Arch
@@ -23,8 +24,7 @@ _NUMBER = re.compile(r"\d{2,3}[af]?", re.ASCII)
 _RESOLVED_LATER = frozenset({"native", "all", "all-major", "off", "auto", "common"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spelling:
+class Spelling(Struct, frozen=True, kw_only=True):
     """A list as one build system spells it.
 
     `value` is null where it cannot say exactly this list: then `reason` says why, and `nearest` is the closest that it
@@ -42,8 +42,7 @@ class Spelling:
         return self.value if self.value is not None else self.nearest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListWord:
+class ListWord(Struct, frozen=True, kw_only=True):
     """One word. No `archs`: `later` says that the build system resolves it itself; otherwise it means nothing."""
 
     text: str
@@ -51,8 +50,7 @@ class ListWord:
     later: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchList:
+class ArchList(Struct, frozen=True, kw_only=True):
     """`words` that mean nothing are in `unknown`; `open` says that the build system adds more by itself.
 
     `archs` may hold more than the words ask for: what a build system adds.
@@ -64,8 +62,7 @@ class ArchList:
     words: tuple[ListWord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Releases:
+class Releases(Struct, frozen=True, kw_only=True):
     """Of the build systems that have to take a list; None where it is not known."""
 
     cmake: str | None = None
@@ -82,8 +79,7 @@ class Read(Protocol):
         """`release`: of the build system that reads it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """`name`: in JSON, placeholders and `--as`. `owner`: as people call it. `variable`: what holds the list.
 
     `passed`: the variable that a build gets it in, and its text there. `backends`: the kinds of project that go by it;

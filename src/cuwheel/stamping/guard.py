@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.compat import coverage, matrix
 from cuwheel.facts import architectures, toolkits
@@ -26,8 +27,7 @@ _LAST_MINOR = 9
 _ANY = 9999  # a capability that no GPU will have
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """Capabilities as numbers (90), all of them served by the same drivers; `driver` is the oldest, as CUDA counts."""
 
     first: int
@@ -35,8 +35,7 @@ class Run:
     driver: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """The guard of one package. `wheel`: name and version for the message; `message`: what to install instead.
 
     `inject`: its call is put into the package's `__init__.py`, which does not know of it.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import locking
 from cuwheel.compat import tags
@@ -31,8 +33,7 @@ _SHOWN = 5
 _OWN = ("RECORD", "WHEEL", description.NAME)  # written anew
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Opened:
+class _Opened(Struct, frozen=True, kw_only=True):
     wheel: WheelFile
     digests: dict[str, Digest]
     told: Description

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import description

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
 from cuwheel import locking
@@ -28,8 +28,7 @@ _LABEL = re.compile(r"cu\d+", re.ASCII)
 _SUFFIX = re.compile(r"[-_.]cu\d+$", re.ASCII | re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """`name`, `version`, `python_tag` (`py3-none`): in place of the wheel's own. `extra_requires`: to add."""
 
     name: str | None = None

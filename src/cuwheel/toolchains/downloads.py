@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
+
+from msgspec import Struct
 
 from cuwheel import files, log
 from cuwheel.errors import MalformedError, NetworkError, UnreadableError
@@ -22,8 +23,7 @@ _CHUNK = 1 << 20
 _MAX_MANIFEST = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class Supply(Struct, frozen=True, kw_only=True):
     """Where archives come from. `base`: a folder or URL that has them by name, instead of where each says it is."""
 
     store: Store

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel.errors import UnavailableError
 from cuwheel.toolchains import archives, downloads, lock, provide, providers
@@ -26,7 +28,7 @@ def fetch(request: ToolchainRequest, folder: Path) -> tuple[Recipe, tuple[Path, 
             f"{', '.join(request.providers)} cannot be fetched into a folder",
             hint=f"cuwheel toolchain fetch {request.version} --provider {','.join(_IN_ARCHIVES)} --to {folder}",
         )
-    decision = provide.decide(replace(request, providers=chosen))
+    decision = provide.decide(dataclasses.replace(request, providers=chosen))  # noqa: TID251 - a request
     recipe = _recipe(decision.chosen)
     if request.dry_run:
         return recipe, ()

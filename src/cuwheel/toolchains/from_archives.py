@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import log
 from cuwheel.toolchains import downloads, finish, store, unpack
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import HostCompiler, Recipe
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Making:
+class Making(Struct, frozen=True, kw_only=True):
     """`scratch` is filled, and then becomes `final`."""
 
     scratch: Path

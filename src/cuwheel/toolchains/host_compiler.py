@@ -43,7 +43,7 @@ def choose(machine: World, toolkit: Toolkit, wanted: str | None = None) -> HostC
 
 
 def _with_variable(machine: World, program: str) -> World:
-    from dataclasses import replace  # noqa: PLC0415 - a rare wish
+    from msgspec.structs import replace  # noqa: PLC0415 - a rare wish
 
     return replace(machine, environ={**machine.environ, _WISHES[0]: program}, trail=machine.trail)
 

@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import decode, files, locking
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
@@ -31,8 +32,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SERVERS = ("https://", "http://")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Locked:
+class Locked(Struct, frozen=True, kw_only=True):
     """One toolkit on one platform."""
 
     cuda: str
@@ -55,8 +55,7 @@ class Locked:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
+class Requirements(Struct, frozen=True, kw_only=True):
     """Python's packages that a build was made with: all of them, each a wheel with its hash."""
 
     cuda: str
@@ -65,8 +64,7 @@ class Requirements:
     archive: tuple[Archive, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
+class Lock(Struct, frozen=True, kw_only=True):
     schema: Literal["cuwheel.lock/1"] = SCHEMA
     toolchain: tuple[Locked, ...] = ()
     requirements: tuple[Requirements, ...] = ()

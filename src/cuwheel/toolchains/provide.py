@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import log
 from cuwheel.errors import UnavailableError, UnknownNameError, UsageError
@@ -30,8 +32,7 @@ _PATCH = re.compile(r"(?:cuda)?[\s_-]*v?(\d+\.\d+\.\d+)", re.IGNORECASE | re.ASC
 _CPUS = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """What is going to be done: `chosen` is a recipe, or what is installed already."""
 
     wanted: Wanted

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from cuwheel.facts.rows.toolchains import Component
 from cuwheel.facts.rows.toolkits import Toolkit
@@ -18,8 +19,7 @@ ProviderName: TypeAlias = Literal["system", "index", "redist", "debian", "conda"
 How: TypeAlias = Literal["set", "prepend"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Archive:
+class Archive(Struct, frozen=True, kw_only=True):
     """One file to fetch and unpack. `url` is empty where it is only known by name: then the index is asked again."""
 
     kind: ArchiveKind
@@ -32,11 +32,10 @@ class Archive:
 
     def __post_init__(self) -> None:
         """Archives go into locks, markers and reports: addresses are always kept without their login."""
-        object.__setattr__(self, "url", addresses.plain(self.url))
+        force_setattr(self, "url", addresses.plain(self.url))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """A request whose words were looked up in the tables. `exact` is a patch release (`13.0.2`), where one was named.
 
     `redist_url`, `apt_sources` and `image` point providers elsewhere than the tables do.
@@ -62,8 +61,7 @@ class Wanted:
         return self.exact or self.cuda
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Struct, frozen=True, kw_only=True):
     """What a provider will do, decided before anything is done.
 
     `place`: a toolkit that is there already. `commands`: programs that make one, with `{root}` for its folder.
@@ -91,16 +89,14 @@ class Recipe:
         return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCompiler:
+class HostCompiler(Struct, frozen=True, kw_only=True):
     kind: str
     version: str
     path: str
     found_via: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class Installed(Struct, frozen=True, kw_only=True):
     """What the store has. `root` holds bin/nvcc; `version` is what that nvcc says of itself."""
 
     identity: str
@@ -119,8 +115,7 @@ class Installed:
     found_via: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(Struct, frozen=True, kw_only=True):
     """A variable of the environment; `prepend`: before what is there, with a colon."""
 
     name: str
@@ -128,8 +123,7 @@ class Setting:
     how: How = "set"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolchain:
+class Toolchain(Struct, frozen=True, kw_only=True):
     """Ready to build with: a toolkit, a host compiler that it takes, and the variables that say so.
 
     `prefix` goes before every command of the build: empty, unless the toolkit is in a container.

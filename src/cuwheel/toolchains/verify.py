@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import process
 from cuwheel.errors import CuwheelError
@@ -35,16 +36,14 @@ int NAME(float *x, int) {{
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     name: str
     passed: bool
     outcome: str
     evidence: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+class Verification(Struct, frozen=True, kw_only=True):
     """`architectures`: those that nvcc claims and the library has; `missing`: those that it has not."""
 
     architectures: tuple[str, ...]

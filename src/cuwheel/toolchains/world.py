@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.machine.world import World
 from cuwheel.toolchains.store import Store
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from cuwheel.machine.profile import Attempt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     machine: World
     store: Store
 

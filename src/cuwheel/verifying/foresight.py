@@ -5,8 +5,10 @@ Decided where the wheel is packed, so that a machine which has nothing but Pytho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat import choose, matrix
 from cuwheel.compat.choose import CudaError
@@ -52,8 +54,7 @@ SIGNS: dict[int, tuple[str, ...]] = {
 _OLDEST = "0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """From the driver of this CUDA on, until the next step."""
 
     driver: str
@@ -62,8 +63,7 @@ class Step:
     conditions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """`group`: which libraries of the package are loaded, where a framework's CUDA decides that."""
 
     capability: str
@@ -71,8 +71,7 @@ class Row:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Foresight:
+class Foresight(Struct, frozen=True, kw_only=True):
     """`follows`: the framework that decides which libraries are loaded, and `groups` how: its CUDA → a group.
 
     `override`: the variable that decides in its place. `later`: the rows for a capability beyond all that are known.

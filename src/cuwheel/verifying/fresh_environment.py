@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import masking, venvs
 from cuwheel.finding import Finding
@@ -27,8 +28,7 @@ _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(Struct, frozen=True, kw_only=True):
     """`interpreter`: of the environment at `folder`."""
 
     folder: Path

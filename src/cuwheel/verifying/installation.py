@@ -7,9 +7,11 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import log, masking, scratch
 from cuwheel.compat import matrix
@@ -146,8 +148,7 @@ def _with_libraries(trial: Trial, machine: Machine) -> tuple[tuple[Check, ...], 
     return every, (left_out,) if why else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Place(Struct, frozen=True, kw_only=True):
     """Where and how checks run."""
 
     environ: Mapping[str, str]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from cuwheel import locking, log
 from cuwheel.errors import MalformedError, UsageError
@@ -62,8 +62,7 @@ _FILE_MODE, _UNIX = 0o100644 << 16, 3
 _MOST = (1 << 32) - (1 << 24)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackedFile:
+class PackedFile(Struct, frozen=True, kw_only=True):
     """`member`: its name in the kit."""
 
     file: str
@@ -72,8 +71,7 @@ class PackedFile:
     member: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackedWheel:
+class PackedWheel(Struct, frozen=True, kw_only=True):
     file: str
     sha256: str
     size: int
@@ -91,8 +89,7 @@ class PackedWheel:
     answers: tuple[tuple[device_code.Answers, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     tool: str = f"cuwheel {__version__}"
     system: bool
@@ -100,8 +97,7 @@ class Manifest:
     wheels: tuple[PackedWheel, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
+class Packed(Struct, frozen=True, kw_only=True):
     """The kit that was written."""
 
     path: str

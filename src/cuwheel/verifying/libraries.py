@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat.loading import loading
 from cuwheel.facts import libraries, packages
@@ -54,8 +56,7 @@ _NOT_FOUND = re.compile(r"([\w.+-]+): cannot open shared object file", re.ASCII)
 _MOST = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(Struct, frozen=True, kw_only=True):
     """`problem`: what the loader said; nothing where it loaded, None where the process ended in it."""
 
     path: str
@@ -109,8 +110,7 @@ def loaded(result: Result) -> tuple[Loaded, ...]:
     return tuple(told.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class Scene(Struct, frozen=True, kw_only=True):
     """What the results are judged by. `foreseen`: why libraries would not load here, by their paths.
 
     `driver`: there is one, or a stub of its library. `gpu`: there is one.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from cuwheel.compat.verdict import Verdict
 from cuwheel.finding import Finding
@@ -13,8 +14,7 @@ Origin: TypeAlias = Literal["wheel", "known", "configuration"]
 Outcome: TypeAlias = Literal["passed", "failed", "crashed", "timeout", "memory", "skipped"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Struct, frozen=True, kw_only=True):
     """`text`: the module, the words of the command, or the snippet. `memory` in bytes.
 
     `origin`: the wheel's own modules and libraries, what is known of its package, or a configuration.
@@ -57,8 +57,7 @@ class Check:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """`status`: null where it said none. `signal`: that ended it. `memory`: the most that its processes held, in bytes.
 
     `output`: the beginning and the end of what it printed, of `output_bytes` in all. `file`: that was imported.
@@ -83,8 +82,7 @@ class Result:
         return self.outcome in ("passed", "skipped")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installation:
+class Installation(Struct, frozen=True, kw_only=True):
     """A wheel in one fresh environment, and all that was tried there.
 
     `outcome`: of the installation itself; `problem`: why it failed or was left out. `packages`: all that is installed,
@@ -118,8 +116,7 @@ class Installation:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(Struct, frozen=True, kw_only=True):
     """A wheel: what is wrong with the file, and each environment that it was tried in."""
 
     target: str

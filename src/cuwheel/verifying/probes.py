@@ -6,8 +6,9 @@ it alone, so that of thousands of containers with the same list a few are asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.compat import entries
 from cuwheel.compat.choose import Code, Device, choose
@@ -27,22 +28,19 @@ _MOST = 256
 _LARGEST = 1 << 26
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """From the driver of this CUDA on: the error that it gives, 0 for none."""
 
     driver: str
     code: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(Struct, frozen=True, kw_only=True):
     capability: str
     steps: tuple[Answer, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(Struct, frozen=True, kw_only=True):
     """Bytes of a file of the wheel. `holds`: the architectures; `answers`: an index into the lists of answers."""
 
     path: str
@@ -52,8 +50,7 @@ class Probe:
     answers: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probes:
+class Probes(Struct, frozen=True, kw_only=True):
     lists: tuple[tuple[Answers, ...], ...] = ()
     probes: tuple[Probe, ...] = ()
 

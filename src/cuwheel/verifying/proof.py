@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel import decode, printable
 from cuwheel.compat.choose import CudaError
@@ -31,15 +32,13 @@ _LIMIT = 1 << 26
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofGpu:
+class ProofGpu(Struct, frozen=True, kw_only=True):
     name: str
     capability: str
     memory: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofMachine:
+class ProofMachine(Struct, frozen=True, kw_only=True):
     """`gpus`: as CUDA sees them; `smi_gpus`: as nvidia-smi lists them. `driver_status`: what cuInit gave."""
 
     os: str
@@ -57,8 +56,7 @@ class ProofMachine:
     variables: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofPrediction:
+class ProofPrediction(Struct, frozen=True, kw_only=True):
     """`framework_cuda`: of the framework that decides which libraries are loaded (`follows`)."""
 
     capability: str
@@ -70,8 +68,7 @@ class ProofPrediction:
     conditions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofCheck:
+class ProofCheck(Struct, frozen=True, kw_only=True):
     name: str
     kind: Kind
     outcome: Outcome
@@ -88,16 +85,14 @@ class ProofCheck:
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofFile:
+class ProofFile(Struct, frozen=True, kw_only=True):
     file: str
     sha256: str
     size: int
     member: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class Probed(Struct, frozen=True, kw_only=True):
     """Pieces of device code given to the driver. `compared`: for how many of them its answer was predicted."""
 
     loaded: int
@@ -106,8 +101,7 @@ class Probed:
     against: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofWheel:
+class ProofWheel(Struct, frozen=True, kw_only=True):
     """`problem`: why it was not installed. `why`: what its agreement rests on."""
 
     file: str
@@ -133,8 +127,7 @@ class ProofWheel:
         return not self.problem and passed and not fails and self.agreement != "contradicted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class Proof(Struct, frozen=True, kw_only=True):
     """`findings`: about the proof itself. `network`: whether the checks had a network, if known."""
 
     schema: Literal["cuwheel.proof/1"] = SCHEMA
@@ -216,7 +209,7 @@ def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
         signs,
         machine.variables,
     )
-    return replace(wheel, agreement=agreement, why=why)  # type: ignore[arg-type]  # one of the four
+    return replace(wheel, agreement=agreement, why=why)
 
 
 def _forged(before: ProofWheel, now: ProofWheel) -> Iterator[Finding]:

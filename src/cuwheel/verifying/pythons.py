@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import venvs
 from cuwheel.compat import tags
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 _CP = re.compile(r"cp(\d)(\d+)-", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """`python` None: why the wheel is not tried with this version. It is left out, or nothing else was left either."""
 
     version: str

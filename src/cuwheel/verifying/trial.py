@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from cuwheel import masking
 from cuwheel.building.tables import VerifyTable
@@ -12,8 +13,7 @@ from cuwheel.verifying.outcomes import Check
 from cuwheel.verifying.request import VerifyRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """A wheel, what was asked of it, what its configuration says, and its checks."""
 
     request: VerifyRequest

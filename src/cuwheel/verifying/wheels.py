@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import venvs
 from cuwheel.building import config as configuration
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
 _UNSAFE = "not tried: unpacking it may do harm, see the errors above"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proven:
+class Proven(Struct, frozen=True, kw_only=True):
     """`configuration`: the file that named checks, if there was one. `kit`: what was packed."""
 
     wheels: tuple[Verified, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +17,7 @@ _SEPARATORS = re.compile(r"[-_.]+")
 _RECORD_FIELDS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
+class Distribution(Struct, frozen=True, kw_only=True):
     """What a wheel, or an installed distribution, says of itself."""
 
     name: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 _SUFFIX = ".whl"
 _FEWEST, _MOST = 5, 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelName:
+class WheelName(Struct, frozen=True, kw_only=True):
     """`name-version(-build)?-python-abi-platform(-variant)?.whl`, every part as it is spelt there.
 
     `python`, `abi` and `platform` may be several, joined by dots. `variant`: the label of PEP 825.

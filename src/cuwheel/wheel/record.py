@@ -6,8 +6,9 @@ import base64
 import csv
 import hashlib
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel import files
 from cuwheel.wheel.metadata import record_rows
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Digest:
+class Digest(Struct, frozen=True, kw_only=True):
     """A file's content as RECORD states it."""
 
     sha256: str

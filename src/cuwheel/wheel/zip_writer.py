@@ -11,8 +11,9 @@ import struct
 import zipfile
 import zlib
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +33,7 @@ _END = struct.Struct("<4s4H2IH")
 _PLAIN, _ZIP64 = 20, 45  # the version of the format that is needed to read it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class Traits(Struct, frozen=True, kw_only=True):
     """What a member has besides its content. `time` and `date` are as zip files write them."""
 
     name: str
@@ -54,8 +54,7 @@ class Traits:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
+class _Written(Struct, frozen=True, kw_only=True):
     traits: Traits
     method: int
     crc: int

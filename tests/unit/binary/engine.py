@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from cuwheel.binary.decisions import EntryDecision, LibraryPlan, SlimOptions
 from cuwheel.buffer import FileBuffer

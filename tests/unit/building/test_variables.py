@@ -89,7 +89,7 @@ def test_texts_are_filled_and_cmake_arguments_added(tmp_path: Path) -> None:
 
 
 def test_a_text_that_cannot_be_said_is_an_error(tmp_path: Path) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     without = replace(world.toolchain(), host_compiler=None)
     with pytest.raises(UsageError, match="host_compiler"):

@@ -119,7 +119,7 @@ def test_this_machine(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_machine_without_a_gpu(
     wheel: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     monkeypatch.setattr(probe, "probe", lambda _env: replace(HEALTHY, gpus=()))
     assert main(["slim", str(wheel), "--for", "this"]) == 2

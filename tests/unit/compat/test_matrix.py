@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.compat.library_sources import resolve, surroundings
 from cuwheel.compat.loading import loading
@@ -266,7 +266,7 @@ def test_where_needed_libraries_come_from(
 
 def test_what_a_required_framework_brings() -> None:
     def place(needed: str, kind: str = "wheel", requires: str = "torch<3,>=2.2", **known: Any) -> str:
-        wheel = replace(survey(library("sm_90", needed=(needed,)), requires=(requires,)), kind=kind)  # type: ignore[arg-type]
+        wheel = replace(survey(library("sm_90", needed=(needed,)), requires=(requires,)), kind=kind)
         return resolve(wheel.libraries[0], surroundings(wheel, machine(libraries=(), **known)))[0].place
 
     assert place("libcublas.so.12") == "required"

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cuwheel.recording import culprits, differences
 from cuwheel.recording.culprits import Change, Outcome

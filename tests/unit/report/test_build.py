@@ -3,13 +3,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import units
 from cuwheel.diagnose.failed_job import described as failure_of

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.compat.coverage import Coverage
 from cuwheel.finding import Finding

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.finding import Finding
 from cuwheel.report import documents, html, terminal

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.binary.decisions import SlimOptions
 from cuwheel.inspection.libraries import Container, Entry, Registration, Wrapper

@@ -164,7 +164,7 @@ def test_refused_changes_nothing(env: Path, monkeypatch: pytest.MonkeyPatch) -> 
     no = Finding(rule="would-lose-code", severity="error", message="h100 would be left without code")
 
     def refuse(one: object, options: SlimOptions) -> object:
-        from dataclasses import replace
+        from msgspec.structs import replace
 
         return replace(decided(one, options), refused=(no,))  # type: ignore[arg-type]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.binary.decisions import LibraryPlan, SlimOptions
 from cuwheel.compat import coverage, reach

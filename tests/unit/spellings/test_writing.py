@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from cuwheel.facts.arch import Arch
@@ -143,7 +141,7 @@ def test_what_is_said_is_what_is_read(text: str, name: str) -> None:
 
 
 def test_json_has_a_field_for_every_spelling() -> None:
-    assert {each.name for each in fields(Spellings)} == {each.name for each in fields(Flags)} == set(table.NAMES)
+    assert set(Spellings.__struct_fields__) == set(Flags.__struct_fields__) == set(table.NAMES)
 
 
 def test_names_are_told_apart() -> None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.binary.decisions import SlimOptions
@@ -325,4 +325,4 @@ def test_reach_is_that_of_all_libraries_together(tmp_path: Path) -> None:
 def test_description_has_no_time_and_no_path() -> None:
     text = description.encoded(DESCRIBED).decode()
     assert "/home" not in text
-    assert set(json.loads(text)) == {field for field in Description.__dataclass_fields__}  # noqa: C416 - names
+    assert set(json.loads(text)) == set(Description.__struct_fields__)

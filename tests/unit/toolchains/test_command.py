@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.cli import main
 from cuwheel.report.answer import SCHEMAS

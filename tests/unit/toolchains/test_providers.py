@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import process, resolver, venvs
 from cuwheel.errors import MalformedError, ToolError, UnavailableError, UnknownNameError, UsageError

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchains import store
@@ -101,7 +101,7 @@ def test_what_a_killed_one_began_is_cleared_away(there: store.Store) -> None:
 
 
 def test_addresses_do_not_make_another_toolkit() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     mirrored = replace(
         RECIPE, archives=tuple(replace(each, url="file:///m") for each in RECIPE.archives), found_via="m"

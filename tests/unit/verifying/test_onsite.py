@@ -231,7 +231,7 @@ def test_probes_foretell_the_error_of_a_ptx_that_is_too_new() -> None:
 
 
 def test_relocatable_and_unregistered_code_is_not_probed() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     made = registered("sm_80")
     unnamed = replace(made, registration=replace(made.registration, wrappers=()))

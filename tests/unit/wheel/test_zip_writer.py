@@ -6,10 +6,10 @@ import struct
 import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.binary.decisions import SlimOptions
 from cuwheel.errors import MalformedError, UsageError

@@ -6,12 +6,12 @@ holds for. `tried`: what was really built with it. `settings`: as in `[tool.cuwh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct, field
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -29,8 +29,7 @@ FOLDER = Path(__file__).parent
 _NAMES_OF_OTHERS = ("environment.", "config-settings.")  # variables and keys that are not ours to spell
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """`outcome`: built, or how far it came."""
 
     version: str
@@ -39,8 +38,7 @@ class Trial:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...]
     why: str
     tried: tuple[Trial, ...]

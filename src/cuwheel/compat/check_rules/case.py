@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from cuwheel.compat.library_sources import Needed
 from cuwheel.compat.loading import Loading
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 _SHOWN = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """One library on one machine. `torch`: the installed one's symbols, where they were read."""
 
     library: Library
@@ -40,8 +40,7 @@ class Case:
         return named(self.machine)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class Whole(Struct, frozen=True, kw_only=True):
     """The whole target on one machine. `with_code`: the paths of the libraries in which a driver finds something."""
 
     survey: Survey

@@ -30,6 +30,13 @@ def convert(data: object, type_: type[T], where: str, problems: list[str]) -> T 
     return msgspec.convert(data, type_)
 
 
+def is_newer(schema: str, known: str) -> bool:
+    """Whether a file's schema is a later version of the one that is known: `cuwheel.facts/2` of `cuwheel.facts/1`."""
+    name, _, latest = known.rpartition("/")
+    found, _, version = schema.rpartition("/")
+    return found == name and version.isascii() and version.isdigit() and int(version[:9]) > int(latest)
+
+
 def toml(data: bytes) -> dict[str, Any]:
     """A TOML file that somebody wrote. Keys of thousands of parts take Python's parser gigabytes: refused before."""
     for number, line in enumerate(data.splitlines(), 1):

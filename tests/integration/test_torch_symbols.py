@@ -9,11 +9,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
-from cuwheel.inspection import torch_symbols
+from cuwheel.inspection import torch_symbols, wheel_facts
 from cuwheel.inspection.survey import survey
+from cuwheel.wheel.file import WheelFile
 from tests.fixtures.cache import UnavailableError
 from tests.oracle.packages import Published, wheel
 
@@ -92,6 +94,17 @@ def test_the_torch_that_has_them_all_and_the_one_that_does_not(
     assert missing.evidence == ("ext/_C.so: c10::check(int, unsigned int)",)
     assert main(["check", str(extension), "--env", str(breaks), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["verdicts"][0]["outcome"] == "fails"
+
+
+def test_a_facts_file_tells_the_same(extension: Path, tmp_path: Path) -> None:
+    facts = tmp_path / f"{extension.name}{wheel_facts.SUFFIX}"
+    with WheelFile(extension) as opened:
+        facts.write_bytes(wheel_facts.encoded(wheel_facts.of_wheel(opened)))
+    for source, version in ((NEW, "2.9.0"), (OLD + FOR_BESIDE, "2.8.0")):
+        env = _environment(tmp_path / version, source, version)
+        told, expected = (api.check(each, env=env).verdicts[0] for each in (facts, extension))
+        assert replace(told, target="") == replace(expected, target="")
+        assert told.outcome == "fails"
 
 
 def test_an_environment_without_torch_has_nothing_to_compare(tmp_path: Path) -> None:

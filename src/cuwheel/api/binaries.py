@@ -24,14 +24,15 @@ def inspect(
     entries: bool = False,
     whole: bool = False,
 ) -> Inspect:
-    """What device code is in a wheel, library, folder, installed distribution or `name==version`."""
-    from cuwheel.inspection import description
-    from cuwheel.inspection.survey import survey
+    """What device code is in a wheel or its facts file, a library, folder, installed package or `name==version`."""
+    from cuwheel.inspection import any_target
     from cuwheel.report import inspect as report
 
     place = on_disk(target, platform)
-    found = survey(place, env=env, detail="entries" if entries else "containers", search="whole" if whole else "data")
-    described, unclear = description.of(found, place, env=env)
+    found = any_target.survey(
+        place, env=env, detail="entries" if entries else "containers", search="whole" if whole else "data"
+    )
+    described, unclear = any_target.description(found, place, env=env)
     return report.answer_of(found, described, unclear, entries=entries)
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cuwheel.inspection.any_target import survey
 from cuwheel.inspection.pinned import on_disk
-from cuwheel.inspection.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ def check(
     env: Path | None = None,
     platform: str | None = None,
 ) -> Check:
-    """Whether wheels, libraries or installed distributions run on machines, how, and why not.
+    """Whether wheels (or their facts files), libraries or installed distributions run on machines, how, and why not.
 
     `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values; without one, this machine.
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target",
         metavar="TARGET",
         nargs="+",
-        help="a wheel, library or folder; an installed distribution; or name==version",
+        help="a wheel or its facts file, a library or folder; an installed distribution; or name==version",
     )
     add_where(parser, env=places.environment)
     parser.add_argument(

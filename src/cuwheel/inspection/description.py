@@ -186,8 +186,7 @@ def parse(data: bytes, name: str) -> Description:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a description of a wheel: {error}") from error
     schema = str(found.get("schema", ""))
-    version = schema.rpartition("/")[2]
-    if schema.startswith("cuwheel.wheel/") and version.isdigit() and int(version[:9]) > int(SCHEMA[-1]):
+    if decode.is_newer(schema, SCHEMA):
         raise NewerSchemaError(name, schema, SCHEMA)
     problems: list[str] = []
     result = decode.convert(found, Description, NAME, problems)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel import files, printable
+from cuwheel.decode import is_newer
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.machine import privacy
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA: Final = "cuwheel.machine/1"
-_SCHEMA_NAME, _, _SCHEMA_VERSION = SCHEMA.partition("/")
+_SCHEMA_NAME = SCHEMA.partition("/")[0]
 _MAX_BYTES = 8 * 1024 * 1024
 
 NvmlState = Literal[
@@ -188,6 +189,5 @@ def _check_schema(data: object, name: str, hint: str) -> None:
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, str) or not schema.startswith(_SCHEMA_NAME + "/"):
         raise MalformedError(name, f"is not a machine profile (its schema is {schema!r})", hint)
-    version = schema.rpartition("/")[2]
-    if version.isascii() and version.isdigit() and int(version[:9]) > int(_SCHEMA_VERSION):
+    if is_newer(schema, SCHEMA):
         raise NewerSchemaError(name, schema, SCHEMA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from cuwheel.building import config
+from cuwheel.inspection.wheel_facts import WheelFacts
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.answer import SCHEMAS, json_schema, schema_text
 from cuwheel.verbs import VERBS
@@ -12,7 +13,8 @@ from cuwheel.verbs import VERBS
 
 def all_schemas() -> dict[str, str]:
     """File name → text."""
-    types: dict[str, type] = {"machine": MachineProfile}  # the profile that `doctor --save` writes
+    # What `doctor --save` writes, and what stands beside the wheels of an index.
+    types: dict[str, type] = {"machine": MachineProfile, "facts": WheelFacts}
     for answer in (each for verb in VERBS.values() for each in verb.answers):
         module, _, name = answer.partition(".")
         types[module] = getattr(importlib.import_module(f"cuwheel.report.{module}"), name)

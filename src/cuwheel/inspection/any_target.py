@@ -1,0 +1,46 @@
+"""A TARGET as the verbs that read take it: whatever can be surveyed, or the facts file of a wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.errors import UsageError
+from cuwheel.inspection import survey as stage
+
+if TYPE_CHECKING:
+    from cuwheel.finding import Finding
+    from cuwheel.inspection.description import Description
+    from cuwheel.inspection.libraries import Detail, Search, Survey
+    from cuwheel.inspection.wheel_facts import WheelFacts
+
+
+def survey(target: str | Path, *, env: Path | None = None, detail: Detail = "rows", search: Search = "data") -> Survey:
+    """See `cuwheel.inspection.survey`."""
+    if (facts := _facts(target)) is None:
+        return stage.survey(target, env=env, detail=detail, search=search)
+    if detail == "entries" or search == "whole":
+        raise UsageError(f"{target} has the facts of a wheel, not its bytes", hint="ask about the wheel itself")
+    from cuwheel.inspection import wheel_facts  # noqa: PLC0415 - most targets have code in them
+
+    return wheel_facts.survey(facts, target=str(target))
+
+
+def description(
+    found: Survey, target: str | Path, *, env: Path | None = None
+) -> tuple[Description | None, tuple[Finding, ...]]:
+    """What a surveyed target says of how it was built; see `cuwheel.inspection.description`."""
+    if facts := _facts(target):
+        return facts.description, ()
+    from cuwheel.inspection import description as described  # noqa: PLC0415 - not every verb asks
+
+    return described.of(found, target, env=env)
+
+
+def _facts(target: str | Path) -> WheelFacts | None:
+    path = Path(target)
+    if not path.name.endswith(".cuwheel.json") or not path.is_file():
+        return None
+    from cuwheel.inspection import wheel_facts  # noqa: PLC0415 - as above
+
+    return wheel_facts.load(path)

@@ -26,6 +26,7 @@ from cuwheel.facts.rows.packages import Packages
 from cuwheel.facts.rows.toolchains import Toolchains
 from cuwheel.facts.rows.toolkits import Release, Toolkit, Toolkits
 from cuwheel.facts.rows.torch import Torch
+from cuwheel.facts.rows.variants import Variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -326,6 +327,18 @@ def _cmake_problems(file: CMake, _known: Known | None) -> Iterator[str]:
 
 
 # Every file of the folder, what it is read into, and what must hold of its rows.
+def _variant_problems(table: Variants, known: Known | None) -> Iterator[str]:
+    yield from _source_problems(table.sources, [table.provider])
+    for label, (first, last) in (
+        ("cuda_majors", table.provider.cuda_majors),
+        ("capability_majors", table.provider.capability_majors),
+    ):
+        if first > last:
+            yield f"{label}: {first} is after {last}"
+    if known and not any(Capability.parse(each).major == table.provider.capability_majors[1] for each in known):
+        yield f"capability_majors: no capability has the major {table.provider.capability_majors[1]}"
+
+
 TABLES: dict[str, tuple[type[Any], Callable[[Any, Known | None], Iterator[str]]]] = {
     "architectures.toml": (Architectures, _architecture_problems),
     "checks.toml": (Checks, _check_problems),
@@ -338,4 +351,5 @@ TABLES: dict[str, tuple[type[Any], Callable[[Any, Known | None], Iterator[str]]]
     "toolchains.toml": (Toolchains, _toolchain_problems),
     "toolkits.toml": (Toolkits, _toolkit_problems),
     "torch.toml": (Torch, _torch_problems),
+    "variants.toml": (Variants, _variant_problems),
 }

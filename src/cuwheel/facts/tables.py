@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.toolchains import Toolchains
     from cuwheel.facts.rows.toolkits import Toolkits
     from cuwheel.facts.rows.torch import Torch
+    from cuwheel.facts.rows.variants import Variants
 
 DATA = Path(__file__).with_name("data")
 
@@ -95,6 +96,12 @@ class Tables:
         from cuwheel.facts.rows.torch import Torch
 
         return decode.own_table(self._folder / "torch.toml", Torch)
+
+    @cached_property
+    def variants(self) -> Variants:
+        from cuwheel.facts.rows.variants import Variants
+
+        return decode.own_table(self._folder / "variants.toml", Variants)
 
 
 @cache

@@ -51,6 +51,13 @@ def local_version(version: str, cuda: str) -> str:
     return f"{parsed.public}+{'.'.join([*kept, label])}"
 
 
+def public_version(version: str) -> str:
+    """`1.2+cu130` → `1.2`: without the label of a CUDA version, and with every other one."""
+    public, plus, local = version.partition("+")
+    kept = [each for each in re.split(r"[-_.]", local) if not _LABEL.fullmatch(each)]
+    return f"{public}+{'.'.join(kept)}" if plus and kept else public
+
+
 def suffixed_name(name: str, cuda: str) -> str:
     """`name-cu13`: for the public index, which takes no local versions. A suffix that is there is replaced."""
     return f"{_SUFFIX.sub('', name)}-cu{cuda.split('.', maxsplit=1)[0]}"

@@ -71,6 +71,10 @@ class WheelEdit:
         impure = not all(each == "any" for each in self.name.platforms)
         self._change("WHEEL", headers.tagged(self._now("WHEEL"), self.name.tags, impure=impure))
 
+    def label(self, variant: str | None) -> None:
+        """The label of a variant in the file's name (PEP 825); None takes it away."""
+        self.name = replace(self.name, variant=variant)
+
     def require(self, requirements: Iterable[str]) -> None:
         """More requirements behind those that it has."""
         self._change("METADATA", headers.changed(self._now("METADATA"), requires=tuple(requirements)))

@@ -1,0 +1,176 @@
+"""Variants of a wheel (PEP 825): a label in the file's name, and a document that says which machines it is for.
+
+`variant.json` in the dist-info folder holds one label; `NAME-VERSION-variants.json` beside the wheels holds them all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cuwheel.errors import MalformedError
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuwheel.wheel.file import WheelFile
+    from cuwheel.wheel.name import WheelName
+
+FILE = "variant.json"
+NULL = "null"  # the label of a variant for every machine
+_LIMIT = 1 << 20
+_LABEL = re.compile(r"[0-9a-z_.]+", re.ASCII)
+_WORD = re.compile(r"[0-9a-z_]+", re.ASCII)
+_NOT_ONE = "is not a document of wheel variants"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """A machine must have one of the values, or it is not one that the variant is for."""
+
+    namespace: str
+    feature: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    label: str
+    properties: tuple[Property, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """`namespaces`: the most important first. `providers`: what tells an installer which values a machine has."""
+
+    variants: tuple[Variant, ...]
+    namespaces: tuple[str, ...] = ()
+    providers: Mapping[str, object] = field(default_factory=dict)
+
+
+def for_nvidia(variants: Iterable[Variant]) -> Document:
+    """Of variants that NVIDIA's provider decides on."""
+    row = tables().variants.provider
+    provider = {"requires": [row.requires], "plugin-api": row.plugin_api}
+    return Document(variants=tuple(variants), namespaces=(row.namespace,), providers={row.namespace: provider})
+
+
+def set_name(name: WheelName) -> str:
+    """Of the document beside the wheels of a release."""
+    return f"{name.name}-{name.version}-variants.json"
+
+
+def encoded(document: Document) -> bytes:
+    """The same bytes for the same variants, whatever their order."""
+    variants: dict[str, dict[str, dict[str, Sequence[str]]]] = {}
+    for variant in sorted(document.variants, key=lambda each: each.label):
+        said = variants.setdefault(variant.label, {})
+        for each in sorted(variant.properties, key=lambda each: (each.namespace, each.feature)):
+            said.setdefault(each.namespace, {})[each.feature] = each.values
+    told = {
+        "$schema": tables().variants.schema,
+        "default-priorities": {"namespace": document.namespaces},
+        "providers": {name: document.providers[name] for name in sorted(document.providers)},
+        "variants": variants,
+    }
+    return msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
+
+
+def parse(data: bytes, name: str) -> Document:
+    """What somebody's file says."""
+    if len(data) > _LIMIT:
+        raise MalformedError(name, f"has more than {_LIMIT:,} bytes: too large for a document of variants")
+    try:
+        found = msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(name, f"{_NOT_ONE}: {error}") from error
+    try:
+        variants = msgspec.convert(found.get("variants"), dict[str, dict[str, dict[str, tuple[str, ...]]]])
+        providers = msgspec.convert(found.get("providers", {}), dict[str, dict[str, object]])
+        priorities = msgspec.convert(found.get("default-priorities", {}), dict[str, Any])
+        namespaces = msgspec.convert(priorities.get("namespace", []), tuple[str, ...])
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise MalformedError(name, f"{_NOT_ONE}: {error}") from error
+    document = Document(
+        variants=tuple(_variant(label, said) for label, said in variants.items()),
+        namespaces=namespaces,
+        providers=providers,
+    )
+    if problem := _problem(document):
+        raise MalformedError(name, f"{_NOT_ONE}: {problem}")
+    return document
+
+
+def _variant(label: str, said: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Variant:
+    return Variant(
+        label=label,
+        properties=tuple(
+            Property(namespace=namespace, feature=feature, values=values)
+            for namespace, features in said.items()
+            for feature, values in features.items()
+        ),
+    )
+
+
+def _problem(document: Document) -> str:
+    for variant in document.variants:
+        if not _LABEL.fullmatch(variant.label):
+            return f"the label {variant.label[:80]!r} has other characters than digits, small letters, _ and ."
+        if (variant.label == NULL) != (not variant.properties):
+            return f"the label {variant.label[:80]!r}: {NULL} is the label of a variant without properties"
+        for each in variant.properties:
+            if not _WORD.fullmatch(each.namespace) or not _WORD.fullmatch(each.feature) or not each.values:
+                return f"the label {variant.label[:80]!r}: a property without a proper name or without values"
+    return ""
+
+
+def is_label(text: str) -> bool:
+    return bool(_LABEL.fullmatch(text))
+
+
+def document_of(wheel: WheelFile) -> Document | None:
+    """None where the wheel has none. Raises where it cannot be understood."""
+    member = wheel.info + FILE
+    if not wheel.info or member not in wheel.members:
+        return None
+    if wheel.sizes[member] > _LIMIT:
+        raise MalformedError(wheel.path, f"its {FILE} has {wheel.sizes[member]:,} bytes: too large for one")
+    return parse(wheel.read(member), f"{wheel.path.name}: {FILE}")
+
+
+def of_wheel(wheel: WheelFile) -> Variant | None:
+    """The variant that a wheel says it is; None where it says nothing."""
+    document = document_of(wheel)
+    if document is None:
+        return None
+    if len(document.variants) != 1:
+        raise MalformedError(
+            wheel.path, f"its {FILE} has {len(document.variants)} labels, and one is allowed", hint="build it again"
+        )
+    return document.variants[0]
+
+
+def together(documents: Iterable[Document], name: str) -> Document:
+    """One document of all of them. The same label must mean the same everywhere, and so must a provider."""
+    variants: dict[str, Variant] = {}
+    whole = Document(variants=())
+    for each in documents:
+        for variant in each.variants:
+            known = variants.setdefault(variant.label, variant)
+            if _plain(known) != _plain(variant):
+                raise MalformedError(name, f"two wheels with the label {variant.label} are for different machines")
+        for namespace, provider in each.providers.items():
+            if whole.providers.get(namespace, provider) != provider:
+                raise MalformedError(name, f"two wheels name different providers of {namespace}")
+        listed = tuple(dict.fromkeys((*whole.namespaces, *each.namespaces)))
+        whole = replace(whole, namespaces=listed, providers={**whole.providers, **each.providers})
+    return replace(whole, variants=tuple(variants.values()))
+
+
+def _plain(variant: Variant) -> dict[tuple[str, str], frozenset[str]]:
+    return {(each.namespace, each.feature): frozenset(each.values) for each in variant.properties}

@@ -23,12 +23,13 @@ from cuwheel.building import (
     recipes,
     run,
     source,
+    variants,
     workspace,
 )
 from cuwheel.building.job import Trouble
 from cuwheel.building.order import Order
 from cuwheel.building.requirements import Source
-from cuwheel.building.results import BuildResult, JobResult
+from cuwheel.building.results import BuildResult, JobResult, MadeVariants
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import toolkits
 from cuwheel.planning import plans
@@ -55,12 +56,15 @@ def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
     steps = Steps(request)
     steps.decide(caller)
     made = steps.foreseen() if request.dry_run else steps.carry_out()
+    merged = merging.merged(steps.order, made) if steps.table.merge and not request.dry_run else ()
+    wanted = steps.table.variants and not request.dry_run
     return BuildResult(
         order=steps.order,
         configuration=steps.configuration,
         recipe=steps.recipe,
         jobs=made,
-        merged=merging.merged(steps.order, made) if steps.table.merge and not request.dry_run else (),
+        merged=merged,
+        variants=variants.written(steps.order, made, merged) if wanted else MadeVariants(),
         unserved=steps.unserved,
         findings=steps.findings,
         began=f"{now:%Y-%m-%dT%H:%M:%SZ}",

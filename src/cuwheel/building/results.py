@@ -15,6 +15,7 @@ from cuwheel.finding import Finding
 from cuwheel.inspection.libraries import Survey
 from cuwheel.planning import plan as plan_values
 from cuwheel.recording.calls import Record
+from cuwheel.stamping.variants import VariantSet
 
 # `resumed`: an earlier run had made it. `refused`: made, and stopped by the gate. `skipped`: not begun; `reason` says
 # why. `planned`: a dry run.
@@ -64,6 +65,14 @@ class MergedWheel(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+class MadeVariants(Struct, frozen=True, kw_only=True):
+    """With `--variants`: what was written of all wheels together; if that failed, `reason` says why."""
+
+    sets: tuple[VariantSet, ...] = ()
+    reason: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
 class BuildResult(Struct, frozen=True, kw_only=True):
     """`configuration`: the file that it was read from. `seconds`: of the whole, and `began` when."""
 
@@ -72,6 +81,7 @@ class BuildResult(Struct, frozen=True, kw_only=True):
     recipe: Recipe | None
     jobs: tuple[JobResult, ...]
     merged: tuple[MergedWheel, ...]
+    variants: MadeVariants
     unserved: tuple[plan_values.NotServed, ...]
     findings: tuple[Finding, ...]
     began: str

@@ -112,6 +112,7 @@ class Table(Struct, frozen=True, kw_only=True):
     naming: Naming | None = None  # None: local where there are wheels for several CUDA versions, else none
     python_tag: str | None = None  # py3-none, where libraries are loaded with ctypes and serve every Python
     merge: bool = False  # the wheels of all CUDA versions as one, where they differ in added libraries alone
+    variants: bool = False  # variant wheels of them too, for installers that choose by GPU and driver
     cache: bool = False
     timeout: float = 7200.0  # seconds, of one job
     plan: Wishes = field(default_factory=Wishes)  # as the options of `cuwheel plan`

@@ -121,6 +121,9 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
         help="how CUDA appears in the name: none, local (1.0+cu130) or suffix (name-cu13)",
     )
     wheels.add_argument("--merge", action="store_true", help="merge the wheels of all CUDA versions into one")
+    wheels.add_argument(
+        "--variants", action="store_true", help="also variant wheels, which uv chooses among by GPU and driver"
+    )
     shared_options.add_wishes(wheels)
     wheels.add_argument(
         "--guard", metavar="HOW", choices=("inject",), help="inject: refuse the import where no GPU fits"
@@ -203,7 +206,7 @@ def run(args: argparse.Namespace) -> Build:
 def _settings(args: argparse.Namespace) -> dict[str, object]:
     """What was said, and nothing that was not: the rest is the configuration's."""
     said: dict[str, object] = {name: getattr(args, name) for name in _TABLE if getattr(args, name) is not None}
-    said |= {name: True for name in ("force_archs", "cache", "merge") if getattr(args, name)}
+    said |= {name: True for name in ("force_archs", "cache", "merge", "variants") if getattr(args, name)}
     said |= {"recipe": False} if args.no_recipe else {}
     said |= {"requires": args.require} if args.require else {}
     said |= {"environment": _pairs(args.variable)} if args.variable else {}

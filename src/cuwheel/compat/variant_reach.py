@@ -7,8 +7,10 @@ A machine is a capability and the CUDA of a driver that shows it. `NM_real` mean
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat import drivers, platforms, tags
 from cuwheel.compat.matrix import Judge
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 SERVED: tuple[Outcome, ...] = ("native", "compatible", "jit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Served(Struct, frozen=True, kw_only=True):
     """A capability that the wheel serves with every driver of this CUDA or later."""
 
     capability: Capability
@@ -36,8 +37,7 @@ class Served:
     since: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class Value(Struct, frozen=True, kw_only=True):
     """A value of the provider's feature for architectures, and the known devices that it matches."""
 
     text: str
@@ -49,8 +49,7 @@ class Value:
         return self.devices[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """What a variant says: devices, by values, with a driver of this CUDA or later."""
 
     since: str
@@ -87,7 +86,7 @@ def machine(survey: Survey, capability: Capability, cuda: str) -> Machine:
     where = tags.platform_of(survey.distribution.tags[0].rpartition("-")[2]) if survey.distribution else None
     if where is None or found.l4t:
         return found
-    return replace(found, os=where.os, cpu=where.cpu)  # type: ignore[arg-type]  # one of the two, or None
+    return replace(found, os=where.os, cpu=where.cpu)
 
 
 class Reach:

@@ -13,6 +13,7 @@ from cuwheel.diagnose.diagnosis import Failure
 from cuwheel.finding import Finding
 from cuwheel.planning.plan import NotServed, Served
 from cuwheel.recording.calls import CallState, ToolKind
+from cuwheel.stamping.variants import VariantSet
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Setting
 
 GOOD: tuple[Outcome, ...] = ("built", "resumed", "planned")
@@ -159,6 +160,8 @@ class Build(Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     output: str = ""
     jobs: tuple[Job, ...]
+    variants: tuple[VariantSet, ...] = ()  # with --variants: one for each release
+    variants_failed: str = ""  # why there are none though they were wanted
     merged: tuple[Merged, ...] = ()  # with --merge: instead of the jobs' own, which stay with their jobs
     unserved: tuple[NotServed, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -169,4 +172,4 @@ class Build(Struct, frozen=True, kw_only=True):
         """False where a job did not give its wheel, or a machine is served by none."""
         made = all(job.outcome in GOOD or (job.outcome == "skipped" and job.wheel) for job in self.jobs)
         whole = all(each.wheel for each in self.merged)
-        return bool(self.jobs) and made and whole and not self.unserved
+        return bool(self.jobs) and made and whole and not self.unserved and not self.variants_failed

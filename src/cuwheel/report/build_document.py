@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.report import build_details, build_timeline
+from cuwheel.report import build_details, build_timeline, variants
 from cuwheel.report.build import GOOD
 from cuwheel.report.document import (
     Amount,
@@ -41,7 +41,8 @@ _LOOKS: dict[Outcome, Look] = {
     "refused": "poor",
     "failed": "bad",
 }
-_ALWAYS_TOLD = ("guard-injected", "naming-chosen")  # notes on what the build decided or changed by itself
+# Notes on what the build decided or changed by itself, and on what its variants do not do.
+_ALWAYS_TOLD = ("guard-injected", "naming-chosen", "variant-unsaid", "variant-outranked")
 _OUTPUT_LINES = 12
 _NAMED = 4
 
@@ -54,6 +55,9 @@ def document(answer: Build, *, verbose: bool) -> Document:
         blocks += _job(answer, job, verbose=verbose)
     for each in answer.merged:
         blocks += _merged(answer, each)
+    blocks += variants.blocks(answer.variants)
+    if answer.variants_failed:
+        blocks += [Heading("No variants"), Verbatim(tuple(f"  {line}" for line in answer.variants_failed.splitlines()))]
     for machine in answer.unserved:
         blocks.append(Paragraph(f"not served: {machine.machine}: {'; '.join(machine.why)}"))
     return Document(f"cuwheel build {_name(answer)}", tuple(blocks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,8 +15,6 @@ from cuwheel.report import html
 from cuwheel.report.answer import to_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cuwheel.report.build import Build
 
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\0]+\.whl)", re.ASCII)
@@ -48,6 +47,9 @@ def _sums(answer: Build, folder: Path) -> str:
     for wheel in (*single, *(each.wheel for each in answer.merged)):
         if wheel and wheel.sha256:
             wheels[os.path.relpath(wheel.path, folder)] = wheel.sha256
+    for made in answer.variants:
+        wheels |= {os.path.relpath(each.path, folder): each.sha256 for each in made.wheels}
+        wheels |= {os.path.relpath(each, folder): files.sha256(Path(each)) for each in made.plain}
     return "".join(f"{wheels[name]}  {name}\n" for name in sorted(wheels))
 
 

@@ -40,8 +40,10 @@ def answer_of(made: BuildResult, failures: Sequence[Failure | None]) -> Build:
         output=str(order.request.output),
         jobs=tuple(job_of(each, failure) for each, failure in zip(made.jobs, failures, strict=True)),
         merged=tuple(_merged(each) for each in made.merged),
+        variants=made.variants.sets,
+        variants_failed=made.variants.reason,
         unserved=made.unserved,
-        findings=made.findings,
+        findings=(*made.findings, *made.variants.findings),
     )
 
 

@@ -7,9 +7,11 @@ variants only within one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import files, locking
 from cuwheel.compat import drivers, variant_reach
@@ -28,7 +30,7 @@ from cuwheel.wheel.name import WheelName
 from cuwheel.wheel.variant import Property, Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.compat.variant_reach import Claim, Served
     from cuwheel.facts.arch import Capability
@@ -37,31 +39,43 @@ if TYPE_CHECKING:
 _FIX = "cuwheel install NAME looks at the code itself"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantWheel:
-    """A variant in its place."""
+class VariantWheel(Struct, frozen=True, kw_only=True):
+    """A variant in its place. `made_from`: the plain wheel whose files it has."""
 
-    path: Path
-    sha256: str
+    path: str
     size: int
-    variant: Variant
+    sha256: str
+    label: str
+    properties: tuple[Property, ...]
+    made_from: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What was made of one plain wheel."""
+class VariantSet(Struct, frozen=True, kw_only=True):
+    """All that was written of one release. `document`: the variants of the release, for installers.
 
-    plain: Path
+    `plain`: what installers take that know nothing of variants, or find none that fits.
+    """
+
+    document: str
     wheels: tuple[VariantWheel, ...]
-    findings: tuple[Finding, ...]
+    plain: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """The variants that a wheel is to be given, and what no variant can say."""
+class Decided(Struct, frozen=True, kw_only=True):
+    """The variants that a wheel is to be given, and what no variant can say. `machines`: how many kinds it serves."""
 
     variants: tuple[Variant, ...]
     findings: tuple[Finding, ...]
+    machines: int
+
+
+class _Written(Struct, frozen=True, kw_only=True):
+    """What was made of one plain wheel, whose name without the label of a CUDA version is `public`."""
+
+    plain: Path
+    public: WheelName
+    wheels: tuple[VariantWheel, ...]
+    decided: Decided
 
 
 def decide(found: Survey, cuda: str | None = None) -> Decided:
@@ -73,6 +87,7 @@ def decide(found: Survey, cuda: str | None = None) -> Decided:
     return Decided(
         variants=tuple(_variant(each, name) for each in made),
         findings=tuple(_findings(found, reach.devices, served, made)),
+        machines=sum(versions.at_least(cuda, each.since) for each in served for cuda in variant_reach.cuda_versions()),
     )
 
 
@@ -164,39 +179,93 @@ def _why_unsaid(served: Served, every: tuple[Served, ...], known: Iterable[Capab
     return f"{device}: the wheel {how}, but {value} matches {', '.join(others)} too, which it does not serve so"
 
 
-def write(plain: Path, to: Path) -> Written:
-    """The variants of a wheel, in the folder `to`, each under its name by a rename. The document is not written."""
+def write_all(plain: Sequence[Path], to: Path) -> tuple[tuple[VariantSet, ...], tuple[Finding, ...]]:
+    """The variants of these wheels in the folder `to`, and a document for each release.
+
+    Where all wheels of a release are labelled (`1.2+cu130`), the one that serves most machines is written once more
+    without its label: it is what installers take that find no variant.
+    """
+    written: list[_Written] = []
+    for path in plain:
+        written.append(_write(path, to, {wheel.path: wheel.made_from for made in written for wheel in made.wheels}))
+    findings = tuple(finding for each in written for finding in each.decided.findings)
+    releases: dict[str, list[_Written]] = {}
+    for each in written:
+        releases.setdefault(variants.set_name(each.public), []).append(each)
+    sets = [
+        VariantSet(
+            document=str(document),
+            wheels=tuple(wheel for each in releases[document.name] for wheel in each.wheels),
+            plain=tuple(_plain_of(releases[document.name], to)),
+        )
+        for document in write_sets(to, [each.public for each in written if each.wheels])
+    ]
+    return tuple(sets), findings
+
+
+def _write(plain: Path, to: Path, taken: Mapping[str, str]) -> _Written:
+    """`taken`: the variants that other wheels were given, by their paths."""
     with WheelFile(plain) as wheel:
         stamp.must_be_publishable(wheel)
         if wheel.name is None or wheel.name.variant:
             raise MalformedError(plain, "is a variant already", hint="give the plain wheel that it was made from")
         told = description.of_wheel(wheel)
         decided = decide(survey_wheel(wheel, detail="containers"), told.cuda if told else None)
+        placed = []
         with errors_of(to, f"the variants of {plain.name} were not written"), locking.scratch(to) as folder:
-            made = [_written(wheel, each, folder) for each in decided.variants]
-            placed = [
-                VariantWheel(
-                    path=path.replace(to / path.name),
-                    sha256=files.sha256(to / path.name),
-                    size=(to / path.name).stat().st_size,
-                    variant=each,
-                )
-                for path, each in zip(made, decided.variants, strict=True)
-            ]
+            for each in decided.variants:
+                made = _edited(wheel, each).write_into(folder)
+                place = to / made.name
+                if other := taken.get(str(place)):
+                    raise MalformedError(
+                        plain, f"its variant {each.label} is also that of {other}", hint="give one of the two"
+                    )
+                placed.append(_placed(made, place, each, plain))
             sync_folder(to)
-    return Written(plain=plain, wheels=tuple(placed), findings=decided.findings)
+        version = stamp.public_version(wheel.name.version)
+        public = replace(wheel.name, version=version)
+    return _Written(plain=plain, public=public, wheels=tuple(placed), decided=decided)
 
 
-def _written(wheel: WheelFile, variant: Variant, folder: Path) -> Path:
+def _placed(made: Path, place: Path, variant: Variant, plain: Path) -> VariantWheel:
+    size, sha256 = made.stat().st_size, files.sha256(made)
+    made.chmod(0o644)
+    made.replace(place)
+    return VariantWheel(
+        path=str(place),
+        size=size,
+        sha256=sha256,
+        label=variant.label,
+        properties=variant.properties,
+        made_from=str(plain),
+    )
+
+
+def _edited(wheel: WheelFile, variant: Variant | None) -> WheelEdit:
+    """With the public version, and as this variant."""
     edit = WheelEdit(wheel)
     version = stamp.public_version(wheel.distribution.version)
     if version != wheel.distribution.version:
         edit.rename(version=version)
-    edit.label(variant.label)
-    edit.add(wheel.info + variants.FILE, variants.encoded(variants.for_nvidia([variant])))
-    made = folder / str(edit.name)
-    edit.write(made)
-    return made
+    if variant:
+        edit.label(variant.label)
+        edit.add(wheel.info + variants.FILE, variants.encoded(variants.for_nvidia([variant])))
+    return edit
+
+
+def _plain_of(written: Sequence[_Written], to: Path) -> Iterator[str]:
+    """For each set of tags, the wheel without a label."""
+    for name in dict.fromkeys(each.public for each in written):
+        alike = [each for each in written if each.public == name]
+        unlabelled = [each for each in alike if each.plain.name == str(name)]
+        if unlabelled:
+            yield str(unlabelled[0].plain)
+            continue
+        widest = max(alike, key=lambda each: each.decided.machines)
+        with WheelFile(widest.plain) as wheel, errors_of(to, f"{name} was not written"), locking.scratch(to) as folder:
+            made = _edited(wheel, None).write_into(folder)
+            made.chmod(0o644)
+            yield str(made.replace(to / made.name))
 
 
 def write_sets(folder: Path, releases: Iterable[WheelName]) -> tuple[Path, ...]:

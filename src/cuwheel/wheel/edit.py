@@ -110,6 +110,12 @@ class WheelEdit:
             os.fsync(file.fileno())
         self._check(made)
 
+    def write_into(self, folder: Path) -> Path:
+        """Under the name that it has now."""
+        made = folder / str(self.name)
+        self.write(made)
+        return made
+
     def _write_members(self, writer: ZipWriter) -> None:
         """Every member in its order; what is added comes before RECORD, which is the last."""
         wheel, own = self.wheel, self.wheel.info + "RECORD"

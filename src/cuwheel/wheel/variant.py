@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.errors import MalformedError
 from cuwheel.facts.tables import tables
@@ -29,8 +30,7 @@ _WORD = re.compile(r"[0-9a-z_]+", re.ASCII)
 _NOT_ONE = "is not a document of wheel variants"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Property:
+class Property(Struct, frozen=True, kw_only=True):
     """A machine must have one of the values, or it is not one that the variant is for."""
 
     namespace: str
@@ -38,14 +38,12 @@ class Property:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Struct, frozen=True, kw_only=True):
     label: str
     properties: tuple[Property, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """`namespaces`: the most important first. `providers`: what tells an installer which values a machine has."""
 
     variants: tuple[Variant, ...]

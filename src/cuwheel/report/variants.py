@@ -1,0 +1,31 @@
+"""Variant wheels as a table, for the verbs that write them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.report.document import Amount, Column, Facts, Heading, Row, Table
+from cuwheel.units import file_name, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.report.document import Block
+    from cuwheel.stamping.variants import VariantSet, VariantWheel
+
+
+def blocks(sets: Sequence[VariantSet]) -> Iterator[Block]:
+    """What each release has, and what an installer takes where none fits."""
+    columns = (Column("label", wrap=False), Column("a machine must have"), Column("size", numeric=True))
+    for each in sets:
+        yield Heading(f"Variants: {file_name(each.document)}")
+        yield Table(columns, tuple((wheel.label, _words(wheel), _size(wheel)) for wheel in each.wheels))
+        yield Facts(tuple(Row("otherwise", file_name(plain)) for plain in each.plain))
+
+
+def _size(wheel: VariantWheel) -> Amount:
+    return Amount(size(wheel.size), wheel.size)
+
+
+def _words(wheel: VariantWheel) -> str:
+    return "; ".join(f"{each.feature} {' or '.join(each.values)}" for each in wheel.properties)

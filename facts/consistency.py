@@ -18,6 +18,7 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.rows.architectures import Architecture, Architectures
 from cuwheel.facts.rows.checks import Checks
 from cuwheel.facts.rows.cmake import CMake
+from cuwheel.facts.rows.errors import Errors
 from cuwheel.facts.rows.gpu_drivers import GpuDrivers
 from cuwheel.facts.rows.gpus import Gpus, squashed
 from cuwheel.facts.rows.libraries import Libraries, Package
@@ -165,6 +166,11 @@ def _same_package(file: Libraries) -> Iterator[tuple[Package, Package]]:
     for name in dict.fromkeys(row.name for row in file.package):
         rows = [row for row in file.package if row.name == name]
         yield from pairwise(sorted(rows, key=lambda row: versions.key(row.since or "0")))
+
+
+def _errors_problems(file: Errors, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.error)
+    yield from _repeated("error", (str(row.code) for row in file.error))
 
 
 def _manylinux_problems(file: Manylinux, _known: Known | None) -> Iterator[str]:
@@ -346,6 +352,7 @@ TABLES: dict[str, tuple[type[Any], Callable[[Any, Known | None], Iterator[str]]]
     "gpu_drivers.toml": (GpuDrivers, _gpu_driver_problems),
     "gpus.toml": (Gpus, _gpu_problems),
     "libraries.toml": (Libraries, _library_problems),
+    "errors.toml": (Errors, _errors_problems),
     "manylinux.toml": (Manylinux, _manylinux_problems),
     "packages.toml": (Packages, _package_problems),
     "toolchains.toml": (Toolchains, _toolchain_problems),

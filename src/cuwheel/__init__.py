@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         slim,
         toolchain,
         toolkits,
+        trace,
         verify,
     )
     from cuwheel.building.request import BuildRequest
@@ -51,6 +52,7 @@ __all__ = [
     "slim",
     "toolchain",
     "toolkits",
+    "trace",
     "verify",
 ]
 

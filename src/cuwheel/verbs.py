@@ -114,6 +114,13 @@ _ROWS = (
         "slimming.SlimRequest",
     ),
     Verb(
+        "trace",
+        "see which device code a program loads, and which kernel failed",
+        "-- COMMAND",
+        ("tracing.trace", "tracing.read_trace", "tracing.save_trace"),
+        ("trace.Traced",),
+    ),
+    Verb(
         "record",
         "record every compiler call of a build, and why it failed",
         "-- COMMAND",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         toolchain_verify,
         toolchains,
     )
+    from cuwheel.api.tracing import read_trace, save_trace, trace
     from cuwheel.api.verifying import verify, verify_pack, verify_read
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "plan",
     "plan_sizes",
     "read_list",
+    "read_trace",
     "record",
     "record_matrix",
     "repair",
@@ -51,6 +53,7 @@ __all__ = [
     "replay_diff",
     "replay_list",
     "replay_print",
+    "save_trace",
     "slim",
     "slim_commit",
     "slim_undo",
@@ -61,6 +64,7 @@ __all__ = [
     "toolchain_verify",
     "toolchains",
     "toolkits",
+    "trace",
     "verify",
     "verify_pack",
     "verify_read",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.architectures import Architectures
     from cuwheel.facts.rows.checks import Checks
     from cuwheel.facts.rows.cmake import CMake
+    from cuwheel.facts.rows.errors import Errors
     from cuwheel.facts.rows.gpu_drivers import GpuDrivers
     from cuwheel.facts.rows.gpus import Gpus
     from cuwheel.facts.rows.libraries import Libraries
@@ -48,6 +49,12 @@ class Tables:
         from cuwheel.facts.rows.cmake import CMake
 
         return decode.own_table(self._folder / "cmake.toml", CMake)
+
+    @cached_property
+    def errors(self) -> Errors:
+        from cuwheel.facts.rows.errors import Errors
+
+        return decode.own_table(self._folder / "errors.toml", Errors)
 
     @cached_property
     def gpu_drivers(self) -> GpuDrivers:

@@ -68,22 +68,11 @@ class Cubin(NamedTuple):
         return self.elf.type != elf_file.TYPE_RELOCATABLE
 
     @property
-    def sm(self) -> int:
-        flags = self.elf.flags
-        return flags >> 8 & 0xFF if self.abi >= ABI_8 else flags & 0xFF
-
-    @property
     def arch(self) -> Arch:
         """With its suffix, which the flags alone do not always have: CUDA 13.0 only tells its options."""
         if told := re.search(_ARCH_OPTION, self._toolkit_note()):
             return Arch.parse(told[1].decode())
-        plain = Arch(Capability.from_number(self.sm))
-        if not self.elf.flags & (_SPECIFIC_ABI_8 if self.abi >= ABI_8 else _SPECIFIC_ABI_7):
-            return plain
-        from cuwheel.facts import toolkits  # noqa: PLC0415 - the tables, which most files have no need of
-
-        # The bit meant something else before there were such architectures.
-        return replace(plain, suffix="a") if plain.capability >= toolkits.first_specific() else plain
+        return arch_by_flags(self.elf.flags, self.abi)
 
     def _toolkit_note(self) -> bytes:
         note = self.elf.named(".note.nv.tkinfo")
@@ -110,6 +99,18 @@ class Cubin(NamedTuple):
             functions=tuple(name for name, each in named if each.section and not each.other & _OTHER_ENTRY),
             wanted=tuple(name for name, each in named if not each.section and each.binding == _BIND_GLOBAL),
         )
+
+
+def arch_by_flags(flags: int, abi: int) -> Arch:
+    """As the header of the file has it."""
+    sm, specific = (flags >> 8 & 0xFF, _SPECIFIC_ABI_8) if abi >= ABI_8 else (flags & 0xFF, _SPECIFIC_ABI_7)
+    plain = Arch(Capability.from_number(sm))
+    if not flags & specific:
+        return plain
+    from cuwheel.facts import toolkits  # noqa: PLC0415 - the tables, which most files have no need of
+
+    # The bit meant something else before there were such architectures.
+    return replace(plain, suffix="a") if plain.capability >= toolkits.first_specific() else plain
 
 
 def read(name: str, data: bytes) -> Cubin:

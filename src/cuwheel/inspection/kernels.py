@@ -96,6 +96,20 @@ def kernels(target: str | Path, pattern: str | None = None, *, env: Path | None 
     return _answer(where.target, pattern, found, findings)
 
 
+def of_container(path: str | Path, index: int) -> tuple[str, ...]:
+    """The names of the kernels in one container of a file, counted from 0 over the whole file."""
+    where = source.find(path)
+    try:
+        buffer = where.items[0].open(lambda _: None)
+        try:
+            entries = [each for each in library.read(buffer, detail="entries").entries if each.container == index]
+            return tuple(dict.fromkeys(kernel.name for each in entries for kernel in _names(buffer, each)))
+        finally:
+            buffer.close()
+    finally:
+        where.close()
+
+
 def _of_item(item: Item, advance: Callable[[int], None], findings: list[Finding], *, alone: bool) -> Iterator[_Found]:
     try:
         buffer = item.open(advance)

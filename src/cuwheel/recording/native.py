@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import shutil
-import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -16,18 +15,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import log, masking, process
+from cuwheel import masking, own_c, process
 from cuwheel.errors import ToolError, ToolTimeoutError
 from cuwheel.recording import instructions
 from cuwheel.recording.instructions import Orders, Wish
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 SOURCES = Path(__file__).parent / "shim"
-_COMPILERS = ("cc", "gcc", "clang", "c++", "g++")
 _COMMON = ("-x", "c", "-std=gnu11", "-O2", "-w")
-_COMPILE_S = 120
 _ANSWER_S = 20
 
 
@@ -42,25 +39,13 @@ def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
     """Compiled now, or before; None if no C compiler is found, or it cannot make programs that run."""
     if not sys.platform.startswith("linux"):
         return None
-    folder = home(cache) / "record" / _digest()
+    folder = own_c.home(cache) / "record" / _digest()
     if not (folder / "shim").is_file():
         made = _made(folder, environ)
         if not made:
             return None
     library = folder / "preload.so"
     return Native(shim=folder / "shim", library=library if library.is_file() else None)
-
-
-def home(cache: Path) -> Path:
-    """The cache, unless the loader could not take its name: LD_PRELOAD is a list, with blanks and colons between."""
-    if not any(letter in str(cache) for letter in " :"):
-        return cache
-    home = Path(f"/tmp/cuwheel-{os.getuid()}")  # noqa: S108 - checked below
-    with contextlib.suppress(FileExistsError):
-        home.mkdir(mode=0o700)
-    found = home.lstat()
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-    return home if ours else cache
 
 
 def _digest() -> str:
@@ -90,7 +75,7 @@ def _lists() -> str:
 
 def _made(folder: Path, environ: Mapping[str, str]) -> bool:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for compiler in _compilers(environ):
+    for compiler in own_c.compilers(environ):
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as name:
             scratch = Path(name)
             if not _compile(compiler, scratch, environ):
@@ -112,39 +97,22 @@ def _moved(scratch: Path) -> Path:
     return target
 
 
-def _compilers(environ: Mapping[str, str]) -> Iterator[str]:
-    path = environ.get("PATH", os.defpath)
-    wished = environ.get("CC", "").split()
-    for name in (*wished[:1], *_COMPILERS):
-        if found := shutil.which(name, path=path):
-            yield found
-
-
 def _compile(compiler: str, scratch: Path, environ: Mapping[str, str]) -> bool:
     (scratch / "secrets.h").write_text(_lists())
     shim = SOURCES / "shim.c"
     common = (*_COMMON, "-I", str(scratch))
     attempts = ((*common, "-static"), common)  # without a loader it starts in half the time
-    if not any(_ran([compiler, *words, shim, "-o", scratch / "shim"], environ) for words in attempts):
+    if not any(own_c.compiled([compiler, *words, shim, "-o", scratch / "shim"], environ) for words in attempts):
         return False
     if not steps_aside(scratch / "shim"):
         return False
     words = (*common, "-shared", "-fPIC", "-fvisibility=hidden")
     library = scratch / "preload.so"
-    if not _ran([compiler, *words, SOURCES / "preload.c", "-o", library, "-ldl"], environ) or not _is_loaded(scratch):
+    if not own_c.compiled([compiler, *words, SOURCES / "preload.c", "-o", library, "-ldl"], environ) or not _is_loaded(
+        scratch
+    ):
         library.unlink(missing_ok=True)
     return True
-
-
-def _ran(command: list[str | Path], environ: Mapping[str, str]) -> bool:
-    try:
-        done = process.run(command, timeout=_COMPILE_S, check=False, env=environ)
-    except (ToolError, ToolTimeoutError) as error:
-        log.debug("%s", error.message)
-        return False
-    if done.status:
-        log.debug("%s failed: %s", command[0], done.stderr)
-    return done.status == 0
 
 
 def steps_aside(shim: Path) -> bool:

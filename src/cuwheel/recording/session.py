@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files, log, masking
+from cuwheel import files, log, masking, own_c
 from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.recording import (
     cachelog,
@@ -138,7 +138,7 @@ class _Means(Struct, frozen=True, kw_only=True):
 
 def _means(environ: Mapping[str, str], wish: Wish) -> _Means:
     cache = files.cache_folder()
-    home = native.home(cache)
+    home = own_c.home(cache)
     try:
         made = native.built(cache, environ)
         shim = made.shim if made else fallback.launcher(home)

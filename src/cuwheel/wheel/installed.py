@@ -42,3 +42,22 @@ def of(info: Path) -> Installed | None:
 def distributions(folder: Path) -> Iterator[Installed]:
     """All in a site-packages folder, in the order of their names."""
     return (found for path in sorted(folder.glob("*.dist-info")) if (found := of(path)))
+
+
+def owner(file: Path) -> Installed | None:
+    """The distribution whose RECORD lists a file: that of the nearest folder above it with distributions."""
+    for folder in file.parents:
+        found = list(distributions(folder))
+        if not found:
+            continue
+        row = f"{file.relative_to(folder).as_posix()},"
+        return next((each for each in found if _lists(each.info / "RECORD", row)), None)
+    return None
+
+
+def _lists(record: Path, row: str) -> bool:
+    try:
+        with record.open(encoding="utf-8", errors="replace") as file:
+            return any(line.startswith(row) for line in file)
+    except OSError:
+        return False

@@ -198,6 +198,13 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--platform": "platform",
         "--html": "new-file",
     },
+    "trace": {
+        "--output": "new-file",
+        "--trace": "new-file",
+        "--html": "new-file",
+        "--keep": "new-folder",
+        "--read": "folder",
+    },
     "record": {
         "--output": "new-folder",
         "--trace": "new-file",

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cuwheel.cli import places
+from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    from cuwheel.report.trace import Traced
+
+EXAMPLES = """\
+  cuwheel trace -- python train.py           what failed, or what was loaded
+  cuwheel trace -o trace.json -- pytest      the same as JSON, beside the report
+  cuwheel trace --html trace.html -- ./solver
+  cuwheel trace --keep lines -- ./solver     keep what the processes wrote
+  cuwheel trace --read lines                 the report of it, once more
+
+The command runs as it would by itself, with its own input, output and exit
+status. The report goes to stderr when it has ended.
+
+Not seen: programs that are linked statically or run as another user. A program
+of CUDA 11 loads its code in private: its kernels are seen, its containers are
+not.
+
+exit status: the command's own; 128+n if signal n ended it"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cuwheel trace [options] -- COMMAND ..."
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
+    parser.add_argument("-o", "--output", metavar="FILE", type=places.new_file, help="write the answer as JSON too")
+    parser.add_argument(
+        "--trace", dest="timeline", metavar="FILE", type=places.new_file, help="write a timeline for Perfetto or Chrome"
+    )
+    add_html(parser)
+    parser.add_argument("--keep", metavar="FOLDER", type=places.new_folder, help="keep what the processes write here")
+    parser.add_argument("--read", metavar="FOLDER", type=places.folder, help="report on what --keep kept; runs nothing")
+
+
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    command = _command(args)
+    if args.json:
+        raise UsageError("stdout is the command's: trace has no --json", hint="cuwheel trace -o trace.json -- COMMAND")
+    if args.read and (command or args.keep):
+        raise UsageError("--read reports on an earlier trace and runs nothing", hint="cuwheel trace --read FOLDER")
+    if not args.read and not command:
+        raise UsageError("no command to trace was given", hint="cuwheel trace -- python train.py")
+
+
+def _command(args: argparse.Namespace) -> list[str]:
+    return list(args.command[1:] if args.command[:1] == ["--"] else args.command)
+
+
+def run(args: argparse.Namespace) -> Traced:
+    from cuwheel import api
+
+    answer = api.read_trace(args.read) if args.read else api.trace(_command(args), keep=args.keep)
+    api.save_trace(answer, output=args.output, timeline=args.timeline)
+    write_html(answer, args)
+    return answer

@@ -1,0 +1,257 @@
+"""`cuwheel trace`: the answer and its document. It goes to stderr, beside the command's own output."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from msgspec import Struct
+
+from cuwheel import masking
+from cuwheel.report.document import Amount, Bar, Column, Document, Facts, Heading, Paragraph, Row, Table, Timeline
+from cuwheel.tracing.traced import Failure, LibraryUse, Load, Process, Trace
+from cuwheel.units import file_name, lasted, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.report.document import Block, Cell
+
+_FAILURES, _LIBRARIES, _STACK, _KERNELS = 5, 12, 6, 5
+_NAME = 160
+_WORTH_TELLING_MS = 50.0
+_HOW = {
+    "native": "machine code",
+    "compatible": "machine code of an earlier GPU",
+    "jit": "compiled by the driver",
+    "none": "nothing that fits",
+    "unknown": "not known",
+}
+
+
+class Traced(Struct, frozen=True, kw_only=True):
+    """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it."""
+
+    aside: ClassVar[bool] = True  # stdout is the command's
+
+    schema: Literal["cuwheel.trace/1"] = "cuwheel.trace/1"
+    command: tuple[str, ...]
+    status: int | None
+    exit_status: int
+    processes: tuple[Process, ...]
+    libraries: tuple[LibraryUse, ...]
+    loads: tuple[Load, ...]
+    failures: tuple[Failure, ...]
+    unread: int
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit_status == 0
+
+
+def answer_of(command: Sequence[str], status: int | None, found: Trace) -> Traced:
+    """`status` None: of a trace that is read again."""
+    return Traced(
+        command=tuple(masking.words(command)),
+        status=status,
+        exit_status=0 if status is None else status if status >= 0 else 128 - status,
+        processes=found.processes,
+        libraries=found.libraries,
+        loads=found.loads,
+        failures=found.failures,
+        unread=found.unread,
+    )
+
+
+def document(answer: Traced, *, verbose: bool) -> Document:
+    blocks: list[Block] = []
+    grave = [each for each in answer.failures if not each.swallowed]
+    swallowed = [each for each in answer.failures if each.swallowed]
+    shown = grave if verbose else grave[:_FAILURES]
+    for each in shown:
+        blocks += _failure(answer, each, verbose=verbose)
+    if len(shown) < len(grave):
+        blocks.append(Paragraph(f"and {len(grave) - len(shown)} more failed calls (--verbose)"))
+    if swallowed:
+        blocks += _swallowed(swallowed, verbose=verbose)
+    blocks += _summary(answer, verbose=verbose)
+    return Document("cuwheel trace", tuple(blocks))
+
+
+def _failure(answer: Traced, failure: Failure, *, verbose: bool) -> Iterator[Block]:
+    yield Heading(f"{failure.api}: error {failure.error.code}, {failure.error.name}")
+    yield Facts(tuple(_failure_rows(answer, failure, verbose=verbose)))
+
+
+def _failure_rows(answer: Traced, failure: Failure, *, verbose: bool) -> Iterator[Row]:
+    if failure.meaning:
+        yield Row("means", failure.meaning)
+    yield from _culprit(failure, verbose=verbose)
+    if failure.reason:
+        yield Row("why", failure.reason)
+    for index, each in enumerate(failure.last[: None if verbose else _KERNELS]):
+        yield Row("last launched" if index == 0 else "before that", _short(each, verbose=verbose))
+    for index, each in enumerate(failure.python[: None if verbose else _STACK]):
+        yield Row("Python" if index == 0 else "", each)
+    if failure.fix:
+        yield Row("fix", failure.fix)
+    if failure.times > 1:
+        yield Row("times", str(failure.times))
+    if len(answer.processes) > 1:
+        process = answer.processes[failure.process]
+        yield Row("process", f"{process.pid}: {file_name(process.program)} {process.script or ''}".rstrip())
+
+
+def _culprit(failure: Failure, *, verbose: bool) -> Iterator[Row]:
+    """The kernel, and the file that it is in; of a call that concerns none, the file that made it."""
+    if failure.kernel:
+        yield Row("kernel", _short(failure.demangled or failure.kernel, verbose=verbose))
+    elif failure.kernels:
+        names = [_short(each, verbose=verbose) for each in failure.kernels[: None if verbose else _KERNELS]]
+        more = len(failure.kernels) - len(names)
+        yield Row("kernel", "one of: " + "; ".join(names) + (f"; and {more} more" if more else ""))
+    if failure.library:
+        yield Row("in", _where(failure.library, failure.package), failure.library if verbose else "")
+    elif failure.caller:
+        yield Row("called by", file_name(failure.caller), failure.caller if verbose else "")
+
+
+def _short(name: str, *, verbose: bool) -> str:
+    """Names of templates fill screens: the beginning says which kernel it is."""
+    return name if verbose or len(name) <= _NAME else f"{name[: _NAME - 2]} …"
+
+
+def _where(path: str, package: str | None) -> str:
+    return f"{file_name(path)} of {package}" if package else file_name(path)
+
+
+def _swallowed(failures: Sequence[Failure], *, verbose: bool) -> Iterator[Block]:
+    yield Heading("Failed calls that the program dealt with")
+    rows: list[tuple[Cell, ...]] = []
+    for each in failures if verbose else failures[:_FAILURES]:
+        what = each.demangled or each.kernel or (size(each.bytes) if each.bytes else "")
+        place = each.library or each.caller or ""
+        error = f"{each.error.code} {each.error.name}"
+        rows.append((error, each.api, _short(what, verbose=verbose), file_name(place), str(each.times)))
+    columns = (Column("error"), Column("call"), Column("what"), Column("in"), Column("times", numeric=True))
+    yield Table(columns, tuple(rows))
+
+
+def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
+    yield Heading("Traced")
+    if not answer.processes:
+        yield Paragraph(
+            "No process of it called the CUDA driver. What cannot be seen: programs that are linked statically, that "
+            "run as another user, or whose environment was cleared."
+        )
+        return
+    yield Facts(tuple(_facts(answer)))
+    if answer.libraries:
+        yield Heading("Device code by library")
+        found = sorted(answer.libraries, key=lambda each: -each.loaded_bytes)
+        yield _libraries(found if verbose else found[:_LIBRARIES])
+    if answer.loads:
+        yield _timeline(answer)
+
+
+def _facts(answer: Traced) -> Iterator[Row]:
+    used = dict.fromkeys(gpu for process in answer.processes for gpu in process.gpus)
+    for gpu in used:
+        yield Row("GPU", f"{gpu.name}, {gpu.capability}; driver for CUDA {gpu.cuda}")
+    alive = sum(not each.ended for each in answer.processes)
+    yield Row("processes", f"{len(answer.processes)}" + (f", {alive} of them killed or still running" if alive else ""))
+    memory = sum(each.library is None for each in answer.loads)
+    launched = sum(bool(each.launched) for each in answer.loads)
+    yield Row("loads", f"{len(answer.loads)}, {launched} of them used; {memory} from the program's own memory")
+    kernels = sum(each.kernels for each in answer.processes)
+    launches = sum(each.launches or 0 for each in answer.processes)
+    yield Row("kernels", f"{kernels:,} different ones in {launches:,} launches")
+    yield from _start(answer)
+    if lost := sum(each.lost for each in answer.processes):
+        yield Row("lost", f"{lost} events could not be written")
+    if answer.unread:
+        yield Row("damaged", f"{answer.unread} lines could not be read")
+
+
+def _start(answer: Traced) -> Iterator[Row]:
+    """Where the time before the first kernel went, as far as the driver's part of it was measured."""
+    for index, process in enumerate(answer.processes):
+        if process.first_launch is None:
+            continue
+        compiled = [each for each in answer.loads if each.process == index and each.jit_ms and not each.cached]
+        total = sum(each.jit_ms or 0.0 for each in compiled)
+        if total >= _WORTH_TELLING_MS:
+            places = dict.fromkeys(file_name(each.library or each.caller or "memory") for each in compiled)
+            modules = f"{len(compiled)} PTX module{'' if len(compiled) == 1 else 's'} of {', '.join(places)}"
+            yield Row("compiling", f"the driver compiled {modules} for {lasted(total / 1000)}: no machine code fits")
+        loading = sum(each.seconds for each in answer.loads if each.process == index)
+        yield Row(
+            "start", f"first kernel after {lasted(process.first_launch)}; loading code took {lasted(loading)} in all"
+        )
+
+
+def _libraries(found: Sequence[LibraryUse]) -> Table:
+    most = max((each.loaded_bytes for each in found), default=0) or 1
+    rows: list[tuple[Cell, ...]] = [
+        (
+            _where(each.library, each.package),
+            f"{each.loaded:,} of {each.containers:,}",
+            str(each.launched),
+            Amount(f"{size(each.loaded_bytes)} of {size(each.bytes)}", each.loaded_bytes, each.loaded_bytes / most),
+            ", ".join(_HOW[how] for how in each.how),
+        )
+        for each in found
+    ]
+    columns = (
+        Column("library"),
+        Column("loaded", numeric=True),
+        Column("used", numeric=True),
+        Column("bytes"),
+        Column("how"),
+    )
+    return Table(columns, tuple(rows))
+
+
+def _timeline(answer: Traced) -> Timeline:
+    """A row for each process: what was loaded when, and how long that took."""
+    rows = []
+    for index, _ in enumerate(answer.processes):
+        rows.append(
+            tuple(
+                Bar(
+                    text=file_name(each.library or each.caller or "memory"),
+                    began=each.at,
+                    seconds=each.seconds,
+                    kind=each.how,
+                    tip=f"{file_name(each.library or each.caller or 'memory')}: {each.arch or each.kind}, "
+                    f"{_HOW[each.how]}, {lasted(each.seconds)}",
+                )
+                for each in answer.loads
+                if each.process == index
+            )
+        )
+    kinds = dict.fromkeys(each.how for each in answer.loads)
+    return Timeline(
+        caption="Loads over time, a row for each process",
+        seconds=max((each.seconds for each in answer.processes), default=0.0),
+        rows=tuple(rows),
+        legend=tuple((kind, _HOW[kind]) for kind in kinds),
+    )
+
+
+def timeline_json(answer: Traced) -> str:
+    """For Perfetto's and Chrome's viewers: loads as spans, failed calls as marks."""
+    events: list[dict[str, object]] = []
+    for number, process in enumerate(answer.processes):
+        name = f"{file_name(process.program)} {process.script or ''}".rstrip()
+        events.append({"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}})
+    for load in answer.loads:
+        told = {"arch": load.arch, "how": load.how, "container": load.container, "jit_ms": load.jit_ms}
+        name = file_name(load.library or load.caller or "memory")
+        span = {"ph": "X", "ts": round(load.at * 1e6, 3), "dur": round(load.seconds * 1e6, 3)}
+        events.append({**span, "name": name, "cat": load.how, "pid": load.process, "tid": 0, "args": told})
+    for failure in answer.failures:
+        told = {"kernel": failure.demangled, "library": failure.library, "why": failure.reason}
+        mark = {"ph": "i", "s": "p", "ts": round(failure.at * 1e6, 3), "pid": failure.process, "tid": 0}
+        events.append({**mark, "name": f"{failure.api}: {failure.error.name}", "args": told})
+    return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, indent=1)

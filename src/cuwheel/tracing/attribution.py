@@ -1,0 +1,275 @@
+"""From what traced processes wrote to what it means: which code was loaded and used, and why calls failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cuwheel.compat.choose import CudaError
+from cuwheel.facts import errors
+from cuwheel.inspection.demangle import demangled
+from cuwheel.tracing import reasons
+from cuwheel.tracing.code import Files, Image, chosen, image
+from cuwheel.tracing.events import Event, text
+from cuwheel.tracing.traced import Failure, Gpu, LibraryUse, Load, Process, Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cuwheel.tracing.events import ProcessEvents
+    from cuwheel.tracing.traced import How
+
+_NS = 1e9
+_MS = 1e6
+# The driver asks its compiler even for what it compiled before; that takes microseconds, and the smallest kernel more
+# than this.
+_COMPILED_MS = 1.0
+_LAST = 8
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """A load, and which of its kernels were looked up and launched."""
+
+    event: Event
+    image: Image
+    gpu: Gpu | None
+    kernels: dict[str, None] = field(default_factory=dict)
+    launched: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Story:
+    """What one process did, as its events tell it in turn."""
+
+    number: int
+    loads: list[_Loaded] = field(default_factory=list)
+    failures: list[tuple[Event, _Loaded | None, Gpu | None]] = field(default_factory=list)
+    gpus: dict[int, Gpu] = field(default_factory=dict)
+    _modules: dict[str, _Loaded] = field(default_factory=dict)  # by the handle of a library or module
+    _kernels: dict[str, tuple[_Loaded | None, str]] = field(default_factory=dict)
+    launched: set[str] = field(default_factory=set)
+    first_launch: int | None = None
+
+    def take(self, event: Event, files: Files) -> None:
+        if event.event == "device":
+            self.gpus[event.device] = _gpu(event)
+        elif event.event == "load":
+            loaded = _Loaded(event, image(event, files), self.gpus.get(event.device))
+            self.loads.append(loaded)
+            if event.handle:
+                self._modules[event.handle] = loaded
+        elif event.event == "handle":
+            self._take_handle(event)
+        elif event.event == "launch":
+            self._take_launch(event)
+        elif event.event == "failure":
+            self.failures.append((event, self._load_of(event, files), self.gpus.get(event.device)))
+
+    def _take_handle(self, event: Event) -> None:
+        if event.api == "cuLibraryGetModule":
+            if event.of in self._modules:
+                self._modules[event.handle] = self._modules[event.of]
+        elif event.api == "cuKernelGetFunction":
+            if event.of in self._kernels:
+                self._kernels[event.handle] = self._kernels[event.of]
+        else:
+            loaded = self._modules.get(event.of)
+            self._kernels[event.handle] = loaded, event.name
+            if loaded:
+                loaded.kernels[event.name] = None
+
+    def _take_launch(self, event: Event) -> None:
+        loaded, name = self._kernels.get(event.kernel, (None, event.name))
+        self.launched.add(name or event.kernel)
+        if self.first_launch is None:
+            self.first_launch = event.time
+        if loaded:
+            loaded.launched[name] = None
+
+    def _load_of(self, event: Event, files: Files) -> _Loaded | None:
+        if event.library in self._modules:
+            return self._modules[event.library]
+        if event.kernel in self._kernels:
+            return self._kernels[event.kernel][0]
+        if event.kind:
+            return _Loaded(event, image(event, files), self.gpus.get(event.device))
+        return None
+
+
+def attributed(found: Sequence[ProcessEvents], *, succeeded: bool) -> Trace:
+    """`succeeded`: the command ended well, so that whatever failed in it was dealt with."""
+    files = Files()
+    stories = []
+    for number, process in enumerate(found):
+        story = _Story(number)
+        for event in process.events:
+            story.take(event, files)
+        stories.append(story)
+    loads = tuple(_load(story.number, each) for story in stories for each in story.loads)
+    return Trace(
+        processes=tuple(_process(each, story) for each, story in zip(found, stories, strict=True)),
+        libraries=tuple(_uses(files, loads)),
+        loads=loads,
+        failures=tuple(_failures(stories, found, succeeded=succeeded)),
+        unread=sum(each.unread for each in found),
+    )
+
+
+def _gpu(event: Event) -> Gpu:
+    major, minor = divmod(event.driver_cuda, 1000)
+    cuda = f"{major}.{minor // 10}" if event.driver_cuda > 0 else ""
+    return Gpu(name=event.name, capability=f"{event.major}.{event.minor}", cuda=cuda)
+
+
+def _process(found: ProcessEvents, story: _Story) -> Process:
+    first, last = found.events[0], found.events[-1]
+    script = text(first.script) or (f"-m {text(first.module)}" if first.module else None)
+    return Process(
+        pid=first.pid,
+        parent=first.parent,
+        program=text(first.program),
+        script=script,
+        gpus=tuple(story.gpus.values()),
+        seconds=max(each.time for each in found.events) / _NS,
+        first_launch=story.first_launch / _NS if story.first_launch is not None else None,
+        ended=last.event == "end",
+        kernels=len(story.launched),
+        launches=last.launches if last.event == "end" else None,
+        lost=last.lost,
+    )
+
+
+def _load(process: int, loaded: _Loaded) -> Load:
+    event, found = loaded.event, loaded.image
+    choice = chosen(found, loaded.gpu) if loaded.gpu else None
+    how: How = choice.how if choice else "unknown"
+    jit_ms = (event.jit or 0) / _MS if how == "jit" else None
+    return Load(
+        process=process,
+        at=event.time / _NS,
+        seconds=event.took / _NS,
+        library=found.file.path if found.file else None,
+        package=found.file.package if found.file else None,
+        container=found.index,
+        offset=event.offset,
+        caller=text(event.caller) or None,
+        kind=event.kind or "fatbin",
+        size=event.size,
+        arch=str(found.codes[choice.entry].arch) if choice and choice.entry is not None else None,
+        archs=found.archs,
+        how=how,
+        jit_ms=round(jit_ms, 3) if jit_ms is not None else None,
+        cached=jit_ms < _COMPILED_MS if jit_ms is not None else None,
+        kernels=tuple(loaded.kernels),
+        launched=tuple(loaded.launched),
+        error=error_of(event.error) if event.error else None,
+        hash=event.hash,
+    )
+
+
+def error_of(code: int) -> CudaError:
+    row = errors.find(code)
+    return CudaError(code=code, name=row.name if row else f"error {code}")
+
+
+def _uses(files: Files, loads: Iterable[Load]) -> Iterator[LibraryUse]:
+    by_file: dict[str, list[Load]] = {}
+    for each in loads:
+        if each.library:
+            by_file.setdefault(each.library, []).append(each)
+    for path, found in by_file.items():
+        file = files.at(path)
+        containers = file.library.containers if file.library else ()
+        loaded = {each.container for each in found if each.container is not None}
+        yield LibraryUse(
+            library=path,
+            package=file.package,
+            build_id=file.library.build_id if file.library else None,
+            containers=len(containers),
+            loaded=len(loaded),
+            launched=len({each.container for each in found if each.launched and each.container is not None}),
+            bytes=sum(each.size for each in containers),
+            loaded_bytes=sum(containers[each].size for each in loaded),
+            how=tuple(dict.fromkeys(each.how for each in found)),
+            jit_ms=round(sum(each.jit_ms or 0.0 for each in found), 3),
+        )
+
+
+def _failures(stories: Sequence[_Story], found: Sequence[ProcessEvents], *, succeeded: bool) -> Iterator[Failure]:
+    names = [event.name for story in stories for event, _, _ in story.failures if event.name]
+    names += [name for story in stories for event, _, _ in story.failures for name in event.last[:_LAST]]
+    readable = demangled(dict.fromkeys(names))
+    for story in stories:
+        counts = Counter(_key(event) for event, _, _ in story.failures)
+        ended = found[story.number].events[-1].event == "end"
+        for event, loaded, gpu in _first_of_each(story.failures):
+            yield _failure(
+                story.number, event, loaded, gpu, readable, swallowed=succeeded and ended, times=counts[_key(event)]
+            )
+
+
+def _key(event: Event) -> tuple[object, ...]:
+    return event.api, event.error, event.name, event.library, event.caller
+
+
+def _first_of_each(
+    failures: Iterable[tuple[Event, _Loaded | None, Gpu | None]],
+) -> Iterator[tuple[Event, _Loaded | None, Gpu | None]]:
+    seen: set[tuple[object, ...]] = set()
+    for each in failures:
+        if _key(each[0]) not in seen:
+            seen.add(_key(each[0]))
+            yield each
+
+
+def _failure(
+    process: int,
+    event: Event,
+    loaded: _Loaded | None,
+    gpu: Gpu | None,
+    readable: Mapping[str, str],
+    *,
+    swallowed: bool,
+    times: int,
+) -> Failure:
+    found = loaded.image if loaded else None
+    file = found.file if found else None
+    row = errors.find(event.error)
+    told = reasons.of(event, found, gpu)
+    return Failure(
+        process=process,
+        at=event.time / _NS,
+        api=event.api,
+        error=error_of(event.error),
+        meaning=row.meaning if row else "",
+        kernel=event.name or None,
+        demangled=readable.get(event.name) if event.name else None,
+        library=file.path if file else None,
+        package=file.package if file else None,
+        container=found.index if found else None,
+        archs=found.archs if found else (),
+        gpu=gpu.capability if gpu else None,
+        reason=told.reason,
+        fix=told.fix,
+        kernels=told.kernels,
+        caller=text(event.caller) or None,
+        grid=event.grid,
+        block=event.block,
+        shared_bytes=event.shared,
+        bytes=event.bytes,
+        python=tuple(_stack(event.python)),
+        last=tuple(readable.get(name, name) for name in event.last[:_LAST]) if row and row.late else (),
+        swallowed=swallowed,
+        times=times,
+    )
+
+
+def _stack(written: str) -> Iterator[str]:
+    """`file.py:12 in function`, the innermost first."""
+    for line in text(written).splitlines():
+        head, _, name = line.strip().rpartition(" in ")
+        path, _, number = head.removeprefix('File "').rpartition('", line ')
+        if path and number.isdigit():
+            yield f"{path}:{number} in {name}"

@@ -1,0 +1,116 @@
+"""The files that traced processes leave: a line of JSON for each event, in the order in which they were written.
+
+They come from the inside of programs that may crash, be killed, or overwrite their own memory: a line that is not
+what it should be is counted and left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_LONGEST_LINE = 1 << 18
+_MOST_EVENTS = 1_000_000  # of one process; torch with every operator has some thousands
+_PATTERN = "trace-*.jsonl"
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """Times in nanoseconds, since the process began. Handles are names: equal ones mean the same thing.
+
+    `of`: the handle that a handle was got from. `jit`: how long the driver compiled during a load.
+    `file`, `offset`: where the image stands, if it was loaded with a library; else it is memory of the program, of
+    which `head` are the first bytes in hexadecimal digits, or of PTX `target` and `ptx_isa` the directives.
+    `caller`: the file whose code made the call. `last`: the kernels that were launched last, the latest first.
+    """
+
+    event: Literal["process", "device", "load", "handle", "launch", "failure", "end"]
+    time: int
+    thread: int = 0
+    pid: int = 0
+    parent: int = 0
+    program: str = ""
+    script: str = ""
+    module: str = ""
+    at: int = 0
+    device: int = 0
+    major: int = 0
+    minor: int = 0
+    driver_cuda: int = 0
+    name: str = ""
+    api: str = ""
+    took: int = 0
+    error: int = 0
+    handle: str = ""
+    of: str = ""
+    library: str = ""
+    kernel: str = ""
+    jit: int | None = None
+    wrapper: int | None = None
+    file: str = ""
+    path: str = ""
+    offset: int | None = None
+    kind: Literal["", "cubin", "fatbin", "ptx"] = ""
+    size: int = 0
+    head: str = ""
+    target: str = ""
+    ptx_isa: str = ""
+    hash: str = ""
+    caller: str = ""
+    last: tuple[str, ...] = ()
+    python: str = ""
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    shared: int = 0
+    bytes: int = 0
+    launches: int = 0
+    repeated_failures: int = 0
+    lost: int = 0
+
+
+class ProcessEvents(Struct, frozen=True, kw_only=True):
+    """Of one process, its first being that of the process itself. `unread`: lines that could not be understood."""
+
+    events: tuple[Event, ...]
+    unread: int = 0
+
+
+def read(folder: Path) -> tuple[ProcessEvents, ...]:
+    """In the order in which the processes began with CUDA."""
+    found = [each for path in folder.glob(_PATTERN) if (each := _process(path)) is not None]
+    return tuple(sorted(found, key=lambda each: each.events[0].at))
+
+
+def _process(path: Path) -> ProcessEvents | None:
+    decoder = msgspec.json.Decoder(Event)
+    events: list[Event] = []
+    unread = 0
+    try:
+        for line in _lines(path):
+            try:
+                events.append(decoder.decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                unread += 1
+            if len(events) >= _MOST_EVENTS:
+                break
+    except OSError:
+        return None
+    return ProcessEvents(events=tuple(events), unread=unread) if events and events[0].event == "process" else None
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from iter(lambda: file.readline(_LONGEST_LINE), b"")
+
+
+def text(written: str) -> str:
+    """A string as the program had it: the library writes bytes beyond ASCII as code points of the same number."""
+    try:
+        return written.encode("latin-1").decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return written

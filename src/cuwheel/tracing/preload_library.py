@@ -1,0 +1,78 @@
+"""The library that traced programs load: the one that ships, or where that does not fit this system, compiled here."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import files, own_c, process
+from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCES = Path(__file__).parent / "preload"
+OPTIONS = ("-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-fvisibility=hidden")
+_NAME = "trace.so"
+_TRIAL_S = 20
+
+
+def shipped() -> Path:
+    return SOURCES / f"trace-{platform.machine()}.so"
+
+
+def path(environ: Mapping[str, str]) -> Path:
+    """One that this machine's programs load without a word."""
+    if not sys.platform.startswith("linux"):
+        raise ToolError(["cuwheel", "trace"], "programs can be traced on Linux only so far")
+    place = own_c.home(files.cache_folder()) / "trace" / _digest()
+    made = place / _NAME
+    if made.is_file():
+        return made
+    given = shipped()
+    with files.errors_of(place, "choose another folder with CUWHEEL_CACHE"):
+        place.mkdir(parents=True, exist_ok=True)
+        if given.is_file() and _loads(given):
+            return files.copy(given, made)
+        with tempfile.TemporaryDirectory(dir=place, prefix=".") as name:
+            trial = Path(name, _NAME)
+            for compiler in own_c.compilers(environ):
+                command: list[str | Path] = [compiler, *OPTIONS, SOURCES / "trace.c", "-o", trial, "-ldl", "-lpthread"]
+                if own_c.compiled(command, environ) and _loads(trial):
+                    trial.replace(made)
+                    return made
+    raise ToolError(
+        ["cc"], "cannot make a library that this machine's programs load", hint="install a C compiler: apt install gcc"
+    )
+
+
+def _digest() -> str:
+    """Of the sources, and of what decides whether a library made elsewhere is loaded here."""
+    libc = ""
+    with contextlib.suppress(OSError, ValueError):
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    digest = hashlib.sha256(f"{platform.machine()}\0{libc}\0{source_digest()}".encode())
+    return digest.hexdigest()[:16]
+
+
+def source_digest() -> str:
+    """Of the C alone: what ships was made from the same."""
+    digest = hashlib.sha256()
+    for source in sorted(SOURCES.glob("*.[ch]")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _loads(library: Path) -> bool:
+    """A loader that cannot take it says so on stderr, and goes on without it."""
+    try:
+        done = process.run(["/bin/sh", "-c", ":"], timeout=_TRIAL_S, check=False, env={"LD_PRELOAD": str(library)})
+    except (ToolError, ToolTimeoutError, UnreadableError):
+        return False
+    return done.status == 0 and not done.stderr

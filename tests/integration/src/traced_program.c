@@ -1,0 +1,95 @@
+// Programs that use a driver in the ways in which real ones do. The first word says how.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef int launch_t(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+typedef int load_t(void **, const void *, void *, void **, unsigned, void *, void **, unsigned);
+typedef int kernel_t(void **, void *, const char *);
+typedef int ask_t(const char *, void **, int, uint64_t, void *);
+
+// A fat binary without entries, as compilers leave it in a library.
+static const struct { uint32_t magic; uint16_t version, header; uint64_t size; } container = {0xba55ed50u, 1, 16, 0};
+static const struct { uint32_t magic, version; const void *data, *more; } wrapper = {0x466243b1u, 1, &container, 0};
+
+static ask_t *ask;
+static launch_t *launch;
+static load_t *load;
+static kernel_t *get_kernel;
+static int (*synchronize)(void);
+static int (*allocate)(uint64_t *, size_t);
+
+static void asked(int flags, uint64_t stream) {
+  void *driver = dlopen("libcuda.so.1", flags);
+  if (!driver) { fprintf(stderr, "%s\n", dlerror()); exit(90); }
+  ask = (ask_t *)dlsym(driver, "cuGetProcAddress_v2");
+  if (!ask || ask("cuLaunchKernel", (void **)&launch, 13000, stream, 0) || ask("cuLibraryLoadData", (void **)&load, 13000, 0, 0) ||
+      ask("cuLibraryGetKernel", (void **)&get_kernel, 13000, 0, 0) || ask("cuCtxSynchronize", (void **)&synchronize, 13000, 0, 0) ||
+      ask("cuMemAlloc", (void **)&allocate, 13000, 0, 0))
+    exit(91);
+}
+
+static int run(const char *name, unsigned threads) {
+  void *library, *kernel;
+  int status = load(&library, &wrapper, 0, 0, 0, 0, 0, 0);
+  if (!status) status = get_kernel(&kernel, library, name);
+  if (!status) status = launch(kernel, 1, 1, 1, threads, 1, 1, 0, 0, 0, 0);
+  if (!status) status = synchronize();
+  return status;
+}
+
+static void *many(void *name) {
+  for (int index = 0; index < 50; index++)
+    if (run(name, 32)) exit(92);
+  return 0;
+}
+
+int main(int count, char **words) {
+  const char *how = count > 1 ? words[1] : "runtime";
+  uint64_t address;
+  if (strcmp(how, "nothing") == 0) return dlsym(RTLD_DEFAULT, "cuLaunchKernel") ? 93 : 0;
+  if (strcmp(how, "next") == 0) return dlsym(RTLD_NEXT, "getpid") == (void *)0;
+  asked(strcmp(how, "local") == 0 ? RTLD_NOW | RTLD_LOCAL : strcmp(how, "deep") == 0 ? RTLD_NOW | RTLD_DEEPBIND : RTLD_NOW | RTLD_GLOBAL,
+        strcmp(how, "streams") == 0 ? 2 : 0);
+  if (strcmp(how, "absent") == 0) return run("absent_kernel", 32);
+  if (strcmp(how, "swallows") == 0) return run("absent_kernel", 32) == 209 ? run("_Z5scalePf", 32) : 94;
+  if (strcmp(how, "shape") == 0) return run("_Z5scalePf", 4096);
+  if (strcmp(how, "memory") == 0) return allocate(&address, (size_t)1 << 40);
+  if (strcmp(how, "killed") == 0) { run("_Z5scalePf", 32); raise(SIGKILL); }
+  if (strcmp(how, "threads") == 0) {
+    pthread_t each[64];
+    for (int index = 0; index < 64; index++) pthread_create(&each[index], 0, many, (void *)"_Z5scalePf");
+    for (int index = 0; index < 64; index++) pthread_join(each[index], 0);
+    return 0;
+  }
+  if (strcmp(how, "fork") == 0) {
+    run("_Z5scalePf", 32);
+    pid_t child = fork();
+    if (child == 0) exit(run("_Z5childPf", 32));
+    int status;
+    waitpid(child, &status, 0);
+    return run("_Z5scalePf", 32) || status;
+  }
+  if (strcmp(how, "closes") == 0) {
+    run("_Z5scalePf", 32);
+    for (int each = 3; each < 1024; each++) close(each);
+    FILE *own = fopen(words[2], "w");
+    int status = run("_Z5againPf", 32);
+    fputs("mine\n", own);
+    return fclose(own) || status;
+  }
+  if (strcmp(how, "full") == 0) {
+    struct rlimit limit = {200, 200};
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  return run("_Z5scalePf", 32);
+}

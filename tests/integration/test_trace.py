@@ -1,0 +1,205 @@
+"""`trace` with a driver that is none: what the preloaded library sees, and that the program does not notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import cuwheel
+
+if TYPE_CHECKING:
+    from cuwheel.report.trace import Traced
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler"),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only"),
+]
+SOURCES = Path(__file__).parent / "src"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("traced")
+    words = ["gcc", "-O1", "-Wall", "-Werror"]
+    subprocess.run(
+        [*words, "-shared", "-fPIC", "-o", folder / "libcuda.so.1", SOURCES / "fake_driver.c"],
+        check=True,
+    )
+    subprocess.run(
+        [*words, "-o", folder / "program", SOURCES / "traced_program.c", "-ldl", "-lpthread"],
+        check=True,
+    )
+    return folder
+
+
+def environ(place: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "LD_LIBRARY_PATH": str(place), **more}
+
+
+def traced(place: Path, *words: str, **more: str) -> Traced:
+    return cuwheel.trace([str(place / "program"), *words], environ=environ(place, **more))
+
+
+@pytest.mark.parametrize("how", ["runtime", "local", "streams"])
+def test_loads_and_launches_are_seen_however_the_driver_was_opened(place: Path, how: str) -> None:
+    found = traced(place, how)
+    assert found.exit_status == 0
+    assert [each.name for process in found.processes for each in process.gpus] == ["Pretend H200"]
+    assert [(each.library, each.kind, each.launched) for each in found.loads] == [
+        (str(place / "program"), "fatbin", ("_Z5scalePf",))
+    ]
+    assert not found.failures
+    assert found.processes[0].ended
+
+
+def test_a_driver_in_a_scope_of_its_own_is_seen_too(place: Path) -> None:
+    """RTLD_DEEPBIND changes what the driver itself finds, not what the program is given."""
+    assert traced(place, "deep").loads
+
+
+def test_the_kernel_that_has_no_code_is_named_with_its_library(place: Path) -> None:
+    found = traced(place, "absent")
+    assert found.exit_status == 209
+    failure = found.failures[0]
+    assert failure.error.code == 209
+    assert failure.error.name == "cudaErrorNoKernelImageForDevice"
+    assert failure.kernel == "absent_kernel"
+    assert failure.library == str(place / "program")
+    assert failure.gpu == "9.0"
+    assert not failure.swallowed
+
+
+def test_a_failure_that_the_program_dealt_with_is_told_as_such(place: Path) -> None:
+    found = traced(place, "swallows")
+    assert found.exit_status == 0
+    assert [each.swallowed for each in found.failures] == [True]
+
+
+def test_a_launch_of_the_wrong_shape_says_which(place: Path) -> None:
+    failure = traced(place, "shape").failures[0]
+    assert failure.api == "cuLaunchKernel"
+    assert failure.block == (4096, 1, 1)
+    assert "4096 × 1 × 1 threads" in failure.reason
+    assert failure.demangled == "scale(float*)"
+
+
+def test_an_allocation_says_how_much_was_wanted(place: Path) -> None:
+    failure = traced(place, "memory").failures[0]
+    assert failure.api == "cuMemAlloc_v2"
+    assert failure.bytes == 1 << 40
+    assert "1.1 TB" in failure.reason
+
+
+def test_a_late_error_names_the_last_launches(place: Path) -> None:
+    failure = traced(place, "runtime", FAKE_SYNC="700").failures[0]
+    assert failure.error.code == 700
+    assert failure.last == ("scale(float*)",)
+    assert "CUDA_LAUNCH_BLOCKING=1" in failure.fix
+
+
+def test_what_was_seen_until_a_kill_is_there(place: Path) -> None:
+    found = traced(place, "killed")
+    assert found.status == -9
+    assert found.exit_status == 137
+    assert not found.processes[0].ended
+    assert found.loads[0].launched == ("_Z5scalePf",)
+
+
+def test_sixty_four_threads_lose_nothing(place: Path) -> None:
+    found = traced(place, "threads")
+    assert found.exit_status == 0
+    assert len(found.loads) == 64 * 50
+    assert all(each.launched for each in found.loads)
+    assert found.unread == 0
+    assert found.processes[0].lost == 0
+
+
+def test_a_child_of_fork_has_a_file_of_its_own(place: Path) -> None:
+    found = traced(place, "fork")
+    assert found.exit_status == 0
+    assert len(found.processes) == 2
+    parent, child = sorted(found.processes, key=lambda each: each.parent == found.processes[0].pid)
+    assert child.parent == parent.pid
+    assert {name for each in found.loads for name in each.launched} == {"_Z5scalePf", "_Z5childPf"}
+
+
+def test_a_program_that_closes_strange_files_keeps_its_own(place: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    found = traced(place, "closes", str(own))
+    assert found.exit_status == 0
+    assert own.read_text() == "mine\n"
+    assert {name for each in found.loads for name in each.launched} == {"_Z5scalePf", "_Z5againPf"}
+
+
+def test_a_full_disk_does_not_disturb_the_program(place: Path) -> None:
+    assert traced(place, "full").exit_status == 0
+
+
+def test_a_folder_that_vanishes_does_not_disturb_the_program(place: Path, tmp_path: Path) -> None:
+    from cuwheel.tracing import session
+
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    variables = session.environ_for(gone, environ(place))
+    gone.rmdir()
+    done = subprocess.run([place / "program"], env=variables, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("how", ["nothing", "next"])
+def test_programs_that_only_ask_get_the_answers_they_would_get(place: Path, how: str) -> None:
+    """No driver function appears in a program that has none, and RTLD_NEXT means the caller's next."""
+    found = traced(place, how)
+    assert found.exit_status == 0
+    assert not found.processes
+
+
+def test_the_command_keeps_its_streams_and_status(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "trace.json"
+    words = [
+        sys.executable,
+        "-m",
+        "cuwheel",
+        "trace",
+        "-o",
+        str(out),
+        "--",
+        "sh",
+        "-c",
+        "echo out; echo err >&2; exit 3",
+    ]
+    done = subprocess.run(words, env=environ(place), capture_output=True, check=False)
+    assert done.returncode == 3
+    assert done.stdout == b"out\n"
+    assert done.stderr.startswith(b"err\n")
+    assert json.loads(out.read_text())["schema"] == "cuwheel.trace/1"
+
+
+def test_what_was_kept_can_be_read_again(place: Path, tmp_path: Path) -> None:
+    from cuwheel import api
+
+    kept = tmp_path / "kept"
+    first = api.trace([str(place / "program"), "absent"], keep=kept, environ=environ(place))
+    again = api.read_trace(kept)
+    assert [each.kernel for each in again.failures] == [each.kernel for each in first.failures]
+
+
+def test_the_python_stack_is_told(place: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import ctypes\n"
+        "driver = ctypes.PyDLL('libcuda.so.1')\n"
+        "def allocate():\n"
+        "    return driver.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(1 << 40))\n"
+        "allocate()\n"
+    )
+    failure = cuwheel.trace([sys.executable, str(script)], environ=environ(place)).failures[0]
+    assert failure.python[:2] == (f"{script}:4 in allocate", f"{script}:5 in <module>")

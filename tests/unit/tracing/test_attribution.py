@@ -1,0 +1,116 @@
+"""From lines that processes wrote to loads and failures."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.report import documents, trace
+from cuwheel.report.document import Facts
+from cuwheel.tracing import attribution, events
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.tracing.traced import Trace
+
+pytestmark = pytest.mark.unit
+
+PROCESS = {"event": "process", "time": 0, "pid": 7, "parent": 1, "program": "/usr/bin/python3", "at": 1}
+H200 = {"event": "device", "time": 1, "device": 0, "major": 9, "minor": 0, "driver_cuda": 13000, "name": "NVIDIA H200"}
+PTX = {"event": "load", "time": 10, "took": 9_000_000, "api": "cuModuleLoadData", "kind": "ptx", "target": " sm_75"}
+
+
+def attributed(folder: Path, *lines: object, succeeded: bool = True) -> Trace:
+    text = "".join((each if isinstance(each, str) else json.dumps(each)) + "\n" for each in (PROCESS, H200, *lines))
+    (folder / "trace-7-1.jsonl").write_text(text)
+    return attribution.attributed(events.read(folder), succeeded=succeeded)
+
+
+def test_a_kernel_is_followed_from_its_module_to_its_launch(tmp_path: Path) -> None:
+    found = attributed(
+        tmp_path,
+        {**PTX, "handle": "a", "ptx_isa": " 8.0", "jit": 8_500_000},
+        {"event": "handle", "time": 20, "api": "cuLibraryGetModule", "handle": "b", "of": "a"},
+        {"event": "handle", "time": 21, "api": "cuModuleGetFunction", "handle": "c", "of": "b", "name": "_Z1fv"},
+        {"event": "launch", "time": 22, "kernel": "c"},
+    )
+    load = found.loads[0]
+    assert (load.how, load.arch, load.jit_ms, load.cached) == ("jit", "compute_75", 8.5, False)
+    assert load.launched == ("_Z1fv",)
+    assert found.processes[0].kernels == 1
+
+
+def test_what_the_driver_had_compiled_before_is_told_apart(tmp_path: Path) -> None:
+    load = attributed(tmp_path, {**PTX, "ptx_isa": " 8.0", "jit": 1_730}).loads[0]
+    assert load.cached is True
+
+
+def test_time_in_the_compiler_means_nothing_where_machine_code_fits(tmp_path: Path) -> None:
+    """The driver calls its compiler for every load."""
+    head = bytearray(64)
+    head[:4], head[8], head[48:52] = b"\x7fELF", 7, (90).to_bytes(4, "little")
+    cubin = {**PTX, "kind": "cubin", "head": head.hex(), "jit": 23_000_000}
+    load = attributed(tmp_path, cubin).loads[0]
+    assert (load.how, load.arch, load.jit_ms, load.cached) == ("native", "sm_90", None, None)
+
+
+def test_ptx_that_is_newer_than_the_driver_says_so(tmp_path: Path) -> None:
+    found = attributed(
+        tmp_path,
+        {**PTX, "handle": "a", "ptx_isa": " 9.3"},
+        {"event": "failure", "time": 30, "api": "cuModuleGetFunction", "error": 222, "library": "a", "name": "_Z1fv"},
+        succeeded=False,
+    )
+    failure = found.failures[0]
+    assert failure.demangled == "f()"
+    assert "PTX ISA 9.3" in failure.reason
+    assert "compiles up to 9.0" in failure.reason
+
+
+def test_lines_that_are_damaged_are_counted(tmp_path: Path) -> None:
+    found = attributed(
+        tmp_path, '{"event": "load", "time"', "[]", '{"event": "dance", "time": 1}', {**PTX, "size": "x"}
+    )
+    assert found.unread == 4
+    assert not found.loads
+
+
+def test_the_same_failure_is_told_once_with_its_number(tmp_path: Path) -> None:
+    line = {"event": "failure", "time": 30, "api": "cuMemAlloc_v2", "error": 2, "bytes": 4_000_000_000}
+    found = attributed(tmp_path, line, line, line, succeeded=False)
+    assert [(each.times, each.reason) for each in found.failures] == [
+        (3, "4.0 GB were asked for, and so much in one piece is not free")
+    ]
+
+
+def test_names_that_are_not_ascii_come_back(tmp_path: Path) -> None:
+    name = "/opt/modèles/libé.so"
+    line = {**PTX, "caller": "".join(map(chr, name.encode()))}
+    assert attributed(tmp_path, line).loads[0].caller == name
+
+
+def test_an_error_that_no_table_knows_is_shown_by_its_number(tmp_path: Path) -> None:
+    failure = attributed(tmp_path, {"event": "failure", "time": 3, "api": "cuInit", "error": 12345}).failures[0]
+    assert failure.error.name == "error 12345"
+
+
+def test_a_report_of_nothing_says_what_cannot_be_seen(tmp_path: Path) -> None:
+    answer = trace.answer_of(("./program", "--token", "hunter2hunter2"), 0, attribution.attributed((), succeeded=True))
+    assert answer.command == ("./program", "--token", "***")
+    shown = str(documents.of(answer, verbose=False).blocks)
+    assert "linked statically" in shown
+    assert events.read(tmp_path) == ()
+
+
+def test_compiling_that_took_long_is_told(tmp_path: Path) -> None:
+    found = attributed(
+        tmp_path,
+        {**PTX, "handle": "a", "ptx_isa": " 8.0", "jit": 1_900_000_000, "caller": "/x/libcufft.so.12"},
+        {"event": "launch", "time": 6_000_000_000, "kernel": "c", "name": "k"},
+    )
+    shown = documents.of(trace.answer_of(("p",), 0, found), verbose=False)
+    rows = {row.name: row.value for block in shown.blocks if isinstance(block, Facts) for row in block.rows}
+    assert rows["compiling"].startswith("the driver compiled 1 PTX module of libcufft.so.12 for 1.9 s")

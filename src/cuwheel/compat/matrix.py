@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.compat import check_rules, reach, tags
+from cuwheel.compat import check_rules, reach, tags, variant_claims
 from cuwheel.compat.check_rules.case import Case, Whole
 from cuwheel.compat.library_findings import Key, alike, of_libraries, of_library
 from cuwheel.compat.library_sources import Surroundings, resolve, surroundings
@@ -106,6 +106,7 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
     told = _news(about, _told(groups, chosen, load))
     if stopped or outcome == "fails":
         told = (each for each in told if each.rule not in check_rules.STARTS_SLOWLY)
+    untrue = () if stopped else variant_claims.untrue_on(survey, machine, outcome)
     at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
     return Verdict(
         target=survey.target,
@@ -114,7 +115,7 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
         predicted_error=None if at_import else error_of(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
-        findings=_sorted([*about, *survey.findings, *told]),
+        findings=_sorted([*about, *survey.findings, *told, *untrue]),
     )
 
 

@@ -1,7 +1,6 @@
 """Which machines a wheel serves, as far as the values of NVIDIA's variant provider can tell machines apart.
 
-A machine is a capability and the CUDA of a driver that shows it. `NM_real` means the devices N.x with x ≥ M, and
-`N0_virtual` all devices N.x: a value is true of a wheel only if the wheel serves every one of them.
+A value is true of a wheel only if the wheel serves every machine that the value matches.
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from msgspec.structs import replace
 from cuwheel.compat import drivers, platforms, tags
 from cuwheel.compat.matrix import Judge
 from cuwheel.compat.predict import Outcome
-from cuwheel.facts import architectures, toolkits, versions
+from cuwheel.compat.variant_claims import FAILING
+from cuwheel.compat.variant_values import Value, cuda_versions, matches, values
+from cuwheel.facts import architectures, versions
 from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 from cuwheel.machine import fleet
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from cuwheel.inspection.libraries import Survey
     from cuwheel.machine.fleet import Machine
+    from cuwheel.wheel.variant import Variant
 
 SERVED: tuple[Outcome, ...] = ("native", "compatible", "jit")
 
@@ -37,18 +39,6 @@ class Served(Struct, frozen=True, kw_only=True):
     since: str
 
 
-class Value(Struct, frozen=True, kw_only=True):
-    """A value of the provider's feature for architectures, and the known devices that it matches."""
-
-    text: str
-    real: bool
-    devices: tuple[Capability, ...]
-
-    @property
-    def first(self) -> Capability:
-        return self.devices[0]
-
-
 class Claim(Struct, frozen=True, kw_only=True):
     """What a variant says: devices, by values, with a driver of this CUDA or later."""
 
@@ -58,12 +48,6 @@ class Claim(Struct, frozen=True, kw_only=True):
     @property
     def devices(self) -> frozenset[Capability]:
         return frozenset(device for value in self.values for device in value.devices)
-
-
-def cuda_versions() -> tuple[str, ...]:
-    """Of drivers, oldest first, as far as the provider tells them apart."""
-    first, last = tables().variants.provider.cuda_majors
-    return tuple(row.version for row in toolkits.all_releases() if first <= row.major <= last)
 
 
 def devices(survey: Survey) -> tuple[Capability, ...]:
@@ -126,24 +110,6 @@ def _oldest_promised(survey: Survey) -> str:
     return f"{min(each for each in majors if each is not None)}.0" if any(majors) else cuda_versions()[0]
 
 
-def values(known: Sequence[Capability]) -> tuple[Value, ...]:
-    """Every value that matches a known device: machine code first, then PTX, each from the oldest device on."""
-    real = [
-        Value(
-            text=f"{each.number}_real",
-            real=True,
-            devices=tuple(one for one in known if one.major == each.major and one.minor >= each.minor),
-        )
-        for each in known
-    ]
-    majors = dict.fromkeys(each.major for each in known)
-    virtual = [
-        Value(text=f"{major}0_virtual", real=False, devices=tuple(one for one in known if one.major == major))
-        for major in majors
-    ]
-    return (*real, *virtual)
-
-
 def claims(served: Iterable[Served], known: Sequence[Capability]) -> tuple[Claim, ...]:
     """What is true of a wheel, in as few claims as say all of it: one for each CUDA from which more devices are served.
 
@@ -175,3 +141,25 @@ def unsaid(served: Iterable[Served], made: Iterable[Claim]) -> tuple[Served, ...
     """The devices that the wheel serves and no claim of it matches."""
     said = frozenset(device for claim in made for device in claim.devices)
     return tuple(each for each in served if each.capability not in said)
+
+
+class Untrue(Struct, frozen=True, kw_only=True):
+    """A machine that a variant matches, and on which the wheel does not run."""
+
+    capability: Capability
+    cuda: str
+    outcome: Outcome
+
+
+def untrue(survey: Survey, variant: Variant) -> tuple[Untrue, ...]:
+    """Of each device with the oldest driver that the variant allows, and with the newest: others lie in between."""
+    reach = Reach(survey)
+    found = []
+    for capability in reach.devices:
+        allowed = [cuda for cuda in cuda_versions() if matches(variant, capability, cuda)]
+        for cuda in dict.fromkeys((allowed[0], allowed[-1]) if allowed else ()):
+            outcome = reach.outcome(capability, cuda)
+            if outcome in FAILING:
+                found.append(Untrue(capability=capability, cuda=cuda, outcome=outcome))
+                break
+    return tuple(found)

@@ -15,6 +15,7 @@ from cuwheel.compat.wheel_subject import Subject, some
 from cuwheel.facts import manylinux, versions
 from cuwheel.machine.fleet import Machine
 from cuwheel.wheel.metadata import fields
+from cuwheel.wheel.name import plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ _CP = re.compile(r"cp(\d)(\d+)", re.ASCII)
 def _named(subject: Subject) -> tuple[str, ...]:
     """The tags of the file name, expanded; none if it is not the name of a wheel."""
     try:
-        return tuple(str(tag) for tag in parse_wheel_filename(subject.file)[3])
+        return tuple(str(tag) for tag in parse_wheel_filename(plain_name(subject.file))[3])
     except InvalidWheelFilename:
         return ()
 
@@ -58,7 +59,7 @@ def _said(subject: Subject) -> tuple[str, ...]:
 )
 def name_of_file(subject: Subject) -> Iterator[Found]:
     try:
-        parse_wheel_filename(subject.file)
+        parse_wheel_filename(plain_name(subject.file))
     except InvalidWheelFilename as error:
         yield Found(message=f"its file name is not that of a wheel: {str(error)[:200]}")
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.wheel.metadata import Distribution
+from cuwheel.wheel.variant import Variant
 
 Kind: TypeAlias = Literal["cubin", "ptx", "lto-ir", "unknown"]
 Compression: TypeAlias = Literal["none", "lz4", "zstd"]
@@ -162,7 +163,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     """`imported`: libraries that the package's import loads for certain, where several hold device code.
 
     `python_loads`: what its Python was seen to load otherwise. `loads_as`: the release by whose rules the package
-    chooses its libraries, where its own files show it.
+    chooses its libraries, where its own files show it. `variant`: what a wheel says it is a variant for.
     """
 
     target: str
@@ -174,3 +175,4 @@ class Survey(Struct, frozen=True, kw_only=True):
     imported: tuple[str, ...] = ()
     python_loads: tuple[PythonLoad, ...] = ()
     loads_as: str | None = None
+    variant: Variant | None = None

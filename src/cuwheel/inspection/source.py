@@ -12,7 +12,7 @@ from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.capture import HeaderCapture
-from cuwheel.wheel import metadata
+from cuwheel.wheel import metadata, variant
 from cuwheel.wheel.installed import distributions, site_packages
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cuwheel.buffer import Buffer
     from cuwheel.wheel.file import WheelFile
     from cuwheel.wheel.metadata import Distribution
+    from cuwheel.wheel.variant import Variant
     from cuwheel.wheel.zip_reader import Member, ZipReader
 
 HEAD = 4096
@@ -70,6 +71,7 @@ class Source(NamedTuple):
     distribution: Distribution | None = None
     findings: tuple[Finding, ...] = ()
     texts: Texts = NO_TEXTS
+    variant: Variant | None = None
     close: Callable[[], None] = lambda: None
 
 
@@ -170,15 +172,31 @@ def of_wheel(wheel: WheelFile) -> Source:
     missing = [each for each in ("METADATA", "RECORD") if wheel.info + each not in wheel.members]
     if missing:
         findings.append(_incomplete(wheel.path.name, f"no {missing[0]}"))
+    is_variant, unclear = _variant(wheel)
     return Source(
         target=str(wheel.path),
         kind="wheel",
         size=wheel.size,
         distribution=told,
         items=tuple(ZipItem(wheel.zip, each) for each in wheel.members.values() if _may_be_binary(each.name)),
-        findings=tuple(findings),
+        findings=(*findings, *unclear),
         texts=Texts(names=tuple(wheel.members), read=wheel.text),
+        variant=is_variant,
     )
+
+
+def _variant(wheel: WheelFile) -> tuple[Variant | None, tuple[Finding, ...]]:
+    """What it says it is a variant for. One that cannot be understood is a finding, and not the end."""
+    try:
+        return variant.of_wheel(wheel), ()
+    except CuwheelError as error:
+        told = Finding(
+            rule="variant-unreadable",
+            severity="warning",
+            message=error.message,
+            fix="build the wheel again; installers that know variants refuse it",
+        )
+        return None, (told,)
 
 
 def _file(path: Path) -> Source:

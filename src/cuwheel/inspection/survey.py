@@ -60,6 +60,7 @@ def _survey(found: Source, detail: Detail, *, search: Search) -> Survey:
         imported=imported,
         python_loads=loads,
         loads_as=_loads_as(found, libraries),
+        variant=found.variant,
     )
 
 

@@ -36,6 +36,7 @@ from cuwheel.inspection.libraries import (
 )
 from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import Distribution
+from cuwheel.wheel.variant import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -137,6 +138,7 @@ class WheelFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     loads_as: Number | None = None
     findings: tuple[Finding, ...] = ()
     torch_symbols: tuple[str, ...] = ()
+    variant: Variant | None = None
 
 
 _SAME_IN_LIBRARY = frozenset(LibraryFacts.__struct_fields__) - {
@@ -176,6 +178,7 @@ def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
         loads_as=found.loads_as,
         findings=(*found.findings, *unclear),
         torch_symbols=symbols,
+        variant=found.variant,
     )
 
 
@@ -301,6 +304,7 @@ def survey(facts: WheelFacts, *, target: str | None = None) -> Survey:
         imported=facts.imported,
         python_loads=facts.python_loads,
         loads_as=facts.loads_as,
+        variant=facts.variant,
     )
 
 

@@ -22,6 +22,7 @@ from cuwheel.repairing import checking, contents, paths
 from cuwheel.repairing.decision import Repaired
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.unlabelled import unlabelled
 from cuwheel.wheel.zip_writer import DEFAULT_LEVEL
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _grafted(decision: Decision, folder: Path) -> Path:
     """auditwheel's work. We tell it what to leave out and where to look, and set the tags ourselves."""
     out = folder / "auditwheel"
     out.mkdir()
+    wheel = unlabelled(decision.wheel, folder / "plain").absolute()
     options = [word for each in decision.excluded for word in ("--exclude", glob.escape(each))]
     if decision.machine == platform.machine() and decision.policy:
         # For other machines its command line takes no policy; it then chooses the lowest itself.
@@ -113,7 +115,7 @@ def _grafted(decision: Decision, folder: Path) -> Path:
     options += ["--ldpaths", os.pathsep.join(str(each) for each in decision.folders)]
     with log.progress("auditwheel"):
         done = process.run(
-            [sys.executable, "-m", "auditwheel", "repair", *options, "--wheel-dir", out, decision.wheel.absolute()],
+            [sys.executable, "-m", "auditwheel", "repair", *options, "--wheel-dir", out, wheel],
             timeout=_AUDITWHEEL_S,
             check=False,
             env=_environment(folder),

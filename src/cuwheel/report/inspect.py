@@ -13,6 +13,7 @@ from cuwheel.finding import Finding
 from cuwheel.inspection.description import Description
 from cuwheel.inspection.libraries import Library
 from cuwheel.wheel.metadata import Distribution
+from cuwheel.wheel.variant import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,7 @@ class Inspect(Struct, frozen=True, kw_only=True):
     coverage: tuple[LibraryCoverage, ...]
     findings: tuple[Finding, ...]
     description: Description | None = None  # what cuwheel wrote into a wheel that it built
+    variant: Variant | None = None  # what it says it is a variant for
 
     @property
     def succeeded(self) -> bool:
@@ -71,4 +73,5 @@ def answer_of(found: Survey, described: Description | None, unclear: Sequence[Fi
         ),
         findings=(*found.findings, *unclear),
         description=described,
+        variant=found.variant,
     )

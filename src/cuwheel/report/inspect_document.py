@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.compat import variant_claims
 from cuwheel.inspection import description
 from cuwheel.report import inspect_summary as summary
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
@@ -27,6 +28,8 @@ def document(answer: Inspect, *, verbose: bool) -> Document:
     blocks: list[Block] = [Heading(_title(answer)), Paragraph(_overview(answer, with_code))]
     if answer.description:
         blocks += [Paragraph(text) for text in description.words(answer.description)]
+    if answer.variant:
+        blocks.append(Paragraph(f"variant {answer.variant.label}: {'; '.join(variant_claims.words(answer.variant))}"))
     if len(groups) == 1:
         if len(groups[0].libraries) == 1:
             blocks.append(Paragraph("; ".join(_traits(groups[0].libraries[0]))))

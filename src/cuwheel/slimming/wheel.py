@@ -20,6 +20,7 @@ from cuwheel.slimming.in_place import left_unread, signature_dropped
 from cuwheel.slimming.outcome import FileChange, Outcome, Size
 from cuwheel.stamping import restamp
 from cuwheel.units import some
+from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
 
@@ -45,11 +46,13 @@ def _slim(wheel: WheelFile, task: Task) -> Outcome:
     found = survey_wheel(wheel, detail="entries")
     edit = WheelEdit(wheel, level=task.request.level)
     edit.rename(version=new_version(wheel, task.request.version))
+    edit.label(None)  # it would promise code that is gone
+    edit.drop([wheel.info + variant.FILE])
     output = _output(wheel.path, task.request.output or Path(), str(edit.name))
     told = wheel.distribution
     owner = proposal.Owning(told.name, found.loads_as or told.version)
     plan = proposal.propose(found.libraries, task.options, cuda=task.cuda, package_of=lambda _: owner)
-    findings = (*found.findings, *plan.findings)
+    findings = (*found.findings, *plan.findings, *_no_variant(wheel))
     if plan.to_write:
         findings += licence.finding({told.name: wheel.metadata or ""})
     if plan.refused or task.request.dry_run:
@@ -120,6 +123,15 @@ def _slim_libraries(wheel: WheelFile, folder: Path, plans: Sequence[LibraryPlan]
         return replace(result, path=plan.path)
 
     return workers.each_of(plans, act)
+
+
+def _no_variant(wheel: WheelFile) -> Iterator[Finding]:
+    if wheel.info + variant.FILE in wheel.members or (wheel.name and wheel.name.variant):
+        yield Finding(
+            rule="variant-dropped",
+            severity="note",
+            message=f"the slimmed wheel is no variant any more: without its label, and without {variant.FILE}",
+        )
 
 
 def _incomplete_record(wheel: WheelFile) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import files, locking
-from cuwheel.compat import drivers, variant_reach
+from cuwheel.compat import drivers, variant_reach, variant_values
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits, versions
 from cuwheel.facts.tables import tables
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.arch import Capability
     from cuwheel.inspection.libraries import Library, Survey
 
-_FIX = "cuwheel install NAME looks at the code itself"
+_FIX = "compile plain machine code for them, without a suffix"
 
 
 class VariantWheel(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ def decide(found: Survey, cuda: str | None = None) -> Decided:
     return Decided(
         variants=tuple(_variant(each, name) for each in made),
         findings=tuple(_findings(found, reach.devices, served, made)),
-        machines=sum(versions.at_least(cuda, each.since) for each in served for cuda in variant_reach.cuda_versions()),
+        machines=sum(versions.at_least(cuda, each.since) for each in served for cuda in variant_values.cuda_versions()),
     )
 
 

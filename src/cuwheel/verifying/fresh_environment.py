@@ -16,6 +16,7 @@ from cuwheel.verifying import stub
 from cuwheel.verifying.runner import variables as led
 from cuwheel.wheel import metadata
 from cuwheel.wheel.installed import distributions, site_packages
+from cuwheel.wheel.unlabelled import unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +44,7 @@ def make(folder: Path, python: Python, trial: Trial, environ: Mapping[str, str])
     """Raises what the installer says where it cannot. It may see all variables: indexes have logins."""
     interpreter = venvs.make(folder, python)
     request = trial.request
-    lines: list[str | Path] = [trial.wheel, *trial.requires]
+    lines: list[str | Path] = [unlabelled(trial.wheel, folder.with_name("wheel")), *trial.requires]
     for path in request.requirements:
         lines += ["--requirement", path]
     # With an index of one's own at hand (`find_links`), being offline means that one alone.

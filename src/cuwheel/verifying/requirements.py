@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cuwheel import log, process, venvs
 from cuwheel.errors import MissingExtraError, ToolError
 from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.unlabelled import unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +33,7 @@ def download(
     """Without the wheel itself. Only wheels: on the machine nothing can be built."""
     place = folder / hashlib.sha256(str(wheel).encode()).hexdigest()[:12]
     place.mkdir()
+    wheel = unlabelled(wheel, place / "plain")
     options = ["--only-binary", ":all:", "--dest", str(place), *_target(wheel, python)]
     options += [word for each in find_links for word in ("--find-links", str(each))]
     options += ["--no-index"] if offline else []

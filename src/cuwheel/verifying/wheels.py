@@ -78,7 +78,10 @@ def pack(request: PackRequest) -> Proven:
         return [each.as_dict() for each in choice.chosen(every, request.checks)]
 
     packed = kit.pack(request, paths, checks_of, tuple(dict.fromkeys(extra)))
-    shown = (_looked_at(str(target), path, survey(path)) for target, path in zip(request.named, paths, strict=True))
+    shown = (
+        _looked_at(str(target), path, survey(path, detail="containers"))
+        for target, path in zip(request.named, paths, strict=True)
+    )
     used = next((where for _, where in tables.values() if where), None)
     return Proven(wheels=tuple(shown), configuration=used, kit=packed)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 _SUFFIX = ".whl"
 _FEWEST, _MOST = 5, 7
@@ -49,6 +50,11 @@ class WheelName(Struct, frozen=True, kw_only=True):
         return "-".join(each for each in parts if each) + _SUFFIX
 
     @property
+    def plain(self) -> WheelName:
+        """Without the label of a variant, which most tools do not know."""
+        return replace(self, variant=None)
+
+    @property
     def platforms(self) -> tuple[str, ...]:
         return tuple(self.platform.split("."))
 
@@ -61,3 +67,9 @@ class WheelName(Struct, frozen=True, kw_only=True):
             for abi in self.abi.split(".")
             for platform in self.platforms
         )
+
+
+def plain_name(file_name: str) -> str:
+    """Of a wheel's file, without the label of a variant; anything else as it is."""
+    name = WheelName.parse(file_name)
+    return str(name.plain) if name and name.variant else file_name

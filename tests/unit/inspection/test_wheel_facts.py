@@ -19,6 +19,7 @@ from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel
+from tests.fixtures.variant_wheels import labelled, says
 from tests.unit.inspection import build
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ def packed(folder: Path, files: Mapping[str, str | bytes], **parts: Any) -> Path
 @pytest.mark.parametrize("file", sorted(each.name for each in BIN.iterdir()))
 def test_every_fixture_gets_the_same_verdicts(tmp_path: Path, file: str) -> None:
     must_agree(packed(tmp_path, {f"subject/{file}": (BIN / file).read_bytes()}))
+
+
+def test_a_variant_gets_the_same_verdicts(tmp_path: Path) -> None:
+    wheel = packed(tmp_path, {"subject/lib.so": (BIN / "names-130.so").read_bytes()})
+    made = labelled(wheel, says("x", "90_real", "120_real"), "x")
+    assert must_agree(made).variant == says("x", "90_real", "120_real")
 
 
 def test_libraries_together_get_the_same_verdicts(tmp_path: Path) -> None:

@@ -14,16 +14,8 @@ from cuwheel.inspection.survey import survey
 from cuwheel.stamping import stamp, variants
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.name import WheelName
-from tests.fixtures.small_wheel import Wheel
+from tests.fixtures.variant_wheels import TAG, plain
 from tests.unit.slimming.packages import fixture, wrong_members
-
-TAG = "cp312-cp312-manylinux_2_28_x86_64"
-
-
-def plain(folder: Path, library: str, version: str = "1.0", *, name: str = "pkg", tag: str = TAG) -> Path:
-    return Wheel(
-        name=name, version=version, tag=tag, files={f"{name}/__init__.py": "", f"{name}/lib{name}.so": fixture(library)}
-    ).write(folder)
 
 
 def written(*plain_wheels: Path, to: Path) -> list[Path]:
@@ -144,7 +136,7 @@ def test_the_document_grows_with_the_folder(tmp_path: Path) -> None:
 
 
 def test_wheels_for_several_pythons_share_a_label(tmp_path: Path) -> None:
-    wheels = [plain(tmp_path, "names-130.so", tag=TAG.replace("312", python)) for python in ("311", "312")]
+    wheels = [plain(tmp_path, "names-130.so", tag=TAG.replace("310", python)) for python in ("311", "312")]
     (made,), _ = variants.write_all(wheels, tmp_path)
     assert len(made.wheels) == 2
     assert made.plain == tuple(map(str, wheels))
@@ -153,7 +145,7 @@ def test_wheels_for_several_pythons_share_a_label(tmp_path: Path) -> None:
 
 def test_one_label_with_two_meanings_is_refused(tmp_path: Path) -> None:
     (made,) = written(plain(tmp_path, "names-130.so"), to=tmp_path)
-    other = made.with_name(made.name.replace("cp312", "cp311"))
+    other = made.with_name(made.name.replace("cp310", "cp311"))
     with zipfile.ZipFile(made) as archive, zipfile.ZipFile(other, "w") as changed:
         for each in archive.namelist():
             changed.writestr(each, archive.read(each).replace(b"90_real", b"86_real"))

@@ -12,11 +12,13 @@ from cuwheel.inspection.survey import survey
 from cuwheel.verifying import wheel_rules
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.small_wheel import Wheel, digest
+from tests.fixtures.variant_wheels import labelled, plain, says
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.finding import Finding
+    from cuwheel.wheel.variant import Variant
 
 SOURCE = "subject/__init__.py"
 TRUE = f"{SOURCE},{digest(b'x = 1')},5"
@@ -166,3 +168,24 @@ def test_a_record_of_garbage_is_no_crash(tmp_path: Path) -> None:
     for number, rows in enumerate((['"', "a,b,c,d,e", ",,", "\x01"], ['"' + "x" * 200_000], ["a\0b,,"] * 100)):
         path = wheel(extra_rows=rows).write(tmp_path / str(number))
         assert "error record-rows" in faults(path)
+
+
+@pytest.mark.parametrize(
+    ("label", "said", "expected"),
+    [
+        ("cu130_sm90", says("cu130_sm90", "90_real"), []),
+        ("cu130_sm90", None, ["error variant-differs"]),
+        ("cu130_sm90", says("cu130_sm100", "100_real"), ["error variant-differs"]),
+        (None, says("cu130_sm90", "90_real"), ["warning variant-differs"]),
+        ("CU130", None, ["error variant-differs"]),
+        ("x", says("x", "120_real"), ["error variant-untrue"]),
+        ("x", b"{", ["warning variant-unreadable"]),
+    ],
+)
+def test_a_variant_is_what_it_says(
+    tmp_path: Path, label: str | None, said: Variant | bytes | None, expected: list[str]
+) -> None:
+    made = labelled(plain(tmp_path, "names-130.so"), said, label)
+    with WheelFile(made) as opened:
+        found = wheel_rules.examine(Subject(wheel=opened, survey=survey(made, detail="containers")))
+    assert [f"{each.severity} {each.rule}" for each in found] == expected

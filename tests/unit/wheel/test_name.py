@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.wheel.name import WheelName
+from cuwheel.wheel.name import WheelName, plain_name
 
 TAGS = "cp311.cp312-abi3-manylinux_2_28_x86_64"
 
@@ -45,3 +45,9 @@ def test_a_name_is_written_as_it_was_read(name: str, build: str | None, variant:
 )
 def test_what_is_no_name_of_a_wheel(name: str) -> None:
     assert WheelName.parse(name) is None
+
+
+def test_the_name_without_a_label() -> None:
+    assert plain_name(f"a-1-{TAGS}-cu13.whl") == f"a-1-{TAGS}.whl"
+    for name in (f"a-1-2build-{TAGS}.whl", "a-1.tar.gz", ""):
+        assert plain_name(name) == name

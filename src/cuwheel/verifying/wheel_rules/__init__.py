@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat import rule, wheel_tags
 from cuwheel.finding import SEVERITIES
-from cuwheel.verifying.wheel_rules import licences, metadata, record, structure
+from cuwheel.verifying.wheel_rules import licences, metadata, record, structure, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cuwheel.compat.wheel_subject import Subject
     from cuwheel.finding import Finding
 
-RULES = (*structure.RULES, *record.RULES, *wheel_tags.RULES, *metadata.RULES, *licences.RULES)
+RULES = (*structure.RULES, *record.RULES, *wheel_tags.RULES, *metadata.RULES, *variants.RULES, *licences.RULES)
 
 
 _UNSAFE = ("zip-", "record-unsafe-path")

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.compat.rule import Found, rule
 from cuwheel.wheel.metadata import fields
+from cuwheel.wheel.name import plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ def _field(error: BaseException) -> str:
 )
 def differs(subject: Subject) -> Iterator[Found]:
     try:
-        name, version, _, _ = parse_wheel_filename(subject.file)
+        name, version, _, _ = parse_wheel_filename(plain_name(subject.file))
     except InvalidWheelFilename:
         return
     said = dict(reversed(list(fields(subject.wheel.metadata or ""))))

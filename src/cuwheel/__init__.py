@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         inspect,
         kernels,
         plan,
+        publish,
         record,
         repair,
         replay,
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
         verify,
     )
     from cuwheel.building.request import BuildRequest
+    from cuwheel.delivery.request import PublishRequest
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.verifying.request import VerifyRequest
 
 __all__ = [
     "BuildRequest",
+    "PublishRequest",
     "SlimRequest",
     "ToolchainRequest",
     "VerifyRequest",
@@ -46,6 +49,7 @@ __all__ = [
     "inspect",
     "kernels",
     "plan",
+    "publish",
     "record",
     "repair",
     "replay",

@@ -90,6 +90,10 @@ def sha256(path: Path) -> str:
     return hasher.hexdigest()
 
 
+def sha256_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def sync_folder(folder: Path) -> None:
     """So that names survive a crash, too; where folders cannot be synced there is nothing to be done."""
     with contextlib.suppress(OSError):
@@ -115,7 +119,7 @@ def must_have_room(folder: Path, needed: int) -> None:
         raise UnreadableError(
             folder,
             f"about {size(needed)} are needed there and {size(free)} are free",
-            hint="make room, or slim fewer packages at a time; nothing was changed",
+            hint="make room first; nothing was changed",
         )
 
 

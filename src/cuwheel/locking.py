@@ -36,12 +36,13 @@ def wait(handle: int, *, shared: bool = False, what: str = "") -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, patient: bool = False) -> Iterator[None]:
     """Held while the process lives: the system releases it at any death, so there are no stale locks.
 
-    The folder is made, and removed again if nothing else is left in it.
+    The folder is made, and removed again if nothing else is left in it. `patient`: another process that has it is
+    waited for.
     """
-    handle = _wait_for_none(folder)
+    handle = _wait_for_none(folder, patient=patient)
     try:
         yield
     finally:
@@ -53,7 +54,7 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _wait_for_none(folder: Path) -> int:
+def _wait_for_none(folder: Path, *, patient: bool) -> int:
     path = folder / _LOCK
     while True:
         try:
@@ -65,7 +66,9 @@ def _wait_for_none(folder: Path) -> int:
             raise UnreadableError.from_os(
                 error, path, hint="cuwheel keeps its journal there, so it must be writable"
             ) from error
-        if not scratches.take(handle):
+        if patient:
+            wait(handle, what=str(folder.parent.parent))
+        elif not scratches.take(handle):
             holder = os.read(handle, 32).decode(errors="replace").strip() or "?"
             os.close(handle)
             raise UnreadableError(

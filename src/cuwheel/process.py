@@ -44,14 +44,16 @@ def run(
     check: bool = True,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    given: Path | None = None,
 ) -> Completed:
-    """Run to the end, without a standard input. On time-out everything it started is ended too."""
+    """Run to the end, without a standard input, or with the file `given`. On time-out all it started is ended too."""
     words = [str(word) for word in command]
     log.debug("running %s", masking.text(shlex.join(words)))
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         out, err = (stack.enter_context(_scratch()) for _ in range(2))
-        child = _started(words, stdout=out, stderr=err, env=env, cwd=cwd)
+        read = stack.enter_context(given.open("rb")) if given else None
+        child = _started(words, stdout=out, stderr=err, env=env, cwd=cwd, stdin=read)
         try:
             status = child.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -218,12 +220,18 @@ def beside(
 
 
 def _started(
-    words: list[str], *, stdout: IO[bytes], stderr: IO[bytes] | int, env: Mapping[str, str] | None, cwd: Path | None
+    words: list[str],
+    *,
+    stdout: IO[bytes],
+    stderr: IO[bytes] | int,
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    stdin: IO[bytes] | None = None,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             words,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin or subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
             env=None if env is None else dict(env),

@@ -106,6 +106,14 @@ _ROWS = (
         "verifying.VerifyRequest",
     ),
     Verb(
+        "publish",
+        "make a package index of wheels, or check one that was made",
+        "WHEELS --to FOLDER",
+        ("publishing.publish", "publishing.publish_check"),
+        ("publish.Publish",),
+        "delivery.PublishRequest",
+    ),
+    Verb(
         "slim",
         "remove the device code that your GPUs never load",
         "TARGET --for …",

@@ -30,11 +30,13 @@ cuwheel.plan("h100", cuda=13.0)
 cuwheel.explain()
 cuwheel.record(["make"], quiet="yes")
 cuwheel.replay("record", timeout="long")
+cuwheel.trace(3)
 cuwheel.repair("a.whl", exclude=3)
 cuwheel.slim("a.whl", machnes=["h100"])
 cuwheel.toolchain("13.0", provider="index")
 cuwheel.build(".", jobs="two")
 cuwheel.verify("a.whl", timeout="long")
+cuwheel.publish("a.whl", to=3)
 cuwheel.inspect("a.whl").no_such_field
 cuwheel.inspekt("a.whl")
 """

@@ -21,12 +21,14 @@ from cuwheel.report.gpus import Gpus
 from cuwheel.report.inspect import Inspect
 from cuwheel.report.kernels import Kernels
 from cuwheel.report.plan import Plan
+from cuwheel.report.publish import Publish
 from cuwheel.report.record import Recorded
 from cuwheel.report.repair import Repair, RepairedWheel
 from cuwheel.report.replay import Replay
 from cuwheel.report.slim import Slim
 from cuwheel.report.toolchain import Toolchain
 from cuwheel.report.toolkits import Toolkits
+from cuwheel.report.trace import Traced
 from cuwheel.report.verify import Verify
 
 assert_type(cuwheel.__version__, str)
@@ -64,6 +66,8 @@ assert_type(why.causes[0].confidence, float)
 
 heard = assert_type(cuwheel.record(["make", "-j2"], output=Path("record")), Recorded)
 assert_type(heard.exit_status, int)
+loaded = assert_type(cuwheel.trace(["python", "train.py"], keep=Path("folder")), Traced)
+assert_type(loaded.exit_status, int)
 once_more = assert_type(cuwheel.replay("record:3", scratch=True, timeout=60.0), Replay)
 assert_type(once_more.exit_status, int | None)
 
@@ -88,3 +92,7 @@ assert_type(made.jobs[0].wheel, Wheel | None)
 assert_type(cuwheel.verify(cuwheel.VerifyRequest(["a.whl", "b.whl"])), Verify)
 proof = assert_type(cuwheel.verify("a.whl", python=["3.12"], static=True, timeout=60.0), Verify)
 assert_type(proof.wheels[0].sha256, str)
+
+assert_type(cuwheel.publish(cuwheel.PublishRequest(["a.whl"], to=Path("index"), keep=3)), Publish)
+served = assert_type(cuwheel.publish("a.whl", to=Path("index"), dry_run=True), Publish)
+assert_type(served.wheels[0].added, bool)

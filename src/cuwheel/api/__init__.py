@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.api.fleets import check, plan, plan_sizes, read_list
     from cuwheel.api.machines import doctor, gpus, toolkits
     from cuwheel.api.matrices import record_matrix
+    from cuwheel.api.publishing import publish, publish_check
     from cuwheel.api.recording import record
     from cuwheel.api.repairing import repair
     from cuwheel.api.replaying import replay, replay_diff, replay_list, replay_print
@@ -44,6 +45,8 @@ __all__ = [
     "kernels",
     "plan",
     "plan_sizes",
+    "publish",
+    "publish_check",
     "read_list",
     "read_trace",
     "record",

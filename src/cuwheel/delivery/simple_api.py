@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel.inspection import wheel_facts
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "1.1"
 SCHEMA = "cuwheel.index/1"
-METADATA, FACTS = ".metadata", ".cuwheel.json"  # what stands behind a wheel's name for the files beside it
+METADATA, FACTS = ".metadata", wheel_facts.SUFFIX  # what stands behind a wheel's name for the files beside it
 LARGEST_PAGE = 1 << 28
 
 Page = TypeVar("Page", bound="Project | ProjectList")

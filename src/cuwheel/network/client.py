@@ -59,6 +59,14 @@ class LoginError(NetworkError):
         super().__init__(url, f"{did} (status {status})", hint)
 
 
+class StatusError(NetworkError):
+    """The server answers, and says no."""
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        self.status = status
+        super().__init__(url, f"answers {status} {reason}".rstrip())
+
+
 @contextlib.contextmanager
 def request(
     method: str, url: str, headers: Mapping[str, str] | None = None, *, patience: float | None = None
@@ -114,7 +122,7 @@ def _answered(stack: contextlib.ExitStack, method: str, url: str, asking: _Askin
         if response.status_code in _REFUSED:
             raise LoginError(url, response.status_code, sent=login is not None)
         if response.is_error and response.status_code != httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-            raise NetworkError(url, f"answers {response.status_code} {response.reason_phrase}".rstrip())
+            raise StatusError(url, response.status_code, response.reason_phrase)
         return response
 
 

@@ -90,6 +90,9 @@ WRONG = {
     "policy": ("2.28", "manylinux", "musllinux_1_2", "manylinux_9_99", "linux_x86_64"),
     "soname": ("a/b", "/usr/lib/libx.so"),
     "program": ("MISSING", "FOLDER", "12.8", "no-such-compiler"),
+    "address": ("FOLDER", "ftp://a.example/x", "https://", "https://user:secret@a.example", "https://a.example/?x=1"),
+    "published": ("foo", "foo-1.0.tar.gz", "foo==", "foo==x", "../foo-1.0-py3-none-any.whl", "..-1.0-py3-none-any.whl"),
+    "line": ("two\nlines", "\x1b[31mred", "x" * 501),
 }
 # Of these kinds, nonsense that happens to be a name or a text that they take.
 TAKES = {
@@ -100,6 +103,7 @@ TAKES = {
     "variable": ("banana", "x" * 5000),
     "soname": tuple(each for each in NONSENSE if "/" not in each and len(each) < 256),
     "image": ("banana", "9" * 30, "1e999"),
+    "line": ("banana", "-1", "9" * 30, "ü", "1e999", "../../etc/passwd"),
 }
 
 REFINED = {
@@ -187,6 +191,19 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--pack": "new-file",
         "--read": "file",
         "--html": "new-file",
+    },
+    "publish": {
+        "--to": "new-folder",
+        "--check": "place",
+        "--sign": "file",
+        "--signers": "file",
+        "--files-url": "address",
+        "--platform": "platform",
+        "--yank": "published",
+        "--reason": "line",
+        "--unyank": "published",
+        "--remove": "published",
+        "--keep": "count",
     },
     "slim": {
         "--for": "machines",

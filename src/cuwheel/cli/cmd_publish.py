@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cli import numbers, option_values, places
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.publish import Publish
+
+EXAMPLES = """\
+  cuwheel publish dist/*.whl --to index        make it, or add to it
+  cuwheel publish dist/ --to index --dry-run   what would change
+  cuwheel publish --to index --yank foo==1.0 --reason 'wrong results'
+  cuwheel publish --to index --remove foo==0.9
+  cuwheel publish dist/*.whl --to index --keep 3
+  cuwheel publish dist/*.whl --to index --sign ~/.ssh/id_ed25519
+  cuwheel publish --check https://wheels.example.com --signers signers.txt
+
+The folder can be served by any web server, put into a bucket, or used as it is:
+  pip install --index-url file:///srv/index/simple foo
+  uv pip install --index-url https://wheels.example.com/cu130/simple foo
+
+exit status: 0 done, or nothing to do, 1 a wheel was refused, or the check
+found something wrong"""
+_NOT_CHECKING = ("to", "dry_run", "files_url", "platform", "yank", "reason", "unyank", "remove", "keep", "sign")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "wheels", metavar="WHEEL", nargs="*", help="wheels, folders of wheels, or name==version, which is downloaded"
+    )
+    parser.add_argument("--to", metavar="FOLDER", type=places.new_folder, help="the folder of the index")
+    parser.add_argument(
+        "--check",
+        metavar="PLACE",
+        type=places.place,
+        help="check an index instead, in a folder or at a URL: every page, link, hash, metadata and channel",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would change, write nothing")
+    parser.add_argument(
+        "--files-url",
+        metavar="URL",
+        type=_address,
+        help="where the folder 'files' is served from, if not beside the pages, such as release assets",
+    )
+    parser.add_argument(
+        "--platform", metavar="TAG", type=option_values.platform, help="with name==version: the platform of the wheel"
+    )
+    signing = parser.add_argument_group("signatures")
+    signing.add_argument(
+        "--sign", metavar="KEY", type=places.file, help="sign SHA256SUMS with this OpenSSH key (ssh-keygen -Y)"
+    )
+    signing.add_argument(
+        "--signers",
+        metavar="FILE",
+        type=places.file,
+        help="with --check: an allowed_signers file; one of them must have signed the index",
+    )
+    away = parser.add_argument_group("taking away")
+    away.add_argument(
+        "--yank",
+        metavar="FILE",
+        type=_file,
+        action="append",
+        default=[],
+        help="mark a file, or name==version, so that installers take it only where it is pinned",
+    )
+    away.add_argument("--reason", metavar="TEXT", type=_line, help="why it is yanked; installers show it")
+    away.add_argument("--unyank", metavar="FILE", type=_file, action="append", default=[], help="take the mark away")
+    away.add_argument(
+        "--remove",
+        metavar="FILE",
+        type=_file,
+        action="append",
+        default=[],
+        help="remove a file, or name==version, for good",
+    )
+    away.add_argument(
+        "--keep",
+        metavar="N",
+        type=numbers.count,
+        help="remove all but the newest N releases of the projects given, or of all if none is",
+    )
+
+
+def _address(text: str) -> str:
+    from cuwheel.delivery.request import must_be_address
+
+    must_be_address(text)
+    return text
+
+
+def _file(text: str) -> str:
+    from cuwheel.delivery.request import must_be_file
+
+    must_be_file(text)
+    return text
+
+
+def _line(text: str) -> str:
+    from cuwheel.delivery.request import must_be_line
+
+    must_be_line(text)
+    return text
+
+
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    if args.check is not None:
+        given = [f"--{name.replace('_', '-')}" for name in _NOT_CHECKING if getattr(args, name)]
+        if args.wheels or given:
+            raise UsageError(
+                f"{' and '.join(given) or 'wheels'} cannot be used with --check", hint="cuwheel publish --check index"
+            )
+    elif args.signers is not None:
+        raise UsageError("--signers needs --check", hint="cuwheel publish --check index --signers allowed_signers")
+    elif args.to is None:
+        raise UsageError("--to FOLDER is missing", hint="cuwheel publish dist/*.whl --to index")
+
+
+def run(args: argparse.Namespace) -> Publish:
+    from cuwheel import api
+
+    if args.check is not None:
+        return api.publish_check(args.check, signers=args.signers)
+    from cuwheel.delivery.request import PublishRequest
+
+    return api.publish(
+        PublishRequest(
+            args.wheels,
+            to=args.to,
+            files_url=args.files_url,
+            yank=args.yank,
+            unyank=args.unyank,
+            reason=args.reason,
+            remove=args.remove,
+            keep=args.keep,
+            sign=args.sign,
+            platform=args.platform,
+            dry_run=args.dry_run,
+        )
+    )

@@ -1,0 +1,94 @@
+"""The files of an index: each is what its page says, and so is what lies beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel import files
+from cuwheel.delivery import channels
+from cuwheel.delivery.simple_api import FACTS, METADATA
+from cuwheel.errors import CuwheelError, NetworkError
+from cuwheel.finding import Finding
+from cuwheel.inspection import wheel_facts
+from cuwheel.network import addresses
+from cuwheel.wheel.file import WheelFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.delivery.simple_api import PublishedFile
+    from cuwheel.delivery.site import Site
+
+_REPLACE = "do not install it; publish the original again, or remove it: cuwheel publish --to FOLDER --remove FILE"
+_RENEW = "publish the wheel again: cuwheel publish FOLDER/files --to FOLDER"
+_LARGEST = 64 << 20  # of what lies beside a wheel
+
+
+def of(site: Site, page: str, file: PublishedFile) -> Iterator[Finding]:
+    """`page`: the path of the page that links to it."""
+    try:
+        yield from _of(site, page, file)
+    except NetworkError as error:
+        yield _found("index-link", error.message, fix=error.hint or _REPLACE)
+
+
+def _of(site: Site, page: str, file: PublishedFile) -> Iterator[Finding]:
+    with site.file(page, file.url) as path:
+        if path is None:
+            yield _found("index-link", f"the link leads nowhere: {file.url}", fix=_REPLACE)
+            return
+        if path.name != file.filename:
+            yield _found("index-link", f"the link leads to another file: {file.url}", fix=_REPLACE)
+            return
+        size = path.stat().st_size
+        if file.size is not None and size != file.size:
+            short = "truncated" if size < file.size else "too long"
+            yield _found("index-hash", f"it is {short}: {size:,} bytes, and the page says {file.size:,}", fix=_REPLACE)
+            return
+        if file.hashes and (sha256 := files.sha256(path)) != file.sha256:
+            told = (f"the page says {file.sha256}", f"the file has {sha256}")
+            yield _found("index-hash", "its content is not what the page says", *told, fix=_REPLACE)
+            return
+        if file.wheel:
+            yield from _wheel(site, page, file, path)
+
+
+def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[Finding]:
+    try:
+        with WheelFile(path) as wheel:
+            metadata = wheel.read(f"{wheel.info}METADATA")
+            facts = wheel_facts.of_wheel(wheel, sha256=file.sha256)
+    except (CuwheelError, KeyError) as error:
+        problem = error.message if isinstance(error, CuwheelError) else "it has no METADATA"
+        yield _found("index-hash", f"it is not a wheel that can be read: {problem}", fix=_REPLACE)
+        return
+    both = (file.core_metadata, file.dist_info_metadata)
+    if problem := _beside(site, page, file.url + METADATA, metadata, both):
+        yield _found("index-metadata", problem, fix=_RENEW)
+    if problem := _beside(site, page, file.url + FACTS, wheel_facts.encoded(facts), (file.facts,)):
+        yield _found("index-facts", problem, fix=_RENEW)
+    if file.requires_python != facts.requires_python:
+        told = f"the page says requires-python {file.requires_python}, and its METADATA {facts.requires_python}"
+        yield _found("index-metadata", told, fix=_RENEW)
+    if (wanted := channels.of(facts).names) != file.channels:
+        told = f"it is in {', '.join(file.channels) or 'no channel'} and belongs in {', '.join(wanted) or 'none'}"
+        yield _found("index-channel", told, fix=_RENEW)
+
+
+def _beside(site: Site, page: str, link: str, wanted: bytes, told: Sequence[object]) -> str:
+    """What is wrong with a file beside a wheel. `told`: the hashes that the page has for it."""
+    name = addresses.file_name(link)
+    with site.file(page, link) as path:
+        if path is None:
+            return f"there is no {name} beside it"
+        data = b"".join(files.chunks(path)) if path.stat().st_size <= _LARGEST else b""
+    if data != wanted:
+        return f"{name} is not what is in the wheel"
+    if any(each != {"sha256": files.sha256_of(wanted)} for each in told):
+        return f"the page has another hash for {name}"
+    return ""
+
+
+def _found(rule: str, message: str, *evidence: str, fix: str) -> Finding:
+    return Finding(rule=rule, severity="error", message=message, evidence=evidence, fix=fix)

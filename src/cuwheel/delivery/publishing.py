@@ -1,0 +1,155 @@
+"""`cuwheel publish`: wheels looked at, an update decided, and carried out under the index's lock."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import defaultdict
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.delivery import arrivals, layout, signing, steps, transaction, update
+from cuwheel.delivery.index_folder import IndexFolder
+from cuwheel.errors import UsageError
+from cuwheel.finding import SEVERITIES, Finding
+from cuwheel.units import first_few, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.delivery.arrivals import Arrival
+    from cuwheel.delivery.request import PublishRequest
+    from cuwheel.delivery.steps import Step
+    from cuwheel.delivery.update import Update
+
+_GENERATORS: tuple[steps.Generator, ...] = ()  # of further pages
+_LARGEST_ASSET = 2 << 30
+Outcome: TypeAlias = Literal["added", "present", "refused", "sound", "wrong"]
+
+
+class PublishedWheel(Struct, frozen=True, kw_only=True):
+    """`added`: it was not there before. `present`: it was, with the same content. `refused`: see the findings.
+
+    `sound`, `wrong`: what a check of the index says of it.
+    """
+
+    file: str
+    sha256: str
+    size: int
+    added: bool
+    outcome: Outcome
+    channels: tuple[str, ...] = ()
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A file of the folder that is written or removed."""
+
+    path: str
+    action: Literal["written", "removed"]
+    size: int | None = None
+
+
+class Published(Struct, frozen=True, kw_only=True):
+    """`channels`: all that the index has afterwards. `removed`, `yanked`: names of files."""
+
+    wheels: tuple[PublishedWheel, ...]
+    channels: tuple[str, ...]
+    removed: tuple[str, ...]
+    changes: tuple[Change, ...]
+    findings: tuple[Finding, ...]
+
+
+def publish(request: PublishRequest) -> Published:
+    given = arrivals.read_all(request.named, request.platform)
+    index = IndexFolder(request.to)
+    index.must_be_ours()
+    with contextlib.ExitStack() as stack:
+        if not request.dry_run and not any(each.refused for each in given):
+            stack.enter_context(index.locked())
+        wanted = update.decide(index, [each for each in given if not each.refused], request)
+        refused = {each.name for each in given if each.refused} | wanted.refused.keys()
+        todo = [] if refused else steps.of(index, wanted, _GENERATORS, _signer(index, request.sign))
+        if not refused and not request.dry_run:
+            transaction.carry_out(index, todo, wanted.journal)
+    return Published(
+        wheels=tuple(_wheel(each, wanted, refused) for each in given),
+        channels=wanted.all_channels,
+        removed=() if refused else wanted.gone,
+        changes=tuple(_changes(todo)),
+        findings=tuple(_findings(given, wanted, request)),
+    )
+
+
+def _signer(index: IndexFolder, key: Path | None) -> steps.Sign | None:
+    if key is not None:
+        return functools.partial(signing.sign, key)
+    if index.path(layout.SIGNATURE).exists():
+        raise UsageError("this index is signed, so every change of it must be", hint="--sign ~/.ssh/id_ed25519")
+    return None
+
+
+def _wheel(arrival: Arrival, wanted: Update, refused: Iterable[str]) -> PublishedWheel:
+    """Where one is refused, none is added."""
+    new = arrival.name in wanted.new
+    outcome: Outcome = "refused" if arrival.name in refused else "added" if new and not refused else "present"
+    return PublishedWheel(
+        file=arrival.name,
+        sha256=arrival.sha256,
+        size=arrival.size,
+        added=outcome == "added",
+        outcome=outcome,
+        channels=arrival.file.channels if arrival.file else (),
+    )
+
+
+def _changes(todo: Sequence[Step]) -> Iterator[Change]:
+    """Each path once, as it ends: sums are written twice where something goes."""
+    last = {each.path: each for each in todo}
+    for path, each in last.items():
+        if isinstance(each, steps.Remove):
+            yield Change(path=path, action="removed")
+        else:
+            count = each.size if isinstance(each, steps.Copy) else len(each.data)
+            yield Change(path=path, action="written", size=count)
+
+
+def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest) -> Iterator[Finding]:
+    if wanted.repairs:
+        yield Finding(
+            rule="publish-interrupted",
+            severity="note",
+            message="an earlier run was interrupted: its pages are made whole",
+            evidence=first_few(wanted.repairs.projects),
+        )
+    found = [(each.name, finding) for each in given for finding in each.findings]
+    found += wanted.refused.items()
+    if request.files_url:
+        found += [(each.name, _too_large(each)) for each in given if each.size > _LARGEST_ASSET]
+    yield from merged(found)
+
+
+def merged(found: Iterable[tuple[str, Finding]]) -> list[Finding]:
+    """One finding for all files of which it says the same; the gravest first."""
+    names: dict[Finding, list[str]] = defaultdict(list)
+    for name, each in found:
+        names[each].append(name)
+    told = []
+    for each, files in names.items():
+        if len(files) == 1:
+            told.append(replace(each, message=f"{files[0]}: {each.message}"))
+        else:
+            evidence = (*each.evidence, *first_few(files))
+            told.append(replace(each, message=f"{len(files)} wheels: {each.message}", evidence=evidence))
+    return sorted(told, key=lambda each: SEVERITIES.index(each.severity))
+
+
+def _too_large(arrival: Arrival) -> Finding:
+    return Finding(
+        rule="publish-asset-size",
+        severity="warning",
+        message=f"it has {size(arrival.size)}, and release assets may have at most 2 GiB",
+        fix="slim it for the machines that need it (cuwheel slim), or serve it from elsewhere",
+    )

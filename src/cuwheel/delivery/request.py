@@ -1,0 +1,91 @@
+"""What is asked of `cuwheel publish`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuwheel import printable
+from cuwheel.delivery import layout
+from cuwheel.errors import NetworkError, UsageError
+from cuwheel.inspection import pinned
+from cuwheel.network import addresses
+from cuwheel.requests import as_paths, freeze, must_be_positive
+
+_SCHEMES = ("https://", "http://")
+_SHOWN = 100
+_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishRequest:
+    """Wheels into the index in the folder `to`, which is made where it is not there.
+
+    `wheels`: files, folders of them, or `name==version`, which is downloaded for `platform`. `files_url`: where the
+    folder `files` is going to be served from, if not beside the pages. `yank`, `unyank`, `remove`: file names of the
+    index, or `name==version`; `reason`: why they are yanked. `keep`: the newest releases of each project that stay.
+    `sign`: an OpenSSH key. `dry_run`: nothing is written.
+    """
+
+    wheels: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
+    to: Path
+    files_url: str | None = None
+    yank: Sequence[str] = ()
+    unyank: Sequence[str] = ()
+    reason: str | None = None
+    remove: Sequence[str] = ()
+    keep: int | None = None
+    sign: Path | None = None
+    platform: str | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "wheels", as_paths(self.wheels))
+        freeze(self, "yank", "unyank", "remove")
+        must_be_positive(keep=self.keep)
+        if not (self.wheels or self.yank or self.unyank or self.remove or self.keep):
+            raise UsageError("nothing to publish was given", hint="cuwheel publish dist/*.whl --to index")
+        for each in (*self.yank, *self.unyank, *self.remove):
+            must_be_file(each)
+        if self.reason is not None:
+            must_be_line(self.reason)
+            if not self.yank:
+                raise UsageError("a reason needs a file that is yanked", hint="--yank FILE --reason 'wrong results'")
+        if self.files_url is not None:
+            must_be_address(self.files_url)
+
+    @property
+    def named(self) -> tuple[str | Path, ...]:
+        """The wheels, however many."""
+        return as_paths(self.wheels)
+
+
+def must_be_line(reason: str) -> None:
+    """Installers print it beside messages of their own."""
+    if len(reason) > _LONGEST_REASON or printable.line(reason) != reason or not reason.strip():
+        raise UsageError(f"a reason is one line of at most {_LONGEST_REASON} letters", hint="--reason 'wrong results'")
+
+
+def must_be_file(word: str) -> None:
+    """What an index may have, as people name it."""
+    release = pinned.is_pinned(word) and layout.version(word.partition("==")[2])
+    if layout.wheel_name(word) is None and not release:
+        raise UsageError(
+            f"{word[:_SHOWN]!r} is not the file name of a wheel, nor name==version",
+            hint="such as foo==1.2, or foo-1.2-….whl",
+        )
+
+
+def must_be_address(url: str) -> None:
+    """Of a folder on a server, as it may stand in pages that everybody reads."""
+    try:
+        parts = addresses.split(url)
+    except NetworkError as error:
+        raise UsageError(error.message) from None
+    if not url.startswith(_SCHEMES) or not parts.hostname or not url.isprintable() or " " in url:
+        raise UsageError(f"{url[:_SHOWN]!r} is not a URL: it must begin with https:// or http://")
+    if parts.username or parts.password:
+        raise UsageError("the address must not contain a login: it would stand in every page")
+    if parts.query or parts.fragment:
+        raise UsageError(f"{url[:_SHOWN]!r} must be the address of a folder, without ? or #")

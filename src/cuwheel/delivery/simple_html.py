@@ -1,0 +1,120 @@
+"""The simple repository API as HTML: the one place that escapes, and the way back."""
+
+from __future__ import annotations
+
+from html import escape
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+from cuwheel.delivery.simple_api import API_VERSION, Project, ProjectList, PublishedFile
+from cuwheel.units import file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_HEAD = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="pypi:repository-version" content="{version}">
+<meta name="viewport" content="width=device-width">
+<title>{title}</title>
+</head>
+<body>
+<h1>{title}</h1>
+"""
+_TAIL = "</body>\n</html>\n"
+
+
+def page(shown: Project | ProjectList) -> bytes:
+    if isinstance(shown, Project):
+        title, rows = f"Links for {shown.name}", [_file(each) for each in shown.files]
+    else:
+        title = "Simple index"
+        rows = [f'<a href="{escape(each.name)}/">{escape(each.name)}</a><br>\n' for each in shown.projects]
+    return "".join((_HEAD.format(version=API_VERSION, title=escape(title)), *rows, _TAIL)).encode()
+
+
+def _file(file: PublishedFile) -> str:
+    attributes = "".join(f' {name}="{escape(value)}"' for name, value in _attributes(file))
+    return f"<a{attributes}>{escape(file.filename)}</a><br>\n"
+
+
+def _attributes(file: PublishedFile) -> Iterator[tuple[str, str]]:
+    yield "href", f"{file.url}#sha256={file.sha256}" if file.sha256 else file.url
+    if file.requires_python:
+        yield "data-requires-python", file.requires_python
+    if file.yanked:
+        yield "data-yanked", file.yanked if isinstance(file.yanked, str) else ""
+    for name, hashes in (
+        ("data-core-metadata", file.core_metadata),
+        ("data-dist-info-metadata", file.dist_info_metadata),
+        ("data-cuwheel-facts", file.facts),
+    ):
+        if hashes:
+            yield name, f"sha256={hashes.get('sha256', '')}" if isinstance(hashes, dict) else "true"
+    if file.size is not None:
+        yield "data-size", str(file.size)
+    if file.upload_time:
+        yield "data-upload-time", file.upload_time
+
+
+def files(text: str) -> tuple[PublishedFile, ...]:
+    """What a page of a project links to, as an installer reads it; without channels, which HTML does not show."""
+    return tuple(_read(attributes, label) for attributes, label in _anchors(text))
+
+
+def projects(text: str) -> tuple[str, ...]:
+    """The names that a list of projects links to."""
+    return tuple(attributes.get("href", "").rstrip("/") for attributes, _ in _anchors(text))
+
+
+def _read(attributes: Mapping[str, str], label: str) -> PublishedFile:
+    url, _, fragment = attributes.get("href", "").partition("#")
+    size = attributes.get("data-size", "")
+    yanked = attributes.get("data-yanked")
+    return PublishedFile(
+        filename=label or file_name(url),
+        url=url,
+        hashes=_hashes(fragment) or {},
+        requires_python=attributes.get("data-requires-python"),
+        size=int(size[:19]) if size.isascii() and size.isdigit() else None,
+        upload_time=attributes.get("data-upload-time"),
+        yanked=False if yanked is None else yanked or True,
+        core_metadata=_hashes(attributes.get("data-core-metadata", "")) or False,
+        dist_info_metadata=_hashes(attributes.get("data-dist-info-metadata", "")) or False,
+        facts=_hashes(attributes.get("data-cuwheel-facts", "")),
+    )
+
+
+def _hashes(text: str) -> dict[str, str] | None:
+    name, equals, value = text.partition("=")
+    return {name: value} if equals else None
+
+
+def _anchors(text: str) -> list[tuple[dict[str, str], str]]:
+    reader = _Anchors()
+    reader.feed(text)
+    reader.close()
+    return reader.found
+
+
+class _Anchors(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[dict[str, str], str]] = []
+        self._open: dict[str, str] | None = None
+        self._text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self._open, self._text = {name: value or "" for name, value in attrs}, ""
+
+    def handle_data(self, data: str) -> None:
+        self._text += data if self._open is not None else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a" and self._open is not None:
+            self.found.append((self._open, self._text.strip()))
+            self._open = None

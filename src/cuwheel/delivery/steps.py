@@ -1,0 +1,148 @@
+"""An update as steps, in an order in which the index is whole after each of them.
+
+What is linked to comes before the link, what was linked to goes after it: files, sums, pages of projects, lists; then
+pages that nobody lists, sums without what goes, and last the files. The JSON of the flat index is a project's truth and
+is written before all that is derived from it: whatever interrupts the rest, the next run derives it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from cuwheel import files
+from cuwheel.delivery import layout, simple_api, simple_html, update
+from cuwheel.delivery.index_folder import sums_text
+from cuwheel.delivery.simple_api import FACTS, METADATA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from cuwheel.delivery.index_folder import IndexFolder
+    from cuwheel.delivery.simple_api import Project, ProjectList, PublishedFile
+    from cuwheel.delivery.update import Update
+
+
+class Copy(NamedTuple):
+    path: str
+    source: Path
+    sha256: str
+    size: int
+
+
+class Write(NamedTuple):
+    path: str
+    data: bytes
+
+
+class Remove(NamedTuple):
+    path: str
+
+
+Step: TypeAlias = "Copy | Write | Remove"
+Generator: TypeAlias = "Callable[[IndexFolder, Update], Iterable[Write | Remove]]"
+Sign: TypeAlias = "Callable[[bytes], bytes]"
+
+
+def of(
+    index: IndexFolder, wanted: Update, generators: Iterable[Generator] = (), sign: Sign | None = None
+) -> list[Step]:
+    """Those that change something. `generators`: what makes further pages of an update. `sign`: makes a signature."""
+    found: list[Step] = []
+    done: dict[str, Step] = {}  # the step before that was about the same path
+    for step in _all(index, wanted, generators, sign):
+        if _changes(index, step, done.get(step.path)):
+            found.append(step)
+            done[step.path] = step
+    return found
+
+
+def _all(index: IndexFolder, wanted: Update, generators: Iterable[Generator], sign: Sign | None) -> Iterator[Step]:
+    for each in wanted.arrivals:
+        yield Copy(layout.file(each.name), each.path, each.sha256, each.size)
+        yield Write(layout.file(each.name + METADATA), each.metadata)
+        yield Write(layout.file(each.name + FACTS), each.facts)
+    sums = {**index.sums(), **_sums(wanted)}
+    signature = index.read(layout.SIGNATURE) or b""
+    signed = _signed(sums_text(sums), signature, sign)
+    yield from signed
+    yield from _pages(wanted)
+    yield from _lists(wanted)
+    for generate in generators:
+        yield from generate(index, wanted)
+    yield from _unlisted(wanted)
+    lost = {path for name in wanted.gone for path in layout.beside(name)}
+    if lost & sums.keys():
+        remaining = sums_text({path: digest for path, digest in sums.items() if path not in lost})
+        yield from _signed(remaining, signed[-1].data, sign)
+    yield from map(Remove, sorted(lost))
+
+
+def _signed(sums: bytes, before: bytes, sign: Sign | None) -> list[Write]:
+    """The sums and their signature. In between, the file of signatures has both: one of them fits what is read."""
+    if sign is None:
+        return [Write(layout.SUMS, sums)]
+    signature = sign(sums)
+    return [Write(layout.SIGNATURE, signature + before), Write(layout.SUMS, sums), Write(layout.SIGNATURE, signature)]
+
+
+def _changes(index: IndexFolder, step: Step, before: Step | None) -> bool:
+    path = index.path(step.path)
+    if isinstance(step, Remove):
+        return path.exists() if before is None else not isinstance(before, Remove)
+    if isinstance(step, Copy):
+        return not path.exists() or files.sha256(path) != step.sha256
+    return (before.data if isinstance(before, Write) else index.read(step.path)) != step.data
+
+
+def _sums(wanted: Update) -> Mapping[str, str]:
+    return {path: digest for page in wanted.projects.values() for each in page.files for path, digest in sums_of(each)}
+
+
+def sums_of(file: PublishedFile) -> Iterator[tuple[str, str]]:
+    """What SHA256SUMS says of a file and of what lies beside it."""
+    for suffix, hashes in (("", file.hashes), (METADATA, file.core_metadata), (FACTS, file.facts)):
+        if isinstance(hashes, dict) and "sha256" in hashes:
+            yield layout.file(file.filename + suffix), hashes["sha256"]
+
+
+def _pages(wanted: Update) -> Iterator[Write]:
+    for name, page in wanted.projects.items():
+        if page.files:
+            yield from written(layout.project_page(name), page)
+        for channel in wanted.channels:
+            inside = update.project_page(name, page.files, channel)
+            if inside.files:
+                yield from written(layout.project_page(name, channel), inside)
+
+
+def _lists(wanted: Update) -> Iterator[Write]:
+    yield from written(layout.list_page(), wanted.listed)
+    for channel in wanted.channels:
+        inside = update.project_list(wanted.listed, channel)
+        if inside.projects:
+            yield from written(layout.list_page(channel), inside)
+
+
+def _unlisted(wanted: Update) -> Iterator[Remove]:
+    """Lists of channels that have nothing any more, then pages of projects that no list has."""
+    for channel in wanted.channels:
+        if channel not in wanted.all_channels:
+            yield from _removed(layout.list_page(channel))
+    for name, page in wanted.projects.items():
+        there = update.channels_of(page)
+        for channel in wanted.channels:
+            if channel not in there:
+                yield from _removed(layout.project_page(name, channel))
+        if not page.files:
+            yield from _removed(layout.project_page(name))
+
+
+def written(path: str, page: Project | ProjectList) -> Iterator[Write]:
+    yield Write(f"{path}.json", simple_api.encoded(page))
+    yield Write(f"{path}.html", simple_html.page(page))
+
+
+def _removed(path: str) -> Iterator[Remove]:
+    yield Remove(f"{path}.json")
+    yield Remove(f"{path}.html")

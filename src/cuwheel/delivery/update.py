@@ -1,0 +1,241 @@
+"""What an index is going to be: decided from what it is, what arrives and what is to go. Nothing is written here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cuwheel import spelling
+from cuwheel.delivery import layout
+from cuwheel.delivery.arrivals import Arrival
+from cuwheel.delivery.index_folder import Journal
+from cuwheel.delivery.simple_api import SCHEMA, ListedProject, Project, ProjectList, PublishedFile
+from cuwheel.errors import UnknownNameError
+from cuwheel.files import sha256
+from cuwheel.finding import Finding
+from cuwheel.wheel.name import WheelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from cuwheel.delivery.index_folder import IndexFolder
+    from cuwheel.delivery.request import PublishRequest
+
+_EPOCH = "SOURCE_DATE_EPOCH"
+
+
+class Update(Struct, frozen=True, kw_only=True, dict=True):
+    """`projects`: every one that is touched, as it is going to be; without files it goes. `before`: as they are.
+
+    `listed`: all projects afterwards. `arrivals`: what was given and is going to be there; `new`: those that were not.
+    `refused`: those whose name has other content already. `repairs`: what an interrupted run was about to change.
+    """
+
+    before: Mapping[str, Project]
+    projects: Mapping[str, Project]
+    listed: ProjectList
+    arrivals: tuple[Arrival, ...]
+    new: frozenset[str]
+    refused: Mapping[str, Finding]
+    repairs: Journal | None = None
+
+    @cached_property
+    def gone(self) -> tuple[str, ...]:
+        """Names of files that go, those too which an interrupted run left without a page that links to them."""
+        kept = {each.filename for project in self.projects.values() for each in project.files}
+        there = {each.filename for project in self.before.values() for each in project.files}
+        return tuple(sorted({*there, *(self.repairs.files if self.repairs else ())} - kept))
+
+    @cached_property
+    def channels(self) -> tuple[str, ...]:
+        """Those that have, or had, a file of a project that is touched."""
+        pages = (*self.before.values(), *self.projects.values())
+        found = {channel for page in pages for each in page.files for channel in each.channels}
+        return tuple(sorted({*found, *(self.repairs.channels if self.repairs else ())}))
+
+    @property
+    def all_channels(self) -> tuple[str, ...]:
+        return tuple(sorted({channel for each in self.listed.projects for channel in each.channels}))
+
+    @property
+    def journal(self) -> Journal:
+        """For a run that has to finish or to undo this one."""
+        files = (*sorted(self.new), *self.gone)
+        return Journal(projects=tuple(self.projects), channels=self.channels, files=files)
+
+
+def decide(index: IndexFolder, arrivals: Sequence[Arrival], request: PublishRequest) -> Update:
+    """Raises where a file to yank or to remove is not in the index."""
+    draft = _Draft(index)
+    for name in draft.repairs.projects if draft.repairs else ():
+        draft.files(name)
+    new = {each.name for each in arrivals if draft.add(each, request.files_url or "")}
+    for project, file in draft.chosen(request.yank):
+        draft.put(project, replace(file, yanked=request.reason or True))
+    for project, file in draft.chosen(request.unyank):
+        draft.put(project, replace(file, yanked=False))
+    for project, file in draft.chosen(request.remove):
+        del draft.files(project)[file.filename]
+    if request.keep:
+        projects = [_project_of(each) for each in arrivals] or list(draft.listed)
+        for project in dict.fromkeys(projects):
+            draft.keep(project, request.keep)
+    remaining = [each for each in arrivals if each.name in draft.files(_project_of(each))]
+    return draft.update(remaining, new)
+
+
+class _Draft:
+    """The pages of the projects that are touched, each read when it is first asked for."""
+
+    def __init__(self, index: IndexFolder) -> None:
+        self.index = index
+        self.listed = dict(index.listed())
+        self.repairs = index.journal()
+        self.before: dict[str, Project] = {}
+        self.refused: dict[str, Finding] = {}
+        self._files: dict[str, dict[str, PublishedFile]] = {}
+        self._now = _now()
+
+    def files(self, project: str) -> dict[str, PublishedFile]:
+        if project not in self._files:
+            page = self.before[project] = self.index.project(project)
+            self._files[project] = {each.filename: each for each in page.files}
+        return self._files[project]
+
+    def put(self, project: str, file: PublishedFile) -> None:
+        self.files(project)[file.filename] = file
+
+    def add(self, arrival: Arrival, files_url: str) -> bool:
+        """Whether it is new. What is there keeps its link, its time and its mark; what is said of it is renewed."""
+        project = _project_of(arrival)
+        there = self.files(project).get(arrival.name)
+        published = there.sha256 if there else self._unlisted(arrival)
+        if arrival.file is None or published not in ("", arrival.sha256):
+            self.refused[arrival.name] = _differs(arrival, published)
+            return False
+        url = there.url if there else layout.url(arrival.name, files_url)
+        moment = (there and there.upload_time) or self._now
+        self.put(project, replace(arrival.file, url=url, upload_time=moment, yanked=there.yanked if there else False))
+        return there is None
+
+    def _unlisted(self, arrival: Arrival) -> str:
+        """The hash of a file of that name which no page links to, unless an interrupted run left it."""
+        path = self.index.path(layout.file(arrival.name))
+        known = self.repairs is not None and arrival.name in self.repairs.files
+        return "" if known or not path.exists() else sha256(path)
+
+    def chosen(self, words: Iterable[str]) -> list[tuple[str, PublishedFile]]:
+        return [found for word in words for found in self._chosen(word)]
+
+    def _chosen(self, word: str) -> list[tuple[str, PublishedFile]]:
+        """By its name, or all of `name==version`; a version without a local label means those with one too."""
+        project, fits = _meaning(word)
+        files = self.files(project)
+        found = [(project, each) for name, each in files.items() if fits(name)]
+        # What an interrupted run has removed already need not be there.
+        if not found and not any(map(fits, self.repairs.files if self.repairs else ())):
+            raise UnknownNameError("file in this index", word, spelling.alike(word, [*files, *self.listed]))
+        return found
+
+    def keep(self, project: str, count: int) -> None:
+        """The newest releases; labels behind a `+` make no release of their own."""
+        files = self.files(project)
+        releases = {name: Version(own.public) for name in files if (own := _version(name))}
+        newest = sorted(set(releases.values()))[-count:]
+        for name, release in releases.items():
+            if release not in newest:
+                del files[name]
+
+    def update(self, arrivals: Sequence[Arrival], new: Collection[str]) -> Update:
+        projects = {name: project_page(name, files.values()) for name, files in self._files.items()}
+        listed = dict(self.listed)
+        for name, page in projects.items():
+            listed[name] = ListedProject(name, channels_of(page))
+        remaining = [each for name, each in sorted(listed.items()) if name not in projects or projects[name].files]
+        return Update(
+            before=self.before,
+            projects=projects,
+            listed=ProjectList(schema=SCHEMA, projects=tuple(remaining)),
+            arrivals=tuple(arrivals),
+            new=frozenset(each.name for each in arrivals if each.name in new),
+            refused=self.refused,
+            repairs=self.repairs,
+        )
+
+
+def project_page(name: str, files: Iterable[PublishedFile], channel: str = "") -> Project:
+    """With the links as they are in the channel's folder; channels are the flat index's to know."""
+    if channel:
+        files = (
+            replace(each, url=layout.url_from(channel, each.url), channels=())
+            for each in files
+            if channel in each.channels
+        )
+    ordered = tuple(sorted(files, key=lambda each: each.filename))
+    # Many files have few versions: only those are taken apart.
+    spelled = {each.filename.split("-", 2)[1] for each in ordered}
+    versions = sorted(filter(None, {layout.version(each) for each in spelled}))
+    return Project(name=name, versions=tuple(map(str, versions)), files=ordered)
+
+
+def channels_of(page: Project) -> tuple[str, ...]:
+    return tuple(sorted({channel for each in page.files for channel in each.channels}))
+
+
+def project_list(listed: ProjectList, channel: str) -> ProjectList:
+    """Of those projects that have a file in the channel."""
+    return replace(
+        listed, projects=tuple(ListedProject(each.name) for each in listed.projects if channel in each.channels)
+    )
+
+
+def _meaning(word: str) -> tuple[str, Callable[[str], bool]]:
+    """The project that a file name or `name==version` belongs to, and whether it means a file."""
+    name, _, version = word.partition("==")
+    if not version:
+        wheel = layout.wheel_name(word)
+        return layout.project(wheel) if wheel else "", lambda file: file == word
+    project, wanted = str(canonicalize_name(name)), SpecifierSet(f"=={version}")
+
+    def fits(file: str) -> bool:
+        wheel = layout.wheel_name(file)
+        own = _version(file)
+        return bool(wheel and own and layout.project(wheel) == project and wanted.contains(own, prereleases=True))
+
+    return project, fits
+
+
+def _version(file: str) -> Version | None:
+    wheel = WheelName.parse(file)
+    return layout.version(wheel.version) if wheel else None
+
+
+def _project_of(arrival: Arrival) -> str:
+    wheel = layout.wheel_name(arrival.name)
+    return layout.project(wheel) if wheel else ""
+
+
+def _now() -> str:
+    """Of this run, for every file of it; or the time that people set to get the same bytes again."""
+    given = os.environ.get(_EPOCH, "")
+    when = datetime.fromtimestamp(int(given), timezone.utc) if given.isdigit() else datetime.now(timezone.utc)
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _differs(arrival: Arrival, published: str) -> Finding:
+    return Finding(
+        rule="publish-file-differs",
+        severity="error",
+        message="the index has a file of this name with other content",
+        evidence=(f"published: sha256 {published}", f"given: sha256 {arrival.sha256}"),
+        fix="give the new build another version or build number; installers keep what they once downloaded",
+    )

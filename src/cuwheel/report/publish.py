@@ -1,0 +1,112 @@
+"""`cuwheel publish`: the answer and its document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from cuwheel.delivery.publishing import Change, PublishedWheel
+from cuwheel.finding import Finding
+from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table
+from cuwheel.units import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.delivery.checking import Checked
+    from cuwheel.delivery.publishing import Published
+    from cuwheel.report.document import Block
+
+_SHOWN = 20
+
+
+class Publish(Struct, frozen=True, kw_only=True):
+    """`channels`: all that the index has. `removed`: file names. `changes`: every file of the folder that is written
+    or removed; with `dry_run` nothing was, and these are those that would be. Where `action` is "check", `wheels` are
+    those of the index, each sound or wrong.
+    """
+
+    schema: Literal["cuwheel.publish/1"] = "cuwheel.publish/1"
+    action: Literal["publish", "check"] = "publish"
+    place: str
+    dry_run: bool = False
+    wheels: tuple[PublishedWheel, ...]
+    channels: tuple[str, ...]
+    variants: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return not any(each.severity == "error" for each in self.findings)
+
+
+def answer_of(published: Published, to: Path, *, dry_run: bool) -> Publish:
+    return Publish(
+        place=str(to),
+        dry_run=dry_run,
+        wheels=published.wheels,
+        channels=published.channels,
+        removed=published.removed,
+        changes=published.changes,
+        findings=published.findings,
+    )
+
+
+def checked(found: Checked) -> Publish:
+    return Publish(
+        action="check", place=found.place, wheels=found.wheels, channels=found.channels, findings=found.findings
+    )
+
+
+def document(answer: Publish, *, verbose: bool) -> Document:
+    return Document("cuwheel publish", tuple(_blocks(answer, verbose=verbose)))
+
+
+def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
+    yield Heading(f"Index in {answer.place}")
+    shown = [each for each in answer.wheels if verbose or answer.action == "publish" or each.outcome == "wrong"]
+    if shown:
+        yield _wheels(shown if verbose else shown[:_SHOWN])
+        if len(shown) > _SHOWN and not verbose:
+            yield Paragraph(f"  and {len(shown) - _SHOWN} more (--verbose)")
+    if answer.removed and answer.succeeded:
+        yield Paragraph(f"{'would be removed' if answer.dry_run else 'removed'}: {', '.join(answer.removed)}")
+    if answer.channels:
+        yield Paragraph(f"channels: {', '.join(answer.channels)}")
+    if answer.findings:
+        yield Heading("Findings")
+        yield Findings(answer.findings)
+    if verbose or answer.dry_run:
+        yield from _changes(answer)
+    yield Paragraph(_sum(answer))
+
+
+def _wheels(shown: Sequence[PublishedWheel]) -> Table:
+    columns = (Column("wheel"), Column("outcome", wrap=False), Column("size", numeric=True), Column("channels"))
+    rows = ((each.file, each.outcome, Amount(size(each.size), each.size), " ".join(each.channels)) for each in shown)
+    return Table(columns, tuple(rows))
+
+
+def _changes(answer: Publish) -> Iterator[Block]:
+    if answer.changes:
+        yield Heading("Files that would change" if answer.dry_run else "Files that changed")
+        rows = ((each.path, each.action, size(each.size) if each.size is not None else "") for each in answer.changes)
+        yield Table((Column("file"), Column("", wrap=False), Column("size", numeric=True)), tuple(rows))
+
+
+def _sum(answer: Publish) -> str:
+    if answer.action == "check":
+        count = f"{len(answer.wheels)} files and {len(answer.channels)} channels"
+        errors = sum(each.severity == "error" for each in answer.findings)
+        return f"checked {count}: " + (f"{errors} wrong" if errors else "all is as it should be")
+    if not answer.succeeded:
+        return "refused: nothing was changed"
+    added = sum(each.added for each in answer.wheels)
+    told = [f"{added} added"] if added else []
+    told += [f"{len(answer.removed)} removed"] if answer.removed else []
+    told = told or [f"{len(answer.changes)} files written" if answer.changes else "nothing to change"]
+    return f"{'dry run: ' if answer.dry_run else ''}{', '.join(told)}"

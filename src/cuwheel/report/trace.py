@@ -159,7 +159,11 @@ def _facts(answer: Traced) -> Iterator[Row]:
     for gpu in used:
         yield Row("GPU", f"{gpu.name}, {gpu.capability}; driver for CUDA {gpu.cuda}")
     alive = sum(not each.ended for each in answer.processes)
-    yield Row("processes", f"{len(answer.processes)}" + (f", {alive} of them killed or still running" if alive else ""))
+    yield Row(
+        "processes",
+        f"{len(answer.processes)}"
+        + (f", {alive} of which ended without a word (killed, or by _exit)" if alive else ""),
+    )
     memory = sum(each.library is None for each in answer.loads)
     launched = sum(bool(each.launched) for each in answer.loads)
     yield Row("loads", f"{len(answer.loads)}, {launched} of them used; {memory} from the program's own memory")
@@ -183,10 +187,10 @@ def _start(answer: Traced) -> Iterator[Row]:
         if total >= _WORTH_TELLING_MS:
             places = dict.fromkeys(file_name(each.library or each.caller or "memory") for each in compiled)
             modules = f"{len(compiled)} PTX module{'' if len(compiled) == 1 else 's'} of {', '.join(places)}"
-            yield Row("compiling", f"the driver compiled {modules} for {lasted(total / 1000)}: no machine code fits")
+            yield Row("compiling", f"the driver compiled {modules} for {total:,.0f} ms: no machine code fits")
         loading = sum(each.seconds for each in answer.loads if each.process == index)
         yield Row(
-            "start", f"first kernel after {lasted(process.first_launch)}; loading code took {lasted(loading)} in all"
+            "start", f"first kernel after {lasted(process.first_launch)}; loading code took {loading * 1000:,.0f} ms"
         )
 
 

@@ -93,7 +93,7 @@ class _Story:
             return self._modules[event.library]
         if event.kernel in self._kernels:
             return self._kernels[event.kernel][0]
-        if event.kind:
+        if event.kind or event.path:
             return _Loaded(event, image(event, files), self.gpus.get(event.device))
         return None
 
@@ -183,15 +183,16 @@ def _uses(files: Files, loads: Iterable[Load]) -> Iterator[LibraryUse]:
         file = files.at(path)
         containers = file.library.containers if file.library else ()
         loaded = {each.container for each in found if each.container is not None}
+        whole = file.library if file.library and not containers else None  # a bare cubin, loaded as a file
         yield LibraryUse(
             library=path,
             package=file.package,
             build_id=file.library.build_id if file.library else None,
-            containers=len(containers),
-            loaded=len(loaded),
-            launched=len({each.container for each in found if each.launched and each.container is not None}),
-            bytes=sum(each.size for each in containers),
-            loaded_bytes=sum(containers[each].size for each in loaded),
+            containers=1 if whole else len(containers),
+            loaded=1 if whole else len(loaded),
+            launched=len({each.container for each in found if each.launched and (whole or each.container is not None)}),
+            bytes=whole.size if whole else sum(each.size for each in containers),
+            loaded_bytes=whole.size if whole else sum(containers[each].size for each in loaded),
             how=tuple(dict.fromkeys(each.how for each in found)),
             jit_ms=round(sum(each.jit_ms or 0.0 for each in found), 3),
         )
@@ -234,18 +235,20 @@ def _failure(
     swallowed: bool,
     times: int,
 ) -> Failure:
-    found = loaded.image if loaded else None
-    file = found.file if found else None
     row = errors.find(event.error)
-    told = reasons.of(event, found, gpu)
+    late = bool(row and row.late)
+    told = reasons.of(event, loaded.image if loaded else None, gpu)
+    found = loaded.image if loaded and not late else None  # the call that is told of it has nothing to do with it
+    file = found.file if found else None
+    name = "" if late else event.name
     return Failure(
         process=process,
         at=event.time / _NS,
         api=event.api,
         error=error_of(event.error),
         meaning=row.meaning if row else "",
-        kernel=event.name or None,
-        demangled=readable.get(event.name) if event.name else None,
+        kernel=name or None,
+        demangled=readable.get(name) if name else None,
         library=file.path if file else None,
         package=file.package if file else None,
         container=found.index if found else None,
@@ -260,7 +263,7 @@ def _failure(
         shared_bytes=event.shared,
         bytes=event.bytes,
         python=tuple(_stack(event.python)),
-        last=tuple(readable.get(name, name) for name in event.last[:_LAST]) if row and row.late else (),
+        last=tuple(readable.get(name, name) for name in event.last[:_LAST]) if late else (),
         swallowed=swallowed,
         times=times,
     )

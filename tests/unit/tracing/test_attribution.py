@@ -113,4 +113,15 @@ def test_compiling_that_took_long_is_told(tmp_path: Path) -> None:
     )
     shown = documents.of(trace.answer_of(("p",), 0, found), verbose=False)
     rows = {row.name: row.value for block in shown.blocks if isinstance(block, Facts) for row in block.rows}
-    assert rows["compiling"].startswith("the driver compiled 1 PTX module of libcufft.so.12 for 1.9 s")
+    assert rows["compiling"].startswith("the driver compiled 1 PTX module of libcufft.so.12 for 1,900 ms")
+
+
+def test_a_launch_that_is_told_of_a_late_error_is_not_blamed(tmp_path: Path) -> None:
+    line = {"event": "failure", "time": 3, "api": "cuLaunchKernel", "error": 710, "name": "_Z1gv", "last": ["_Z1fv"]}
+    failure = attributed(tmp_path, line, succeeded=False).failures[0]
+    assert (failure.kernel, failure.last) == (None, ("f()",))
+
+
+def test_a_file_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    line = {"event": "failure", "time": 3, "api": "cuModuleLoad", "error": 209, "path": "/nowhere/code80.cubin"}
+    assert attributed(tmp_path, line, succeeded=False).failures[0].library == "/nowhere/code80.cubin"

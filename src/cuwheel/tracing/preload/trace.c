@@ -175,6 +175,7 @@ struct asked { /* what a call wanted, as far as it is known; zero where it does 
     handle kernel, library;
     const char *name;
     const void *image;
+    const char *path;
     unsigned size[7]; /* grid, block, shared memory */
     uint64_t bytes;
 };
@@ -228,7 +229,9 @@ static void failed(const char *api, result status, void *caller, struct asked as
     if (asked.library)
         add_handle("library", asked.library);
     add_text("name", asked.name ? asked.name : asked.kernel ? name_of(asked.kernel) : NULL, NAME_ROOM);
-    if (asked.image)
+    if (asked.path)
+        add_text("path", asked.path, PATH_MAX);
+    else if (asked.image)
         add_image(asked.image);
     if (asked.size[0]) {
         char text[128];
@@ -269,7 +272,7 @@ static void loaded(const char *api, result status, struct call call, handle got,
         end_event();
     }
     if (status != OK)
-        failed(api, status, caller, (struct asked){.image = image});
+        failed(api, status, caller, (struct asked){.image = image, .path = path});
 }
 
 /* A handle for something of another handle: a kernel of a library, a module of a library, a function of a kernel. */
@@ -316,15 +319,17 @@ static void first_launch(handle kernel) {
 
 static inline void launched(const char *api, result status, handle kernel, void *caller, const unsigned *size) {
     struct kernel *slot = slot_of(kernel);
-    unsigned long count = atomic_load_explicit(&launches, memory_order_relaxed);
-    last[count % LAST] = slot;
-    atomic_store_explicit(&launches, count + 1, memory_order_relaxed); /* threads may lose one: it is for people */
     if (__builtin_expect(status != OK, 0)) {
         struct asked asked = {.kernel = kernel};
         if (size)
             memcpy(asked.size, size, sizeof asked.size);
         failed(api, status, caller, asked);
-    } else if (__builtin_expect(!atomic_load_explicit(&slot->launched, memory_order_relaxed), 0))
+        return;
+    }
+    unsigned long count = atomic_load_explicit(&launches, memory_order_relaxed);
+    last[count % LAST] = slot;
+    atomic_store_explicit(&launches, count + 1, memory_order_relaxed); /* threads may lose one: it is for people */
+    if (__builtin_expect(!atomic_load_explicit(&slot->launched, memory_order_relaxed), 0))
         first_launch(kernel);
 }
 

@@ -1,0 +1,24 @@
+"""`trace` on a GPU: for each program that fails the right error, kernel, library and architectures."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.gpu import traced
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc"),
+]
+
+
+def test_every_program_is_explained(tmp_path: Path) -> None:
+    results = traced.run(tmp_path)
+    assert {name: found for name, found in results.items() if found} == {}
+    assert len(results) >= 11

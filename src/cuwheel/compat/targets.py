@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import architectures, gpus, toolkits
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.toolkits import Release, Toolkit
 
 
+@lru_cache(maxsize=4096)
 def serves(arch: Arch, device: Capability) -> bool:
     """Whether a device can use code for `arch`: machine code as it is, PTX by compiling it in the driver.
 

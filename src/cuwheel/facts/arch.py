@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
@@ -62,16 +63,21 @@ class Arch(Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, text: str) -> Arch:
         """A full name, or a bare number or capability, which is taken as machine code."""
-        cleaned = text.strip()
-        if named := _ARCH.fullmatch(cleaned):
-            kind, cleaned = named[1].lower(), named[2]
-        else:
-            kind = "sm"
-        match = _CAPABILITY.fullmatch(cleaned) or _NUMBER.fullmatch(cleaned)
-        if not match:
-            raise UnknownNameError("architecture", text, hint="write it as 9.0, 90, sm_90 or sm_90a")
-        capability = Capability(int(match[1]), int(match[2]))
-        return cls(capability, match[3].lower(), kind)  # type: ignore[arg-type]  # the patterns allow no other
+        return _parsed(text)
+
+
+@lru_cache(maxsize=4096)  # a verdict asks for the same few hundreds of times
+def _parsed(text: str) -> Arch:
+    cleaned = text.strip()
+    if named := _ARCH.fullmatch(cleaned):
+        kind, cleaned = named[1].lower(), named[2]
+    else:
+        kind = "sm"
+    match = _CAPABILITY.fullmatch(cleaned) or _NUMBER.fullmatch(cleaned)
+    if not match:
+        raise UnknownNameError("architecture", text, hint="write it as 9.0, 90, sm_90 or sm_90a")
+    capability = Capability(int(match[1]), int(match[2]))
+    return Arch(capability, match[3].lower(), kind)  # type: ignore[arg-type]  # the patterns allow no other
 
 
 def looks_like_arch(text: str) -> bool:

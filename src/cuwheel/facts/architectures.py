@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from cuwheel import spelling
@@ -28,6 +28,7 @@ def find_architecture(capability: Capability) -> Architecture:
     raise UnknownNameError("compute capability", str(capability), near, hint=hint)
 
 
+@lru_cache(maxsize=256)
 def current(capability: Capability) -> Capability:
     """The same hardware under its present number: Thor was 10.1 before it became 11.0."""
     row = _rows().get(capability)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import versions
@@ -77,11 +78,13 @@ def is_variant(profile: PackageProfile, path: str) -> bool:
     return profile.variant is not None and stem.endswith(profile.variant.name)
 
 
+@lru_cache(maxsize=4096)  # the same few names for every library and machine
 def from_system(soname: str) -> bool:
     """Whether every Linux has it."""
     return any(fnmatchcase(soname, pattern) for pattern in tables().packages.system.libraries)
 
 
+@lru_cache(maxsize=4096)
 def framework_of(soname: str) -> str | None:
     """The framework whose own package brings a library: `torch` for libc10.so."""
     for row in tables().packages.framework:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from cuwheel import spelling
@@ -100,6 +100,7 @@ def first_specific() -> Capability:
     return min(arch.capability for arch in archs if arch.suffix == "a")
 
 
+@lru_cache(maxsize=1024)
 def driver_cuda(driver: str, system: OperatingSystem = "linux") -> Release | None:
     """The newest release all of whose features a driver knows; None for a driver older than the table.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _DIGITS = re.compile(r"\d+", re.ASCII)
 _LOCAL = re.compile(r"[-+]")  # what follows is a build or a local version, and does not order
 
 
+@lru_cache(maxsize=4096)  # a table's own versions are compared with over and over
 def key(version: str) -> tuple[int, ...]:
     """For comparing: `580.65.06` → (580, 65, 6). Trailing zeros do not count, so 13 equals 13.0."""
     parts = [int(part) for part in _DIGITS.findall(_LOCAL.split(version, maxsplit=1)[0])]

@@ -6,25 +6,20 @@ from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jinja2
 from markupsafe import Markup
 
-from cuwheel import files, printable
+from cuwheel import files, html_templates, printable
 from cuwheel.report import documents
 from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table, Timeline, Verbatim
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
+    import jinja2
+
     from cuwheel.report.answer import Answer
     from cuwheel.report.document import Block, Document
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-    autoescape=True,  # names in reports come from untrusted files
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_TEMPLATES = html_templates.environment(Path(__file__).with_name("templates"))
 
 
 _WORTH_LISTING = 3  # headings: fewer are seen at once

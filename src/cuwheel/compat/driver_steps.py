@@ -1,0 +1,142 @@
+"""How a verdict changes with the driver: judged where it can change, so that it is known for every driver.
+
+Between the drivers of the tables nothing changes but the number in the words, and among GPUs of a capability the name:
+each step is judged with a number and a name of its own, and its words have `{driver}` and `{gpu}` in their place.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.compat import drivers, gpu_support
+from cuwheel.compat.check_rules.case import named
+from cuwheel.compat.choose import CudaError
+from cuwheel.compat.predict import Outcome
+from cuwheel.facts import toolkits, versions
+from cuwheel.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.compat.matrix import Judge
+    from cuwheel.facts.rows.common import OperatingSystem
+    from cuwheel.inspection.libraries import Library, Survey
+    from cuwheel.machine.fleet import Machine
+
+DRIVER, GPU = "{driver}", "{gpu}"
+_MARK = "7777777"  # in the words of a verdict nothing else looks like it
+_PARTS = 3  # of a driver's number
+_FIRST = "0"
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What a verdict says, without the names of target and machine."""
+
+    outcome: Outcome
+    predicted_error: CudaError | None
+    conditions: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """`since`: the driver from which on it is so, until the next step; None: where the driver is not known."""
+
+    since: str | None
+    told: Told
+
+
+def of(judge: Judge, survey: Survey, machine: Machine) -> tuple[Step, ...]:
+    """`machine`: with a capability, and without a name for its GPU.
+
+    The first step is for a driver that is not known. A Jetson's driver comes with its system: there is no other.
+    """
+    unknown = Step(since=None, told=_told(judge, replace(machine, driver=None, driver_cuda=None)))
+    if machine.l4t:
+        return (unknown,)
+    systems = {machine.os} if machine.os else {drivers.system(each, machine) for each in survey.libraries}
+    every = _sorted({_FIRST, *(each for on in systems for each in _everywhere(machine, on))})
+    deciding = {_FIRST, *_deciding(survey, machine), every[-1]}
+    found: dict[str, Told] = {}
+    for part in _parts(every, deciding):
+        found |= _constant(judge, machine, part)
+    steps = [Step(since=since, told=found[since]) for since in _sorted(found)]
+    changes = [step for before, step in itertools.pairwise(steps) if step.told != before.told]
+    return (unknown, steps[0], *changes)
+
+
+def _told(judge: Judge, machine: Machine) -> Told:
+    verdict, gpu = judge.on(machine), named(machine)
+
+    def words(text: str) -> str:
+        text = text.replace(machine.driver, DRIVER) if machine.driver else text
+        return text.replace(gpu, GPU)
+
+    return Told(
+        outcome=verdict.outcome,
+        predicted_error=verdict.predicted_error,
+        conditions=tuple(map(words, verdict.conditions)),
+        findings=tuple(
+            replace(each, message=words(each.message), fix=words(each.fix), evidence=()) for each in verdict.findings
+        ),
+    )
+
+
+def _constant(judge: Judge, machine: Machine, part: Sequence[str]) -> dict[str, Told]:
+    """Of drivers among which nothing decides: if the first and the last say the same, so do all between."""
+    drivers_of = {each: replace(machine, driver=_later(each), driver_cuda=None) for each in (part[0], part[-1])}
+    ends = {each: _told(judge, on) for each, on in drivers_of.items()}
+    if len(part) <= 2 or ends[part[0]] == ends[part[-1]]:  # noqa: PLR2004 - both were judged
+        return ends
+    middle = len(part) // 2
+    return _constant(judge, machine, part[: middle + 1]) | _constant(judge, machine, part[middle:])
+
+
+def _later(driver: str) -> str:
+    """A number that comes right behind a driver's: `580` stands for a branch, and its first would be 580.0.0."""
+    parts = driver.split(".")
+    return ".".join([*parts, *["0"] * (_PARTS - len(parts)), _MARK])
+
+
+def _parts(every: Sequence[str], deciding: set[str]) -> Iterator[Sequence[str]]:
+    starts = [index for index, each in enumerate(every) if each in deciding]
+    for start, end in itertools.pairwise((*starts, len(every))):
+        yield every[start:end]
+
+
+def _everywhere(machine: Machine, on: OperatingSystem) -> Iterator[str]:
+    """Every driver of the tables at which something changes for some library."""
+    for row in toolkits.all_releases():
+        named = (row.driver.on(on), toolkits.minor_compat_floor(row.major, on), toolkits.runtime_floor(row.version, on))
+        yield from (each for each in named if each)
+    if floor := toolkits.zstd_floor(on):
+        yield floor
+    if support := gpu_support.support_of(machine):
+        yield support.first
+        yield from (support.dropped,) if support.dropped else ()
+
+
+def _deciding(survey: Survey, machine: Machine) -> Iterator[str]:
+    for library in survey.libraries:
+        yield from (each for each in _deciding_for(library, machine) if each)
+    if support := gpu_support.support_of(machine):
+        yield support.first
+        yield from (support.dropped,) if support.dropped else ()
+
+
+def _deciding_for(library: Library, machine: Machine) -> Iterator[str | None]:
+    """Its runtime's floor, and the drivers that came with the toolkits that wrote its code."""
+    on = drivers.system(library, machine)
+    yield drivers.floor_of(library, machine)
+    yield toolkits.zstd_floor(on)
+    for toolkit in library.toolkits:
+        yield drivers.driver_for(toolkit, on)
+    for isa in {row.ptx_isa for row in library.device_code if row.ptx_isa}:
+        yield drivers.driver_for(drivers.cuda_of_isa(isa) or _FIRST, on)
+
+
+def _sorted(found: set[str] | dict[str, Told]) -> list[str]:
+    return sorted(found, key=versions.key)

@@ -1,0 +1,123 @@
+"""The data of an index's page: what it needs of the tables, of a project and of a wheel, as scripts.
+
+A page that was opened from a folder may not fetch anything, but it may load scripts: each hands one value to the page.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from cuwheel.delivery import page_verdicts
+from cuwheel.facts import toolkits
+from cuwheel.facts.gpus import all_gpus
+from cuwheel.facts.tables import tables
+from cuwheel.machine.fleet import from_gpu
+from cuwheel.verbs import VERBS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.delivery.simple_api import Project, PublishedFile
+    from cuwheel.inspection.wheel_facts import WheelFacts
+
+# What ends a script, or a line of one, in the eyes of some reader.
+_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def script(kind: str, key: str, value: object) -> bytes:
+    """A call that hands `value` to the page. `kind`: what it is of; `key`: of which."""
+    text = ", ".join(msgspec.json.encode(each).decode() for each in (kind, key, value))
+    for character, written in _ESCAPED.items():
+        text = text.replace(character, written)
+    return f"cuwheel({text});\n".encode()
+
+
+def machines() -> bytes:
+    """What people choose from: GPUs by name, systems, drivers, Pythons."""
+    generations = {row.capability: row.generation for row in tables().architectures.architecture}
+    rules = tables().gpus.normalisation
+    gpus = []
+    for gpu in all_gpus():
+        machine = from_gpu(gpu.name)
+        place = next(
+            (each.key for each in page_verdicts.PLACES if (each.os, each.cpu) == (machine.os, machine.cpu)), ""
+        )
+        gpus.append((gpu.name, machine.capability, place, generations[str(gpu.capability)].lower()))
+    value = {
+        "gpus": gpus,
+        "aliases": tables().gpus.aliases,
+        "ambiguous": {row.name: row.meanings for row in tables().gpus.ambiguous},
+        "rules": {"ignore": rules.ignore, "glued": rules.glued, "brands": rules.brands, "lines": rules.lines},
+        "generations": generations,
+        "places": [(each.key, each.words) for each in page_verdicts.PLACES],
+        "capabilities": {
+            place.key: [str(each) for each in page_verdicts.capabilities(place)] for place in page_verdicts.PLACES
+        },
+        "pythons": page_verdicts.PYTHONS,
+        "drivers": [
+            (row.version, row.driver.linux, row.driver.windows)
+            for row in reversed(toolkits.all_toolkits())
+            if row.driver.linux
+        ],
+        "torch": page_verdicts.torch_cudas(),
+        "verb": "install" if "install" in VERBS else "find",
+    }
+    return script("machines", "", value)
+
+
+def project(page: Project) -> bytes:
+    """Its wheels by release, the newest first: names alone, so that a project of thousands stays small."""
+    wheels = [each for each in page.files if each.wheel and not each.wheel.variant]
+    ordered = sorted(wheels, key=_version, reverse=True)
+    releases = [
+        (public, [_listed(each) for each in group])
+        for public, group in itertools.groupby(ordered, key=lambda each: _version(each).public)
+    ]
+    return script("project", page.name, {"releases": releases})
+
+
+def _version(file: PublishedFile) -> Version:
+    try:
+        return Version(file.wheel.version if file.wheel else "0")
+    except InvalidVersion:
+        return Version("0")
+
+
+def _listed(file: PublishedFile) -> dict[str, Any]:
+    """`url`: as the project's own page has it."""
+    told: dict[str, Any] = {"file": file.filename, "url": file.url}
+    if file.yanked is not False:
+        told["yanked"] = file.yanked if isinstance(file.yanked, str) else ""
+    if releases := [each.rpartition("/torch")[2] for each in file.channels if "/torch" in each]:
+        told["torch"] = releases[0]
+    return told
+
+
+def wheel(facts: WheelFacts) -> bytes:
+    told = msgspec.to_builtins(page_verdicts.of(facts))
+    value = {
+        "version": facts.version,
+        "sha256": facts.sha256,
+        "size": facts.size,
+        "excluded": list(_excluded(facts.requires_python)),
+        "requires": facts.requires_python or "",
+        **told,
+    }
+    return script("wheel", facts.file, value)
+
+
+def _excluded(requires: str | None) -> Iterable[str]:
+    """The Pythons that its metadata does not allow; none where it says nothing that can be understood."""
+    try:
+        allowed = SpecifierSet(requires or "")
+    except InvalidSpecifier:
+        return ()
+    # By some release of the minor: `>=3.10.2` is for 3.10, too.
+    return (
+        each for each in page_verdicts.PYTHONS if not (allowed.contains(f"{each}.99") or allowed.contains(f"{each}.0"))
+    )

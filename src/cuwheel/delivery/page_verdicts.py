@@ -1,0 +1,198 @@
+"""What `check` says of a wheel, worked out for every kind of machine that the page offers.
+
+The page only looks it up: a verdict is one of `compat`'s, made when the wheel was published.
+"""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel.compat import check_rules, driver_steps, platforms, tags
+from cuwheel.compat.loading import loading
+from cuwheel.compat.matrix import Judge
+from cuwheel.facts import architectures, libraries, packages, toolkits, versions
+from cuwheel.inspection import wheel_facts
+from cuwheel.machine.fleet import L4T_NOT_KNOWN, Machine, System
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from cuwheel.compat.driver_steps import Told
+    from cuwheel.facts.arch import Capability
+    from cuwheel.inspection.libraries import Survey
+    from cuwheel.inspection.wheel_facts import WheelFacts
+
+T = TypeVar("T", bound="Hashable")
+# The driver from which on a verdict holds (empty: the driver is not known), and its index into `verdicts`.
+Steps: TypeAlias = tuple[tuple[str, int], ...]
+
+
+class Place(Struct, frozen=True):
+    """A system that a wheel can be for."""
+
+    key: str
+    words: str
+    os: System
+    cpu: str
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(name=self.key, capability=None, os=self.os, cpu=self.cpu)
+
+
+class Reason(Struct, frozen=True, omit_defaults=True):
+    """A finding of a verdict; `{driver}` and `{gpu}` stand for those that were asked about."""
+
+    severity: str
+    rule: str
+    message: str
+    fix: str = ""
+
+
+class Said(Struct, frozen=True, omit_defaults=True):
+    """A verdict. `conditions`, `reasons`: indices into `texts` and `reasons`."""
+
+    outcome: str
+    error: str | None = None
+    conditions: tuple[int, ...] = ()
+    reasons: tuple[int, ...] = ()
+
+
+class OnPlace(Struct, frozen=True, omit_defaults=True):
+    """`refused`: by Python, why an installer does not take it there. `python`: which it is for, in words.
+
+    `torch`: by the CUDA that torch is built for (empty: not known), an index into `tables`. A table has an index into
+    `steps` for each capability.
+    """
+
+    torch: dict[str, int]
+    tables: tuple[dict[str, int], ...]
+    refused: dict[str, str] = {}
+    python: str = ""
+
+
+class Verdicts(Struct, frozen=True, omit_defaults=True):
+    """By system; `refused`: why an installer does not take the wheel there."""
+
+    places: dict[str, OnPlace]
+    refused: dict[str, str]
+    steps: tuple[Steps, ...]
+    verdicts: tuple[Said, ...]
+    reasons: tuple[Reason, ...]
+    texts: tuple[str, ...]
+
+
+PYTHONS = tuple(f"3.{minor}" for minor in range(8, 16))
+PLACES = (
+    Place("linux-x86_64", "Linux, x86-64", "linux", "x86_64"),
+    Place("linux-aarch64", "Linux, arm64", "linux", "aarch64"),
+    Place("windows-x86_64", "Windows, x86-64", "windows", "x86_64"),
+)
+
+
+def of(facts: WheelFacts) -> Verdicts:
+    sweep = _Sweep(wheel_facts.survey(facts))
+    refusals = {place.key: _refusal(facts.tags, place.machine) for place in PLACES}
+    return Verdicts(
+        places={place.key: sweep.on(place, facts.tags) for place in PLACES if not refusals[place.key]},
+        refused={key: why for key, why in refusals.items() if why},
+        steps=tuple(sweep.steps),
+        verdicts=tuple(sweep.verdicts),
+        reasons=tuple(sweep.reasons),
+        texts=tuple(sweep.texts),
+    )
+
+
+def _refusal(listed: Sequence[str], machine: Machine) -> str:
+    """Why no installer takes it there; empty where one does."""
+    found = tags.fits(listed, machine)
+    return " and ".join(found[0].problems) if found else ""
+
+
+@cache
+def capabilities(place: Place) -> tuple[Capability, ...]:
+    """Of GPUs that such a system can have: Tegras are part of theirs."""
+    known = architectures.current_capabilities()
+    return tuple(each for each in known if not platforms.tegra(each) or place.cpu == "aarch64")
+
+
+@cache
+def torch_cudas() -> tuple[str, ...]:
+    """What a torch may be built for, the newest first."""
+    return tuple(row.version for row in reversed(toolkits.all_toolkits()))
+
+
+class _Sweep:
+    """Judges a wheel on all of them; each row of steps, verdict, reason and text is kept once."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._survey, self._judge = survey, Judge(survey)
+        self.steps: dict[Steps, int] = {}
+        self.verdicts: dict[Said, int] = {}
+        self.reasons: dict[Reason, int] = {}
+        self.texts: dict[str, int] = {}
+
+    def on(self, place: Place, listed: Sequence[str]) -> OnPlace:
+        refusals = {each: _refusal(listed, replace(place.machine, python=each)) for each in PYTHONS}
+        pythons = [each for each, why in refusals.items() if not why]
+        tables: dict[str, dict[str, int]] = {}
+        torch: dict[str, str] = {}
+        for cuda in ("", *torch_cudas()):
+            torch[cuda] = kind = self._kind(place, cuda)
+            if kind not in tables:
+                tables[kind] = self._table(place, cuda, pythons)
+        distinct = list({tuple(table.items()): table for table in tables.values()}.values())
+        fits = tags.fits(listed, replace(place.machine, glibc="0"))
+        words = fits[0].conditions[0] if fits and fits[0].conditions else ""
+        return OnPlace(
+            refused={each: why for each, why in refusals.items() if why},
+            python=words,
+            torch={cuda: distinct.index(tables[kind]) for cuda, kind in torch.items()},
+            tables=tuple(distinct),
+        )
+
+    def _kind(self, place: Place, cuda: str) -> str:
+        """What of torch's CUDA this wheel goes by: its major, and the library that is loaded for it."""
+        load = loading(self._survey, replace(place.machine, torch_cuda=cuda or None))
+        major = versions.major(cuda) if cuda and self._comes_with_torch else ""
+        return f"{major} {load.missing} {load.fix} {' '.join(load.always)}"
+
+    @cached_property
+    def _comes_with_torch(self) -> bool:
+        """Whether a library needs something that a torch brings."""
+        needed = {soname for each in self._survey.libraries for soname in each.needed}
+        return any(libraries.known_library(each) or packages.framework_of(each) for each in needed)
+
+    def _table(self, place: Place, cuda: str, pythons: Sequence[str]) -> dict[str, int]:
+        machine = replace(place.machine, torch_cuda=cuda or None, python=pythons[-1] if pythons else None)
+        return {str(each): _number(self.steps, self._row(_with_gpu(machine, each))) for each in capabilities(place)}
+
+    def _row(self, machine: Machine) -> Steps:
+        steps = driver_steps.of(self._judge, self._survey, machine)
+        return tuple((step.since or "", self._verdict(step.told)) for step in steps)
+
+    def _verdict(self, told: Told) -> int:
+        found = told.predicted_error
+        reasons = (each for each in told.findings if each.severity != "note" or each.rule in check_rules.STARTS_SLOWLY)
+        said = Said(
+            outcome=told.outcome,
+            error=f"{found.code} ({found.name})" if found else None,
+            conditions=tuple(_number(self.texts, each) for each in told.conditions),
+            reasons=tuple(
+                _number(self.reasons, Reason(each.severity, each.rule, each.message, each.fix)) for each in reasons
+            ),
+        )
+        return _number(self.verdicts, said)
+
+
+def _with_gpu(machine: Machine, capability: Capability) -> Machine:
+    l4t = L4T_NOT_KNOWN if platforms.tegra(capability) else None
+    return replace(machine, capability=str(capability), l4t=l4t)
+
+
+def _number(numbered: dict[T, int], item: T) -> int:
+    return numbered.setdefault(item, len(numbered))

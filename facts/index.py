@@ -16,6 +16,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from platformdirs import user_cache_path
 
 from cuwheel import log, process, resolver
+from cuwheel.buffer import BufferFile
 from cuwheel.network import addresses
 from cuwheel.network.remote import RemoteFile
 
@@ -76,7 +77,7 @@ def _wheel(link: str) -> Wheel | None:
 
 def _open(wheel: Wheel) -> BinaryIO:
     local = addresses.local_path(wheel.url)
-    return local.open("rb") if local else cast("BinaryIO", RemoteFile(wheel.url))
+    return local.open("rb") if local else cast("BinaryIO", BufferFile(RemoteFile(wheel.url)))
 
 
 def _kept(wheel: Wheel, name: str) -> Path:

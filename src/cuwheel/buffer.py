@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import threading
 from typing import TYPE_CHECKING, Protocol
@@ -108,6 +110,36 @@ class SliceBuffer:
 
     def close(self) -> None:
         pass  # the parent is somebody else's
+
+
+class BufferFile(io.RawIOBase):
+    """A buffer for those who want a file: `zipfile`."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer, self._position = buffer, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._buffer.size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        rest = max(self._buffer.size - self._position, 0)
+        count = rest if size < 0 else min(size, rest)
+        data = self._buffer.read(self._position, count)
+        self._position += count
+        return data
 
 
 def find(buffer: Buffer, needle: bytes, start: int, end: int) -> Iterator[int]:

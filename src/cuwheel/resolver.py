@@ -6,6 +6,7 @@ is configured pip is not asked: it would look for private names on the public in
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from cuwheel.network.tool_settings import ToolSettings
 
 _RESOLVE_S = 300.0
+_ASK_S = 60.0
+_DEFAULT_INDEX = re.compile(r"default:?\s+<?(https://[^\s>]+/simple)")
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a tool's answer that is not what it should be.
 _STRANGE = (msgspec.DecodeError, KeyError, IndexError, TypeError, AttributeError, ValueError)
@@ -131,6 +134,21 @@ def pip() -> list[str] | None:
         return [sys.executable, "-m", "pip"]
     found = shutil.which("pip") or shutil.which("pip3")
     return [found] if found else None
+
+
+@functools.cache
+def public_index() -> str:
+    """The index that pip and uv ask where nobody names one, as their own help says."""
+    asked = ([venvs.uv() or "", "pip", "install", "--help"], [*(pip() or [""]), "download", "--help"])
+    for command in (each for each in asked if each[0]):
+        try:
+            told = process.run(command, timeout=_ASK_S, check=False, env=pip_environment()).stdout
+        except CuwheelError as error:
+            log.debug("%s: %s", command[0], error.message)
+            continue
+        if match := _DEFAULT_INDEX.search(told):
+            return match[1]
+    raise UnavailableError("neither pip nor uv was found, and no index is configured", hint="--index URL")
 
 
 def pip_environment() -> dict[str, str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import httpx
+    from typing_extensions import Self
 
     from cuwheel.network.settings import Settings
 
@@ -29,6 +30,7 @@ _ATTEMPTS = 2
 _PAUSE_S = 0.5
 _BUSY = (429, 502, 503, 504)
 _REFUSED = (401, 403)
+_NOT_THERE = (404, 410)
 
 
 NOT_REACHABLE = "check the network and the address; behind a proxy set HTTPS_PROXY, or pip's `proxy`"
@@ -67,9 +69,42 @@ class StatusError(NetworkError):
         super().__init__(url, f"answers {status} {reason}".rstrip())
 
 
+class NotThereError(StatusError):
+    """The server knows no such thing."""
+
+
+class Session:
+    """Connections that stay open from one request to the next, from any thread; the settings are read once."""
+
+    def __init__(self) -> None:
+        self.found = settings.read()
+        self._clients: dict[tuple[tuple[str, str, int], float], httpx.Client] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._clients.values():
+            each.close()
+        self._clients.clear()
+
+    def client(self, url: str, patience: float) -> httpx.Client:
+        key = addresses.origin(url), patience
+        with self._lock:
+            if key not in self._clients:
+                self._clients[key] = _client(url, self.found, patience)
+            return self._clients[key]
+
+
 @contextlib.contextmanager
 def request(
-    method: str, url: str, headers: Mapping[str, str] | None = None, *, patience: float | None = None
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    patience: float | None = None,
+    session: Session | None = None,
 ) -> Iterator[httpx.Response]:
     """An answer that says yes, its body not read yet. `patience`: seconds without a single byte."""
     import httpx  # noqa: PLC0415 - a tenth of a second that most verbs never need
@@ -78,7 +113,8 @@ def request(
     patience = IDLE_S if patience is None else patience
     try:
         with contextlib.ExitStack() as stack:
-            yield _followed(stack, method, url, _Asking(dict(headers or {}), patience, settings.read()))
+            kept = session or stack.enter_context(Session())
+            yield _followed(stack, method, url, _Asking(dict(headers or {}), patience, kept))
     except httpx.TimeoutException as error:
         raise NetworkError(url, f"sent nothing for {patience:g} s") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -89,7 +125,7 @@ def request(
 class _Asking(NamedTuple):
     headers: dict[str, str]
     patience: float
-    found: Settings
+    session: Session
 
 
 def _followed(stack: contextlib.ExitStack, method: str, url: str, asking: _Asking) -> httpx.Response:
@@ -107,8 +143,8 @@ def _followed(stack: contextlib.ExitStack, method: str, url: str, asking: _Askin
 def _answered(stack: contextlib.ExitStack, method: str, url: str, asking: _Asking) -> httpx.Response:
     import httpx  # noqa: PLC0415
 
-    found = asking.found
-    client = stack.enter_context(_client(url, found, asking.patience))
+    found = asking.session.found
+    client = asking.session.client(url, asking.patience)
     login = logins.at_once(url, found)
     waiting = logins.on_refusal(url, found, login)
     while True:
@@ -121,6 +157,8 @@ def _answered(stack: contextlib.ExitStack, method: str, url: str, asking: _Askin
             continue
         if response.status_code in _REFUSED:
             raise LoginError(url, response.status_code, sent=login is not None)
+        if response.status_code in _NOT_THERE:
+            raise NotThereError(url, response.status_code, response.reason_phrase)
         if response.is_error and response.status_code != httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise StatusError(url, response.status_code, response.reason_phrase)
         return response

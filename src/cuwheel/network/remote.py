@@ -1,55 +1,199 @@
-"""A file on a server of which only the parts that are read are fetched: a zip's directory, one member of it."""
+"""A file on a server of which only the parts that are read are fetched: a zip's directory, some of its members.
+
+What came is kept in a file without a name, so that nothing is fetched twice and nothing is left behind. A server that
+does not send parts of a file sends all of it.
+"""
 
 from __future__ import annotations
 
-import io
-import os
+import re
+import tempfile
+import threading
+import time
+from bisect import bisect_right
+from typing import TYPE_CHECKING
 
-from cuwheel.errors import NetworkError
-from cuwheel.network import addresses, client
+from cuwheel.buffer import check
+from cuwheel.errors import NetworkError, UnreadableError
+from cuwheel.network import addresses, client, transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    import httpx
 
 _AT_LEAST = 1 << 16
-_PARTIAL = 206
+_AT_ONCE = 1 << 23
+_PARTIAL, _UNSATISFIABLE = 206, 416
+_ATTEMPTS = 3
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII | re.IGNORECASE)
 
 
-class RemoteFile(io.RawIOBase):
-    """Opened at its end, where a zip has its directory; `_window` is the part that was fetched last."""
+class OverBudgetError(NetworkError):
+    """More would have to be downloaded than the user allows."""
 
-    def __init__(self, url: str) -> None:
-        self._url, self._position = url, 0
-        self._size, self._start, self._window = 0, 0, b""
-        self._fetch(f"-{_AT_LEAST}")
 
-    def _fetch(self, part: str) -> None:
-        with client.request("GET", self._url, {"Range": f"bytes={part}"}) as response:
-            told = response.headers.get("Content-Range", "")
-            if response.status_code != _PARTIAL or "-" not in told:
-                raise NetworkError(addresses.plain(self._url), "the server does not send parts of a file")
-            self._window = response.read()
-        span, _, size = told.removeprefix("bytes ").partition("/")
-        self._start, self._size = int(span.partition("-")[0]), int(size)
+class Budget:
+    """Bytes that may be downloaded, for any number of files; None for no limit."""
 
-    def readable(self) -> bool:
-        return True
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit, self.used = limit, 0
+        self._lock = threading.Lock()
 
-    def seekable(self) -> bool:
-        return True
+    @property
+    def left(self) -> int | None:
+        return None if self.limit is None else max(self.limit - self.used, 0)
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._position = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence] + offset
-        return self._position
+    def must_allow(self, url: str, count: int) -> None:
+        if self.limit is not None and self.used + count > self.limit:
+            raise OverBudgetError(url, f"reading it takes more than is left of the {self.limit:,} bytes allowed")
 
-    def tell(self) -> int:
-        return self._position
+    def spend(self, url: str, count: int) -> None:
+        with self._lock:
+            self.must_allow(url, count)
+            self.used += count
 
-    def read(self, size: int = -1) -> bytes:
-        wanted = self._size - self._position if size < 0 else min(size, self._size - self._position)
-        if wanted <= 0:
-            return b""
-        ahead = self._position - self._start
-        if ahead < 0 or ahead + wanted > len(self._window):
-            last = min(self._position + max(wanted, _AT_LEAST), self._size) - 1
-            self._fetch(f"{self._position}-{last}")
-            ahead = 0
-        self._position += wanted
-        return self._window[ahead : ahead + wanted]
+
+class RemoteFile:
+    """A buffer. Opened at its end, where a zip has its directory. `size`: what its index says of it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        session: client.Session | None = None,
+        budget: Budget | None = None,
+        size: int | None = None,
+    ) -> None:
+        self.name = addresses.plain(url)
+        self.size = 0
+        self._session = session
+        self._budget = budget or Budget()
+        self._lock = threading.Lock()
+        self._tag: str | None = None
+        self._starts: list[int] = []  # of the spans that are here, in order; none touches another
+        self._ends: list[int] = []
+        self._windows: dict[int, int] = {}  # end of a span → how much was fetched to get there
+        try:
+            self._file = tempfile.TemporaryFile(prefix="cuwheel-")  # noqa: SIM115 - closed by `close`
+        except OSError as error:
+            raise UnreadableError.from_os(error, tempfile.gettempdir()) from error
+        try:
+            self._open(size)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
+    def read(self, offset: int, count: int) -> bytes:
+        check(self, offset, count)
+        with self._lock:
+            position = offset
+            while position < offset + count:
+                end = self._here_until(position)
+                position = end if end is not None else self._fetch(position, offset + count)
+            self._file.seek(offset)
+            return self._file.read(count)
+
+    def _open(self, size: int | None) -> None:
+        with self._asked(f"-{_AT_LEAST}") as response:
+            if response.status_code == _UNSATISFIABLE:
+                raise NetworkError(self.name, "is empty, or the server does not send parts of a file")
+            self._size_is(response, size)
+            self._take(response, self._start(response))
+
+    def _size_is(self, response: httpx.Response, announced: int | None) -> None:
+        match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+        told = int(match[3]) if match else transfer.length(response)
+        if told is None:
+            raise NetworkError(self.name, "the server does not say how large it is")
+        if announced is not None and told != announced:
+            raise NetworkError(
+                self.name, f"it has {told:,} bytes, but {announced:,} were announced: it is another file"
+            )
+        self.size, self._tag = told, response.headers.get("ETag")
+
+    def _start(self, response: httpx.Response) -> int:
+        """Where in the file an answer begins: at its start where the server sends all of it."""
+        if response.status_code != _PARTIAL:
+            return 0
+        match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+        if match is None or not int(match[1]) <= int(match[2]) < int(match[3]):
+            raise NetworkError(self.name, "the server sends parts of a file without saying which")
+        return int(match[1])
+
+    def _fetch(self, start: int, wanted: int) -> int:
+        """From `start` to at least some way further; where what is here ends then."""
+        window = min(2 * self._windows.pop(start, _AT_LEAST // 2), _AT_ONCE)
+        index = bisect_right(self._starts, start)
+        stop = min(max(wanted, start + window), self.size, start + _AT_ONCE)
+        stop = min([stop, *self._starts[index : index + 1]])
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                with self._asked(f"{start}-{stop - 1}") as response:
+                    self._must_be_same(response, start)
+                    self._take(response, self._start(response))
+            except (client.NotReachableError, OverBudgetError):
+                raise
+            except NetworkError:
+                if attempt == _ATTEMPTS and self._here_until(start) is None:
+                    raise
+            if (end := self._here_until(start)) is not None:
+                self._windows[end] = end - start
+                return end
+        raise NetworkError(self.name, f"the server sends nothing at {start:,}")
+
+    def _asked(self, part: str) -> AbstractContextManager[httpx.Response]:
+        return client.request("GET", self.name, {"Range": f"bytes={part}"}, session=self._session)
+
+    def _must_be_same(self, response: httpx.Response, start: int) -> None:
+        match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+        size = int(match[3]) if match else transfer.length(response)
+        if size != self.size or response.headers.get("ETag") != self._tag:
+            raise NetworkError(self.name, "it changed while it was read", hint="try again")
+        if self._start(response) > start:
+            raise NetworkError(self.name, "the server sends another part than the one that was asked for")
+
+    def _take(self, response: httpx.Response, at: int) -> None:
+        """What an answer holds, as it comes: what came before a connection breaks is kept."""
+        if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            raise NetworkError(self.name, "the answer is compressed in a way that was not requested")
+        if response.status_code != _PARTIAL:
+            self._budget.must_allow(self.name, self.size)
+        deadline = time.monotonic() + transfer.patience_for(self.size - at)
+        for chunk in self._within(response, at):
+            self._budget.spend(self.name, len(chunk))
+            try:
+                self._file.seek(at)
+                self._file.write(chunk)
+            except OSError as error:
+                raise UnreadableError.from_os(error, tempfile.gettempdir()) from error
+            self._have(at, at + len(chunk))
+            at += len(chunk)
+            if time.monotonic() > deadline:
+                raise NetworkError(self.name, "it comes too slowly")
+
+    def _within(self, response: httpx.Response, at: int) -> Iterator[bytes]:
+        for chunk in response.iter_raw():
+            if at + len(chunk) > self.size:
+                raise NetworkError(self.name, f"it sends more than the {self.size:,} bytes that were announced")
+            at += len(chunk)
+            yield chunk
+
+    def _here_until(self, offset: int) -> int | None:
+        index = bisect_right(self._starts, offset) - 1
+        return self._ends[index] if index >= 0 and offset < self._ends[index] else None
+
+    def _have(self, start: int, end: int) -> None:
+        first = bisect_right(self._starts, start)
+        if first and self._ends[first - 1] >= start:
+            first -= 1
+            start = self._starts[first]
+        last = first
+        while last < len(self._starts) and self._starts[last] <= end:
+            end = max(end, self._ends[last])
+            last += 1
+        self._starts[first:last], self._ends[first:last] = [start], [end]

@@ -28,17 +28,21 @@ _RESUMED = 3  # times that a download which breaks off is continued, within one 
 _PARTIAL, _COMPLETE = 206, 416  # statuses: a range of it; the range asked for lies behind its end
 
 
-def fetch(url: str, *, limit: int) -> bytes:
+def fetch(url: str, *, limit: int, session: client.Session | None = None) -> bytes:
     """A small document: a manifest, an index page. More than `limit` bytes is an error, not memory."""
+    with client.request("GET", url, session=session) as response:
+        return body_of(response, limit)
+
+
+def body_of(response: httpx.Response, limit: int) -> bytes:
     deadline = time.monotonic() + _DOCUMENT_S
     body = bytearray()
-    with client.request("GET", url) as response:
-        for chunk in _decoded(response, limit):
-            body += chunk
-            if len(body) > limit:
-                raise NetworkError(addresses.plain(url), f"the answer is larger than the {limit:,} bytes allowed")
-            if time.monotonic() > deadline:
-                raise NetworkError(addresses.plain(url), f"the answer was not complete within {_DOCUMENT_S:g} s")
+    for chunk in _decoded(response, limit):
+        body += chunk
+        if len(body) > limit:
+            raise NetworkError(str(response.url), f"the answer is larger than the {limit:,} bytes allowed")
+        if time.monotonic() > deadline:
+            raise NetworkError(str(response.url), f"the answer was not complete within {_DOCUMENT_S:g} s")
     return bytes(body)
 
 
@@ -63,10 +67,16 @@ def _decoded(response: httpx.Response, limit: int) -> Iterator[bytes]:
 def size_of(url: str) -> int | None:
     """The bytes a download would take, where the server tells."""
     with client.request("HEAD", url) as response:
-        return _length(response)
+        return length(response)
 
 
-def _length(response: httpx.Response) -> int | None:
+def patience_for(count: int) -> float:
+    """Seconds that so many bytes may take in all."""
+    return _START_S + count / _SLOWEST
+
+
+def length(response: httpx.Response) -> int | None:
+    """What a server says that an answer will have."""
     told = response.headers.get("Content-Length", "")
     return int(told[:19]) if told.isascii() and told.isdigit() else None
 
@@ -132,10 +142,10 @@ def _stream(url: str, file: IO[bytes], size: int | None, label: str) -> None:
             return
         if response.status_code != _PARTIAL:  # a plain answer starts over
             file.truncate(have := 0)
-        length = _length(response)
-        total = None if length is None else length + have
+        told = length(response)
+        total = None if told is None else told + have
         most = _most(url, file, size, total)
-        deadline = time.monotonic() + _START_S + (size or total or LARGEST) / _SLOWEST
+        deadline = time.monotonic() + patience_for(size or total or LARGEST)
         with log.progress(label, total) as progress:
             progress.advance(have)
             for chunk in response.iter_raw():  # as they come: what has come survives a break

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from cuwheel.buffer import Buffer
     from cuwheel.finding import Finding
     from cuwheel.wheel.metadata import Distribution
     from cuwheel.wheel.record import Digest
@@ -28,9 +29,10 @@ INFO, DATA = ".dist-info", ".data"
 class WheelFile:
     """Raises if it is not a zip file, or one that was made to do harm."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, source: Buffer | None = None) -> None:
+        """`source`: its bytes, where they are not in a file at `path`; closed with the wheel."""
         self.path = path
-        self.zip = ZipReader(path)
+        self.zip = ZipReader(path, source)
         self.name = WheelName.parse(path.name)
         tops = dict.fromkeys(each.partition("/")[0] + "/" for each in self.members if "/" in each)
         self.infos = tuple(sorted(each for each in tops if each.endswith(f"{INFO}/")))

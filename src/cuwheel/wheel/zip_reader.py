@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
-from cuwheel.buffer import FileBuffer, MemoryBuffer, SliceBuffer
+from cuwheel.buffer import BufferFile, FileBuffer, MemoryBuffer, SliceBuffer
 from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
 from cuwheel.finding import Finding
 from cuwheel.wheel.inflate import InflatedBuffer, NoCapture, Packed, all_of, pieces, start
@@ -51,12 +51,13 @@ class _Problem(NamedTuple):
 
 
 class ZipReader:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, source: Buffer | None = None) -> None:
+        """`source`: the bytes, where they are not in a file at `path`; closed with the reader."""
         self.name = str(path)
         self.findings: list[Finding] = []
         self._unsafe: list[str] = []
         try:
-            with zipfile.ZipFile(path) as archive:
+            with zipfile.ZipFile(cast("BinaryIO", BufferFile(source)) if source else path) as archive:
                 infos = archive.infolist()
                 directory = archive.start_dir
         except _ERRORS as error:
@@ -67,7 +68,7 @@ class ZipReader:
         if self._unsafe:
             raise UnsafeWheelError(path, self._unsafe)
         self.infos = tuple(each for each in infos if each.filename in self.members)  # in the order of its directory
-        self.source = FileBuffer(path)
+        self.source: Buffer = source or FileBuffer(path)
 
     def info(self, name: str) -> zipfile.ZipInfo:
         return next(each for each in self.infos if each.filename == name)

@@ -1,0 +1,223 @@
+"""Every file of a project that the user's indexes and folders offer, as far as a requirement allows it."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidSdistFilename, parse_sdist_filename
+from packaging.version import InvalidVersion, Version
+
+from cuwheel import log, resolver
+from cuwheel.delivery import project_page
+from cuwheel.delivery.project_page import IndexFile
+from cuwheel.errors import NetworkError, UnknownNameError, UnreadableError, UsageError
+from cuwheel.network import addresses, client, pages
+from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.name import WheelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.network.settings import Settings
+
+_LARGEST_PAGE = 1 << 27
+_AT_ONCE = 8
+_SOURCES = (".tar.gz", ".zip")
+_PAGES = ("index.json", "index.html")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """`wheel` is None for a source distribution. `index`: where it was listed."""
+
+    told: IndexFile
+    version: Version
+    wheel: WheelName | None
+    index: str
+
+    @property
+    def file(self) -> str:
+        return self.told.file
+
+    @property
+    def path(self) -> Path | None:
+        """Of one that is on this machine already."""
+        return addresses.local_path(self.told.url)
+
+
+class Places(NamedTuple):
+    """Where to look. `first_only`: the first index that knows a project is the only one asked for it."""
+
+    indexes: tuple[str, ...]
+    find_links: tuple[str, ...] = ()
+    first_only: bool = False
+
+
+def wanted(text: str) -> Requirement:
+    """`NAME[SPEC]` as somebody wrote it."""
+    try:
+        found = Requirement(text)
+    except InvalidRequirement as error:
+        raise UsageError(
+            f"{text!r} is not a name with versions: {str(error).splitlines()[0]}", hint="cuwheel find 'torch>=2.5'"
+        ) from error
+    if found.url or found.marker or not _NAME.fullmatch(found.name):
+        raise UsageError(f"{text!r} must be a name with versions alone", hint=f"cuwheel find {found.name}")
+    return found
+
+
+def places(
+    found: Settings, *, indexes: Sequence[str] = (), find_links: Sequence[str] = (), no_index: bool = False
+) -> Places:
+    """What the command line says, and for what it leaves open what pip, or else uv, is configured with."""
+    by_pip = found.pip.chooses or not found.uv.chooses
+    its = found.pip if by_pip else found.uv
+    links = tuple(map(addresses.plain, (*find_links, *its.find_links)))
+    if no_index:
+        return Places((), links)
+    if indexes:
+        return Places(tuple(map(addresses.plain, indexes)), links)
+    if its.no_index:
+        return Places((), links)
+    named = [each.url for each in its.indexes]
+    strategy = found.environ.get("UV_INDEX_STRATEGY", "first-index")
+    if its.public:
+        named = [resolver.public_index(), *named] if by_pip else [*named, resolver.public_index()]
+    return Places(tuple(named), links, first_only=not by_pip and strategy == "first-index")
+
+
+def listed(requirement: Requirement, where: Places, session: client.Session) -> tuple[Candidate, ...]:
+    """All that the requirement allows, each file once; the first place that lists one decides where it comes from."""
+    project = normalised(requirement.name)
+    asked: list[tuple[str, Callable[[], Iterable[IndexFile]]]] = [
+        *((each, lambda each=each: _of_links(each, session)) for each in where.find_links),
+        *((each, lambda each=each: _of_index(each, project, session)) for each in where.indexes),
+    ]
+    found: dict[str, Candidate] = {}
+    seen_index = False
+    for place, files in _answers(asked):
+        if seen_index and where.first_only and place in where.indexes:
+            continue
+        made = [each for file in files if (each := _candidate(file, project, place))]
+        seen_index = seen_index or (bool(made) and place in where.indexes)
+        for each in made:
+            found.setdefault(each.file, each)
+    if not found:
+        searched = ", ".join(place for place, _ in asked) or "nowhere: there is no index and no --find-links"
+        raise UnknownNameError("package on your indexes", requirement.name, hint=f"searched {searched}")
+    return tuple(_allowed(requirement, found.values()))
+
+
+def _answers(
+    asked: Sequence[tuple[str, Callable[[], Iterable[IndexFile]]]],
+) -> Iterator[tuple[str, tuple[IndexFile, ...]]]:
+    """In order, asked at the same time. One that cannot be reached is a warning, unless none can."""
+    failures: list[NetworkError | UnreadableError] = []
+
+    def ask(files: Callable[[], Iterable[IndexFile]]) -> tuple[IndexFile, ...] | NetworkError | UnreadableError:
+        try:
+            return tuple(files())
+        except client.NotThereError:
+            return ()
+        except (NetworkError, UnreadableError) as error:
+            return error
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = list(pool.map(ask, [files for _, files in asked]))
+    for (place, _), answer in zip(asked, answers, strict=True):
+        if isinstance(answer, tuple):
+            yield place, answer
+        else:
+            failures.append(answer)
+    if failures and len(failures) == len(asked):
+        raise failures[0]
+    for error in failures:
+        log.warning("%s: asked the other places alone", error.message)
+
+
+def _of_index(index: str, project: str, session: client.Session) -> Iterable[IndexFile]:
+    if folder := addresses.local_path(index):
+        return _of_folder_index(folder, project)
+    page = pages.read(
+        f"{index.rstrip('/')}/{project}/", accept=project_page.ACCEPT, limit=_LARGEST_PAGE, session=session
+    )
+    return project_page.files(page.body, page.kind, page.url)
+
+
+def _of_folder_index(folder: Path, project: str) -> Iterable[IndexFile]:
+    """A simple index in a folder, or the folder that `cuwheel publish` wrote, which has one in it."""
+    if not folder.is_dir():
+        raise UnreadableError(folder, "no such folder")
+    for place in (folder / project, folder / "simple" / project):
+        for name in _PAGES:
+            if (place / name).is_file():
+                return _of_page(place / name)
+        if place.is_dir():
+            return tuple(_in_folder(place))
+    return ()
+
+
+def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
+    local = addresses.local_path(place)
+    if local is None:
+        page = pages.read(place, accept=project_page.ACCEPT, limit=_LARGEST_PAGE, session=session)
+        return project_page.files(page.body, page.kind, page.url)
+    if local.is_dir():
+        return tuple(_in_folder(local))
+    if not local.is_file():
+        raise UnreadableError(local, "no such file or folder")
+    return _of_page(local)
+
+
+def _of_page(path: Path) -> Iterable[IndexFile]:
+    try:
+        with path.open("rb") as file:
+            body = file.read(_LARGEST_PAGE + 1)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    if len(body) > _LARGEST_PAGE:
+        raise UnreadableError(path, f"has more than {_LARGEST_PAGE:,} bytes: too large for a page of an index")
+    kind = "application/json" if path.suffix == ".json" else "text/html"
+    return project_page.files(body, kind, path.absolute().as_uri())
+
+
+def _in_folder(folder: Path) -> Iterator[IndexFile]:
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise UnreadableError.from_os(error, folder) from error
+    for path in paths:
+        if path.name.endswith((".whl", *_SOURCES)) and addresses.is_file_name(path.name) and path.is_file():
+            yield IndexFile(file=path.name, url=path.absolute().as_uri(), size=path.stat().st_size)
+
+
+def _candidate(told: IndexFile, project: str, index: str) -> Candidate | None:
+    """None for a file of another project, and for what is neither a wheel nor a source distribution."""
+    try:
+        if wheel := WheelName.parse(told.file):
+            if normalised(wheel.name) != project:
+                return None
+            return Candidate(told=told, version=Version(wheel.version.replace("_", "-")), wheel=wheel, index=index)
+        if told.file.endswith(_SOURCES):
+            name, version = parse_sdist_filename(told.file)
+            return Candidate(told=told, version=version, wheel=None, index=index) if name == project else None
+    except (InvalidVersion, InvalidSdistFilename):
+        log.debug("%s: %s has no version that can be read", index, told.file)
+    return None
+
+
+def _allowed(requirement: Requirement, found: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Previews only where they are asked for, or where there is nothing else; withdrawn files only by their version."""
+    everything = list(found)
+    fitting = [each for each in everything if requirement.specifier.contains(each.version, prereleases=True)]
+    finished = [each for each in fitting if not each.version.is_prerelease]
+    asked = requirement.specifier.prereleases or not finished
+    exact = any(each.operator in ("==", "===") for each in requirement.specifier)
+    for each in fitting if asked else finished:
+        yield each if not exact else replace(each, told=replace(each.told, yanked=None))

@@ -1,0 +1,73 @@
+"""Pages of an index: kept with what their server says of their age, and asked for again only if they changed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cuwheel import files, log
+from cuwheel.errors import CuwheelError
+from cuwheel.network import addresses, client, transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_NOT_MODIFIED = 304
+_VALIDATORS = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
+
+
+class Page(msgspec.Struct, frozen=True):
+    """`url`: where it came from in the end, after redirects: its links are relative to that. `kind`: its media type."""
+
+    url: str
+    kind: str
+    body: bytes
+    validators: dict[str, str] = {}
+
+
+def read(url: str, *, accept: str, limit: int, session: client.Session) -> Page:
+    """Raises `client.NotThereError` where the server has none."""
+    place = files.cache_folder() / "pages" / hashlib.sha256(f"{accept}\n{addresses.plain(url)}".encode()).hexdigest()
+    kept = _kept(place, limit)
+    headers = {"Accept": accept, **_conditions(kept)}
+    with client.request("GET", url, headers, session=session) as response:
+        if kept and response.status_code == _NOT_MODIFIED:
+            return kept
+        page = Page(
+            url=addresses.plain(str(response.url)),
+            kind=response.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            body=transfer.body_of(response, limit),
+            validators=_validators(response.headers),
+        )
+    if page.validators and "no-store" not in response.headers.get("Cache-Control", "").lower():
+        _keep(place, page)
+    return page
+
+
+def _conditions(kept: Page | None) -> dict[str, str]:
+    return {asked: kept.validators[told] for told, asked in _VALIDATORS if told in kept.validators} if kept else {}
+
+
+def _validators(headers: Mapping[str, str]) -> dict[str, str]:
+    return {told: value for told, _ in _VALIDATORS if (value := headers.get(told))}
+
+
+def _kept(place: Path, limit: int) -> Page | None:
+    try:
+        with place.open("rb") as file:
+            data = file.read(2 * limit + 1)
+        return msgspec.msgpack.decode(data, type=Page) if len(data) <= 2 * limit else None
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _keep(place: Path, page: Page) -> None:
+    """A cache that cannot be written is no reason to fail."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.write(place, msgspec.msgpack.encode(page))
+    except (OSError, CuwheelError) as error:
+        log.debug("%s is not kept: %s", page.url, error)

@@ -1,0 +1,131 @@
+"""Which files a requirement may mean, from folders and pages in folders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.delivery import candidates
+from cuwheel.delivery.candidates import Places
+from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
+from cuwheel.network import client, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX", "UV_DEFAULT_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def _folder(folder: Path, names: Sequence[str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_bytes(b"")
+    return folder
+
+
+def _index(folder: Path, project: str, names: Sequence[str], yanked: Sequence[str] = ()) -> Path:
+    links = (f'<a href="../../files/{each}" {"data-yanked=no" if each in yanked else ""}>x</a>' for each in names)
+    (folder / project).mkdir(parents=True)
+    (folder / project / "index.html").write_text("".join(links))
+    return folder
+
+
+def _files(
+    text: str, *, indexes: Sequence[Path] = (), links: Sequence[Path] = (), first_only: bool = False
+) -> list[str]:
+    where = Places(tuple(map(str, indexes)), tuple(map(str, links)), first_only)
+    with client.Session() as session:
+        return sorted(each.file for each in candidates.listed(candidates.wanted(text), where, session))
+
+
+NAMES = (
+    "demo_cuda-1.0-cp311-cp311-linux_x86_64.whl",
+    "demo_cuda-1.0+cu130-cp311-cp311-linux_x86_64.whl",
+    "Demo.Cuda-1.1-1-py3-none-any.whl",
+    "demo_cuda-1.1-cp311-cp311-linux_x86_64-cu13_sm90.whl",
+    "demo-cuda-1.1.tar.gz",
+    "demo_cuda-2.0rc1-py3-none-any.whl",
+    "demo_cuda-nonsense-py3-none-any.whl",
+    "demo_cudas-3.0-py3-none-any.whl",
+    "demo_cuda-3.0.exe",
+    "notes.txt",
+)
+
+
+def test_everything_in_a_folder_that_is_a_file_of_the_project(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "wheels", NAMES)
+    assert _files("demo-cuda", links=[folder]) == sorted(NAMES[:5])
+
+
+def test_a_requirement_takes_previews_and_local_versions_as_pip_does(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "wheels", NAMES)
+    assert _files("Demo_CUDA==1.0", links=[folder]) == sorted(NAMES[:2])
+    assert _files("demo-cuda>=2.0rc1", links=[folder]) == [NAMES[5]]
+    assert _files("demo-cuda>1.5", links=[folder]) == [NAMES[5]], "there is nothing else"
+    assert _files("demo-cuda<1", links=[folder]) == []
+
+
+def test_pages_in_folders_and_the_one_that_publish_writes(tmp_path: Path) -> None:
+    _index(tmp_path / "site" / "simple", "demo-cuda", NAMES[:1])
+    for place in (tmp_path / "site", tmp_path / "site" / "simple"):
+        assert _files("demo-cuda", indexes=[place]) == [NAMES[0]]
+
+
+def test_indexes_are_merged_unless_the_first_one_decides(tmp_path: Path) -> None:
+    both = [_index(tmp_path / str(n), "demo-cuda", [name]) for n, name in enumerate((NAMES[0], NAMES[4]))]
+    assert _files("demo-cuda", indexes=both) == sorted([NAMES[0], NAMES[4]])
+    assert _files("demo-cuda", indexes=both, first_only=True) == [NAMES[0]]
+    empty = _folder(tmp_path / "empty", ())
+    assert _files("demo-cuda", indexes=[empty, *both], first_only=True) == [NAMES[0]]
+
+
+def test_what_was_withdrawn_counts_only_by_its_exact_version(tmp_path: Path) -> None:
+    folder = _index(tmp_path / "site", "demo-cuda", NAMES[:1], yanked=NAMES[:1])
+    with client.Session() as session:
+        for text, yanked in (("demo-cuda", True), ("demo-cuda==1.0", False)):
+            (found,) = candidates.listed(candidates.wanted(text), Places((str(folder),)), session)
+            assert (found.told.yanked is not None) is yanked
+
+
+def test_nothing_of_that_name(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="package on your indexes") as error:
+        _files("demo", indexes=[_folder(tmp_path / "site", ())])
+    assert str(tmp_path / "site") in error.value.hint
+
+
+def test_a_place_that_is_not_there_is_an_error_only_where_it_is_the_only_one(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "wheels", NAMES[:1])
+    assert _files("demo-cuda", links=[tmp_path / "nowhere", folder]) == [NAMES[0]]
+    with pytest.raises(UnreadableError, match="no such file or folder"):
+        _files("demo-cuda", links=[tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize("text", ["", "not a name", "demo @ https://x.test/demo.whl", "demo; python_version<'4'", "-x"])
+def test_what_is_not_a_name_with_versions(text: str) -> None:
+    with pytest.raises(UsageError, match="name with versions"):
+        candidates.wanted(text)
+
+
+def test_places_come_from_the_command_line_or_from_pip_or_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuwheel.resolver.public_index", lambda: "https://public.test/simple")
+
+    def places(**options: object) -> Places:
+        return candidates.places(settings.read(), **options)  # type: ignore[arg-type]
+
+    assert places() == Places(("https://public.test/simple",))
+    assert places(indexes=["https://u:p@one.test/simple"]).indexes == ("https://one.test/simple",)
+    assert places(no_index=True, find_links=["wheels"]) == Places((), ("wheels",))
+    monkeypatch.setenv("UV_INDEX", "https://uv.test/simple")
+    assert places() == Places(("https://uv.test/simple", "https://public.test/simple"), first_only=True)
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://pip.test/simple")
+    monkeypatch.setenv("PIP_FIND_LINKS", "/wheels")
+    assert places() == Places(("https://public.test/simple", "https://pip.test/simple"), ("/wheels",))

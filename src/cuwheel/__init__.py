@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         compare,
         doctor,
         explain,
+        find,
         gpus,
         inspect,
         kernels,
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
         verify,
     )
     from cuwheel.building.request import BuildRequest
-    from cuwheel.delivery.request import PublishRequest
+    from cuwheel.delivery.request import FindRequest, PublishRequest
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.verifying.request import VerifyRequest
 
 __all__ = [
     "BuildRequest",
+    "FindRequest",
     "PublishRequest",
     "SlimRequest",
     "ToolchainRequest",
@@ -45,6 +47,7 @@ __all__ = [
     "compare",
     "doctor",
     "explain",
+    "find",
     "gpus",
     "inspect",
     "kernels",

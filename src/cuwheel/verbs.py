@@ -129,6 +129,14 @@ _ROWS = (
         ("trace.Traced",),
     ),
     Verb(
+        "find",
+        "find the wheel that runs on a machine, or why there is none",
+        "NAME --on …",
+        ("installing.find",),
+        ("find.Find",),
+        "delivery.FindRequest",
+    ),
+    Verb(
         "record",
         "record every compiler call of a build, and why it failed",
         "-- COMMAND",

@@ -37,6 +37,7 @@ cuwheel.toolchain("13.0", provider="index")
 cuwheel.build(".", jobs="two")
 cuwheel.verify("a.whl", timeout="long")
 cuwheel.publish("a.whl", to=3)
+cuwheel.find("torch", budget="2GB")
 cuwheel.inspect("a.whl").no_such_field
 cuwheel.inspekt("a.whl")
 """

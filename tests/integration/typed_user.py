@@ -17,6 +17,7 @@ from cuwheel.report.check import Check
 from cuwheel.report.compare import Compare
 from cuwheel.report.doctor import Doctor
 from cuwheel.report.explain import Explain
+from cuwheel.report.find import Find
 from cuwheel.report.gpus import Gpus
 from cuwheel.report.inspect import Inspect
 from cuwheel.report.kernels import Kernels
@@ -96,3 +97,7 @@ assert_type(proof.wheels[0].sha256, str)
 assert_type(cuwheel.publish(cuwheel.PublishRequest(["a.whl"], to=Path("index"), keep=3)), Publish)
 served = assert_type(cuwheel.publish("a.whl", to=Path("index"), dry_run=True), Publish)
 assert_type(served.wheels[0].added, bool)
+
+there = assert_type(cuwheel.find("torch>=2.5", on=["gtx 1080 ti"], budget=10**9), Find)
+assert_type(there.candidates[0].outcome, Outcome)
+assert_type(cuwheel.find(cuwheel.FindRequest("torch", indexes=["https://wheels.example.com/simple"])).downloaded, int)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cuwheel.api.building import build
     from cuwheel.api.diagnosis import causes, explain
     from cuwheel.api.fleets import check, plan, plan_sizes, read_list
+    from cuwheel.api.installing import find
     from cuwheel.api.machines import doctor, gpus, toolkits
     from cuwheel.api.matrices import record_matrix
     from cuwheel.api.publishing import publish, publish_check
@@ -40,6 +41,7 @@ __all__ = [
     "compare",
     "doctor",
     "explain",
+    "find",
     "gpus",
     "inspect",
     "kernels",

@@ -34,13 +34,9 @@ def check(
     from cuwheel.machine import named, torch_installed
     from cuwheel.report.check import Check, targets_of
 
-    machines = named.machines(on, refine, env=env) if on else ()
-    if env or not on:
-        from cuwheel.machine import probe
-
-        machines = probe.within(env, machines) if on and env else named.here(probe.probe(env), refine)
+    machines = named.asked(on, refine, env=env)
     found = [survey(on_disk(target, platform), env=env, detail="containers") for target in targets]
-    torch = torch_installed.exports(env, found) if env or not on else None
+    torch = torch_installed.exports(env, torch_installed.taken(found)) if env or not on else None
     return Check(
         targets=targets_of(found),
         machines=machines,

@@ -232,6 +232,14 @@ def requirement(text: str) -> str:
     return text
 
 
+def package(text: str) -> str:
+    """A name, perhaps with versions."""
+    from cuwheel.delivery import candidates
+
+    candidates.wanted(text)
+    return text
+
+
 def variable(text: str) -> str:
     if not _VARIABLE.fullmatch(text):
         raise wrong(text, "a variable name, such as MODEL_FOLDER")

@@ -150,6 +150,14 @@ def place(text: str) -> str:
     return text
 
 
+def links(text: str) -> str:
+    """A folder of files, or a page that links to them, here or on a server."""
+    if "://" in text or is_folder(text):
+        return place(text)
+    file(text)
+    return text
+
+
 def program(text: str) -> str:
     """By its path, or a name on PATH."""
     import shutil

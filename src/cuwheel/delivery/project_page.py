@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import log
 from cuwheel.delivery import simple_api
@@ -27,8 +28,7 @@ _LONGEST = 4096
 _SAFE = ("http", "https")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexFile:
+class IndexFile(Struct, frozen=True, kw_only=True):
     """A file that an index offers. `url` has no login in it; `file` is safe to be the name of one.
 
     `yanked`: why it was withdrawn, None where it was not. `facts`: the hash of its facts file; empty where the index

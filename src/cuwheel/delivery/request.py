@@ -1,4 +1,4 @@
-"""What is asked of `cuwheel publish`."""
+"""What is asked of `cuwheel publish` and `cuwheel find`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel import printable
-from cuwheel.delivery import layout
+from cuwheel.delivery import candidates, layout
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.inspection import pinned
+from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
 from cuwheel.requests import as_paths, freeze, must_be_positive
 
 _SCHEMES = ("https://", "http://")
 _SHOWN = 100
 _LONGEST_REASON = 500
+BUDGET = 2 * 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +91,30 @@ def must_be_address(url: str) -> None:
         raise UsageError("the address must not contain a login: it would stand in every page")
     if parts.query or parts.fragment:
         raise UsageError(f"{url[:_SHOWN]!r} must be the address of a folder, without ? or #")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindRequest:
+    """The wheel of a package that runs on machines.
+
+    `wanted`: a name, perhaps with versions (`torch>=2.5`). `on`: GPU names, capabilities, machine profiles, fleet files
+    or `Machine` values; without one, this machine, or of it the GPUs in `gpus` (numbers, as nvidia-smi lists them).
+    `env`: the environment that it is for. `indexes`: in place of those that pip or uv is configured with; `find_links`:
+    folders or pages with files, beside them. `budget`: bytes that may be downloaded where no index has facts.
+    """
+
+    wanted: str = field(kw_only=False)
+    on: Sequence[str | Path | Machine] = ()
+    gpus: Sequence[int] = ()
+    refine: Refinement | None = None
+    env: Path | None = None
+    indexes: Sequence[str] = ()
+    find_links: Sequence[str] = ()
+    no_index: bool = False
+    pre: bool = False
+    budget: int = BUDGET
+
+    def __post_init__(self) -> None:
+        freeze(self, "on", "gpus", "indexes", "find_links")
+        must_be_positive(budget=self.budget)
+        candidates.wanted(self.wanted)

@@ -19,7 +19,7 @@ from cuwheel.finding import Finding
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cuwheel.inspection.libraries import Survey
     from cuwheel.wheel.file import WheelFile
@@ -131,10 +131,17 @@ def read(target: str | Path, *, env: Path | None = None) -> Description | None:
 
 def of(found: Survey, target: str | Path, *, env: Path | None = None) -> tuple[Description | None, tuple[Finding, ...]]:
     """What a surveyed target says; one that cannot be understood is a finding, and not the end."""
-    if found.kind not in ("wheel", "distribution"):
-        return None, ()
+    return _told(lambda: read(target, env=env)) if found.kind in ("wheel", "distribution") else (None, ())
+
+
+def of_open(wheel: WheelFile) -> tuple[Description | None, tuple[Finding, ...]]:
+    """The same of a wheel that is open, wherever its bytes are."""
+    return _told(lambda: of_wheel(wheel))
+
+
+def _told(read: Callable[[], Description | None]) -> tuple[Description | None, tuple[Finding, ...]]:
     try:
-        return read(target, env=env), ()
+        return read(), ()
     except CuwheelError as error:
         told = Finding(rule="description-unreadable", severity="warning", message=error.message, fix=error.hint)
         return None, (told,)

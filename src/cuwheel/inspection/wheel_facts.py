@@ -157,7 +157,7 @@ def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
 
     found = survey_wheel(wheel, detail="containers")
     told = wheel.distribution
-    described, unclear = description.of(found, wheel.path)
+    described, unclear = description.of_open(wheel)
     symbols = tuple(sorted({name for each in found.libraries for name in each.torch_symbols}))
     places = {name: index for index, name in enumerate(symbols)}
     return WheelFacts(

@@ -24,6 +24,30 @@ def here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Mac
     return tuple(refine.apply(each) for each in fleet.from_profile(profile))
 
 
+def asked(
+    on: Sequence[str | Path | Machine],
+    refine: Refinement | None = None,
+    *,
+    env: Path | None = None,
+    gpus: Sequence[int] = (),
+) -> tuple[Machine, ...]:
+    """What `--on` names, with the packages of `env`; without either this machine, with the GPUs that a program sees."""
+    if on:
+        found = machines(on, refine, env=env)
+        if env is None:
+            return found
+        from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
+
+        return probe.within(env, found)
+    from cuwheel.machine import probe, visible_gpus  # noqa: PLC0415 - as above
+
+    profile = probe.probe(env)
+    return here(
+        visible_gpus.asked_for(profile, gpus) if gpus else visible_gpus.left_by_variable(profile),
+        refine,
+    )
+
+
 def machines(
     on: Iterable[str | Path | Machine], refine: Refinement | None = None, *, env: Path | None = None
 ) -> tuple[Machine, ...]:

@@ -9,16 +9,20 @@ from cuwheel.machine import python_environment
 from cuwheel.machine.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from cuwheel.inspection.libraries import Survey
     from cuwheel.inspection.torch_symbols import TorchExports
 
 
-def exports(env: Path | None, surveys: Iterable[Survey]) -> TorchExports | None:
-    """Of what these targets take from torch, that which the environment's has; None where it has no torch."""
-    wanted = {name for survey in surveys for library in survey.libraries for name in library.torch_symbols}
+def taken(surveys: Iterable[Survey]) -> frozenset[str]:
+    """What targets need of torch."""
+    return frozenset(name for survey in surveys for library in survey.libraries for name in library.torch_symbols)
+
+
+def exports(env: Path | None, wanted: Collection[str]) -> TorchExports | None:
+    """Which of these symbols the environment's torch has; None where it has no torch, or nothing is wanted."""
     if not wanted:
         return None
     _, folders = python_environment.locate(World.here(), env)

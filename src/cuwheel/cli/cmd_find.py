@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cli import names, numbers, option_values, places
+from cuwheel.cli.cmd_check import add_refinement, refinement
+from cuwheel.cli.cmd_check import refuse_conflicts as refuse_conflicts_of_machines
+from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.find import Find
+
+EXAMPLES = """\
+  cuwheel find bitsandbytes                for this machine
+  cuwheel find torch --on 'gtx 1080 ti'    the newest release with code for it
+  cuwheel find 'cupy-cuda12x>=13' --on fleet.toml
+  cuwheel find foo --index https://wheels.example.com/simple
+  cuwheel find foo --no-index --find-links dist
+
+An index that `cuwheel publish` wrote has facts of every wheel. Of other wheels
+the libraries are read, the best candidate first, and nothing of them is kept.
+
+exit status: 0 there is one that runs, 1 there is none"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "wanted", metavar="NAME", type=option_values.package, help="a package, perhaps with versions: 'torch>=2.5'"
+    )
+    parser.add_argument(
+        "--on",
+        metavar="WHAT",
+        type=names.machines(),
+        action="append",
+        default=[],
+        help="GPUs, capabilities, machine profiles, fleet.toml, 'this'; repeatable, or with commas",
+    )
+    parser.add_argument(
+        "--gpu",
+        dest="gpus",
+        metavar="NUMBER",
+        type=numbers.index,
+        action="append",
+        default=[],
+        help="only this GPU of this machine, as nvidia-smi numbers them; repeatable",
+    )
+    parser.add_argument(
+        "--env", metavar="FOLDER", type=places.environment, help="the Python environment that it is for"
+    )
+    add_places(parser)
+    add_html(parser)
+    add_refinement(parser)
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Where candidates come from; `install` takes them too."""
+    group = parser.add_argument_group("where to look")
+    group.add_argument(
+        "--index",
+        dest="indexes",
+        metavar="PLACE",
+        type=places.place,
+        action="append",
+        default=[],
+        help="an index, URL or folder, instead of those that pip or uv is configured with; repeatable",
+    )
+    group.add_argument(
+        "--find-links",
+        metavar="PLACE",
+        type=places.links,
+        action="append",
+        default=[],
+        help="a folder of wheels, or a page that links to them; repeatable",
+    )
+    group.add_argument("--no-index", action="store_true", help="ask no index, only --find-links")
+    group.add_argument("--pre", action="store_true", help="also take previews")
+    group.add_argument(
+        "--budget",
+        metavar="SIZE",
+        type=numbers.size,
+        help="most that is downloaded to look into wheels (default: 2GB)",
+    )
+
+
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    refuse_conflicts_of_machines(args)
+    if args.gpus and args.on:
+        raise UsageError("--gpu chooses GPUs of this machine: it cannot be used with --on")
+    if args.no_index and args.indexes:
+        raise UsageError("--no-index and --index cannot be used together")
+
+
+def run(args: argparse.Namespace) -> Find:
+    from cuwheel import api
+    from cuwheel.delivery.request import BUDGET, FindRequest
+
+    request = FindRequest(
+        args.wanted,
+        on=args.on,
+        gpus=args.gpus,
+        refine=refinement(args),
+        env=args.env,
+        indexes=args.indexes,
+        find_links=args.find_links,
+        no_index=args.no_index,
+        pre=args.pre,
+        budget=args.budget or BUDGET,
+    )
+    answer = api.find(request)
+    write_html(answer, args)
+    return answer

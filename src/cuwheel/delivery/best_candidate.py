@@ -1,0 +1,178 @@
+"""`cuwheel find`: every candidate judged, looking into as few wheels as the answer needs, the best first."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.version import Version
+
+from cuwheel import log
+from cuwheel.compat import tags
+from cuwheel.compat.verdict import ORDER
+from cuwheel.delivery import candidates, judging, tag_order, wheel_reading
+from cuwheel.delivery.judging import Ruling
+from cuwheel.errors import CuwheelError
+from cuwheel.machine import named
+from cuwheel.machine.fleet import Machine
+from cuwheel.network import client
+from cuwheel.network.remote import Budget, OverBudgetError
+from cuwheel.units import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from cuwheel.delivery.judging import Bench
+    from cuwheel.delivery.request import FindRequest
+    from cuwheel.delivery.wheel_reading import Contents
+
+_AT_ONCE = 8
+_MISSES = 3  # facts files that are not there, before an index is taken to have none
+_MAY_BE_TAKEN = 2  # the highest rank that is
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """`rulings`: the best first. `chosen`: the first of them, if it may be taken. `downloaded`: bytes of wheels."""
+
+    name: str
+    machines: tuple[Machine, ...]
+    rulings: tuple[Ruling, ...]
+    chosen: Ruling | None
+    downloaded: int
+
+
+def find(request: FindRequest) -> Found:
+    wanted = candidates.wanted(request.wanted)
+    if request.pre:
+        wanted.specifier.prereleases = True
+    budget = Budget(request.budget)
+    with client.Session() as session, ThreadPoolExecutor(1) as beside:
+        looking = beside.submit(named.asked, request.on, request.refine, env=request.env, gpus=request.gpus)
+        where = candidates.places(
+            session.found, indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
+        )
+        with log.progress(f"asking your indexes for {wanted.name}"):
+            listed = candidates.listed(wanted, where, session)
+        machines = looking.result()
+        bench = judging.Bench(machines, request.env, installed=bool(request.env or not request.on))
+        order = tag_order.of(machines[0])
+        rulings = _preferred([judging.by_name(each, machines) for each in listed], order)
+        rulings = _by_facts(_once_a_build(rulings), bench, session)
+        rulings = list(_by_wheels(rulings, bench, session, budget))
+    ranked = sorted(_preferred(rulings, order), key=lambda each: each.rank)
+    chosen = next((each for each in ranked[:1] if each.rank <= _MAY_BE_TAKEN), None)
+    return Found(name=wanted.name, machines=machines, rulings=tuple(ranked), chosen=chosen, downloaded=budget.used)
+
+
+def _preferred(rulings: Iterable[Ruling], order: Mapping[str, int]) -> list[Ruling]:
+    """The newest release first; in one release what runs best, then the later build, then as installers choose."""
+    found = sorted(
+        rulings, key=lambda each: tag_order.place(each.candidate.wheel, order) if each.candidate.wheel else 0
+    )
+    found.sort(key=lambda each: (each.candidate.version, _build(each)), reverse=True)
+    found.sort(key=lambda each: ORDER.index(each.outcome))
+    found.sort(key=_release, reverse=True)
+    return found
+
+
+def _release(ruling: Ruling) -> Version:
+    return Version(ruling.candidate.version.public)
+
+
+def _build(ruling: Ruling) -> tuple[int, str]:
+    told = ruling.candidate.wheel.build if ruling.candidate.wheel else None
+    digits = (told or "").rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.")
+    return (int(digits[:9]) if digits.isascii() and digits.isdigit() else -1, told or "")
+
+
+def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
+    """Where a machine's Python is not known, a release has a wheel for each: one of them tells of the others."""
+    first: dict[tuple[object, ...], Ruling] = {}
+    found = []
+    for each in rulings:
+        wheel = each.candidate.wheel
+        if wheel is None or each.decided:
+            found.append(each)
+            continue
+        made_for = tags.platform_of(wheel.platforms[0])
+        key = (each.candidate.version, wheel.build, wheel.variant, made_for.os, made_for.cpu)
+        known = first.setdefault(key, each)
+        reason = f"not looked into: {known.candidate.file} is of the same release"
+        found.append(each if known is each else replace(each, reasons=(reason,), decided=True))
+    return found
+
+
+def _by_facts(rulings: Sequence[Ruling], bench: Bench, session: client.Session) -> list[Ruling]:
+    """With the verdicts of all whose facts are to be had without the wheel."""
+    undecided = [each for each in rulings if not each.decided]
+    read: dict[str, Contents | None] = {}
+    with_facts = {index for index in _indexes(undecided) if _has_facts(index, undecided, session, read)}
+
+    def look(ruling: Ruling) -> None:
+        candidate = ruling.candidate
+        read[candidate.file] = _facts(ruling, session, ask=candidate.index in with_facts)
+
+    rest = [each for each in undecided if each.candidate.file not in read]
+    with ThreadPoolExecutor(_AT_ONCE) as pool, log.progress("reading facts", len(rest)):
+        list(pool.map(look, rest))
+    bench.expect([each.survey for each in read.values() if each])
+    return [
+        bench.rule(each, known) if not each.decided and (known := read[each.candidate.file]) else each
+        for each in rulings
+    ]
+
+
+def _indexes(rulings: Sequence[Ruling]) -> list[str]:
+    return list(dict.fromkeys(each.candidate.index for each in rulings))
+
+
+def _has_facts(
+    index: str, rulings: Sequence[Ruling], session: client.Session, read: dict[str, Contents | None]
+) -> bool:
+    """Whether an index that does not say so has facts files all the same: found out with a few of them."""
+    there = [each for each in rulings if each.candidate.index == index]
+    unsaid = [each for each in there if not each.candidate.told.facts and each.candidate.path is None]
+    for ruling in unsaid[:_MISSES]:
+        if found := _facts(ruling, session, ask=True):
+            read[ruling.candidate.file] = found
+            return True
+    return False
+
+
+def _facts(ruling: Ruling, session: client.Session, *, ask: bool) -> Contents | None:
+    try:
+        return wheel_reading.from_facts(ruling.candidate, session, ask=ask)
+    except CuwheelError as error:
+        log.warning("the facts of %s cannot be read: %s", ruling.candidate.file, error.message)
+        return None
+
+
+def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session, budget: Budget) -> Iterator[Ruling]:
+    """With the verdicts of those that had to be read, until one runs and no newer one is left."""
+    best: Ruling | None = next((each for each in rulings if each.decided and each.rank == 0), None)
+    for each in rulings:
+        if each.decided:
+            yield each
+            continue
+        if best and (_release(best) > _release(each) or best.outcome == ORDER[0]):
+            reason = f"not looked into: {best.candidate.version} runs"
+            yield replace(each, reasons=(reason,), decided=True)
+            continue
+        judged = _read(each, bench, session, budget)
+        if judged.rank == 0 and (best is None or _release(best) <= _release(judged)):
+            best = judged
+        yield judged
+
+
+def _read(ruling: Ruling, bench: Bench, session: client.Session, budget: Budget) -> Ruling:
+    try:
+        return bench.rule(ruling, wheel_reading.read(ruling.candidate, session, budget))
+    except OverBudgetError:
+        reason = (
+            f"not read: it takes more than is left of the {size(budget.limit or 0)} that may be downloaded (--budget)"
+        )
+    except CuwheelError as error:
+        reason = f"not read: {error.message}"
+    return replace(ruling, reasons=(reason,), decided=True)

@@ -1,0 +1,155 @@
+"""Candidates against machines: what can be said by their names, then by what is in them, by the rules of `check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from cuwheel.compat import matrix, tags
+from cuwheel.compat.choose import CudaError
+from cuwheel.compat.predict import Outcome
+from cuwheel.compat.verdict import worst
+from cuwheel.delivery.candidates import Candidate
+from cuwheel.delivery.wheel_reading import Origin
+from cuwheel.machine import torch_installed
+from cuwheel.units import some
+from cuwheel.wheel import requirements
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.compat.verdict import Verdict
+    from cuwheel.delivery.wheel_reading import Contents
+    from cuwheel.inspection.libraries import Survey
+    from cuwheel.inspection.torch_symbols import TorchExports
+    from cuwheel.machine.fleet import Machine
+
+_RUNS: tuple[Outcome, ...] = ("native", "compatible", "jit")
+_ARCHS = 4
+_OF_TORCH = ("torch-symbols-missing", "torch-abi-differs")  # also of libraries that are said to be optional
+
+
+class Ruling(Struct, frozen=True, kw_only=True):
+    """What became of a candidate. `decided`: nobody need look into it any more.
+
+    `rank`: 0 it runs, 1 with something to lose, 2 nothing speaks against it, 3 not looked into, 4 it does not run, 5 a
+    source distribution.
+    """
+
+    candidate: Candidate
+    outcome: Outcome = "unknown"
+    rank: int = 3
+    reasons: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+    predicted_error: CudaError | None = None
+    origin: Origin | None = None
+    decided: bool = True
+
+
+def by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
+    """What its name and its index say: undecided where that is no obstacle."""
+    told = candidate.told
+    if candidate.wheel is None:
+        reason = "a source distribution: it has to be built (cuwheel build)"
+        return Ruling(candidate=candidate, rank=5, reasons=(reason,))
+    problems = (
+        [f"withdrawn by its publisher{f': {told.yanked}' if told.yanked else ''}"] if told.yanked is not None else []
+    )
+    for machine in machines:
+        found = tags.fits(candidate.wheel.tags, machine)
+        own = [*found[0].problems, *_python_problems(told.requires_python, machine)]
+        problems += [_of(machine, each, machines) for each in own]
+    if problems:
+        return Ruling(candidate=candidate, outcome="fails", rank=4, reasons=tuple(dict.fromkeys(problems)))
+    return Ruling(candidate=candidate, decided=False)
+
+
+def _python_problems(wanted: str | None, machine: Machine) -> Iterator[str]:
+    if not wanted or machine.python is None:
+        return
+    try:
+        allowed = SpecifierSet(wanted)
+    except InvalidSpecifier:
+        return  # installers pass over it too
+    known = machine.python if machine.python.count(".") > 1 else f"{machine.python}.99"  # its last patch release
+    if not allowed.contains(known, prereleases=True):
+        yield f"it requires Python {wanted}, and this is {machine.python}"
+
+
+def _of(machine: Machine, reason: str, machines: Sequence[Machine]) -> str:
+    return f"{machine.name}: {reason}" if len(machines) > 1 else reason
+
+
+class Bench:
+    """Judges what is in candidates. `env`: the environment whose torch they would use; None where it is not known."""
+
+    def __init__(self, machines: Sequence[Machine], env: Path | None, *, installed: bool) -> None:
+        self._machines, self._env, self._installed = tuple(machines), env, installed
+        self._torch: TorchExports | None = None
+        self._asked: frozenset[str] = frozenset()
+
+    def expect(self, surveys: Sequence[Survey]) -> None:
+        """Read torch's symbols once for all of these."""
+        wanted = torch_installed.taken(surveys)
+        if self._installed and not wanted <= self._asked:
+            self._asked |= wanted
+            self._torch = torch_installed.exports(self._env, self._asked)
+
+    def rule(self, ruling: Ruling, contents: Contents) -> Ruling:
+        self.expect([contents.survey])
+        verdicts = matrix.judge_all(contents.survey, self._machines, self._torch)
+        outcome = worst(each.outcome for each in verdicts)
+        errors = [
+            _of(machine, finding.message, self._machines)
+            for machine, verdict in zip(self._machines, verdicts, strict=True)
+            for finding in verdict.findings
+            if finding.severity == "error" or finding.rule in _OF_TORCH
+        ]
+        replaced = tuple(dict.fromkeys(self._replaced(contents.survey)))
+        rank = _rank(outcome, errors)
+        return replace(
+            ruling,
+            outcome=outcome,
+            rank=max(rank, 1) if replaced else rank,
+            reasons=tuple(dict.fromkeys((*errors, *replaced))) or tuple(self._words(verdicts)),
+            conditions=tuple(dict.fromkeys(self._conditions(verdicts))),
+            predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
+            origin=contents.origin,
+            decided=True,
+        )
+
+    def _replaced(self, survey: Survey) -> Iterator[str]:
+        """An installed torch that it does not go with: an installer would bring another one."""
+        if not self._installed or survey.distribution is None:
+            return
+        asked = [each for each in map(requirements.parse, survey.distribution.requires) if each]
+        for wanted in (each for each in asked if normalised(each.name) == "torch" and "extra" not in str(each.marker)):
+            for machine in self._machines:
+                if machine.torch and not wanted.specifier.contains(machine.torch, prereleases=True):
+                    yield f"it requires torch{wanted.specifier}, and torch {machine.torch} is installed"
+
+    def _words(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
+        """Of what runs: the code that it takes. Of what is not known: why."""
+        for machine, verdict in zip(self._machines, verdicts, strict=True):
+            archs = sorted(
+                {taken.arch for each in verdict.libraries if each.loaded is not False for taken in each.rests_on}
+            )
+            if verdict.outcome != "unknown" and archs:
+                yield _of(machine, f"takes {some(archs, _ARCHS)}", self._machines)
+            yield from (_of(machine, each.message, self._machines) for each in verdict.findings if not archs)
+
+    def _conditions(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
+        for machine, verdict in zip(self._machines, verdicts, strict=True):
+            yield from (_of(machine, each, self._machines) for each in verdict.conditions)
+
+
+def _rank(outcome: Outcome, errors: Sequence[str]) -> int:
+    """A library that the rest works without does not make a release worse than an older one."""
+    if outcome in _RUNS or (outcome == "partial" and not errors):
+        return 0
+    return {"partial": 1, "unknown": 2}.get(outcome, 4)

@@ -1,0 +1,131 @@
+"""What is in a candidate, as cheaply as it can be known: from a facts file, the cache, or the wheel itself."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from cuwheel import files, log
+from cuwheel.errors import CuwheelError, UnreadableError
+from cuwheel.inspection import source, wheel_facts
+from cuwheel.inspection.survey import survey_wheel
+from cuwheel.network import addresses, client, transfer
+from cuwheel.network.remote import RemoteFile
+from cuwheel.units import size
+from cuwheel.wheel.file import WheelFile
+
+if TYPE_CHECKING:
+    from cuwheel.delivery.candidates import Candidate
+    from cuwheel.inspection.libraries import Survey
+    from cuwheel.inspection.wheel_facts import WheelFacts
+    from cuwheel.network.remote import Budget
+
+Origin: TypeAlias = Literal["facts file", "cache", "wheel"]
+_LARGEST_FACTS = 1 << 26
+
+
+class Contents(NamedTuple):
+    """`origin`: where it was read."""
+
+    survey: Survey
+    origin: Origin
+
+
+def from_facts(candidate: Candidate, session: client.Session, *, ask: bool) -> Contents | None:
+    """Without the wheel. `ask`: also for a facts file that no index mentions."""
+    if kept := _kept(candidate):
+        return Contents(wheel_facts.survey(kept), "cache")
+    data = _beside(candidate, session, ask=ask)
+    facts = _checked(data, candidate) if data else None
+    if facts is None:
+        return None
+    _keep(candidate, facts)
+    return Contents(wheel_facts.survey(facts), "facts file")
+
+
+def _beside(candidate: Candidate, session: client.Session, *, ask: bool) -> bytes | None:
+    """The facts file that lies where the wheel does."""
+    if candidate.path:
+        place = candidate.path.with_name(candidate.file + wheel_facts.SUFFIX)
+        try:
+            with place.open("rb") as file:
+                return file.read(_LARGEST_FACTS + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnreadableError.from_os(error, place) from error
+    if not (candidate.told.facts or ask) or addresses.split(candidate.told.url).query:
+        return None
+    try:
+        return transfer.fetch(candidate.told.url + wheel_facts.SUFFIX, limit=_LARGEST_FACTS, session=session)
+    except client.NotThereError:
+        return None
+
+
+def _checked(data: bytes, candidate: Candidate) -> WheelFacts | None:
+    """None, and a warning, where it is not what the index says, or about another wheel: the wheel itself decides."""
+    told = candidate.told
+    problem = ""
+    if told.facts and hashlib.sha256(data).hexdigest() != told.facts:
+        problem = "its hash is not the one that the index lists"
+    else:
+        try:
+            facts = wheel_facts.parse(data, candidate.file + wheel_facts.SUFFIX)
+        except CuwheelError as error:
+            problem = error.message
+        else:
+            if facts.file == candidate.file and told.sha256 in (None, facts.sha256):
+                return facts
+            problem = "it is about another wheel"
+    log.warning("the facts file of %s is not used: %s", candidate.file, problem)
+    return None
+
+
+def read(candidate: Candidate, session: client.Session, budget: Budget) -> Contents:
+    """From the wheel: of one on a server only the libraries and what is about them; nothing is kept but facts."""
+    told = candidate.told
+    if candidate.path:
+        with WheelFile(candidate.path) as wheel:
+            return Contents(survey_wheel(wheel, detail="containers"), "wheel")
+    with WheelFile(Path(candidate.file), RemoteFile(told.url, session=session, budget=budget, size=told.size)) as wheel:
+        stored = sum(each.member.stored for each in source.of_wheel(wheel).items if isinstance(each, source.ZipItem))
+        budget.must_allow(told.url, stored)
+        log.info("reading %s of %s (%s)", size(stored), candidate.file, size(wheel.size))
+        if told.sha256 is None:
+            return Contents(survey_wheel(wheel, detail="containers"), "wheel")
+        facts = wheel_facts.of_wheel(wheel, sha256=told.sha256)
+    _keep(candidate, facts)
+    return Contents(wheel_facts.survey(facts), "wheel")
+
+
+def _place(candidate: Candidate) -> Path | None:
+    """By the hash and the server: what one says of a hash is not believed of another's file."""
+    if candidate.told.sha256 is None:
+        return None
+    server = "" if candidate.path else "//{1}:{2}".format(*addresses.origin(candidate.told.url))
+    key = hashlib.sha256(f"{candidate.told.sha256}{server}".encode()).hexdigest()
+    return files.cache_folder() / "facts-files" / key[:2] / f"{key}{wheel_facts.SUFFIX}"
+
+
+def _kept(candidate: Candidate) -> WheelFacts | None:
+    place = _place(candidate)
+    if place is None:
+        return None
+    try:
+        facts = wheel_facts.load(place)
+    except CuwheelError:  # there is none, or another cuwheel wrote it
+        return None
+    return facts if facts.sha256 == candidate.told.sha256 and facts.file == candidate.file else None
+
+
+def _keep(candidate: Candidate, facts: WheelFacts) -> None:
+    """A cache that cannot be written is no reason to fail."""
+    place = _place(candidate)
+    if place is None:
+        return
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.write(place, wheel_facts.encoded(facts))
+    except (OSError, CuwheelError) as error:
+        log.debug("the facts of %s are not kept: %s", candidate.file, error)

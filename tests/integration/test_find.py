@@ -1,0 +1,242 @@
+"""`find` against indexes on loopback: with facts files and without, by folder, by page, on several machines."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from cuwheel import api
+from cuwheel.cli import main
+from cuwheel.inspection import wheel_facts
+from cuwheel.machine.fleet import Refinement
+from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.wheel.file import WheelFile
+from tests.integration.index_server import Behaviour, clean_environment, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cuwheel.report.find import Find
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
+LINUX = Refinement(os="linux", cpu="x86_64", glibc="2.36", python="3.11", driver="580.65.06")
+TAG = "py3-none-manylinux_2_28_x86_64"
+NATIVE = "plain-130.so"  # 8.0, 9.0 and PTX for 9.0
+
+
+def _wheel(folder: Path, version: str, fixture: str | None, tag: str = TAG, requires: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"demo-{version}-{tag}.whl"
+    info = f"demo-{version}.dist-info"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        if fixture:
+            archive.write(FIXTURES / fixture, "demo/libdemo.so")
+        archive.writestr("demo/__init__.py", "")
+        wanted = f"Requires-Dist: {requires}\n" if requires else ""
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: demo\nVersion: {version}\n{wanted}")
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def _served(wheels: list[Path], *, facts: bool, kind: str = "json", **keys: Any) -> Behaviour:
+    files, rows = {}, []
+    for each in wheels:
+        body = each.read_bytes()
+        digest = hashlib.sha256(body).hexdigest()
+        files[f"/files/{each.name}"] = body
+        row = {"filename": each.name, "url": f"../../files/{each.name}", "hashes": {"sha256": digest}, **keys}
+        if facts:
+            with WheelFile(each) as wheel:
+                told = wheel_facts.encoded(wheel_facts.of_wheel(wheel))
+            files[f"/files/{each.name}{wheel_facts.SUFFIX}"] = told
+            row["_facts"] = {"sha256": hashlib.sha256(told).hexdigest()}
+        rows.append(row)
+    if kind == "json":
+        page = json.dumps({"meta": {"api-version": "1.1"}, "name": "demo", "files": rows}).encode()
+    else:
+        links = (f'<a href="{row["url"]}#sha256={row["hashes"]["sha256"]}">x</a>' for row in rows)
+        page = "".join(links).encode()
+    headers = {"ETag": hashlib.sha256(page).hexdigest()}
+    made = Behaviour(files={"/simple/demo/": page, **files}, headers=headers)
+    made.headers["Content-Type"] = "application/vnd.pypi.simple.v1+json" if kind == "json" else "text/html"
+    return made
+
+
+@pytest.fixture(autouse=True)
+def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    found = clean_environment(monkeypatch, tmp_path)
+    found(CUWHEEL_CACHE=tmp_path / "cuwheel-cache")
+    return found
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> list[Path]:
+    """3.0 has nothing for old GPUs, 2.0 is for another processor, 1.0 has no device code."""
+    return [
+        _wheel(tmp_path / "dist", "3.0", NATIVE),
+        _wheel(tmp_path / "dist", "2.0", NATIVE, "py3-none-manylinux_2_28_aarch64"),
+        _wheel(tmp_path / "dist", "1.0", None, "py3-none-any"),
+    ]
+
+
+def _find(wanted: str = "demo", **fields: Any) -> Find:
+    return api.find(wanted, **{"on": ["h100"], "refine": LINUX, **fields})
+
+
+def _outcomes(answer: Find) -> dict[str, str]:
+    return {each.version: each.outcome for each in answer.candidates}
+
+
+def _chosen(answer: Find) -> str | None:
+    return next((each.version for each in answer.candidates if each.chosen), None)
+
+
+@pytest.mark.parametrize("kind", ["json", "html"])
+def test_facts_files_are_enough(wheels: list[Path], kind: str) -> None:
+    behaviour = _served(wheels, facts=True, kind=kind)
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+    assert _chosen(answer) == "3.0"
+    assert _outcomes(answer) == {"3.0": "native", "2.0": "fails", "1.0": "unknown"}
+    assert [each.known_from for each in answer.candidates[:2]] == ["facts file", "facts file"]
+    assert not [path for _, path, _ in behaviour.asked if path.endswith(".whl")], "no wheel was read"
+    jsonschema.validate(json.loads(to_json(answer)), json.loads((SCHEMAS / "find-1.json").read_text()))
+
+
+def test_without_facts_wheels_are_read_and_remembered(wheels: list[Path]) -> None:
+    behaviour = _served(wheels, facts=False)
+    with serving(behaviour) as url:
+        first = _find(indexes=[f"{url}/simple"])
+        behaviour.asked.clear()
+        again = _find(indexes=[f"{url}/simple"])
+    assert _chosen(first) == _chosen(again) == "3.0"
+    assert (first.candidates[0].known_from, again.candidates[0].known_from) == ("wheel", "cache")
+    assert not [path for _, path, _ in behaviour.asked if path.endswith("3.0-" + TAG + ".whl")]
+    assert [path for _, path, _ in behaviour.asked].count("/simple/demo/") == 1
+    older = next(each for each in first.candidates if each.version == "1.0")
+    assert older.reasons == ("not looked into: 3.0 runs",)
+
+
+def test_an_old_gpu_gets_the_newest_release_with_code_for_it(tmp_path: Path) -> None:
+    made = [_wheel(tmp_path / "dist", "2.0", NATIVE), _wheel(tmp_path / "dist", "1.5", "all-124.so")]
+    folder = str(made[0].parent)
+    answer = _find(on=["8.0"], find_links=[folder], no_index=True)
+    assert _chosen(answer) == "2.0"
+    old = _find(on=["7.5"], find_links=[folder], no_index=True)
+    assert old.candidates[-1].version == "2.0"
+    assert old.candidates[-1].predicted_error is not None
+    assert old.candidates[-1].predicted_error.code == 209
+    assert "no code for" in old.candidates[-1].reasons[0]
+
+
+def test_every_gpu_of_the_machine_counts(wheels: list[Path]) -> None:
+    answer = _find(on=["h100", "gtx 1080 ti"], find_links=[str(wheels[0].parent)], no_index=True)
+    first = next(each for each in answer.candidates if each.version == "3.0")
+    assert first.outcome == "fails"
+    assert first.reasons[0].startswith("gtx 1080 ti: ")
+
+
+def test_nothing_runs(wheels: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["find", "demo>=2", "--find-links", str(wheels[0].parent), "--no-index", "--on", "gtx 1080 ti"]
+    options = ["--python", "3.11", "--os", "linux", "--cpu", "x86_64"]
+    assert main([*words, *options]) == 1
+    shown = capsys.readouterr().out
+    assert "no release runs there" in shown
+    assert "no code for the" in shown
+    assert main([*words, *options, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "cuwheel.find/1"
+    assert [each["chosen"] for each in told["candidates"]] == [False, False]
+    assert main(["find", "demo<1", "--find-links", str(wheels[0].parent), "--no-index", "--on", "h100"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "version"),
+    [
+        (lambda told: told[:-9], "3.0"),
+        (lambda told: told.replace(b"cuwheel.facts/1", b"cuwheel.facts/9"), "3.0"),
+        (lambda told: told.replace(b"demo-3.0", b"demo-9.9"), "3.0"),
+        (lambda told: b"[" * 10_000 + told, "3.0"),
+    ],
+)
+def test_facts_that_cannot_be_relied_on_are_passed_over(
+    wheels: list[Path], damage: Callable[[bytes], bytes], version: str
+) -> None:
+    behaviour = _served(wheels[:1], facts=True, kind="html")
+    name = f"/files/{wheels[0].name}{wheel_facts.SUFFIX}"
+    behaviour.files[name] = damage(behaviour.files[name])
+    with serving(behaviour) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+    assert (_chosen(answer), answer.candidates[0].known_from) == (version, "wheel")
+
+
+def test_a_budget_bounds_what_is_read(wheels: list[Path]) -> None:
+    with serving(_served(wheels[:1], facts=False)) as url:
+        answer = _find(indexes=[f"{url}/simple"], budget=1000)
+    assert _chosen(answer) is None
+    assert "--budget" in answer.candidates[0].reasons[0]
+    assert answer.downloaded <= 1000
+
+
+def test_withdrawn_files_and_pythons_that_are_refused(wheels: list[Path]) -> None:
+    with serving(_served(wheels[:1], facts=True, yanked="wrong results")) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+        assert answer.candidates[0].reasons == ("withdrawn by its publisher: wrong results",)
+        assert _chosen(_find("demo==3.0", indexes=[f"{url}/simple"])) == "3.0"
+    with serving(_served(wheels[:1], facts=True, **{"requires-python": ">=3.12"})) as url:
+        answer = _find(indexes=[f"{url}/simple"])
+        assert answer.candidates[0].reasons == ("it requires Python >=3.12, and this is 3.11",)
+
+
+def test_a_login_and_the_configuration_of_pip(wheels: list[Path], given: Callable[..., None]) -> None:
+    behaviour = _served(wheels[:1], facts=True)
+    behaviour.login = "user:secret"
+    with serving(behaviour) as url:
+        given(PIP_INDEX_URL=f"{url}/simple".replace("://", "://user:secret@"))
+        answer = _find()
+    assert _chosen(answer) == "3.0"
+    assert "secret" not in to_json(answer)
+
+
+def test_variants_local_versions_and_sources(tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    _wheel(dist, "1.0+cu130", NATIVE)
+    _wheel(dist, "1.0", None)
+    _wheel(dist, "1.1", NATIVE, f"{TAG}-cu13_sm90")
+    (dist / "demo-2.0.tar.gz").write_bytes(b"")
+    answer = _find(find_links=[str(dist)], no_index=True)
+    assert _chosen(answer) == "1.1"
+    assert answer.candidates[-1].kind == "source"
+    assert _chosen(_find("demo==1.0", find_links=[str(dist)], no_index=True)) == "1.0+cu130"
+
+
+def test_another_torch_would_replace_the_installed_one(tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    torch = env / "lib/python3.11/site-packages/torch"
+    torch.mkdir(parents=True)
+    (torch / "version.py").write_text("__version__ = '2.8.0'\ncuda = '12.8'\n")
+    dist = tmp_path / "dist"
+    _wheel(dist, "2.0", NATIVE, requires="torch==2.9.0")
+    _wheel(dist, "1.0", NATIVE, requires="torch>=2.5")
+    answer = _find(find_links=[str(dist)], no_index=True, env=env)
+    assert _chosen(answer) == "1.0"
+    assert "it requires torch==2.9.0, and torch 2.8.0 is installed" in answer.candidates[1].reasons
+
+
+def test_fifty_releases_fit_a_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for minor in range(50):
+        _wheel(tmp_path / "dist", f"1.{minor}", NATIVE if minor < 10 else None, "py3-none-win_amd64")
+    assert (
+        main(["find", "demo", "--find-links", str(tmp_path / "dist"), "--no-index", "--on", "h100", "--os", "linux"])
+        == 1
+    )
+    shown = capsys.readouterr().out
+    assert len(shown.splitlines()) < 24
+    assert "1.49 … 1.0 (50)" in shown

@@ -1,0 +1,55 @@
+"""Which GPUs of this machine count: all, those that a variable leaves, those that are asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from cuwheel.errors import UsageError
+from cuwheel.machine import named, probe, visible_gpus
+from cuwheel.machine.profile import Gpu, Variable
+from tests.unit.compat.machines import MACHINES
+
+if TYPE_CHECKING:
+    from cuwheel.machine.profile import MachineProfile
+
+KINDS = ("NVIDIA H100", "NVIDIA A100", "NVIDIA L4")
+
+
+def _profile(value: str | None) -> MachineProfile:
+    gpus = tuple(
+        Gpu(name=name, capability=capability, memory=None, found_via="NVML")
+        for name, capability in zip(KINDS, ("9.0", "8.0", "8.9"), strict=True)
+    )
+    base = MACHINES[0].profile
+    variables = () if value is None else (Variable(name="CUDA_VISIBLE_DEVICES", value=value, found_via="environment"),)
+    return replace(base, gpus=gpus, variables=variables)
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        (None, KINDS),
+        ("1", KINDS[1:2]),
+        ("2, 0", (KINDS[2], KINDS[0])),
+        ("", ()),
+        ("-1", ()),
+        ("0,9,1", KINDS[:1]),
+        ("GPU-8932f937", KINDS),
+        ("MIG-1/2/3", KINDS),
+        ("banana", ()),
+    ],
+)
+def test_the_variable_is_read_as_cuda_reads_it(value: str | None, left: tuple[str, ...]) -> None:
+    assert tuple(each.name for each in visible_gpus.left_by_variable(_profile(value)).gpus) == left
+
+
+def test_this_machine_is_what_a_program_sees_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "probe", lambda _env: _profile("1,2"))
+    assert [each.gpu for each in named.asked(())] == list(KINDS[1:])
+    assert [each.gpu for each in named.asked((), gpus=[0])] == [KINDS[0]]
+    with pytest.raises(UsageError, match="no GPU 7: it has 3 GPUs, 0 to 2"):
+        named.asked((), gpus=[7])
+    assert [each.gpu for each in named.asked(["h100"])] == ["H100"]

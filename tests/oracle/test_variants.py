@@ -17,6 +17,7 @@ from variantlib.commands import generate_index_json
 from variantlib.variant_dist_info import VariantDistInfo
 from variantlib.variants_json import VariantsJson
 
+import cuwheel
 from cuwheel import venvs
 from cuwheel.compat import matrix, variant_reach
 from cuwheel.compat.verdict import ORDER
@@ -69,16 +70,25 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> VariantSet:
 
 
 @pytest.fixture(scope="module")
-def index(made: VariantSet) -> Iterator[str]:
-    """A static index of these files, on loopback."""
-    folder = Path(made.document).parent
-    page = folder / "simple" / "pkg" / "index.html"
-    page.parent.mkdir(parents=True)
-    names = sorted(each.name for each in folder.iterdir() if each.suffix in (".whl", ".json"))
-    page.write_text("".join(f'<a href="../../{name}">{name}</a><br>\n' for name in names))
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+def published(made: VariantSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the same wheels, labelled and not, as `publish --variants` makes it."""
+    folder = tmp_path_factory.mktemp("published") / "index"
+    wheels = dict.fromkeys(Path(each.made_from) for each in made.wheels)
+    # Of the wheels with one label the first: an index has one file of a name.
+    given = {each.name: each for each in reversed(wheels)}
+    answer = cuwheel.publish([*given.values(), Path(made.document).parent], to=folder, variants=True)
+    assert answer.succeeded, answer.findings
+    return folder
+
+
+@pytest.fixture(params=["loopback", "file"])
+def index(request: pytest.FixtureRequest, published: Path) -> Iterator[str]:
+    if request.param == "file":
+        yield published.as_uri()
+        return
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(published))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/simple"
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
@@ -139,12 +149,25 @@ def test_uv_takes_what_the_predictor_would(
     assert label in foreseen(surveys, capability, cuda)
 
 
-@pytest.mark.parametrize(("capability", "cuda"), [("9.0", "13.0"), ("12.0", "12.8"), ("8.6", "12.8")])
-def test_from_a_static_index_too(
+@pytest.mark.parametrize(("capability", "cuda"), MACHINES)
+def test_from_the_channel_of_a_published_index_too(
     index: str, surveys: dict[str, Survey], tmp_path: Path, capability: str, cuda: str
 ) -> None:
-    label = installed_by_uv(("--default-index", index), tmp_path / "to", capability, cuda)
+    source = ("--default-index", f"{index}/variants/simple")
+    label = installed_by_uv(source, tmp_path / "to", capability, cuda)
     assert label in foreseen(surveys, capability, cuda)
+
+
+def test_pip_takes_the_plain_wheel_from_there(index: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "pip", "install", "--no-deps", "-q", "--target", str(tmp_path / "to")]
+    command = [*words, "--index-url", f"{index}/variants/simple", "pkg"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120, env=without_settings())
+    assert label_in(tmp_path / "to") == PLAIN
+    assert (tmp_path / "to" / "pkg-1.0.dist-info").is_dir()
+
+
+def without_settings() -> dict[str, str]:
+    return {**os.environ, "PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "", "PIP_FIND_LINKS": ""}
 
 
 def test_without_a_gpu_uv_takes_the_plain_wheel(made: VariantSet, tmp_path: Path) -> None:

@@ -44,5 +44,5 @@ def _outranked(sets: Sequence[VariantSet], wheels: Sequence[Path]) -> Iterator[F
             message="an installer that finds the wheels with a CUDA label beside the variants takes those:"
             " their version is the later one",
             evidence=tuple(labelled),
-            fix="publish the variants, their .json and the wheel without a label in one place, and those in another",
+            fix="cuwheel publish dist/*.whl --to index   (its channel variants has no wheel with a label)",
         )

@@ -25,7 +25,10 @@ The folder can be served by any web server, put into a bucket, or used as it is:
 
 exit status: 0 done, or nothing to do, 1 a wheel was refused, or the check
 found something wrong"""
-_NOT_CHECKING = ("to", "dry_run", "files_url", "platform", "yank", "reason", "unyank", "remove", "keep", "sign")
+_NOT_CHECKING = (
+    *("to", "dry_run", "variants", "files_url", "platform", "sign"),
+    *("yank", "reason", "unyank", "remove", "keep"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="check an index instead, in a folder or at a URL: every page, link, hash, metadata and channel",
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would change, write nothing")
+    parser.add_argument(
+        "--variants", action="store_true", help="also variant wheels, which uv chooses among by GPU and driver"
+    )
     parser.add_argument(
         "--files-url",
         metavar="URL",
@@ -138,6 +144,7 @@ def run(args: argparse.Namespace) -> Publish:
             remove=args.remove,
             keep=args.keep,
             sign=args.sign,
+            variants=args.variants,
             platform=args.platform,
             dry_run=args.dry_run,
         )

@@ -16,7 +16,9 @@ from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
 from cuwheel.finding import Finding
 from cuwheel.inspection import pinned, wheel_facts
 from cuwheel.verifying import wheel_rules
+from cuwheel.wheel import variant
 from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.variant import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 class Arrival(Struct, frozen=True, kw_only=True):
     """A wheel, with the files that are going to stand beside it. `findings`: with an error among them it is refused.
 
-    `file`: as its project's page is to show it, without link and time; None where it cannot be published at all.
+    `variants`: what a variant wheel says of itself. `file`: as its project's page is to show it, without link and
+    time; None where it cannot be published at all.
     """
 
     path: Path
@@ -34,6 +37,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     file: PublishedFile | None = None
     metadata: bytes = b""
     facts: bytes = b""
+    variants: Document | None = None
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -111,6 +115,7 @@ def _read(wheel: WheelFile, sha256: str) -> Arrival:
         file=file,
         metadata=metadata,
         facts=encoded,
+        variants=variant.document_of(wheel) if facts.variant else None,
         findings=(*found, *chosen.findings),
     )
 

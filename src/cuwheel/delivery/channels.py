@@ -27,6 +27,9 @@ _OF_TOOLKIT = re.compile(r"cuda-toolkit|nvidia-cuda-(?:runtime|nvrtc|cupti)(?:-c
 _VERSION = re.compile(r"\d{1,2}(?:\.\d{1,2})?", re.ASCII)
 
 
+VARIANTS = "variants"  # variant wheels, what uv reads of them, and the plain wheel of the same version
+
+
 class Channels(Struct, frozen=True, kw_only=True):
     """`names`: none for a wheel without CUDA, which the flat index alone has."""
 
@@ -35,6 +38,8 @@ class Channels(Struct, frozen=True, kw_only=True):
 
 
 def of(facts: WheelFacts) -> Channels:
+    if facts.variant:
+        return Channels(names=(VARIANTS,))
     local = facts.version.partition("+")[2]
     needs = [each for each in map(requirements.parse, facts.requires_dist) if each]
     found, label = _by_content(facts, needs), _cuda_label(local)

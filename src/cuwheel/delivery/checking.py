@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel import log
-from cuwheel.delivery import file_checks, index_folder, layout, signing, site, steps
+from cuwheel.delivery import file_checks, index_folder, layout, signing, site, steps, variant_checks
 from cuwheel.delivery.page_checks import PageChecks
 from cuwheel.delivery.publishing import PublishedWheel, merged
 from cuwheel.finding import Finding
@@ -44,6 +44,7 @@ def check(place: str | Path, signers: Path | None = None) -> Checked:
     projects = pages.projects(listed)
     pages.derived(listed, projects)
     wheels, told = _files(found, projects)
+    told += [each for name, page in projects.items() for each in variant_checks.of(found, name, page)]
     told += [(layout.SUMS, each) for each in _sums(found, projects)]
     told += [(layout.SIGNATURE, each) for each in _signature(found, signers)]
     if isinstance(found, site.FolderSite):

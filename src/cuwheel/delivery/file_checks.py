@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel import files
+from cuwheel.compat import rule
+from cuwheel.compat.wheel_subject import Subject
 from cuwheel.delivery import channels
 from cuwheel.delivery.simple_api import FACTS, METADATA
 from cuwheel.errors import CuwheelError, NetworkError
 from cuwheel.finding import Finding
 from cuwheel.inspection import wheel_facts
 from cuwheel.network import addresses
+from cuwheel.verifying.wheel_rules import variants
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
         with WheelFile(path) as wheel:
             metadata = wheel.read(f"{wheel.info}METADATA")
             facts = wheel_facts.of_wheel(wheel, sha256=file.sha256)
+            yield from rule.examine(variants.RULES, Subject(wheel=wheel, survey=wheel_facts.survey(facts)))
     except (CuwheelError, KeyError) as error:
         problem = error.message if isinstance(error, CuwheelError) else "it has no METADATA"
         yield _found("index-hash", f"it is not a wheel that can be read: {problem}", fix=_REPLACE)
@@ -71,7 +75,9 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
     if file.requires_python != facts.requires_python:
         told = f"the page says requires-python {file.requires_python}, and its METADATA {facts.requires_python}"
         yield _found("index-metadata", told, fix=_RENEW)
-    if (wanted := channels.of(facts).names) != file.channels:
+    # Which plain wheels stand beside variants is the page's to know.
+    there = tuple(each for each in file.channels if facts.variant or each != channels.VARIANTS)
+    if (wanted := channels.of(facts).names) != there:
         told = f"it is in {', '.join(file.channels) or 'no channel'} and belongs in {', '.join(wanted) or 'none'}"
         yield _found("index-channel", told, fix=_RENEW)
 

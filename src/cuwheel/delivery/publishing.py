@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.delivery import arrivals, layout, signing, steps, transaction, update
+from cuwheel.delivery import arrivals, layout, signing, steps, transaction, update, variants
 from cuwheel.delivery.index_folder import IndexFolder
+from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import UsageError
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.units import first_few, size
@@ -59,6 +60,7 @@ class Published(Struct, frozen=True, kw_only=True):
     channels: tuple[str, ...]
     removed: tuple[str, ...]
     changes: tuple[Change, ...]
+    variants: tuple[PublishedVariant, ...]
     findings: tuple[Finding, ...]
 
 
@@ -66,7 +68,11 @@ def publish(request: PublishRequest) -> Published:
     given = arrivals.read_all(request.named, request.platform)
     index = IndexFolder(request.to)
     index.must_be_ours()
+    made = variants.Made(arrivals=(), variants=(), findings=())
     with contextlib.ExitStack() as stack:
+        if request.variants and not any(each.refused for each in given):
+            made = stack.enter_context(variants.of(given, index))
+            given += made.arrivals
         if not request.dry_run and not any(each.refused for each in given):
             stack.enter_context(index.locked())
         wanted = update.decide(index, [each for each in given if not each.refused], request)
@@ -79,7 +85,8 @@ def publish(request: PublishRequest) -> Published:
         channels=wanted.all_channels,
         removed=() if refused else wanted.gone,
         changes=tuple(_changes(todo)),
-        findings=tuple(_findings(given, wanted, request)),
+        variants=() if refused else made.variants,
+        findings=(*_findings(given, wanted, request), *made.findings),
     )
 
 

@@ -62,12 +62,15 @@ def _all(index: IndexFolder, wanted: Update, generators: Iterable[Generator], si
         yield Copy(layout.file(each.name), each.path, each.sha256, each.size)
         yield Write(layout.file(each.name + METADATA), each.metadata)
         yield Write(layout.file(each.name + FACTS), each.facts)
+    documents = [Write(layout.file(name), data) for name, data in wanted.documents.items()]
+    yield from (each for each in documents if not index.path(each.path).exists())
     sums = {**index.sums(), **_sums(wanted)}
     signature = index.read(layout.SIGNATURE) or b""
     signed = _signed(sums_text(sums), signature, sign)
     yield from signed
     yield from _pages(wanted)
     yield from _lists(wanted)
+    yield from documents  # those that change their content: what is new in them is linked to by now
     for generate in generators:
         yield from generate(index, wanted)
     yield from _unlisted(wanted)

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cuwheel import spelling
-from cuwheel.delivery import layout
+from cuwheel.delivery import layout, variant_sets
 from cuwheel.delivery.arrivals import Arrival
 from cuwheel.delivery.index_folder import Journal
 from cuwheel.delivery.simple_api import SCHEMA, ListedProject, Project, ProjectList, PublishedFile
@@ -37,7 +37,8 @@ class Update(Struct, frozen=True, kw_only=True, dict=True):
     """`projects`: every one that is touched, as it is going to be; without files it goes. `before`: as they are.
 
     `listed`: all projects afterwards. `arrivals`: what was given and is going to be there; `new`: those that were not.
-    `refused`: those whose name has other content already. `repairs`: what an interrupted run was about to change.
+    `refused`: those whose name has other content already. `documents`: of variants, by their names.
+    `repairs`: what an interrupted run was about to change.
     """
 
     before: Mapping[str, Project]
@@ -46,6 +47,7 @@ class Update(Struct, frozen=True, kw_only=True, dict=True):
     arrivals: tuple[Arrival, ...]
     new: frozenset[str]
     refused: Mapping[str, Finding]
+    documents: Mapping[str, bytes] = {}
     repairs: Journal | None = None
 
     @cached_property
@@ -156,6 +158,11 @@ class _Draft:
                 del files[name]
 
     def update(self, arrivals: Sequence[Arrival], new: Collection[str]) -> Update:
+        documents: dict[str, bytes] = {}
+        for files in self._files.values():
+            made = variant_sets.documents(self.index, files, arrivals)
+            variant_sets.put(self.index, files, made, self._now)
+            documents |= made
         projects = {name: project_page(name, files.values()) for name, files in self._files.items()}
         listed = dict(self.listed)
         for name, page in projects.items():
@@ -168,6 +175,7 @@ class _Draft:
             arrivals=tuple(arrivals),
             new=frozenset(each.name for each in arrivals if each.name in new),
             refused=self.refused,
+            documents=documents,
             repairs=self.repairs,
         )
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.delivery.publishing import Change, PublishedWheel
+from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.finding import Finding
+from cuwheel.report import variants
 from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table
 from cuwheel.units import size
 
@@ -34,7 +36,7 @@ class Publish(Struct, frozen=True, kw_only=True):
     dry_run: bool = False
     wheels: tuple[PublishedWheel, ...]
     channels: tuple[str, ...]
-    variants: tuple[str, ...] = ()
+    variants: tuple[PublishedVariant, ...] = ()
     removed: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -50,6 +52,7 @@ def answer_of(published: Published, to: Path, *, dry_run: bool) -> Publish:
         dry_run=dry_run,
         wheels=published.wheels,
         channels=published.channels,
+        variants=published.variants,
         removed=published.removed,
         changes=published.changes,
         findings=published.findings,
@@ -77,6 +80,7 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(f"{'would be removed' if answer.dry_run else 'removed'}: {', '.join(answer.removed)}")
     if answer.channels:
         yield Paragraph(f"channels: {', '.join(answer.channels)}")
+    yield from variants.published(answer.variants)
     if answer.findings:
         yield Heading("Findings")
         yield Findings(answer.findings)

@@ -10,6 +10,7 @@ from cuwheel.units import file_name, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.delivery.variants import PublishedVariant
     from cuwheel.report.document import Block
     from cuwheel.stamping.variants import VariantSet, VariantWheel
 
@@ -23,9 +24,17 @@ def blocks(sets: Sequence[VariantSet]) -> Iterator[Block]:
         yield Facts(tuple(Row("otherwise", file_name(plain)) for plain in each.plain))
 
 
+def published(made: Sequence[PublishedVariant]) -> Iterator[Block]:
+    """Those of an index."""
+    if made:
+        yield Heading("Variants")
+        columns = (Column("of"), Column("label", wrap=False), Column("a machine must have"))
+        yield Table(columns, tuple((each.made_from, each.label, _words(each)) for each in made))
+
+
 def _size(wheel: VariantWheel) -> Amount:
     return Amount(size(wheel.size), wheel.size)
 
 
-def _words(wheel: VariantWheel) -> str:
+def _words(wheel: VariantWheel | PublishedVariant) -> str:
     return "; ".join(f"{each.feature} {' or '.join(each.values)}" for each in wheel.properties)

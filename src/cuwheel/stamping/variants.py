@@ -187,7 +187,7 @@ def write_all(plain: Sequence[Path], to: Path) -> tuple[tuple[VariantSet, ...], 
     """
     written: list[_Written] = []
     for path in plain:
-        written.append(_write(path, to, {wheel.path: wheel.made_from for made in written for wheel in made.wheels}))
+        written.append(_write(path, to, {wheel.path: wheel for made in written for wheel in made.wheels}))
     findings = tuple(finding for each in written for finding in each.decided.findings)
     releases: dict[str, list[_Written]] = {}
     for each in written:
@@ -203,8 +203,10 @@ def write_all(plain: Sequence[Path], to: Path) -> tuple[tuple[VariantSet, ...], 
     return tuple(sets), findings
 
 
-def _write(plain: Path, to: Path, taken: Mapping[str, str]) -> _Written:
-    """`taken`: the variants that other wheels were given, by their paths."""
+def _write(plain: Path, to: Path, taken: Mapping[str, VariantWheel]) -> _Written:
+    """`taken`: the variants that other wheels were given, by their paths; the same wheel with a label and without gives
+    the same.
+    """
     with WheelFile(plain) as wheel:
         stamp.must_be_publishable(wheel)
         if wheel.name is None or wheel.name.variant:
@@ -215,12 +217,13 @@ def _write(plain: Path, to: Path, taken: Mapping[str, str]) -> _Written:
         with errors_of(to, f"the variants of {plain.name} were not written"), locking.scratch(to) as folder:
             for each in decided.variants:
                 made = _edited(wheel, each).write_into(folder)
-                place = to / made.name
-                if other := taken.get(str(place)):
+                other = taken.get(str(to / made.name))
+                if other is None:
+                    placed.append(_placed(made, to / made.name, each, plain))
+                elif other.sha256 != files.sha256(made):
                     raise MalformedError(
-                        plain, f"its variant {each.label} is also that of {other}", hint="give one of the two"
+                        plain, f"its variant {each.label} is also that of {other.made_from}", hint="give one of the two"
                     )
-                placed.append(_placed(made, place, each, plain))
             sync_folder(to)
         version = stamp.public_version(wheel.name.version)
         public = replace(wheel.name, version=version)

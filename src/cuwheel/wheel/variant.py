@@ -160,7 +160,7 @@ def together(documents: Iterable[Document], name: str) -> Document:
     for each in documents:
         for variant in each.variants:
             known = variants.setdefault(variant.label, variant)
-            if _plain(known) != _plain(variant):
+            if not same(known, variant):
                 raise MalformedError(name, f"two wheels with the label {variant.label} are for different machines")
         for namespace, provider in each.providers.items():
             if whole.providers.get(namespace, provider) != provider:
@@ -168,6 +168,11 @@ def together(documents: Iterable[Document], name: str) -> Document:
         listed = tuple(dict.fromkeys((*whole.namespaces, *each.namespaces)))
         whole = replace(whole, namespaces=listed, providers={**whole.providers, **each.providers})
     return replace(whole, variants=tuple(variants.values()))
+
+
+def same(one: Variant, other: Variant) -> bool:
+    """Whether they are for the same machines, whatever the order of what they say."""
+    return _plain(one) == _plain(other)
 
 
 def _plain(variant: Variant) -> dict[tuple[str, str], frozenset[str]]:

@@ -14,6 +14,7 @@ from cuwheel.inspection.survey import survey
 from cuwheel.stamping import stamp, variants
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.name import WheelName
+from tests.fixtures.small_wheel import Wheel
 from tests.fixtures.variant_wheels import TAG, plain
 from tests.unit.slimming.packages import fixture, wrong_members
 
@@ -157,9 +158,23 @@ def test_one_label_with_two_meanings_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_wheels_that_would_be_the_same_variant_are_refused(tmp_path: Path) -> None:
-    wheels = [plain(tmp_path / version, "names-130.so", version) for version in ("1.0", "1.0+cu130")]
+    first = plain(tmp_path / "first", "names-130.so", "1.0+cu130")
+    content: dict[str, str | bytes] = {"pkg/__init__.py": "x = 1\n", "pkg/libpkg.so": fixture("names-130.so")}
+    other = Wheel(name="pkg", version="1.0", tag=TAG, files=content).write(tmp_path / "other")
     with pytest.raises(MalformedError, match="cu130_sm75_90_100 is also that of"):
-        variants.write_all(wheels, tmp_path)
+        variants.write_all([first, other], tmp_path)
+
+
+def test_the_same_wheel_with_a_label_and_without_gives_one_variant(tmp_path: Path) -> None:
+    """As `build --variants` leaves them."""
+    labelled = plain(tmp_path, "names-130.so", "1.0+cu130")
+    (made,), _ = variants.write_all([labelled], tmp_path)
+    (unlabelled,) = map(Path, made.plain)
+    again_in = tmp_path / "again"
+    again_in.mkdir()
+    (again,), _ = variants.write_all([unlabelled, labelled], again_in)
+    assert [each.sha256 for each in again.wheels] == [each.sha256 for each in made.wheels]
+    assert again.plain == (str(unlabelled),)
 
 
 def test_a_variant_is_not_made_of_a_variant(tmp_path: Path) -> None:

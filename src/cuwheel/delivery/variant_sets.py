@@ -1,0 +1,114 @@
+"""The variants of a release in an index: the document that installers read, and who stands in the channel for them.
+
+`NAME-VERSION-variants.json` changes its content with every variant that comes or goes, so pages have no hash of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cuwheel.delivery import layout
+from cuwheel.delivery.channels import VARIANTS
+from cuwheel.delivery.simple_api import FACTS, PublishedFile
+from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel.inspection import wheel_facts
+from cuwheel.wheel import variant
+from cuwheel.wheel.name import WheelName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cuwheel.delivery.arrivals import Arrival
+    from cuwheel.delivery.index_folder import IndexFolder
+    from cuwheel.wheel.variant import Document
+
+
+_HYPHENS = 5  # in the name of a variant wheel, at least: a page may have thousands of others
+
+
+def sets(files: Iterable[str]) -> dict[str, list[WheelName]]:
+    """The variant wheels among these names, by the document that they belong to."""
+    found: dict[str, list[WheelName]] = {}
+    for file in files:
+        name = WheelName.parse(file) if file.count("-") >= _HYPHENS else None
+        if name and name.variant:
+            found.setdefault(variant.set_name(name), []).append(name)
+    return found
+
+
+def documents(index: IndexFolder, files: Iterable[str], arrivals: Sequence[Arrival]) -> dict[str, bytes]:
+    """Of a project that is going to have these files: one for each release with variants."""
+    arrived = {each.name: each.variants for each in arrivals}
+    made = {}
+    for name, wheels in sets(files).items():
+        told = variant.together((_document(index, wheel, arrived) for wheel in wheels), name)
+        made[name] = variant.encoded(_with_providers(told, index, name))
+    return made
+
+
+def _with_providers(told: Document, index: IndexFolder, name: str) -> Document:
+    """Facts do not tell whom else than NVIDIA a variant asks; what is published now does."""
+    used = {each.namespace for one in told.variants for each in one.properties} - told.providers.keys()
+    data = index.read(layout.file(name)) if used else None
+    try:
+        before = variant.parse(data, name) if data else None
+    except CuwheelError:
+        before = None
+    known = {each: before.providers[each] for each in sorted(used) if before and each in before.providers}
+    return replace(told, namespaces=(*told.namespaces, *known), providers={**told.providers, **known})
+
+
+def _document(index: IndexFolder, wheel: WheelName, arrived: Mapping[str, Document | None]) -> Document:
+    if document := arrived.get(str(wheel)):
+        return document
+    facts = layout.file(f"{wheel}{FACTS}")
+    data = index.read(facts)
+    told = wheel_facts.parse(data, facts).variant if data else None
+    if told is None:
+        raise MalformedError(
+            index.path(facts), "does not say which variant it is", hint="cuwheel publish FOLDER/files --to FOLDER"
+        )
+    return variant.for_nvidia([told])
+
+
+def put(index: IndexFolder, files: dict[str, PublishedFile], made: Mapping[str, bytes], now: str) -> None:
+    """The documents among the files of a project, in place of those that it had, and its files in their channels."""
+    there = {name: files.pop(name) for name in list(files) if is_document(name)}
+    links = {variant.set_name(wheel): each.url for each in files.values() if (wheel := each.wheel) and wheel.variant}
+    for name, data in made.items():
+        before = there.get(name)
+        kept = before is not None and index.read(layout.file(name)) == data
+        elsewhere = "" if layout.is_here(links[name]) else links[name].rpartition("/")[0]
+        files[name] = PublishedFile(
+            filename=name,
+            url=layout.url(name, elsewhere),
+            hashes={},
+            size=len(data),
+            upload_time=before.upload_time if before and kept else now,
+        )
+    files |= {each.filename: each for each in in_channels(files.values())}
+
+
+def is_document(name: str) -> bool:
+    return name.endswith("-variants.json")
+
+
+def in_channels(files: Iterable[PublishedFile]) -> list[PublishedFile]:
+    """With the channel for variants where it belongs: the variants, their documents and plain wheels of the version."""
+    listed = list(files)
+    known = {each.filename for each in listed if is_document(each.filename)}
+    if not known and not any(VARIANTS in each.channels for each in listed):
+        return listed
+    return [_in_channel(each, wanted=_belongs(each.filename, known)) for each in listed]
+
+
+def _belongs(file: str, known: set[str]) -> bool:
+    name = WheelName.parse(file)
+    return variant.set_name(name) in known if name else file in known
+
+
+def _in_channel(file: PublishedFile, *, wanted: bool) -> PublishedFile:
+    others = {each for each in file.channels if each != VARIANTS}
+    return replace(file, channels=tuple(sorted({*others, *([VARIANTS] if wanted else [])})))

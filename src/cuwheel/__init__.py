@@ -9,6 +9,7 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from cuwheel.api import (
         build,
+        catalogue,
         check,
         compare,
         doctor,
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
         verify,
     )
     from cuwheel.building.request import BuildRequest
-    from cuwheel.delivery.request import FindRequest, PublishRequest
+    from cuwheel.delivery.request import CatalogueRequest, FindRequest, PublishRequest
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.verifying.request import VerifyRequest
 
 __all__ = [
     "BuildRequest",
+    "CatalogueRequest",
     "FindRequest",
     "PublishRequest",
     "SlimRequest",
@@ -43,6 +45,7 @@ __all__ = [
     "VerifyRequest",
     "__version__",
     "build",
+    "catalogue",
     "check",
     "compare",
     "doctor",

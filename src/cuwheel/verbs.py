@@ -137,6 +137,14 @@ _ROWS = (
         "delivery.FindRequest",
     ),
     Verb(
+        "catalogue",
+        "collect which release of which package has code for which GPU",
+        "add NAME --to FOLDER",
+        ("catalogues.catalogue", "catalogues.catalogue_list"),
+        ("catalogue.Catalogue",),
+        "delivery.CatalogueRequest",
+    ),
+    Verb(
         "record",
         "record every compiler call of a build, and why it failed",
         "-- COMMAND",

@@ -13,6 +13,7 @@ from cuwheel.verbs import VERBS
 if TYPE_CHECKING:
     from cuwheel.api.binaries import compare, inspect, kernels
     from cuwheel.api.building import build
+    from cuwheel.api.catalogues import catalogue, catalogue_list
     from cuwheel.api.diagnosis import causes, explain
     from cuwheel.api.fleets import check, plan, plan_sizes, read_list
     from cuwheel.api.installing import find
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "build",
+    "catalogue",
+    "catalogue_list",
     "causes",
     "check",
     "compare",

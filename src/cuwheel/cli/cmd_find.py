@@ -75,6 +75,15 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a folder of wheels, or a page that links to them; repeatable",
     )
+    group.add_argument(
+        "--catalogue",
+        dest="catalogues",
+        metavar="PLACE",
+        type=places.place,
+        action="append",
+        default=[],
+        help="a folder or URL that cuwheel catalogue wrote, asked before wheels are read; repeatable",
+    )
     group.add_argument("--no-index", action="store_true", help="ask no index, only --find-links")
     group.add_argument("--pre", action="store_true", help="also take previews")
     group.add_argument(
@@ -105,6 +114,7 @@ def run(args: argparse.Namespace) -> Find:
         env=args.env,
         indexes=args.indexes,
         find_links=args.find_links,
+        catalogues=args.catalogues,
         no_index=args.no_index,
         pre=args.pre,
         budget=args.budget or BUDGET,

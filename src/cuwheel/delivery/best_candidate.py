@@ -12,7 +12,7 @@ from packaging.version import Version
 from cuwheel import log
 from cuwheel.compat import tags
 from cuwheel.compat.verdict import ORDER
-from cuwheel.delivery import candidates, judging, tag_order, wheel_reading
+from cuwheel.delivery import candidates, catalogue, judging, tag_order, wheel_reading
 from cuwheel.delivery.judging import Ruling
 from cuwheel.errors import CuwheelError
 from cuwheel.machine import named
@@ -24,6 +24,7 @@ from cuwheel.units import size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from cuwheel.delivery.catalogue import Catalogue
     from cuwheel.delivery.judging import Bench
     from cuwheel.delivery.request import FindRequest
     from cuwheel.delivery.wheel_reading import Contents
@@ -59,7 +60,8 @@ def find(request: FindRequest) -> Found:
         bench = judging.Bench(machines, request.env, installed=bool(request.env or not request.on))
         order = tag_order.of(machines[0])
         rulings = _preferred([judging.by_name(each, machines) for each in listed], order)
-        rulings = _by_facts(_once_a_build(rulings), bench, session)
+        known = catalogue.opened(request.catalogues, session)
+        rulings = _by_facts(_once_a_build(rulings), bench, session, known)
         rulings = list(_by_wheels(rulings, bench, session, budget))
     ranked = sorted(_preferred(rulings, order), key=lambda each: each.rank)
     chosen = next((each for each in ranked[:1] if each.rank <= _MAY_BE_TAKEN), None)
@@ -104,7 +106,9 @@ def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
     return found
 
 
-def _by_facts(rulings: Sequence[Ruling], bench: Bench, session: client.Session) -> list[Ruling]:
+def _by_facts(
+    rulings: Sequence[Ruling], bench: Bench, session: client.Session, catalogues: Sequence[Catalogue]
+) -> list[Ruling]:
     """With the verdicts of all whose facts are to be had without the wheel."""
     undecided = [each for each in rulings if not each.decided]
     read: dict[str, Contents | None] = {}
@@ -112,7 +116,7 @@ def _by_facts(rulings: Sequence[Ruling], bench: Bench, session: client.Session) 
 
     def look(ruling: Ruling) -> None:
         candidate = ruling.candidate
-        read[candidate.file] = _facts(ruling, session, ask=candidate.index in with_facts)
+        read[candidate.file] = _facts(ruling, session, catalogues, ask=candidate.index in with_facts)
 
     rest = [each for each in undecided if each.candidate.file not in read]
     with ThreadPoolExecutor(_AT_ONCE) as pool, log.progress("reading facts", len(rest)):
@@ -141,9 +145,11 @@ def _has_facts(
     return False
 
 
-def _facts(ruling: Ruling, session: client.Session, *, ask: bool) -> Contents | None:
+def _facts(
+    ruling: Ruling, session: client.Session, catalogues: Sequence[Catalogue] = (), *, ask: bool
+) -> Contents | None:
     try:
-        return wheel_reading.from_facts(ruling.candidate, session, ask=ask)
+        return wheel_reading.from_facts(ruling.candidate, session, catalogues, ask=ask)
     except CuwheelError as error:
         log.warning("the facts of %s cannot be read: %s", ruling.candidate.file, error.message)
         return None

@@ -31,8 +31,8 @@ _SAFE = ("http", "https")
 class IndexFile(Struct, frozen=True, kw_only=True):
     """A file that an index offers. `url` has no login in it; `file` is safe to be the name of one.
 
-    `yanked`: why it was withdrawn, None where it was not. `facts`: the hash of its facts file; empty where the index
-    does not say whether there is one.
+    `yanked`: why it was withdrawn, None where it was not. `uploaded`: when, as the index writes it. `facts`: the hash
+    of its facts file; empty where the index does not say whether there is one.
     """
 
     file: str
@@ -41,6 +41,7 @@ class IndexFile(Struct, frozen=True, kw_only=True):
     size: int | None = None
     requires_python: str | None = None
     yanked: str | None = None
+    uploaded: str | None = None
     facts: str = ""
 
 
@@ -81,7 +82,7 @@ def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
         )
         if made and made.file == told.filename:
             facts = (told.facts or {}).get("sha256", "")
-            yield replace(made, facts=facts) if _SHA256.fullmatch(facts) else made
+            yield replace(made, uploaded=told.upload_time, facts=facts if _SHA256.fullmatch(facts) else "")
 
 
 def _from_html(body: bytes, url: str) -> Iterator[IndexFile]:
@@ -105,7 +106,7 @@ def _from_html(body: bytes, url: str) -> Iterator[IndexFile]:
             yanked=link.get("data-yanked"),
         )
         if made:
-            yield made
+            yield replace(made, uploaded=link.get("data-upload-time"))
 
 
 class _Links(HTMLParser):

@@ -18,6 +18,8 @@ _SCHEMES = ("https://", "http://")
 _SHOWN = 100
 _LONGEST_REASON = 500
 BUDGET = 2 * 10**9
+LINUX = "manylinux_2_28_x86_64"
+TWO_YEARS = 730
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,8 @@ class FindRequest:
     `wanted`: a name, perhaps with versions (`torch>=2.5`). `on`: GPU names, capabilities, machine profiles, fleet files
     or `Machine` values; without one, this machine, or of it the GPUs in `gpus` (numbers, as nvidia-smi lists them).
     `env`: the environment that it is for. `indexes`: in place of those that pip or uv is configured with; `find_links`:
-    folders or pages with files, beside them. `budget`: bytes that may be downloaded where no index has facts.
+    folders or pages with files, beside them. `catalogues`: folders or URLs of facts, by the hashes of wheels. `budget`:
+    bytes that may be downloaded where nobody has facts.
     """
 
     wanted: str = field(kw_only=False)
@@ -111,11 +114,38 @@ class FindRequest:
     env: Path | None = None
     indexes: Sequence[str] = ()
     find_links: Sequence[str] = ()
+    catalogues: Sequence[str] = ()
     no_index: bool = False
     pre: bool = False
     budget: int = BUDGET
 
     def __post_init__(self) -> None:
-        freeze(self, "on", "gpus", "indexes", "find_links")
+        freeze(self, "on", "gpus", "indexes", "find_links", "catalogues")
         must_be_positive(budget=self.budget)
         candidates.wanted(self.wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueRequest:
+    """Facts of projects' releases, added to the catalogue in `to`.
+
+    Of each project the newest release of each minor version of the last `days` (0: of all time), and of that one wheel
+    for `platform`. `budget`: bytes that may be downloaded; None for no limit.
+    """
+
+    names: Sequence[str] = field(kw_only=False)
+    to: Path
+    indexes: Sequence[str] = ()
+    find_links: Sequence[str] = ()
+    platform: str = LINUX
+    days: int = TWO_YEARS
+    budget: int | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self, "names", "indexes", "find_links")
+        if not self.names:
+            raise UsageError("no package was given", hint="cuwheel catalogue add torch --to catalogue")
+        for each in self.names:
+            candidates.wanted(each)
+        if self.budget is not None:
+            must_be_positive(budget=self.budget)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from cuwheel import files, log
+from cuwheel.delivery import catalogue
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.inspection import source, wheel_facts
 from cuwheel.inspection.survey import survey_wheel
@@ -16,12 +17,15 @@ from cuwheel.units import size
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuwheel.delivery.candidates import Candidate
+    from cuwheel.delivery.catalogue import Catalogue
     from cuwheel.inspection.libraries import Survey
     from cuwheel.inspection.wheel_facts import WheelFacts
     from cuwheel.network.remote import Budget
 
-Origin: TypeAlias = Literal["facts file", "cache", "wheel"]
+Origin: TypeAlias = Literal["facts file", "cache", "catalogue", "wheel"]
 _LARGEST_FACTS = 1 << 26
 
 
@@ -32,10 +36,14 @@ class Contents(NamedTuple):
     origin: Origin
 
 
-def from_facts(candidate: Candidate, session: client.Session, *, ask: bool) -> Contents | None:
+def from_facts(
+    candidate: Candidate, session: client.Session, catalogues: Sequence[Catalogue] = (), *, ask: bool
+) -> Contents | None:
     """Without the wheel. `ask`: also for a facts file that no index mentions."""
     if kept := _kept(candidate):
         return Contents(wheel_facts.survey(kept), "cache")
+    if known := catalogue.look_up(catalogues, candidate.told.sha256):
+        return Contents(wheel_facts.survey(known), "catalogue")
     data = _beside(candidate, session, ask=ask)
     facts = _checked(data, candidate) if data else None
     if facts is None:
@@ -84,19 +92,35 @@ def _checked(data: bytes, candidate: Candidate) -> WheelFacts | None:
 
 def read(candidate: Candidate, session: client.Session, budget: Budget) -> Contents:
     """From the wheel: of one on a server only the libraries and what is about them; nothing is kept but facts."""
+    if candidate.told.sha256 and not candidate.path:
+        return Contents(wheel_facts.survey(facts_of(candidate, session, budget)), "wheel")
+    with _opened(candidate, session, budget) as wheel:
+        return Contents(survey_wheel(wheel, detail="containers"), "wheel")
+
+
+def facts_of(candidate: Candidate, session: client.Session, budget: Budget) -> WheelFacts:
+    """All facts of a wheel: kept ones, else from the wheel."""
+    if kept := _kept(candidate):
+        return kept
+    with _opened(candidate, session, budget) as wheel:
+        facts = wheel_facts.of_wheel(wheel, sha256=None if candidate.path else candidate.told.sha256)
+    _keep(candidate, facts)
+    return facts
+
+
+def _opened(candidate: Candidate, session: client.Session, budget: Budget) -> WheelFile:
     told = candidate.told
     if candidate.path:
-        with WheelFile(candidate.path) as wheel:
-            return Contents(survey_wheel(wheel, detail="containers"), "wheel")
-    with WheelFile(Path(candidate.file), RemoteFile(told.url, session=session, budget=budget, size=told.size)) as wheel:
+        return WheelFile(candidate.path)
+    wheel = WheelFile(Path(candidate.file), RemoteFile(told.url, session=session, budget=budget, size=told.size))
+    try:
         stored = sum(each.member.stored for each in source.of_wheel(wheel).items if isinstance(each, source.ZipItem))
         budget.must_allow(told.url, stored)
-        log.info("reading %s of %s (%s)", size(stored), candidate.file, size(wheel.size))
-        if told.sha256 is None:
-            return Contents(survey_wheel(wheel, detail="containers"), "wheel")
-        facts = wheel_facts.of_wheel(wheel, sha256=told.sha256)
-    _keep(candidate, facts)
-    return Contents(wheel_facts.survey(facts), "wheel")
+    except BaseException:
+        wheel.close()
+        raise
+    log.info("reading %s of %s (%s)", size(stored), candidate.file, size(wheel.size))
+    return wheel
 
 
 def _place(candidate: Candidate) -> Path | None:

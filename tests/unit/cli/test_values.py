@@ -231,9 +231,18 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--env": "environment",
         "--index": "place",
         "--find-links": "links",
+        "--catalogue": "place",
         "--budget": "size",
         "--html": "new-file",
         **REFINED,
+    },
+    "catalogue": {
+        "--to": "new-folder",
+        "--on": "machines",
+        "--index": "place",
+        "--platform": "platform",
+        "--days": "count",
+        "--budget": "size",
     },
     "record": {
         "--output": "new-folder",

@@ -1,0 +1,168 @@
+"""A catalogue: the facts of many wheels of other people's indexes, each under the hash of its wheel.
+
+A folder, or a place on a server: `catalogue.json` lists the wheels, and `facts/` holds the facts file of each,
+compressed. Who knows a wheel's hash from its index knows so what is in it, without the wheel.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cuwheel import decode, files, log
+from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.inspection import wheel_facts
+from cuwheel.network import addresses, client, transfer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cuwheel.inspection.wheel_facts import WheelFacts
+
+LIST: Final = "catalogue.json"
+SCHEMA: Final = "cuwheel.catalogue-list/1"
+SHIPPED = Path(__file__).with_name("catalogue")  # what this release of cuwheel knows of the public index
+_FACTS = "facts"
+_MOST_LIST, _MOST_FACTS, _MOST_PACKED = 1 << 27, 1 << 26, 1 << 24
+_LEVEL = 19
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class Listed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A wheel whose facts are held. `uploaded`: when, as its index writes it."""
+
+    file: str
+    name: str
+    version: str
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    size: int = 0
+    uploaded: str | None = None
+
+
+class Contents(Struct, frozen=True, kw_only=True):
+    """catalogue.json. `date`: when something was added last."""
+
+    schema: Literal["cuwheel.catalogue-list/1"]
+    date: str
+    wheels: tuple[Listed, ...] = ()
+
+
+class Catalogue:
+    """`place`: a folder, or the URL of one."""
+
+    def __init__(self, place: str | Path, session: client.Session | None = None) -> None:
+        self._place = str(place)
+        self._folder = place if isinstance(place, Path) else addresses.local_path(place)
+        self._session = session
+
+    @cached_property
+    def contents(self) -> Contents:
+        return parse(self._read(LIST, _MOST_LIST), f"{self._place}/{LIST}")
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(each.sha256 for each in self.contents.wheels)
+
+    def facts(self, sha256: str | None) -> WheelFacts | None:
+        """None where it does not hold them."""
+        if sha256 is None or sha256 not in self._known:
+            return None
+        data = unpacked(self._read(f"{_FACTS}/{sha256}.json.zst", _MOST_PACKED), f"{self._place}: {sha256}")
+        found = wheel_facts.parse(data, f"{self._place}: {sha256}")
+        return found if found.sha256 == sha256 else None
+
+    def _read(self, name: str, limit: int) -> bytes:
+        if self._folder is None:
+            return transfer.fetch(f"{self._place.rstrip('/')}/{name}", limit=limit, session=self._session)
+        path = self._folder / name
+        try:
+            with path.open("rb") as file:
+                data = file.read(limit + 1)
+        except OSError as error:
+            raise UnreadableError.from_os(error, path) from error
+        if len(data) > limit:
+            raise MalformedError(path, f"has more than {limit:,} bytes: too large for a catalogue")
+        return data
+
+
+def parse(data: bytes, name: str) -> Contents:
+    try:
+        found = msgspec.json.decode(data, type=dict[str, object])
+        schema = str(found.get("schema", ""))
+        if decode.is_newer(schema, SCHEMA):
+            raise NewerSchemaError(name, schema, SCHEMA)
+        return msgspec.json.decode(data, type=Contents)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(name, f"is not a catalogue: {error}", "cuwheel catalogue add NAME --to FOLDER") from error
+
+
+def unpacked(data: bytes, name: str) -> bytes:
+    """Bounded: what was packed small may be large."""
+    import zstandard  # noqa: PLC0415 - who asks for nothing packed need not load it
+
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as stream:
+            made: bytes = stream.read(_MOST_FACTS + 1)
+    except zstandard.ZstdError as error:
+        raise MalformedError(name, f"its facts are damaged: {error}") from error
+    if len(made) > _MOST_FACTS:
+        raise MalformedError(name, "its facts are larger than any wheel's")
+    return made
+
+
+def opened(places: Iterable[str | Path], session: client.Session) -> tuple[Catalogue, ...]:
+    """Those that were named, then the one that ships."""
+    shipped = (SHIPPED,) if (SHIPPED / LIST).is_file() else ()
+    return tuple(Catalogue(each, session) for each in (*places, *shipped))
+
+
+def look_up(catalogues: Iterable[Catalogue], sha256: str | None) -> WheelFacts | None:
+    """In the first that has it. One that cannot be read is a warning: the wheel itself can be."""
+    for each in catalogues:
+        try:
+            if found := each.facts(sha256):
+                return found
+        except CuwheelError as error:
+            log.warning("the catalogue is not used: %s", error.message)
+    return None
+
+
+class Store:
+    """A catalogue in a folder, to be added to. What was added is on the disk at once, the list when it is saved."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._listed: dict[str, Listed] = {}
+        if (folder / LIST).exists():
+            self._listed = {each.sha256: each for each in Catalogue(folder).contents.wheels}
+
+    def has(self, sha256: str) -> bool:
+        return sha256 in self._listed and self._path(sha256).is_file()
+
+    def add(self, listed: Listed, facts: WheelFacts) -> None:
+        import zstandard  # noqa: PLC0415 - as above
+
+        path = self._path(listed.sha256)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, zstandard.ZstdCompressor(level=_LEVEL).compress(wheel_facts.encoded(facts)))
+        self._listed[listed.sha256] = listed
+
+    def save(self, date: str) -> None:
+        wheels = tuple(sorted(self._listed.values(), key=lambda each: (each.name, each.version, each.file)))
+        made = Contents(schema=SCHEMA, date=date, wheels=wheels)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files.write(self.folder / LIST, msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+
+    @property
+    def wheels(self) -> tuple[Listed, ...]:
+        return tuple(self._listed.values())
+
+    def _path(self, sha256: str) -> Path:
+        if not _SHA256.fullmatch(sha256):
+            raise MalformedError(self.folder, f"{sha256!r} is not a hash")
+        return self.folder / _FACTS / f"{sha256}.json.zst"

@@ -1,0 +1,83 @@
+"""What a catalogue tells: for each project and machine the newest release that runs there."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from packaging.version import InvalidVersion, Version
+
+from cuwheel import log
+from cuwheel.compat import matrix
+from cuwheel.compat.predict import Outcome
+from cuwheel.facts import architectures
+from cuwheel.inspection import wheel_facts
+from cuwheel.machine.fleet import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.delivery.catalogue import Catalogue, Listed
+
+RUNS: tuple[Outcome, ...] = ("native", "compatible", "jit")
+
+
+class Newest(Struct, frozen=True, kw_only=True):
+    """`version` None: none of those that are held runs there."""
+
+    machine: str
+    version: str | None
+    outcome: Outcome
+
+
+class ProjectReach(Struct, frozen=True, kw_only=True):
+    """`versions`: those that are held, the newest first. `uploaded`: the newest one, where its index says it."""
+
+    name: str
+    versions: tuple[str, ...]
+    uploaded: str | None
+    newest: tuple[Newest, ...]
+
+
+def generations() -> tuple[Machine, ...]:
+    """The first GPUs of each major capability: enough to see where support begins and ends."""
+    found = groupby(architectures.current_capabilities(), key=lambda each: each.major)
+    return tuple(Machine(name=str(each), capability=str(each)) for each in (next(group) for _, group in found))
+
+
+def newest(catalogue: Catalogue, machines: Sequence[Machine]) -> Iterator[ProjectReach]:
+    wheels = sorted(catalogue.contents.wheels, key=lambda each: each.name)
+    for name, group in groupby(wheels, key=lambda each: each.name):
+        found = sorted(group, key=_version, reverse=True)
+        yield ProjectReach(
+            name=name,
+            versions=tuple(dict.fromkeys(each.version for each in found)),
+            uploaded=found[0].uploaded,
+            newest=tuple(_newest(catalogue, found, machines)),
+        )
+
+
+def _version(listed: Listed) -> Version:
+    try:
+        return Version(listed.version)
+    except InvalidVersion:
+        return Version("0")
+
+
+def _newest(catalogue: Catalogue, wheels: Sequence[Listed], machines: Sequence[Machine]) -> Iterator[Newest]:
+    """A release is judged once for all machines that no newer one serves."""
+    waiting = {each.name: each for each in machines}
+    answers: dict[str, Newest] = {}
+    for listed in wheels:
+        facts = catalogue.facts(listed.sha256) if waiting else None
+        if facts is None:
+            continue
+        asked = tuple(waiting.values())
+        for machine, verdict in zip(asked, matrix.judge_all(wheel_facts.survey(facts), asked), strict=True):
+            if verdict.outcome in RUNS or (verdict.outcome == "partial" and verdict.predicted_error is None):
+                answers[machine.name] = Newest(machine=machine.name, version=listed.version, outcome=verdict.outcome)
+                del waiting[machine.name]
+    log.debug("judged %s", wheels[0].name)
+    for machine in machines:
+        yield answers.get(machine.name, Newest(machine=machine.name, version=None, outcome="fails"))

@@ -1,0 +1,133 @@
+"""`catalogue` of an index on loopback, and `find` that asks it instead of reading wheels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from cuwheel import api
+from cuwheel.cli import main
+from cuwheel.delivery import catalogue
+from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
+from cuwheel.report.answer import SCHEMAS, to_json
+from tests.integration.index_server import clean_environment, serving
+from tests.integration.test_find import LINUX, NATIVE, _served, _wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.index_server import Behaviour
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clean_environment(monkeypatch, tmp_path)
+    monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(catalogue, "SHIPPED", tmp_path / "none")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Behaviour:
+    wheels = [_wheel(tmp_path / "dist", each, NATIVE) for each in ("1.0", "1.0.1", "1.1", "2.0")]
+    return _served(wheels, facts=False)
+
+
+def test_the_newest_of_each_minor_release_is_added_once(index: Behaviour, tmp_path: Path) -> None:
+    to = tmp_path / "catalogue"
+    with serving(index) as address:
+        first = api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+        again = api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+    assert [(each.version, each.outcome) for each in first.rows] == [
+        ("2.0", "added"),
+        ("1.1", "added"),
+        ("1.0.1", "added"),
+    ]
+    assert {each.outcome for each in again.rows} == {"known"}
+    assert again.wheels == 3
+    assert first.succeeded
+    jsonschema.validate(json.loads(to_json(first)), json.loads((SCHEMAS / "catalogue-1.json").read_text()))
+
+
+def test_find_asks_the_catalogue_and_reads_no_wheel(
+    index: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = tmp_path / "catalogue"
+    with serving(index) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+        monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "another"))
+        found = api.find("demo==2.0", on=["h100"], refine=LINUX, indexes=[f"{address}/simple"], catalogues=[str(to)])
+    assert found.downloaded == 0
+    assert [(each.version, each.outcome, each.known_from) for each in found.candidates] == [
+        ("2.0", "native", "catalogue")
+    ]
+
+
+def test_the_newest_release_for_each_machine_is_listed(index: Behaviour, tmp_path: Path) -> None:
+    to = tmp_path / "catalogue"
+    with serving(index) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+    found = api.catalogue_list(to, on=["h100", "v100"])
+    assert [(each.machine, each.version) for each in found.projects[0].newest] == [("h100", "2.0"), ("v100", None)]
+    assert found.projects[0].versions == ("2.0", "1.1", "1.0.1")
+    generations = api.catalogue_list(to).projects[0].newest
+    assert {each.machine: each.version for each in generations}["9.0"] == "2.0"
+
+
+def test_a_budget_that_is_spent_is_said_and_what_came_stays(index: Behaviour, tmp_path: Path) -> None:
+    to = tmp_path / "catalogue"
+    with serving(index) as address:
+        found = api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"], budget=100)
+    assert {each.outcome for each in found.rows} == {"over-budget"}
+    assert not found.succeeded
+
+
+def test_a_package_that_is_not_there_does_not_stop_the_others(index: Behaviour, tmp_path: Path) -> None:
+    to = tmp_path / "catalogue"
+    with serving(index) as address:
+        found = api.catalogue(["absent", "demo"], to=to, indexes=[f"{address}/simple"])
+    assert [each.outcome for each in found.rows] == ["failed", "added", "added", "added"]
+
+
+def test_damaged_catalogues_are_refused_with_words(index: Behaviour, tmp_path: Path) -> None:
+    to = tmp_path / "catalogue"
+    with serving(index) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+    held = next((to / "facts").iterdir())
+    digest = held.name.partition(".")[0]
+    held.write_bytes(b"not zstd")
+    with pytest.raises(MalformedError, match="damaged"):
+        catalogue.Catalogue(to).facts(digest)
+    assert catalogue.look_up([catalogue.Catalogue(to)], digest) is None
+    listed = to / catalogue.LIST
+    listed.write_text(listed.read_text().replace("catalogue-list/1", "catalogue-list/9"))
+    with pytest.raises(NewerSchemaError):
+        _ = catalogue.Catalogue(to).contents
+    listed.write_text("[]")
+    with pytest.raises(MalformedError, match="is not a catalogue"):
+        _ = catalogue.Catalogue(to).contents
+
+
+def test_facts_of_another_wheel_are_not_believed(index: Behaviour, tmp_path: Path) -> None:
+    to = tmp_path / "catalogue"
+    with serving(index) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+    first, second, *_ = sorted((to / "facts").iterdir())
+    second.write_bytes(first.read_bytes())
+    digest = second.name.partition(".")[0]
+    assert catalogue.Catalogue(to).facts(digest) is None
+    assert catalogue.Catalogue(to).facts(hashlib.sha256(b"").hexdigest()) is None
+
+
+def test_what_add_and_list_take_is_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["catalogue", "add", "torch"]) == 2
+    assert main(["catalogue", "list", "--to", "x"]) == 2
+    assert main(["catalogue", "list", "a", "b"]) == 2
+    assert "hint" in capsys.readouterr().err
+    with pytest.raises(UsageError):
+        api.catalogue([], to=tmp_path)

@@ -69,10 +69,14 @@ def find(request: FindRequest) -> Found:
 
 
 def _preferred(rulings: Iterable[Ruling], order: Mapping[str, int]) -> list[Ruling]:
-    """The newest release first; in one release what runs best, then the later build, then as installers choose."""
+    """The newest release first; in one release what runs best, then the later build, then as installers choose.
+
+    A plain wheel comes before a variant that is no better: not every installer takes variants.
+    """
     found = sorted(
         rulings, key=lambda each: tag_order.place(each.candidate.wheel, order) if each.candidate.wheel else 0
     )
+    found.sort(key=lambda each: bool(each.candidate.wheel and each.candidate.wheel.variant))
     found.sort(key=lambda each: (each.candidate.version, _build(each)), reverse=True)
     found.sort(key=lambda each: ORDER.index(each.outcome))
     found.sort(key=_release, reverse=True)

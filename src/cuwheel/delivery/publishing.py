@@ -101,6 +101,7 @@ def _signer(index: IndexFolder, key: Path | None) -> steps.Sign | None:
 def _wheel(arrival: Arrival, wanted: Update, refused: Iterable[str]) -> PublishedWheel:
     """Where one is refused, none is added."""
     new = arrival.name in wanted.new
+    listed = wanted.published(arrival.name) or arrival.file
     outcome: Outcome = "refused" if arrival.name in refused else "added" if new and not refused else "present"
     return PublishedWheel(
         file=arrival.name,
@@ -108,7 +109,7 @@ def _wheel(arrival: Arrival, wanted: Update, refused: Iterable[str]) -> Publishe
         size=arrival.size,
         added=outcome == "added",
         outcome=outcome,
-        channels=arrival.file.channels if arrival.file else (),
+        channels=listed.channels if listed else (),
     )
 
 

@@ -64,6 +64,14 @@ class Update(Struct, frozen=True, kw_only=True, dict=True):
         found = {channel for page in pages for each in page.files for channel in each.channels}
         return tuple(sorted({*found, *(self.repairs.channels if self.repairs else ())}))
 
+    @cached_property
+    def _files(self) -> Mapping[str, PublishedFile]:
+        return {each.filename: each for page in self.projects.values() for each in page.files}
+
+    def published(self, name: str) -> PublishedFile | None:
+        """A file of a project that is touched, as it is going to be."""
+        return self._files.get(name)
+
     @property
     def all_channels(self) -> tuple[str, ...]:
         return tuple(sorted({channel for each in self.listed.projects for channel in each.channels}))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import cuwheel
 from cuwheel import api
+from cuwheel.delivery import transaction
 from cuwheel.errors import MalformedError
 from cuwheel.stamping import variants
 from cuwheel.wheel import variant
@@ -61,6 +64,21 @@ def test_the_channel_has_variants_their_document_and_one_plain_wheel(index: Path
     assert all(each["url"].startswith("../../../files/") for each in page(index, "variants/simple/pkg")["files"])
     assert [each for each in names(index, "cu130/simple/pkg") if CU130 in each] == []
     assert f"pkg-1.0+cu130-{TAG}.whl" in names(index, "simple/pkg")
+
+
+def test_the_answer_says_where_each_wheel_stands(tmp_path: Path) -> None:
+    answer = cuwheel.publish(plain(tmp_path, "names-130.so"), to=tmp_path / "index", variants=True)
+    assert {each.file.removesuffix(".whl").rpartition("-")[2]: each.channels for each in answer.wheels} == {
+        "manylinux_2_28_x86_64": ("cu130", "variants"),
+        CU130: ("variants",),
+    }
+
+
+def test_find_prefers_a_plain_wheel_to_a_variant_that_is_no_better(index: Path) -> None:
+    found = cuwheel.find("pkg", indexes=[str(index / "variants" / "simple")], on=["7.5"])
+    assert found.candidates[0].file == f"pkg-1.0-{TAG}.whl"
+    better = cuwheel.find("pkg", indexes=[str(index / "variants" / "simple")], on=["10.0"])  # only CUDA 13.0 has it
+    assert better.candidates[0].file == f"pkg-1.0-{TAG}-{CU130}.whl"
 
 
 def test_the_document_has_no_hash_as_it_changes(index: Path) -> None:
@@ -183,3 +201,38 @@ def test_a_document_that_is_missing_is_named_and_made_again(index: Path) -> None
     cuwheel.publish(index / "files", to=index)
     assert problems(index) == []
     assert labels(index) == {CU130, CU124}
+
+
+class _Stopped(BaseException):
+    """As if the process had been killed."""
+
+
+def test_interrupted_at_any_step_every_variant_that_is_linked_to_is_in_the_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = wheels(tmp_path / "dist")
+    original, do, steps = tmp_path / "original", transaction._do, 1
+    cuwheel.publish(first, to=original, variants=True)
+    for number in range(0, 100, 5):
+        index = tmp_path / f"index-{number}"
+        shutil.copytree(original, index)
+        left = [number]
+
+        def stopping(*given: Any, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise _Stopped
+            do(*given)
+
+        with monkeypatch.context() as patched, contextlib.suppress(_Stopped):
+            patched.setattr(transaction, "_do", stopping)
+            cuwheel.publish(second, to=index, variants=True)
+        assert CU130 in labels(index)  # what was served before still is
+        assert (index / "files" / f"pkg-1.0-{TAG}-{CU130}.whl").exists()
+        cuwheel.publish(second, to=index, variants=True)
+        assert labels(index) == {CU130, CU124}
+        assert problems(index) == []
+        if left[0] >= 0:
+            break
+        steps += 1
+    assert 2 < steps < 20

@@ -6,6 +6,7 @@ each step is judged with a number and a name of its own, and its words have `{dr
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from cuwheel.facts import toolkits, versions
 from cuwheel.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from cuwheel.compat.matrix import Judge
     from cuwheel.facts.rows.common import OperatingSystem
@@ -49,20 +50,18 @@ class Step(Struct, frozen=True, kw_only=True):
     told: Told
 
 
-def of(judge: Judge, survey: Survey, machine: Machine) -> tuple[Step, ...]:
-    """`machine`: with a capability, and without a name for its GPU.
+def of(judge: Judge, survey: Survey, machine: Machine, known: Collection[str] = ()) -> tuple[Step, ...]:
+    """`machine`: with a capability, and without a name for its GPU. `known`: where it changes, if that is known.
 
     The first step is for a driver that is not known. A Jetson's driver comes with its system: there is no other.
     """
     unknown = Step(since=None, told=_told(judge, replace(machine, driver=None, driver_cuda=None)))
     if machine.l4t:
         return (unknown,)
-    systems = {machine.os} if machine.os else {drivers.system(each, machine) for each in survey.libraries}
-    every = _sorted({_FIRST, *(each for on in systems for each in _everywhere(machine, on))})
-    deciding = {_FIRST, *_deciding(survey, machine), every[-1]}
     found: dict[str, Told] = {}
-    for part in _parts(every, deciding):
-        found |= _constant(judge, machine, part)
+    asked = functools.cache(lambda driver: _told(judge, replace(machine, driver=_later(driver), driver_cuda=None)))
+    for part in [[each] for each in known] or _parts(survey, machine):
+        found |= _constant(asked, part)
     steps = [Step(since=since, told=found[since]) for since in _sorted(found)]
     changes = [step for before, step in itertools.pairwise(steps) if step.told != before.told]
     return (unknown, steps[0], *changes)
@@ -85,14 +84,13 @@ def _told(judge: Judge, machine: Machine) -> Told:
     )
 
 
-def _constant(judge: Judge, machine: Machine, part: Sequence[str]) -> dict[str, Told]:
+def _constant(asked: Callable[[str], Told], part: Sequence[str]) -> dict[str, Told]:
     """Of drivers among which nothing decides: if the first and the last say the same, so do all between."""
-    drivers_of = {each: replace(machine, driver=_later(each), driver_cuda=None) for each in (part[0], part[-1])}
-    ends = {each: _told(judge, on) for each, on in drivers_of.items()}
+    ends = {each: asked(each) for each in (part[0], part[-1])}
     if len(part) <= 2 or ends[part[0]] == ends[part[-1]]:  # noqa: PLR2004 - both were judged
         return ends
     middle = len(part) // 2
-    return _constant(judge, machine, part[: middle + 1]) | _constant(judge, machine, part[middle:])
+    return _constant(asked, part[: middle + 1]) | _constant(asked, part[middle:])
 
 
 def _later(driver: str) -> str:
@@ -101,7 +99,11 @@ def _later(driver: str) -> str:
     return ".".join([*parts, *["0"] * (_PARTS - len(parts)), _MARK])
 
 
-def _parts(every: Sequence[str], deciding: set[str]) -> Iterator[Sequence[str]]:
+def _parts(survey: Survey, machine: Machine) -> Iterator[Sequence[str]]:
+    """Every driver of the tables, in parts within which none decides anything for these libraries."""
+    systems = {machine.os} if machine.os else {drivers.system(each, machine) for each in survey.libraries}
+    every = _sorted({_FIRST, *(each for on in systems for each in _everywhere(machine, on))})
+    deciding = {_FIRST, *_deciding(survey, machine), every[-1]}
     starts = [index for index, each in enumerate(every) if each in deciding]
     for start, end in itertools.pairwise((*starts, len(every))):
         yield every[start:end]

@@ -6,24 +6,61 @@ a project a script with the names of its wheels, and the index one page with the
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from cuwheel import html_templates, printable
-from cuwheel.delivery import page_data
+from cuwheel.delivery import layout, page_data
+from cuwheel.delivery.simple_api import FACTS
+from cuwheel.delivery.steps import Remove, Write
 from cuwheel.delivery.wheel_page import WheelPage
+from cuwheel.inspection import wheel_facts
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    import jinja2
+
+    from cuwheel.delivery.index_folder import IndexFolder
     from cuwheel.delivery.simple_api import Project
+    from cuwheel.delivery.update import Update
     from cuwheel.inspection.wheel_facts import WheelFacts
 
 INDEX = "index.html"
 FOLDER = "page"
 _TEMPLATES = Path(__file__).with_name("templates")
+
+
+def generate(index: IndexFolder, wanted: Update) -> Iterator[Write | Remove]:
+    """What an update of an index changes of its page."""
+    new = [facts for facts in _arrived(index, wanted) if not _is_made(index, facts)]
+    projects = [page for page in wanted.projects.values() if page.files]
+    for path, data in files(new, projects, [each.name for each in wanted.listed.projects]).items():
+        yield Write(path, data)
+    for file in wanted.gone:
+        yield from map(Remove, paths_of(file))
+    for name, page in wanted.projects.items():
+        if not page.files:
+            yield Remove(project_path(name))
+
+
+def _is_made(index: IndexFolder, facts: WheelFacts) -> bool:
+    script, own_page = paths_of(facts.file)
+    return (index.read(script) or b"").startswith(page_data.mark(facts)) and index.path(own_page).exists()
+
+
+def _arrived(index: IndexFolder, wanted: Update) -> Iterator[WheelFacts]:
+    """The wheels that were given, and those that an interrupted run was about to add."""
+    given = {each.name: each.facts for each in wanted.arrivals}
+    there = {file.filename for page in wanted.projects.values() for file in page.files}
+    interrupted = [each for each in (wanted.repairs.files if wanted.repairs else ()) if each in there]
+    for file in dict.fromkeys((*given, *interrupted)):
+        data = given.get(file) or index.read(layout.file(file + FACTS))
+        if data and page_data.is_shown(file):
+            yield wheel_facts.parse(data, file + FACTS)
 
 
 def files(new: Iterable[WheelFacts], projects: Iterable[Project], names: Iterable[str]) -> Mapping[str, bytes]:
@@ -33,7 +70,7 @@ def files(new: Iterable[WheelFacts], projects: Iterable[Project], names: Iterabl
     `names`: of all projects that the index has.
     """
     listed = list(projects)
-    urls = {file.filename: f"../../simple/{page.name}/{file.url}" for page in listed for file in page.files}
+    urls = {file.filename: file.url for page in listed for file in page.files}  # from a folder as deep as theirs
     made = _same_for_all()
     made[INDEX] = _render("index.html.j2", names=sorted(names), version=__version__)
     for page in listed:
@@ -66,6 +103,11 @@ def _same_for_all() -> dict[str, bytes]:
 
 
 def _render(template: str, **values: object) -> bytes:
+    return printable.text(_environment().get_template(template).render(**values)).encode()
+
+
+@cache
+def _environment() -> jinja2.Environment:
     made = html_templates.environment(_TEMPLATES)
     made.filters["quoted"] = quote
-    return printable.text(made.get_template(template).render(**values)).encode()
+    return made

@@ -5,7 +5,9 @@ A page that was opened from a folder may not fetch anything, but it may load scr
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,8 +18,11 @@ from cuwheel.delivery import page_verdicts
 from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
 from cuwheel.facts.tables import tables
+from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.verbs import VERBS
+from cuwheel.version import __version__
+from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +42,7 @@ def script(kind: str, key: str, value: object) -> bytes:
     return f"cuwheel({text});\n".encode()
 
 
+@cache
 def machines() -> bytes:
     """What people choose from: GPUs by name, systems, drivers, Pythons."""
     generations = {row.capability: row.generation for row in tables().architectures.architecture}
@@ -70,9 +76,15 @@ def machines() -> bytes:
     return script("machines", "", value)
 
 
+def is_shown(file: str) -> bool:
+    """Variants are for installers that know them: the page has the plain wheel."""
+    name = WheelName.parse(file)
+    return name is not None and name.variant is None
+
+
 def project(page: Project) -> bytes:
     """Its wheels by release, the newest first: names alone, so that a project of thousands stays small."""
-    wheels = [each for each in page.files if each.wheel and not each.wheel.variant]
+    wheels = [each for each in page.files if is_shown(each.filename)]
     ordered = sorted(wheels, key=_version, reverse=True)
     releases = [
         (public, [_listed(each) for each in group])
@@ -108,7 +120,13 @@ def wheel(facts: WheelFacts) -> bytes:
         "requires": facts.requires_python or "",
         **told,
     }
-    return script("wheel", facts.file, value)
+    return mark(facts) + script("wheel", facts.file, value)
+
+
+def mark(facts: WheelFacts) -> bytes:
+    """How its script begins: the same cuwheel makes the same of the same facts."""
+    digest = hashlib.sha256(wheel_facts.encoded(facts)).hexdigest()
+    return f"// cuwheel {__version__} of {digest}\n".encode()
 
 
 def _excluded(requires: str | None) -> Iterable[str]:

@@ -5,14 +5,14 @@ The page only looks it up: a verdict is one of `compat`'s, made when the wheel w
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel.compat import check_rules, driver_steps, platforms, tags
-from cuwheel.compat.loading import loading
+from cuwheel.compat.loading import loading, profile_of
 from cuwheel.compat.matrix import Judge
 from cuwheel.facts import architectures, libraries, packages, toolkits, versions
 from cuwheel.inspection import wheel_facts
@@ -95,6 +95,14 @@ PLACES = (
 
 
 def of(facts: WheelFacts) -> Verdicts:
+    """The same for wheels that are alike but for their names and versions, unless a package is known by them."""
+    described = packages.find_profile(facts.name) is not None
+    names = {} if described else {"name": "", "version": ""}
+    return _of(replace(facts, file="", sha256="", size=0, description=None, **names))
+
+
+@lru_cache(maxsize=32)
+def _of(facts: WheelFacts) -> Verdicts:
     sweep = _Sweep(wheel_facts.survey(facts))
     refusals = {place.key: _refusal(facts.tags, place.machine) for place in PLACES}
     return Verdicts(
@@ -131,6 +139,7 @@ class _Sweep:
 
     def __init__(self, survey: Survey) -> None:
         self._survey, self._judge = survey, Judge(survey)
+        self._changes: dict[str, tuple[str, ...]] = {}
         self.steps: dict[Steps, int] = {}
         self.verdicts: dict[Said, int] = {}
         self.reasons: dict[Reason, int] = {}
@@ -172,7 +181,11 @@ class _Sweep:
         return {str(each): _number(self.steps, self._row(_with_gpu(machine, each))) for each in capabilities(place)}
 
     def _row(self, machine: Machine) -> Steps:
-        steps = driver_steps.of(self._judge, self._survey, machine)
+        """What a driver changes has nothing to do with torch, unless that chooses the library."""
+        key = f"{machine.os} {machine.cpu} {machine.capability}"
+        known = () if profile_of(self._survey) else self._changes.get(key, ())
+        steps = driver_steps.of(self._judge, self._survey, machine, known)
+        self._changes[key] = tuple(step.since for step in steps if step.since)
         return tuple((step.since or "", self._verdict(step.told)) for step in steps)
 
     def _verdict(self, told: Told) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.delivery import arrivals, layout, signing, steps, transaction, update, variants
+from cuwheel.delivery import arrivals, layout, page, signing, steps, transaction, update, variants
 from cuwheel.delivery.index_folder import IndexFolder
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import UsageError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.steps import Step
     from cuwheel.delivery.update import Update
 
-_GENERATORS: tuple[steps.Generator, ...] = ()  # of further pages
+_GENERATORS: tuple[steps.Generator, ...] = (page.generate,)  # of further pages
 _LARGEST_ASSET = 2 << 30
 Outcome: TypeAlias = Literal["added", "present", "refused", "sound", "wrong"]
 

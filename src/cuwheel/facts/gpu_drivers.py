@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cuwheel.facts import versions
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.gpu_drivers import DriverSupport, Host
 
 
+@lru_cache(maxsize=256)
 def support(capability: Capability) -> DriverSupport | None:
     """The branches that know GPUs of a capability; None where the table has no row, as for Tegra."""
     wanted = str(capability)

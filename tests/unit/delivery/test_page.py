@@ -36,10 +36,9 @@ def listed(file: str, **fields: Any) -> PublishedFile:
 
 
 def value_of(script: bytes) -> Any:
-    text = script.decode()
-    assert text.startswith("cuwheel(")
+    text = script.decode().rpartition("\ncuwheel(")[2] if script.startswith(b"//") else script.decode()[8:]
     assert text.endswith(");\n")
-    return json.loads(f"[{text[8:-3]}]")[2]
+    return json.loads(f"[{text[:-3]}]")[2]
 
 
 def test_what_is_new_is_written_and_nothing_else(facts: WheelFacts) -> None:

@@ -2,7 +2,7 @@
 # What cuwheel does, on this machine: called by `./run demo`, which puts cuwheel on PATH.
 set -eu
 OUT=demo-out
-rm -rf "$OUT/dist" "$OUT/record"
+rm -rf "$OUT/dist" "$OUT/record" "$OUT/index"
 mkdir -p "$OUT"
 export COLUMNS="${COLUMNS:-80}"
 command -v g++ >/dev/null 2>&1 || { echo "the demo compiles: it needs g++   (apt install g++)" >&2; exit 1; }
@@ -49,9 +49,14 @@ step "A build that fails and says nothing: what did its compiler say, and why?"
 eval "$(cuwheel toolchain env 13.0 --provider index)"
 show cuwheel record -o "$OUT/record" -- sh demo/silent.sh "$OUT/square.o"
 
+step "Everybody else: an index of both, and a page that says which of them runs where"
+show cuwheel publish "$OUT"/dist/*.whl --to "$OUT/index"
+show cuwheel publish --check "$OUT/index"
+
 step "Done"
 printf 'the machine profile:   %s\n' "$OUT/machine.json"
 printf 'reports as pages:      %s\n' "$OUT/bitsandbytes.html" "$OUT/fleet.html" "$OUT/ours.html" "$OUT/dist/build.html"
 printf 'the smaller wheel:     %s\n' "$OUT"/bitsandbytes-*slim*.whl
 printf 'our wheels:            %s\n' "$OUT"/dist/*.whl
+printf 'their index, a page:   %s\n' "$OUT/index/index.html"
 printf 'for a GPU machine:     python3 %s\n' "$OUT/kit.pyz"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +99,9 @@ def opened(browser: Chrome, index: Path, state: str = "") -> Chrome:
     return browser
 
 
+_NO_CACHE = {"pip": "--no-cache-dir", "uv": "--no-cache"}
+
+
 def shown(browser: Chrome, css: str) -> WebElement:
     return WebDriverWait(browser, 20).until(lambda page: page.find_element("css selector", css))
 
@@ -181,6 +188,24 @@ def test_commands_name_exactly_this_file(browser: Chrome, index: Path) -> None:
     assert "sha256" not in browser.find_element("css selector", ".command pre").text
     browser.find_element("css selector", ".copy").click()
     WebDriverWait(browser, 5).until(lambda page: page.find_element("css selector", ".copy").text == "copied")
+
+
+def test_the_commands_install_the_wheel_and_refuse_another(browser: Chrome, index: Path, tmp_path: Path) -> None:
+    shown(opened(browser, index, "package=size&gpu=h100&driver=580.65.06"), ".command")
+    pip, uv, *_ = (shlex.split(each.text) for each in browser.find_elements("css selector", ".command pre"))
+    assert (pip[:2], uv[:3]) == (["pip", "install"], ["uv", "pip", "install"])
+    tools = (("pip", [sys.executable, "-m", *pip]), ("uv", [sys.executable, "-m", *uv]))
+    for name, command in tools:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed here")
+        rest = ["--quiet", "--no-deps", _NO_CACHE[name], "--target"]
+        subprocess.run([*command, *rest, str(tmp_path / name)], check=True, capture_output=True, timeout=300)
+        assert (tmp_path / name / "size" / "__init__.py").exists()
+        other = command[-1][:-8] + "01234567"
+        again = [*command[:-1], other, *rest, str(tmp_path / f"{name}-refused")]
+        refused = subprocess.run(again, check=False, capture_output=True, timeout=300)
+        assert refused.returncode != 0
+        assert b"hash" in refused.stderr.lower()
 
 
 def test_what_nvidia_smi_prints_is_read(browser: Chrome, index: Path) -> None:

@@ -20,12 +20,12 @@ from cuwheel.inspection import wheel_facts
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import jinja2
 
     from cuwheel.delivery.index_folder import IndexFolder
-    from cuwheel.delivery.simple_api import Project
+    from cuwheel.delivery.simple_api import Project, PublishedFile
     from cuwheel.delivery.update import Update
     from cuwheel.inspection.wheel_facts import WheelFacts
 
@@ -72,7 +72,8 @@ def files(new: Iterable[WheelFacts], projects: Iterable[Project], names: Iterabl
     listed = list(projects)
     urls = {file.filename: file.url for page in listed for file in page.files}  # from a folder as deep as theirs
     made = _same_for_all()
-    made[INDEX] = _render("index.html.j2", names=sorted(names), version=__version__)
+    links = [(name, _link(name)) for name in sorted(names)]
+    made[INDEX] = _render("index.html.j2", links=links, version=__version__)
     for page in listed:
         made[project_path(page.name)] = page_data.project(page)
     for facts in new:
@@ -92,6 +93,35 @@ def project_path(name: str) -> str:
     return f"{FOLDER}/projects/{name}.js"
 
 
+def problems(read: Callable[[str], bytes | None], projects: Mapping[str, Project]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the page of an index: a path, and what about it. `read`: None where there is no such file."""
+    start = (read(INDEX) or b"").decode("utf-8", "replace")
+    if lacks := [name for name in projects if f'href="{_link(name)}"' not in start]:
+        yield INDEX, f"it does not link to {lacks[0]}" if start else "it is not there"
+    yield from ((path, "it is not there") for path in _same_for_all() if read(path) is None)
+    for name, page in projects.items():
+        if read(project_path(name)) != page_data.project(page):
+            yield project_path(name), "it is not what the project's own page says"
+        for file in page.files:
+            if page_data.is_shown(file.filename) and (wrong := _wrong(read, file)):
+                yield wrong
+
+
+def _wrong(read: Callable[[str], bytes | None], file: PublishedFile) -> tuple[str, str] | None:
+    script, own_page = paths_of(file.filename)
+    data = read(script)
+    if data is None or read(own_page) is None:
+        return (script if data is None else own_page), "it is not there"
+    of = page_data.made_of(data)
+    return (
+        None if file.facts and of == file.facts.get("sha256") else (script, "it was made of other facts of this wheel")
+    )
+
+
+def _link(name: str) -> str:
+    return f"{layout.project_page(quote(name))}.html"
+
+
 def _same_for_all() -> dict[str, bytes]:
     """The code, the style and the tables: the same for every index that this cuwheel writes."""
     styles = [html_templates.SHARED / "page.css", _TEMPLATES / "index.css"]
@@ -108,6 +138,4 @@ def _render(template: str, **values: object) -> bytes:
 
 @cache
 def _environment() -> jinja2.Environment:
-    made = html_templates.environment(_TEMPLATES)
-    made.filters["quoted"] = quote
-    return made
+    return html_templates.environment(_TEMPLATES)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import fields, replace
 
-from cuwheel.delivery import index_folder, layout, simple_api, simple_html, update
+from cuwheel.delivery import index_folder, layout, page, simple_api, simple_html, update
 from cuwheel.delivery.simple_api import ListedProject, Project, ProjectList, PublishedFile
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.finding import Finding
@@ -59,15 +59,17 @@ class PageChecks:
 
     def derived(self, listed: ProjectList, projects: Mapping[str, Project]) -> None:
         """Everything that is made of the projects' own pages."""
-        for name, page in projects.items():
-            self._html(f"{layout.project_page(name)}.html", page)
-            for channel in update.channels_of(page):
-                inside = update.project_page(name, page.files, channel)
+        for name, own in projects.items():
+            self._html(f"{layout.project_page(name)}.html", own)
+            for channel in update.channels_of(own):
+                inside = update.project_page(name, own.files, channel)
                 self._both(layout.project_page(name, channel), inside)
         self._channels(listed, projects)
         self._html(f"{layout.list_page()}.html", listed)
         for channel in sorted({each for row in listed.projects for each in row.channels if layout.is_channel(each)}):
             self._both(layout.list_page(channel), update.project_list(listed, channel))
+        for path, problem in page.problems(self.site.read, projects):
+            self._wrong(path, [problem])
 
     def _channels(self, listed: ProjectList, projects: Mapping[str, Project]) -> None:
         path = f"{layout.list_page()}.json"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # What ends a script, or a line of one, in the eyes of some reader.
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+_MARK = re.compile(rb"// cuwheel \S+ of ([0-9a-f]{64})\n")
 
 
 def script(kind: str, key: str, value: object) -> bytes:
@@ -127,6 +130,12 @@ def mark(facts: WheelFacts) -> bytes:
     """How its script begins: the same cuwheel makes the same of the same facts."""
     digest = hashlib.sha256(wheel_facts.encoded(facts)).hexdigest()
     return f"// cuwheel {__version__} of {digest}\n".encode()
+
+
+def made_of(script: bytes) -> str:
+    """The hash of the facts that a wheel's script was made of; empty where it does not say."""
+    found = _MARK.match(script)
+    return found[1].decode() if found else ""
 
 
 def _excluded(requires: str | None) -> Iterable[str]:

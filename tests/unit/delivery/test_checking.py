@@ -107,6 +107,18 @@ CASES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "truncated": (_edit(f"files/{FOO}.metadata", lambda text: text[:20]), "index-metadata", FOO),
     "file truncated": (_write(f"files/{FOO}", b"PK"), "index-hash", FOO),
     "file exchanged": (_same_size(f"files/{FOO}"), "index-hash", FOO),
+    "front page lost": (_remove("index.html"), "index-page", "index.html"),
+    "front page without a project": (_replace("index.html", "simple/bar/", "simple/other/"), "index-page", "bar"),
+    "the page's code lost": (_remove("page/page.js"), "index-page", "page/page.js"),
+    "the page's project lost": (_remove("page/projects/foo.js"), "index-page", "page/projects/foo.js"),
+    "the page's project changed": (_replace("page/projects/foo.js", "1.0", "1.1"), "index-page", "projects/foo.js"),
+    "the page's wheel lost": (_remove(f"page/wheels/{FOO}.js"), "index-page", f"page/wheels/{FOO}.js"),
+    "the page of a wheel lost": (_remove(f"page/wheels/{FOO}.html"), "index-page", f"page/wheels/{FOO}.html"),
+    "the page's wheel of other facts": (
+        _edit(f"page/wheels/{FOO}.js", lambda text: re.sub("of [0-9a-f]{4}", "of 0000", text, count=1)),
+        "index-page",
+        "other facts",
+    ),
     "file lost": (_remove(f"files/{FOO}"), "index-link", FOO),
     "metadata lost": (_remove(f"files/{FOO}.metadata"), "index-metadata", FOO),
     "metadata swapped": (_swapped(".metadata"), "index-metadata", FOO),
@@ -161,7 +173,10 @@ def test_what_is_wrong_is_named(case: str, index: Path, capsys: pytest.CaptureFi
 
 
 def test_what_is_wrong_with_pages_is_mended_by_publishing_the_files_again(index: Path) -> None:
+    pages = ("index.html", f"page/wheels/{FOO}.js", f"page/wheels/{CUDA}.html", "page/projects/bar.js")
     for path in ("simple/foo/index.html", "cu130/simple/foo/index.json", "SHA256SUMS", f"files/{FOO}.cuwheel.json"):
+        (index / path).unlink()
+    for path in pages:
         (index / path).unlink()
     assert not api.publish_check(index).succeeded
     cuwheel.publish(index / "files", to=index)

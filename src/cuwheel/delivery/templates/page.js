@@ -222,7 +222,7 @@ function commands(name, row, wheel, hashed) {
     ["pip", `pip install "${name} @ ${url}"`, "Exactly this file: no other index can supply it. What it requires comes from where pip always looks."],
     ["uv", `uv pip install "${name} @ ${url}"`, "The same with uv."],
     ["uv project", `[[tool.uv.index]]\nname = "cuda-wheels"\nurl = "${indexUrl()}"\nexplicit = true\n\n[tool.uv.sources]\n${name} = { index = "cuda-wheels" }`,
-      "For pyproject.toml, then: uv add " + name + ". This index supplies this name and no other; uv.lock keeps the hashes."],
+      `For pyproject.toml, then: uv add ${name}==${row.file.split("-")[1]} This index supplies this name and no other; uv.lock keeps the hashes.`],
     ["cuwheel", `cuwheel ${data.machines.verb} ${name} --index ${indexUrl()}`, "Looks at the machine itself, and takes the wheel that runs there."],
   ];
 }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         find,
         gpus,
         inspect,
+        install,
         kernels,
         plan,
         publish,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         verify,
     )
     from cuwheel.building.request import BuildRequest
-    from cuwheel.delivery.request import CatalogueRequest, FindRequest, PublishRequest
+    from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.verifying.request import VerifyRequest
@@ -39,6 +40,7 @@ __all__ = [
     "BuildRequest",
     "CatalogueRequest",
     "FindRequest",
+    "InstallRequest",
     "PublishRequest",
     "SlimRequest",
     "ToolchainRequest",
@@ -53,6 +55,7 @@ __all__ = [
     "find",
     "gpus",
     "inspect",
+    "install",
     "kernels",
     "plan",
     "publish",

@@ -266,3 +266,10 @@ def _release(name: str, version: str, told: dict[str, Any]) -> Release:
         sha256=sha256.lower() if isinstance(sha256, str) else None,
         size=size if isinstance(size, int) and size > 0 else None,
     )
+
+
+def would_install(pip: Sequence[str], requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
+    """What a pip would install or replace in its environment so that these are there, all of them as wheels."""
+    options = ["--dry-run", "--quiet", "--only-binary=:all:", "--report", "-"]
+    done = process.run([*pip, "install", *options, *requirements], timeout=_RESOLVE_S, env=environ)
+    return tuple(_from_report(each) for each in msgspec.json.decode(done.stdout)["install"])

@@ -136,10 +136,10 @@ def install(
 def _installer(interpreter: Path, *, offline: bool) -> list[str]:
     if tool := uv():
         return [tool, "pip", "install", "--python", str(interpreter), *(["--offline"] if offline else [])]
-    return [*_pip_for(interpreter), "install", *(["--no-index"] if offline else [])]
+    return [*pip_for(interpreter), "install", *(["--no-index"] if offline else [])]
 
 
-def _pip_for(interpreter: Path) -> list[str]:
+def pip_for(interpreter: Path) -> list[str]:
     """An environment's own pip, else that of cuwheel's, which can work for another environment."""
     options = ["-m", "pip", "--disable-pip-version-check"]
     for command in ([str(interpreter), *options], [sys.executable, *options, "--python", str(interpreter)]):
@@ -157,6 +157,6 @@ def conflicts(interpreter: Path, env: Mapping[str, str] | None = None) -> tuple[
         done = process.run([tool, "pip", "check", "--python", str(interpreter)], timeout=_MAKE_S, check=False, env=env)
         lines = [line for line in done.stderr.splitlines() if line.startswith(("The package", "    "))]
     else:
-        done = process.run([*_pip_for(interpreter), "check"], timeout=_MAKE_S, check=False, env=env)
+        done = process.run([*pip_for(interpreter), "check"], timeout=_MAKE_S, check=False, env=env)
         lines = done.stdout.splitlines()
     return tuple(line.strip() for line in lines) if done.status else ()

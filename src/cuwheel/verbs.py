@@ -137,6 +137,14 @@ _ROWS = (
         "delivery.FindRequest",
     ),
     Verb(
+        "install",
+        "install the wheel that runs here; put everything back if it fails",
+        "NAME",
+        ("installing.install", "installing.install_undo"),
+        ("install.Install",),
+        "delivery.InstallRequest",
+    ),
+    Verb(
         "catalogue",
         "collect which release of which package has code for which GPU",
         "add NAME --to FOLDER",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pytest
 from cuwheel import api
 from cuwheel.cli import main
 from cuwheel.inspection import wheel_facts
-from cuwheel.machine.fleet import Refinement
+from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import Behaviour, clean_environment, serving
@@ -240,3 +241,21 @@ def test_fifty_releases_fit_a_screen(tmp_path: Path, capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     assert len(shown.splitlines()) < 24
     assert "1.49 … 1.0 (50)" in shown
+
+
+def test_few_wheels_are_read_where_none_can_be_better(tmp_path: Path) -> None:
+    made = [_wheel(tmp_path / "dist", f"1.{minor}", None, "py3-none-any") for minor in range(12)]
+    for on, most in ((["h100"], 4), ([Machine(name="no GPU", capability=None)], 1)):
+        behaviour = _served(made, facts=False)
+        with serving(behaviour) as url:
+            answer = _find(indexes=[f"{url}/simple"], on=on)
+        assert _chosen(answer) == "1.11"
+        assert len({path for _, path, _ in behaviour.asked if path.endswith(".whl")}) <= most
+        shutil.rmtree(tmp_path / "cuwheel-cache")
+
+
+def test_code_in_an_older_release_is_found_behind_one_without(tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    _wheel(dist, "2.0", None, "py3-none-any")
+    _wheel(dist, "1.0", NATIVE)
+    assert _chosen(_find(find_links=[str(dist)], no_index=True)) == "1.0"

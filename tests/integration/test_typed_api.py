@@ -38,6 +38,8 @@ cuwheel.build(".", jobs="two")
 cuwheel.verify("a.whl", timeout="long")
 cuwheel.publish("a.whl", to=3)
 cuwheel.find("torch", budget="2GB")
+cuwheel.install("torch", allow=3)
+cuwheel.catalogue(["torch"], to=3)
 cuwheel.inspect("a.whl").no_such_field
 cuwheel.inspekt("a.whl")
 """

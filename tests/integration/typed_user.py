@@ -20,6 +20,7 @@ from cuwheel.report.explain import Explain
 from cuwheel.report.find import Find
 from cuwheel.report.gpus import Gpus
 from cuwheel.report.inspect import Inspect
+from cuwheel.report.install import Install
 from cuwheel.report.kernels import Kernels
 from cuwheel.report.plan import Plan
 from cuwheel.report.publish import Publish
@@ -101,3 +102,9 @@ assert_type(served.wheels[0].added, bool)
 there = assert_type(cuwheel.find("torch>=2.5", on=["gtx 1080 ti"], budget=10**9), Find)
 assert_type(there.candidates[0].outcome, Outcome)
 assert_type(cuwheel.find(cuwheel.FindRequest("torch", indexes=["https://wheels.example.com/simple"])).downloaded, int)
+
+put = assert_type(cuwheel.install("foo", env=Path(".venv"), allow=["torch"], dry_run=True), Install)
+assert_type(put.changes[0].to, str | None)
+assert_type(cuwheel.install(cuwheel.InstallRequest("foo")).rolled_back, bool)
+
+assert_type(cuwheel.catalogue(["torch"], to=Path("catalogue"), budget=10**9).succeeded, bool)

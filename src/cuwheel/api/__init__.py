@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.api.catalogues import catalogue, catalogue_list
     from cuwheel.api.diagnosis import causes, explain
     from cuwheel.api.fleets import check, plan, plan_sizes, read_list
-    from cuwheel.api.installing import find
+    from cuwheel.api.installing import find, install, install_undo
     from cuwheel.api.machines import doctor, gpus, toolkits
     from cuwheel.api.matrices import record_matrix
     from cuwheel.api.publishing import publish, publish_check
@@ -47,6 +47,8 @@ __all__ = [
     "find",
     "gpus",
     "inspect",
+    "install",
+    "install_undo",
     "kernels",
     "plan",
     "plan_sizes",

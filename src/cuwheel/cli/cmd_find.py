@@ -11,6 +11,7 @@ from cuwheel.errors import UsageError
 if TYPE_CHECKING:
     import argparse
 
+    from cuwheel.delivery.request import FindRequest
     from cuwheel.report.find import Find
 
 EXAMPLES = """\
@@ -26,9 +27,13 @@ the libraries are read, the best candidate first, and nothing of them is kept.
 exit status: 0 there is one that runs, 1 there is none"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     parser.add_argument(
-        "wanted", metavar="NAME", type=option_values.package, help="a package, perhaps with versions: 'torch>=2.5'"
+        "wanted",
+        metavar="NAME",
+        nargs="?" if optional else None,
+        type=option_values.package,
+        help="a package, perhaps with versions: 'torch>=2.5'",
     )
     parser.add_argument(
         "--on",
@@ -102,11 +107,10 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
         raise UsageError("--no-index and --index cannot be used together")
 
 
-def run(args: argparse.Namespace) -> Find:
-    from cuwheel import api
+def request(args: argparse.Namespace) -> FindRequest:
     from cuwheel.delivery.request import BUDGET, FindRequest
 
-    request = FindRequest(
+    return FindRequest(
         args.wanted,
         on=args.on,
         gpus=args.gpus,
@@ -119,6 +123,11 @@ def run(args: argparse.Namespace) -> Find:
         pre=args.pre,
         budget=args.budget or BUDGET,
     )
-    answer = api.find(request)
+
+
+def run(args: argparse.Namespace) -> Find:
+    from cuwheel import api
+
+    answer = api.find(request(args))
     write_html(answer, args)
     return answer

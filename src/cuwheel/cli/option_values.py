@@ -19,6 +19,7 @@ _CUDA_TAG = re.compile(r"cu(\d{2})(\d?)", re.ASCII)
 _CUDA = re.compile(r"(?:cuda[ _-]*)?v?([1-9]\d?)(?:\.(\d{1,2})(?:\.\d{1,4})*)?", re.ASCII)
 _TORCH = re.compile(r"[1-9]\d?(\.\d{1,3}){1,3}([A-Za-z0-9.+_-]{0,60})", re.ASCII)
 _PYTHON = re.compile(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?", re.ASCII)
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", re.ASCII)
 _GLIBC = re.compile(r"2(\.\d{1,2}){1,2}", re.ASCII)
 _L4T = re.compile(r"R?(\d{2}(?:\.\d{1,2}){0,2})", re.ASCII)
 _PLATFORM = re.compile(r"any|win32|win_(amd64|arm64|arm32)|(linux|manylinux\w*?|musllinux\w*?|macosx)_\w+", re.ASCII)
@@ -237,6 +238,13 @@ def package(text: str) -> str:
     from cuwheel.delivery import candidates
 
     candidates.wanted(text)
+    return text
+
+
+def distribution(text: str) -> str:
+    """The bare name of a package."""
+    if not _DISTRIBUTION.fullmatch(text):
+        raise wrong(text, "the name of a package, such as torch")
     return text
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8
 _MISSES = 3  # facts files that are not there, before an index is taken to have none
+_LOOKED = 3  # older releases that are read for device code where a newer one has none
 _MAY_BE_TAKEN = 2  # the highest rank that is
 
 
@@ -160,20 +161,35 @@ def _facts(
 
 
 def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session, budget: Budget) -> Iterator[Ruling]:
-    """With the verdicts of those that had to be read, until one runs and no newer one is left."""
-    best: Ruling | None = next((each for each in rulings if each.decided and each.rank == 0), None)
+    """With the verdicts of those that had to be read, until no other could be better."""
+    best = min((each for each in rulings if each.decided and each.rank <= _MAY_BE_TAKEN), key=_rank, default=None)
+    read: set[Version] = set()  # releases that were, after one that nothing speaks against
     for each in rulings:
         if each.decided:
             yield each
             continue
-        if best and (_release(best) > _release(each) or best.outcome == ORDER[0]):
-            reason = f"not looked into: {best.candidate.version} runs"
-            yield replace(each, reasons=(reason,), decided=True)
+        if best and _is_enough(best, each, read, bench):
+            runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
+            yield replace(each, reasons=(f"not looked into: {best.candidate.version} {runs}",), decided=True)
             continue
         judged = _read(each, bench, session, budget)
-        if judged.rank == 0 and (best is None or _release(best) <= _release(judged)):
+        if judged.rank <= _MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
             best = judged
+        elif best:
+            read.add(_release(judged))
         yield judged
+
+
+def _rank(ruling: Ruling) -> int:
+    return ruling.rank
+
+
+def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Bench) -> bool:
+    """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
+    older = _release(best) > _release(other)
+    if best.rank == 0:
+        return older or best.outcome == ORDER[0]
+    return older and (not bench.knows_gpu or len(read) >= _LOOKED)
 
 
 def _read(ruling: Ruling, bench: Bench, session: client.Session, budget: Budget) -> Ruling:

@@ -48,6 +48,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...] = ()
     predicted_error: CudaError | None = None
     origin: Origin | None = None
+    requires: tuple[str, ...] = ()
     decided: bool = True
 
 
@@ -93,6 +94,10 @@ class Bench:
         self._torch: TorchExports | None = None
         self._asked: frozenset[str] = frozenset()
 
+    @property
+    def knows_gpu(self) -> bool:
+        return any(each.capability for each in self._machines)
+
     def expect(self, surveys: Sequence[Survey]) -> None:
         """Read torch's symbols once for all of these."""
         wanted = torch_installed.taken(surveys)
@@ -120,6 +125,7 @@ class Bench:
             conditions=tuple(dict.fromkeys(self._conditions(verdicts))),
             predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
             origin=contents.origin,
+            requires=contents.survey.distribution.requires if contents.survey.distribution else (),
             decided=True,
         )
 

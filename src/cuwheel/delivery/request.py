@@ -1,9 +1,9 @@
-"""What is asked of `cuwheel publish` and `cuwheel find`."""
+"""What is asked of `cuwheel publish`, `cuwheel find` and `cuwheel install`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from cuwheel import printable
@@ -149,3 +149,24 @@ class CatalogueRequest:
             candidates.wanted(each)
         if self.budget is not None:
             must_be_positive(budget=self.budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallRequest(FindRequest):
+    """The wheel that `find` puts first, into the environment `env`, or the active one.
+
+    `allow`: installed packages that may be replaced by another version, beside the one that is asked for. `dry_run`:
+    only what would change.
+    """
+
+    allow: Sequence[str] = ()
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        FindRequest.__post_init__(self)
+        freeze(self, "allow")
+
+    def for_environment(self, prefix: Path) -> FindRequest:
+        """What to look for, there."""
+        given = {each.name: getattr(self, each.name) for each in fields(FindRequest)}
+        return FindRequest(**{**given, "env": prefix})

@@ -34,7 +34,7 @@ def of(table: VerifyTable, survey: Survey, *, known: bool = True, timeout: float
     if imports is None:
         with WheelFile(Path(survey.target)) as wheel:
             imports = modules.top_level(wheel)
-    found = [_import(name) for name in imports]
+    found = [importing(name) for name in imports]
     if known and survey.distribution:
         found += [_known(row, survey) for row in _rows(survey.distribution.name)]
     found += [_configured(check, number) for number, check in enumerate(table.check, start=1)]
@@ -52,7 +52,7 @@ def chosen(checks: Sequence[Check], patterns: Sequence[str]) -> tuple[Check, ...
     return tuple(check for check in checks if any(fnmatchcase(check.name, each) for each in patterns))
 
 
-def _import(name: str) -> Check:
+def importing(name: str) -> Check:
     return Check(name=f"import {name}", kind="import", text=name, origin="wheel", timeout=TIMEOUT_S, memory=MEMORY)
 
 

@@ -25,11 +25,17 @@ _DEEPEST = 3
 
 def top_level(wheel: WheelFile) -> tuple[str, ...]:
     """The packages and modules at its top; inside a folder that is shared with others (nvidia/…), those below it."""
-    found = _found(installed_names(wheel.sizes).values())
-    named = [line.strip() for line in (wheel.top_level or "").splitlines() if line.strip()]
+    own = wheel.info.removesuffix(".dist-info/").partition("-")[0]
+    return of_files(installed_names(wheel.sizes).values(), own, wheel.top_level or "")
+
+
+def of_files(places: Iterable[str], distribution: str, listed: str = "") -> tuple[str, ...]:
+    """The same of files below site-packages. `listed`: what top_level.txt says."""
+    found = _found(places)
+    named = [line.strip() for line in listed.splitlines() if line.strip()]
     if named and set(named) <= set(found):
         found = [name for name in found if name in named]
-    own = normalised(wheel.info.removesuffix(".dist-info/").partition("-")[0])
+    own = normalised(distribution)
     found = [name for name in found if name not in _NOT_MEANT]
     # The one that is called like the distribution first; the private ones, which it imports itself, last.
     found.sort(key=lambda name: (normalised(name) != own, name.startswith("_"), name))

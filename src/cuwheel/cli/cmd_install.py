@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from cuwheel.cli import cmd_find, option_values
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.install import Install
+
+EXAMPLES = """\
+  cuwheel install bitsandbytes --dry-run     what would change, nothing more
+  cuwheel install bitsandbytes               into the active environment
+  cuwheel install 'foo>=2' --env .venv --index https://wheels.example.com/simple
+  cuwheel install xformers --allow torch     torch may be replaced
+  cuwheel install --undo --env .venv         as it was before the last install
+
+It installs what `cuwheel find` puts first, by exact address and hash, imports
+it as `cuwheel verify` does, and puts the environment back if that fails.
+
+exit status: 0 installed, 1 nothing runs, a change was refused, or it was put
+back"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    cmd_find.add_arguments(parser, optional=True)
+    group = parser.add_argument_group("what may change")
+    group.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+    group.add_argument(
+        "--allow",
+        metavar="NAMES",
+        type=option_values.each(option_values.distribution),
+        action="append",
+        default=[],
+        help="installed packages that may be replaced, such as torch; repeatable, or with commas",
+    )
+    group.add_argument("--undo", action="store_true", help="put the environment back as it was before the last install")
+
+
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    cmd_find.refuse_conflicts(args)
+    if args.undo and (args.wanted or args.dry_run or args.allow):
+        raise UsageError("--undo takes no other option than --env", hint="cuwheel install --undo")
+    if not args.undo and not args.wanted:
+        raise UsageError("no package to install was given", hint="cuwheel install NAME")
+
+
+def run(args: argparse.Namespace) -> Install:
+    from cuwheel import api
+    from cuwheel.cli.cmd_inspect import write_html
+    from cuwheel.delivery.request import FindRequest, InstallRequest
+
+    if args.undo:
+        return api.install_undo(args.env)
+    asked = cmd_find.request(args)
+    given = {each.name: getattr(asked, each.name) for each in fields(FindRequest)}
+    allowed = [each for text in args.allow for each in option_values.parts(text)]
+    answer = api.install(InstallRequest(**given, allow=allowed, dry_run=args.dry_run))
+    write_html(answer, args)
+    return answer

@@ -1,0 +1,145 @@
+"""What an install changes in an environment: the very files, found out before, then installed by address and hash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cuwheel import files, process, resolver, venvs
+from cuwheel.network import addresses, logins, settings, transfer
+from cuwheel.resolver import Release
+from cuwheel.wheel import requirements
+from cuwheel.wheel.installed import distributions, site_packages
+from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.name import plain_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from packaging.requirements import Requirement
+
+    from cuwheel.delivery.judging import Ruling
+    from cuwheel.delivery.request import InstallRequest
+    from cuwheel.network.settings import Settings
+
+_INSTALL_S = 3600.0
+
+
+class Change(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+    """A package: `from` is null where it is new, `to` where it is gone."""
+
+    name: str
+    from_: str | None
+    to: str | None
+
+
+def installed(prefix: Path) -> dict[str, str]:
+    """Normalised name → version, of the first folder that has it."""
+    found: dict[str, str] = {}
+    for folder in site_packages(prefix):
+        for each in distributions(folder):
+            found.setdefault(each.name, each.version)
+    return found
+
+
+def between(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
+    names = sorted(before.keys() | after.keys())
+    return tuple(
+        Change(name=each, from_=before.get(each), to=after.get(each))
+        for each in names
+        if before.get(each) != after.get(each)
+    )
+
+
+def planned(
+    interpreter: Path, chosen: Ruling, wanted: Requirement, request: InstallRequest, there: Mapping[str, str]
+) -> tuple[Release, ...]:
+    """The files that have to be installed: the chosen one, and of what it requires whatever is not there yet."""
+    told = chosen.candidate.told
+    version = str(chosen.candidate.version)
+    own = Release(
+        name=normalised(wanted.name), version=version, url=told.url, file=told.file, sha256=told.sha256, size=told.size
+    )
+    asked = _required(chosen.requires, wanted.extras)
+    others: tuple[Release, ...] = ()
+    if asked:
+        others = resolver.would_install(venvs.pip_for(interpreter), asked, _indexes(request))
+    rest = tuple(each for each in others if normalised(each.name) != own.name)
+    return (*(() if there.get(own.name) == version else (own,)), *rest)
+
+
+def _required(texts: Iterable[str], extras: Iterable[str]) -> list[str]:
+    """Conditions stay, for pip to decide where it installs; those of an extra hold if it was asked for."""
+    wanted = {normalised(each) for each in extras}
+    found = []
+    for each in filter(None, map(requirements.parse, texts)):
+        condition = str(each.marker) if each.marker else ""
+        if "extra" not in condition:
+            found.append(str(each))
+        elif each.marker and any(each.marker.evaluate({"extra": extra}) for extra in wanted):
+            each.marker = None
+            found.append(str(each))
+    return found
+
+
+def _indexes(request: InstallRequest) -> dict[str, str]:
+    """Options of ours as pip's variables: an address may hold a login, and command lines are public."""
+    environ = resolver.pip_environment()
+    if request.indexes:
+        first, *rest = request.indexes
+        environ |= {"PIP_INDEX_URL": _address(first), "PIP_EXTRA_INDEX_URL": " ".join(map(_address, rest))}
+    if request.find_links:
+        environ["PIP_FIND_LINKS"] = " ".join(request.find_links)
+    if request.no_index:
+        environ["PIP_NO_INDEX"] = "1"
+    return environ
+
+
+def _address(index: str) -> str:
+    """pip takes addresses; and of what `cuwheel publish` wrote the simple index in it."""
+    folder = addresses.local_path(index)
+    if folder is None:
+        return index
+    simple = folder / "simple"
+    return (simple if simple.is_dir() else folder).absolute().as_uri()
+
+
+def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
+    """Install exactly these files; what the installer printed."""
+    found = settings.read()
+    lines = [_line(each, found, scratch) for each in releases]
+    hashed = all(" --hash=" in each for each in lines)
+    listed = scratch / "requirements.txt"
+    listed.touch(mode=0o600)  # addresses with logins
+    listed.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
+    options = ["--no-deps", *(["--require-hashes"] if hashed else []), "--requirement", str(listed)]
+    if uv := venvs.uv():
+        environ, inherited = settings.for_uv()
+        command = [uv, "pip", "install", "--python", str(interpreter), *inherited, *options]
+    else:
+        environ = resolver.pip_environment()
+        command = [*venvs.pip_for(interpreter), "install", *options]
+    done = process.run(command, timeout=_INSTALL_S, env=environ)
+    return done.stdout + done.stderr
+
+
+def _line(release: Release, found: Settings, scratch: Path) -> str:
+    url, sha256 = release.url, release.sha256
+    local = addresses.local_path(url)
+    plain = plain_name(release.file)
+    if plain != release.file:  # installers do not know the names of variants
+        local = _renamed(release, local, scratch / plain)
+    if local:
+        url, sha256 = local.absolute().as_uri(), sha256 or files.sha256(local)
+    else:
+        url = addresses.with_login(url, logins.at_once(url, found))
+    return f"{release.name} @ {url}" + (f" --hash=sha256:{sha256}" if sha256 else "")
+
+
+def _renamed(release: Release, local: Path | None, to: Path) -> Path:
+    if local:
+        return files.copy(local, to)
+    transfer.download(release.url, to, sha256=release.sha256, size=release.size)
+    return to

@@ -1,0 +1,64 @@
+"""Whether what was installed can be imported: in processes of their own, as `verify` does it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import log, masking
+from cuwheel.verifying import checks, installation, libraries, modules
+from cuwheel.verifying.runner import checks as runner
+from cuwheel.verifying.runner import launch, variables
+from cuwheel.wheel.installed import distributions, site_packages
+from cuwheel.wheel.metadata import normalised, recorded_files
+
+if TYPE_CHECKING:
+    from cuwheel.verifying.outcomes import Result
+
+_GOOD = ("passed", "skipped")
+
+
+def tried(prefix: Path, interpreter: Path, name: str, *, driver: bool) -> tuple[Result, ...]:
+    """`driver`: without one, an import that fails for want of it proves nothing."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
+        environ = variables.clean(os.environ, prefix, Path(folder), is_secret=masking.is_secret)
+        environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is put back, is put back as it was
+        cut = launch.can_cut()
+        for number, module in enumerate(_modules(prefix, name)):
+            check = checks.importing(module)
+            with log.progress(check.name):
+                told = runner.run(
+                    check.as_dict(),
+                    str(interpreter),
+                    environ,
+                    Path(folder, f"run-{number}"),
+                    cut=cut,
+                    hide=lambda text: masking.known(text, os.environ),
+                )
+            result = installation.as_result(told, check)
+            found.append(result if driver else libraries.without_driver(result))
+    return tuple(found)
+
+
+def failed(results: tuple[Result, ...]) -> tuple[Result, ...]:
+    return tuple(each for each in results if each.outcome not in _GOOD)
+
+
+def _modules(prefix: Path, name: str) -> tuple[str, ...]:
+    for folder in site_packages(prefix):
+        for each in distributions(folder):
+            if each.name == normalised(name):
+                record, listed = (_text(each.info / file) for file in ("RECORD", "top_level.txt"))
+                own = (path for path in recorded_files(record) if not path.startswith(("../", "/")))
+                return modules.of_files(own, each.name, listed)
+    return ()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,156 @@
+"""`cuwheel install`: what `find` puts first, into an environment that is put back as it was where anything fails."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel import locking, log, venvs
+from cuwheel.delivery import best_candidate, candidates, environment_changes, importing
+from cuwheel.delivery.best_candidate import Found
+from cuwheel.delivery.environment_changes import Change
+from cuwheel.delivery.environment_copy import FOLDER, Copy
+from cuwheel.diagnose import inquiry
+from cuwheel.diagnose.diagnosis import Cause
+from cuwheel.errors import CuwheelError, ToolError, UnreadableError
+from cuwheel.finding import Finding
+from cuwheel.machine import python_environment
+from cuwheel.machine.world import World
+from cuwheel.units import size
+from cuwheel.verifying.outcomes import Result
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from cuwheel.delivery.request import InstallRequest
+    from cuwheel.resolver import Release
+
+
+class Installed(Struct, frozen=True, kw_only=True):
+    """What became of it. `refused`: changes that nobody allowed. `problem`: why the environment was put back.
+
+    `written`: the environment is another one than before. `recovered`: what a run that was killed had begun.
+    """
+
+    name: str
+    prefix: str
+    found: Found | None = None
+    changes: tuple[Change, ...] = ()
+    refused: tuple[Change, ...] = ()
+    checks: tuple[Result, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    problem: str = ""
+    recovered: str = ""
+    written: bool = False
+    rolled_back: bool = False
+    undone: bool = False
+
+
+class _Place(Struct, frozen=True, kw_only=True):
+    prefix: Path
+    interpreter: Path
+    copy: Copy
+
+
+def install(request: InstallRequest) -> Installed:
+    place = _place(request.env)
+    with locking.locked(place.prefix / FOLDER):
+        recovered = place.copy.recover()
+        if recovered:
+            log.warning("an install of %s had not ended: the environment was put back as it was", recovered)
+        found = best_candidate.find(request.for_environment(place.prefix))
+        done = _installed(request, place, found)
+    return replace(done, recovered=recovered)
+
+
+def undo(env: Path | None) -> Installed:
+    place = _place(env)
+    with locking.locked(place.prefix / FOLDER):
+        before = environment_changes.installed(place.prefix)
+        recovered = place.copy.recover()
+        name = recovered or place.copy.undo()
+        changes = environment_changes.between(before, environment_changes.installed(place.prefix))
+    return Installed(name=name, prefix=str(place.prefix), changes=changes, written=True, undone=True)
+
+
+def _place(env: Path | None) -> _Place:
+    python, folders = python_environment.locate(World.here(), env)
+    prefix = Path(python.prefix).expanduser().absolute()
+    interpreter = venvs.interpreter(prefix)
+    if not folders or not interpreter.exists():
+        raise UnreadableError(prefix, "is not a Python environment", hint="python -m venv .venv, then --env .venv")
+    return _Place(prefix=prefix, interpreter=interpreter, copy=Copy(prefix))
+
+
+def _installed(request: InstallRequest, place: _Place, found: Found) -> Installed:
+    wanted = candidates.wanted(request.wanted)
+    name = normalised(wanted.name)
+    start = Installed(name=name, prefix=str(place.prefix), found=found)
+    if found.chosen is None:
+        return start
+    there = environment_changes.installed(place.prefix)
+    releases = environment_changes.planned(place.interpreter, found.chosen, wanted, request, there)
+    after = there | {normalised(each.name): each.version for each in releases}
+    changes = environment_changes.between(there, after)
+    allowed = {name, *map(normalised, request.allow)}
+    refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
+    planned = replace(start, changes=changes, refused=refused)
+    if refused or request.dry_run or not releases:
+        return planned
+    return _carried_out(planned, place, releases)
+
+
+def _carried_out(planned: Installed, place: _Place, releases: tuple[Release, ...]) -> Installed:
+    """Whatever happens in between, Ctrl-C too, leaves the environment as it was."""
+    broken = set(venvs.conflicts(place.interpreter))
+    total = sum(each.size or 0 for each in releases)
+    log.info(
+        "installing %s%s", ", ".join(f"{e.name} {e.version}" for e in releases), f" ({size(total)})" if total else ""
+    )
+    place.copy.begin(planned.name)
+    try:
+        done = _attempt(planned, place, releases)
+        if done.problem:
+            place.copy.restore()
+            return replace(done, rolled_back=True)
+    except BaseException:
+        place.copy.restore()
+        raise
+    place.copy.finish()
+    return replace(done, written=True, findings=_broken(set(venvs.conflicts(place.interpreter)) - broken))
+
+
+def _attempt(planned: Installed, place: _Place, releases: tuple[Release, ...]) -> Installed:
+    try:
+        with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:
+            environment_changes.apply(place.interpreter, releases, Path(scratch))
+    except ToolError as error:
+        printed = error.output or error.message
+        return replace(planned, problem=error.message, causes=inquiry.causes(printed))
+    except CuwheelError as error:
+        return replace(planned, problem=error.message)
+    driver = any(each.driver for each in planned.found.machines) if planned.found else False
+    checks = importing.tried(place.prefix, place.interpreter, planned.name, driver=driver)
+    bad = importing.failed(checks)
+    if not bad:
+        return replace(planned, checks=checks)
+    causes = inquiry.causes("\n".join(f"{each.output}\n{each.problem}" for each in bad))
+    return replace(planned, checks=checks, causes=causes, problem=f"{bad[0].name}: {bad[0].problem or bad[0].outcome}")
+
+
+def _broken(problems: set[str]) -> tuple[Finding, ...]:
+    if not problems:
+        return ()
+    return (
+        Finding(
+            rule="requirements-broken",
+            severity="warning",
+            message="requirements of installed packages are no longer met",
+            evidence=tuple(sorted(problems)),
+            fix="cuwheel install --undo, or install what they require",
+        ),
+    )

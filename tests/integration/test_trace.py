@@ -37,6 +37,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [*words, "-o", folder / "program", SOURCES / "traced_program.c", "-ldl", "-lpthread"],
         check=True,
     )
+    subprocess.run(
+        [*words, "-shared", "-fPIC", "-o", folder / "libcupti.so.13", SOURCES / "fake_cupti.c"],
+        check=True,
+    )
     return folder
 
 
@@ -203,3 +207,29 @@ def test_the_python_stack_is_told(place: Path, tmp_path: Path) -> None:
     )
     failure = cuwheel.trace([sys.executable, str(script)], environ=environ(place)).failures[0]
     assert failure.python[:2] == (f"{script}:4 in allocate", f"{script}:5 in <module>")
+
+
+def test_cupti_names_a_kernel_that_the_runtime_itself_refuses(place: Path) -> None:
+    words = [str(place / "program"), "refused"]
+    found = cuwheel.trace(words, environ=environ(place), cupti=place / "libcupti.so.13")
+    assert [(each.api, each.error.code, each.demangled) for each in found.failures] == [
+        ("cudaLaunchKernel", 98, "found(float*)")
+    ]
+
+
+def test_cupti_is_found_beside_the_python_of_the_command(tmp_path: Path) -> None:
+    from cuwheel.errors import ToolError
+    from cuwheel.tracing import session
+
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    nowhere = {"PATH": "", "CUDA_HOME": str(tmp_path / "none")}
+    if not Path("/usr/local/cuda").exists():
+        with pytest.raises(ToolError, match="CUPTI was not found"):
+            session.find_cupti([str(python)], nowhere)
+    library = tmp_path / "lib" / "python3.12" / "site-packages" / "nvidia" / "cuda_cupti" / "lib" / "libcupti.so.12"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    assert session.find_cupti([str(python)], nowhere) == library.resolve()

@@ -20,13 +20,15 @@ def trace(
     keep: Path | None = None,
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    cupti: Path | bool = False,
 ) -> Traced:
     """Run a command as it is, and see which device code its programs load, launch and fail with.
 
-    `keep`: a new folder for what its processes write.
+    `keep`: a new folder for what its processes write. `cupti`: also ask NVIDIA's profiling library, the one that is
+    found or this one, which names kernels that the CUDA runtime itself refuses.
     """
     with session.folder(keep) as place:
-        status = session.run(command, place, environ=environ, cwd=cwd)
+        status = session.run(command, place, environ=environ, cwd=cwd, cupti=cupti)
         found = events.read(place)
         return report.answer_of(command, status, attribution.attributed(found, succeeded=status == 0))
 

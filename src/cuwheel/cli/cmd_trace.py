@@ -14,6 +14,7 @@ EXAMPLES = """\
   cuwheel trace -- python train.py           what failed, or what was loaded
   cuwheel trace -o trace.json -- pytest      the same as JSON, beside the report
   cuwheel trace --html trace.html -- ./solver
+  cuwheel trace --cupti -- ./solver          names kernels of CUDA 12 too
   cuwheel trace --keep lines -- ./solver     keep what the processes wrote
   cuwheel trace --read lines                 the report of it, once more
 
@@ -35,6 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace", dest="timeline", metavar="FILE", type=places.new_file, help="write a timeline for Perfetto or Chrome"
     )
     add_html(parser)
+    parser.add_argument(
+        "--cupti",
+        metavar="LIBRARY",
+        nargs="?",
+        const=True,
+        default=False,
+        type=places.file,
+        help="also use NVIDIA's profiling library, which names kernels that CUDA 12's runtime refuses (the one found)",
+    )
     parser.add_argument("--keep", metavar="FOLDER", type=places.new_folder, help="keep what the processes write here")
     parser.add_argument("--read", metavar="FOLDER", type=places.folder, help="report on what --keep kept; runs nothing")
 
@@ -56,7 +66,7 @@ def _command(args: argparse.Namespace) -> list[str]:
 def run(args: argparse.Namespace) -> Traced:
     from cuwheel import api
 
-    answer = api.read_trace(args.read) if args.read else api.trace(_command(args), keep=args.keep)
+    answer = api.read_trace(args.read) if args.read else api.trace(_command(args), keep=args.keep, cupti=args.cupti)
     api.save_trace(answer, output=args.output, timeline=args.timeline)
     write_html(answer, args)
     return answer

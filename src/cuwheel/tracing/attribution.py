@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cuwheel.compat.choose import CudaError
 from cuwheel.facts import errors
 from cuwheel.inspection.demangle import demangled
@@ -26,6 +28,7 @@ _MS = 1e6
 # than this.
 _COMPILED_MS = 1.0
 _LAST = 8
+_RUNTIME = "cuda"  # of the runtime's functions, where the driver's begin with "cu" alone
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class _Story:
         elif event.event == "launch":
             self._take_launch(event)
         elif event.event == "failure":
-            self.failures.append((event, self._load_of(event, files), self.gpus.get(event.device)))
+            self._take_failure(event, files)
 
     def _take_handle(self, event: Event) -> None:
         if event.api == "cuLibraryGetModule":
@@ -87,6 +90,18 @@ class _Story:
             self.first_launch = event.time
         if loaded:
             loaded.launched[name] = None
+
+    def _take_failure(self, event: Event, files: Files) -> None:
+        """What the runtime returns is mostly what the driver told it before: one failure, with the kernel's name."""
+        found = event, self._load_of(event, files), self.gpus.get(event.device)
+        if not event.api.startswith(_RUNTIME) or not self.failures:
+            self.failures.append(found)
+            return
+        before, loaded, gpu = self.failures[-1]
+        if (before.thread, before.error) != (event.thread, event.error):
+            self.failures.append(found)
+        elif not before.name:
+            self.failures[-1] = replace(before, name=event.name), loaded, gpu
 
     def _load_of(self, event: Event, files: Files) -> _Loaded | None:
         if event.library in self._modules:

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 SOURCES = Path(__file__).parent / "preload"
 OPTIONS = ("-std=gnu11", "-O2", "-w", "-shared", "-fPIC", "-fvisibility=hidden")
+ORIGIN = "built-from.txt"
 _NAME = "trace.so"
 _TRIAL_S = 20
 
 
-def shipped() -> Path:
-    return SOURCES / f"trace-{platform.machine()}.so"
+def shipped() -> Path | None:
+    """The one that ./run preload made, unless the sources have changed since."""
+    library, origin = SOURCES / f"trace-{platform.machine()}.so", SOURCES / ORIGIN
+    try:
+        return library if library.is_file() and origin.read_text().strip() == source_digest() else None
+    except OSError:
+        return None
 
 
 def path(environ: Mapping[str, str]) -> Path:
@@ -38,7 +44,7 @@ def path(environ: Mapping[str, str]) -> Path:
     given = shipped()
     with files.errors_of(place, "choose another folder with CUWHEEL_CACHE"):
         place.mkdir(parents=True, exist_ok=True)
-        if given.is_file() and _loads(given):
+        if given and _loads(given):
             return files.copy(given, made)
         with tempfile.TemporaryDirectory(dir=place, prefix=".") as name:
             trial = Path(name, _NAME)
@@ -62,7 +68,7 @@ def _digest() -> str:
 
 
 def source_digest() -> str:
-    """Of the C alone: what ships was made from the same."""
+    """Of the C alone."""
     digest = hashlib.sha256()
     for source in sorted(SOURCES.glob("*.[ch]")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")

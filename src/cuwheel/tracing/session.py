@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import files, process
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.tracing import preload_library
+from cuwheel.wheel import installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 VARIABLE = "CUWHEEL_TRACE"
+_IN_PACKAGES = ("nvidia/cu13/lib", "nvidia/cuda_cupti/lib")
+_IN_TOOLKITS = ("extras/CUPTI/lib64", "lib64")
+_CUPTI, _INJECTION = "CUWHEEL_CUPTI", "CUDA_INJECTION64_PATH"
 
 
 @contextlib.contextmanager
@@ -32,18 +37,45 @@ def folder(keep: Path | None) -> Iterator[Path]:
     yield keep.absolute()
 
 
-def environ_for(place: Path, environ: Mapping[str, str]) -> dict[str, str]:
+def environ_for(place: Path, environ: Mapping[str, str], cupti: Path | None = None) -> dict[str, str]:
     """What makes programs load the library. A command that clears its environment is traced no further."""
     library = preload_library.path(environ)
     before = environ.get("LD_PRELOAD")
-    return {**environ, VARIABLE: str(place), "LD_PRELOAD": f"{library}:{before}" if before else str(library)}
+    made = {**environ, VARIABLE: str(place), "LD_PRELOAD": f"{library}:{before}" if before else str(library)}
+    return {**made, _INJECTION: str(library), _CUPTI: str(cupti)} if cupti else made
+
+
+def find_cupti(command: Sequence[str], environ: Mapping[str, str]) -> Path:
+    """CUPTI's library: of the packages of the command's Python or of the active environment, else a toolkit's."""
+    program = shutil.which(command[0], path=environ.get("PATH", os.defpath)) if command else None
+    prefixes = [Path(program).parent.parent] if program else []
+    prefixes += [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
+    sites = [site for prefix in prefixes for site in installed.site_packages(prefix)]
+    roots = [Path(environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if environ.get(name)]
+    folders = [site / each for site in sites for each in _IN_PACKAGES]
+    folders += [root / each for root in (*roots, Path("/usr/local/cuda")) for each in _IN_TOOLKITS]
+    for place in folders:
+        if found := sorted(place.glob("libcupti.so.[0-9]*"), key=lambda path: len(path.name)):
+            return found[0]
+    raise ToolError(
+        ["libcupti.so"],
+        "CUPTI was not found in the command's environment, nor in a toolkit",
+        hint="pip install nvidia-cuda-cupti, or name the library: --cupti /path/libcupti.so.13",
+    )
 
 
 def run(
-    command: Sequence[str], place: Path, *, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+    command: Sequence[str],
+    place: Path,
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    cupti: Path | bool = False,
 ) -> int:
-    """Its status, negative for a signal."""
+    """Its status, negative for a signal. `cupti`: the library, or True for the one that is found."""
     if not place.is_dir():
         raise UnreadableError(place, "is not a folder")
-    variables = environ_for(place, dict(os.environ if environ is None else environ))
+    given = dict(os.environ if environ is None else environ)
+    library = find_cupti(command, given) if cupti is True else cupti or None
+    variables = environ_for(place, given, library)
     return process.attend(command, env=variables, cwd=(cwd or Path.cwd()).absolute())

@@ -64,6 +64,14 @@ int main(int count, char **words) {
   if (strcmp(how, "shape") == 0) return run("_Z5scalePf", 4096);
   if (strcmp(how, "memory") == 0) return allocate(&address, (size_t)1 << 40);
   if (strcmp(how, "killed") == 0) { run("_Z5scalePf", 32); raise(SIGKILL); }
+  if (strcmp(how, "refused") == 0) {
+    void *ours = dlopen(getenv("CUDA_INJECTION64_PATH"), RTLD_NOW), *cupti = dlopen(getenv("CUWHEEL_CUPTI"), RTLD_NOW);
+    int (*initialize)(void) = dlsym(ours, "InitializeInjection");
+    void (*refuse)(const char *, int) = dlsym(cupti, "launch_refused");
+    if (initialize() != 1) return 95;
+    refuse("_Z5foundPf", 98);
+    return 98;
+  }
   if (strcmp(how, "threads") == 0) {
     pthread_t each[64];
     for (int index = 0; index < 64; index++) pthread_create(&each[index], 0, many, (void *)"_Z5scalePf");

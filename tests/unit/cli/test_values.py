@@ -224,6 +224,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--output": "new-file",
         "--trace": "new-file",
         "--html": "new-file",
+        "--cupti": "file",
         "--keep": "new-folder",
         "--read": "folder",
     },

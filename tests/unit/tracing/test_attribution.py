@@ -125,3 +125,13 @@ def test_a_launch_that_is_told_of_a_late_error_is_not_blamed(tmp_path: Path) -> 
 def test_a_file_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     line = {"event": "failure", "time": 3, "api": "cuModuleLoad", "error": 209, "path": "/nowhere/code80.cubin"}
     assert attributed(tmp_path, line, succeeded=False).failures[0].library == "/nowhere/code80.cubin"
+
+
+def test_what_the_runtime_returns_names_the_kernel_of_what_the_driver_said(tmp_path: Path) -> None:
+    driver = {"event": "failure", "time": 3, "thread": 1, "api": "cuLibraryGetModule", "error": 209}
+    runtime = {"event": "failure", "time": 4, "thread": 1, "api": "cudaLaunchKernel", "error": 209, "name": "_Z1fv"}
+    found = attributed(tmp_path, driver, runtime, {**runtime, "error": 98, "name": "_Z1gv"}, succeeded=False)
+    assert [(each.api, each.error.code, each.demangled) for each in found.failures] == [
+        ("cuLibraryGetModule", 209, "f()"),
+        ("cudaLaunchKernel", 98, "g()"),
+    ]

@@ -569,6 +569,8 @@ __asm__(".text\n.globl dlsym\n.type dlsym,%function\ndlsym:\n\t.cfi_startproc\n"
 #error "the way on to the real dlsym is not written for this processor"
 #endif
 
+#include "cupti.h"
+
 /* ---- beginning and end ---- */
 
 __attribute__((constructor)) static void begin(void) {

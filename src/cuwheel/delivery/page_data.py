@@ -15,7 +15,7 @@ import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.delivery import page_verdicts
+from cuwheel.delivery import layout, page_verdicts
 from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
 from cuwheel.facts.tables import tables
@@ -104,8 +104,10 @@ def _version(file: PublishedFile) -> Version:
 
 
 def _listed(file: PublishedFile) -> dict[str, Any]:
-    """`url`: as the project's own page has it."""
-    told: dict[str, Any] = {"file": file.filename, "url": file.url}
+    """`url`: where its files are not in the index itself."""
+    told: dict[str, Any] = {"file": file.filename}
+    if not layout.is_here(file.url):
+        told["url"] = file.url
     if file.yanked is not False:
         told["yanked"] = file.yanked if isinstance(file.yanked, str) else ""
     if releases := [each.rpartition("/torch")[2] for each in file.channels if "/torch" in each]:

@@ -48,7 +48,7 @@ def test_what_is_new_is_written_and_nothing_else(facts: WheelFacts) -> None:
     wheels = [path for path in made if path.startswith("page/wheels/")]
     assert sorted(wheels) == sorted(page.paths_of(facts.file))
     assert [path for path in made if path.startswith("page/projects/")] == [page.project_path("subject")]
-    assert len(made[page.project_path("subject")]) < 200 * 1001
+    assert len(made[page.project_path("subject")]) < 100 * 1001
     assert b'href="simple/other/index.html"' in made["index.html"]
     assert made == page.files([facts], [project], ["other", "subject"])
 
@@ -59,6 +59,12 @@ def test_releases_are_in_order_and_labels_make_none_of_their_own() -> None:
     releases = value_of(page_data.project(project))["releases"]
     assert [release for release, _ in releases] == ["1.10", "1.10rc1", "1.9"]
     assert [row["file"].split("-")[1] for row in releases[0][1]] == ["1.10+cu130", "1.10+cu126", "1.10"]
+
+
+def test_files_that_lie_elsewhere_keep_their_address() -> None:
+    there = replace(listed("a-1-py3-none-any.whl"), url="https://files.example.com/a-1-py3-none-any.whl")
+    ((_, rows),) = value_of(page_data.project(Project(name="a", files=(there,))))["releases"]
+    assert rows == [{"file": there.filename, "url": there.url}]
 
 
 def test_yanked_files_and_the_torch_of_a_channel_are_told() -> None:

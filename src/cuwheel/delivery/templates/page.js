@@ -213,11 +213,12 @@ function verdict(wheel, on, row) {
 }
 
 /* Addresses and commands. */
-const indexUrl = () => new URL("simple/", location.href.split(/[?#]/)[0]).href;
-const fileUrl = (name, row) => new URL(row.url, new URL(`simple/${encodeURIComponent(name)}/`, location.href.split(/[?#]/)[0])).href;
+const here = () => location.href.split(/[?#]/)[0];
+const indexUrl = () => new URL("simple/", here()).href;
+const fileUrl = (row) => new URL(row.url || `files/${encodeURIComponent(row.file)}`, here()).href;
 
 function commands(name, row, wheel, hashed) {
-  const url = fileUrl(name, row) + (hashed ? `#sha256=${wheel.sha256}` : "");
+  const url = fileUrl(row) + (hashed ? `#sha256=${wheel.sha256}` : "");
   return [
     ["pip", `pip install "${name} @ ${url}"`, "Exactly this file: no other index can supply it. What it requires comes from where pip always looks."],
     ["uv", `uv pip install "${name} @ ${url}"`, "The same with uv."],

@@ -21,6 +21,7 @@ from cuwheel.facts.rows.cmake import CMake
 from cuwheel.facts.rows.errors import Errors
 from cuwheel.facts.rows.gpu_drivers import GpuDrivers
 from cuwheel.facts.rows.gpus import Gpus, squashed
+from cuwheel.facts.rows.indexes import Indexes
 from cuwheel.facts.rows.libraries import Libraries, Package
 from cuwheel.facts.rows.manylinux import Manylinux
 from cuwheel.facts.rows.packages import Packages
@@ -332,7 +333,11 @@ def _cmake_problems(file: CMake, _known: Known | None) -> Iterator[str]:
     yield from _source_problems(file.sources, file.spelling)
 
 
-# Every file of the folder, what it is read into, and what must hold of its rows.
+def _index_problems(file: Indexes, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(file.sources, file.upload)
+    yield from _repeated("host", [host for row in file.upload for host in row.hosts])
+
+
 def _variant_problems(table: Variants, known: Known | None) -> Iterator[str]:
     yield from _source_problems(table.sources, [table.provider])
     for label, (first, last) in (
@@ -345,12 +350,14 @@ def _variant_problems(table: Variants, known: Known | None) -> Iterator[str]:
         yield f"capability_majors: no capability has the major {table.provider.capability_majors[1]}"
 
 
+# Every file of the folder, what it is read into, and what must hold of its rows.
 TABLES: dict[str, tuple[type[Any], Callable[[Any, Known | None], Iterator[str]]]] = {
     "architectures.toml": (Architectures, _architecture_problems),
     "checks.toml": (Checks, _check_problems),
     "cmake.toml": (CMake, _cmake_problems),
     "gpu_drivers.toml": (GpuDrivers, _gpu_driver_problems),
     "gpus.toml": (Gpus, _gpu_problems),
+    "indexes.toml": (Indexes, _index_problems),
     "libraries.toml": (Libraries, _library_problems),
     "errors.toml": (Errors, _errors_problems),
     "manylinux.toml": (Manylinux, _manylinux_problems),

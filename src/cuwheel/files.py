@@ -30,22 +30,29 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
 
     `durable`: its bytes are on the disk before it has the name, so that a crash of the machine leaves one or the other.
     """
-    # A name of its own for each writer: several may write the same file at once, and the last one's stays.
-    name = os.fsdecode(os.fsencode(path.name)[:_LONGEST])
-    beside = path.with_name(f".{name}.{os.getpid()}-{time.monotonic_ns():x}.part")
+    unfinished = beside(path)
     try:
-        with beside.open("xb") as file:
+        with unfinished.open("xb") as file:
             yield file
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        beside.replace(path)
+        unfinished.replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            unfinished.unlink()
         if isinstance(error, OSError):
             raise UnreadableError.from_os(error, path) from error
         raise
+
+
+def beside(path: Path) -> Path:
+    """A new name for a file that is going to be `path`.
+
+    One of its own for each writer: several may write the same file at once, and the last one's stays.
+    """
+    name = os.fsdecode(os.fsencode(path.name)[:_LONGEST])
+    return path.with_name(f".{name}.{os.getpid()}-{time.monotonic_ns():x}.part")
 
 
 def copy(source: Path, to: Path) -> Path:

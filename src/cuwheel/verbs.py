@@ -109,7 +109,7 @@ _ROWS = (
         "publish",
         "make a package index of wheels, or check one that was made",
         "WHEELS --to FOLDER",
-        ("publishing.publish", "publishing.publish_check"),
+        ("publishing.publish", "publishing.publish_check", "publishing.publish_upload"),
         ("publish.Publish",),
         "delivery.PublishRequest",
     ),

@@ -19,6 +19,7 @@ from typing import Literal
 from tests.campaign.ground import CACHE
 from tests.fixtures import manifest, small_wheel
 from tests.integration import build_projects, toolchain_site
+from tests.unit.delivery import published
 from tests.unit.slimming.packages import FOO, make_environment, make_wheel
 
 _SERVERS = contextlib.ExitStack()
@@ -36,6 +37,7 @@ class Job:
     varies: tuple[str, ...] = ()  # beginnings of paths whose bytes differ from run to run (times)
     resumed: tuple[str, ...] = ()  # ends of names of files that an interrupted run leaves for the next to go on with
     private: tuple[str, ...] = (".cuwheel",)  # beginnings of names that belong to a run under way
+    whole: Callable[[Path], Sequence[str]] = lambda _folder: ()  # what is wrong with the whole, at whatever moment
     together: Literal["all", "one"] | None = None  # who succeeds of several at once; the others say that one is at work
 
 
@@ -105,6 +107,19 @@ def _project(folder: Path) -> None:
 
 def _slim_environment(folder: Path) -> Sequence[str]:
     return ("slim", "--env", str(folder / "env"), "--for", "h100", "--cuda", "12.8", "--quiet", "--json")
+
+
+def _index(folder: Path) -> None:
+    """With a project and a channel that go, one that gets another wheel, and one that stays."""
+    os.environ["SOURCE_DATE_EPOCH"] = "1767225600"  # pages have the time of the run in them
+    old = [
+        published.wheel(folder / "old"),
+        published.cuda_wheel(folder / "old", name="gone", library="plain-124.so"),
+        published.wheel(folder / "old", name="other"),
+    ]
+    published.cuda_wheel(folder / "new", "2.0"), published.wheel(folder / "new", name="fresh")
+    words = ("publish", *map(str, old), "--to", str(folder / "index"), "--quiet", "--json")
+    subprocess.run([sys.executable, "-m", "cuwheel", *words], check=True, timeout=120, stdout=subprocess.DEVNULL)
 
 
 _STORE = (".cuwheel", ".making-", ".locks")
@@ -178,6 +193,22 @@ JOBS = (
             *("--html", str(folder / "report.html"), "--quiet", "--json"),
         ),
         together="all",
+    ),
+    Job(
+        name="publish",
+        prepare=_index,
+        command=lambda folder: ("publish", str(folder / "new"), "--to", str(folder / "index"), "--quiet", "--json"),
+        whole=lambda folder: published.problems(folder / "index"),
+        together="all",
+    ),
+    Job(
+        name="publish-remove",
+        prepare=_index,
+        command=lambda folder: (
+            *("publish", "--to", str(folder / "index"), "--remove", "gone==1.0", "--keep", "1", "--quiet", "--json"),
+        ),
+        whole=lambda folder: published.problems(folder / "index"),
+        recover=lambda folder: ("publish", "--to", str(folder / "index"), "--keep", "9", "--quiet", "--json"),
     ),
     Job(
         name="record",

@@ -90,6 +90,7 @@ class Sweep:
     def _judge_files(self, where: str) -> None:
         """Every file is the one before or the one after; what is missing is missing before or after."""
         now = self._state(self.folder)
+        self.problems += [f"{where}: {each}" for each in self.job.whole(self.folder)]
         for path in sorted(self.before.keys() | self.finished.keys() | now.keys()):
             if path.endswith(self.job.resumed):
                 continue

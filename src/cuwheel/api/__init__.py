@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cuwheel.api.installing import find, install, install_undo
     from cuwheel.api.machines import doctor, gpus, toolkits
     from cuwheel.api.matrices import record_matrix
-    from cuwheel.api.publishing import publish, publish_check
+    from cuwheel.api.publishing import publish, publish_check, publish_upload
     from cuwheel.api.recording import record
     from cuwheel.api.repairing import repair
     from cuwheel.api.replaying import replay, replay_diff, replay_list, replay_print
@@ -54,6 +54,7 @@ __all__ = [
     "plan_sizes",
     "publish",
     "publish_check",
+    "publish_upload",
     "read_list",
     "read_trace",
     "record",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.api import verb
 from cuwheel.delivery import checking
 from cuwheel.delivery import publishing as stage
+from cuwheel.delivery import upload as uploading
 from cuwheel.delivery.request import PublishRequest
 from cuwheel.report import publish as report
 
@@ -28,3 +29,14 @@ def publish_check(place: str | Path, *, signers: Path | None = None) -> Publish:
     `signers`: who may have signed it; without a signature by one of them it is wrong.
     """
     return report.checked(checking.check(place, signers))
+
+
+def publish_upload(
+    *wheels: str | Path, url: str, limit: int | None = None, platform: str | None = None, dry_run: bool = False
+) -> Publish:
+    """Send wheels to an index that takes uploads, after its own rules were checked, by `uv publish`.
+
+    `limit`: bytes that a file may have there, where the index has raised its usual limit for this project.
+    """
+    sent = uploading.upload(wheels, url, limit=limit, platform=platform, dry_run=dry_run)
+    return report.uploaded(sent, dry_run=dry_run)

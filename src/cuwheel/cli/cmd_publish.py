@@ -28,6 +28,11 @@ found something wrong"""
 _NOT_CHECKING = (
     *("to", "dry_run", "variants", "files_url", "platform", "sign"),
     *("yank", "reason", "unyank", "remove", "keep"),
+    *("upload", "upload_limit"),
+)
+_NOT_UPLOADING = (
+    *("to", "variants", "files_url", "sign", "signers"),
+    *("yank", "reason", "unyank", "remove", "keep"),
 )
 
 
@@ -54,6 +59,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--platform", metavar="TAG", type=option_values.platform, help="with name==version: the platform of the wheel"
+    )
+    _add_groups(parser)
+
+
+def _add_groups(parser: argparse.ArgumentParser) -> None:
+    upload = parser.add_argument_group("indexes that take uploads")
+    upload.add_argument(
+        "--upload",
+        metavar="URL",
+        type=_upload,
+        help="send the wheels there with 'uv publish', after checking its rules",
+    )
+    upload.add_argument(
+        "--upload-limit",
+        metavar="SIZE",
+        type=numbers.size,
+        help="the largest file it takes, if it raised its limit for your project, such as 300MB",
     )
     signing = parser.add_argument_group("signatures")
     signing.add_argument(
@@ -99,6 +121,14 @@ def _address(text: str) -> str:
     return text
 
 
+def _upload(text: str) -> str:
+    """With a login, if need be: it is handed to uv alone."""
+    from cuwheel.network import addresses
+
+    _address(addresses.parted(text)[0])
+    return text
+
+
 def _file(text: str) -> str:
     from cuwheel.delivery.request import must_be_file
 
@@ -120,6 +150,13 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
             raise UsageError(
                 f"{' and '.join(given) or 'wheels'} cannot be used with --check", hint="cuwheel publish --check index"
             )
+    elif args.upload is not None:
+        given = [f"--{name.replace('_', '-')}" for name in _NOT_UPLOADING if getattr(args, name)]
+        if given or not args.wheels:
+            told = f"{' and '.join(given)} cannot be used with --upload" if given else "no wheel to upload was given"
+            raise UsageError(told, hint="cuwheel publish dist/*.whl --upload URL")
+    elif args.upload_limit is not None:
+        raise UsageError("--upload-limit needs --upload", hint="cuwheel publish dist/*.whl --upload URL")
     elif args.signers is not None:
         raise UsageError("--signers needs --check", hint="cuwheel publish --check index --signers allowed_signers")
     elif args.to is None:
@@ -131,6 +168,10 @@ def run(args: argparse.Namespace) -> Publish:
 
     if args.check is not None:
         return api.publish_check(args.check, signers=args.signers)
+    if args.upload is not None:
+        return api.publish_upload(
+            *args.wheels, url=args.upload, limit=args.upload_limit, platform=args.platform, dry_run=args.dry_run
+        )
     from cuwheel.delivery.request import PublishRequest
 
     return api.publish(

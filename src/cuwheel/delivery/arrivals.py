@@ -12,7 +12,7 @@ from cuwheel import files
 from cuwheel.compat.wheel_subject import Subject
 from cuwheel.delivery import channels, layout
 from cuwheel.delivery.simple_api import PublishedFile
-from cuwheel.errors import MalformedError, UnreadableError, UnsafeWheelError
+from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection import pinned, wheel_facts
 from cuwheel.verifying import wheel_rules
@@ -73,7 +73,7 @@ def _paths(wheel: str | Path, platform: str | None) -> Iterator[Path]:
 
 
 def read(path: Path) -> Arrival:
-    """Whatever is wrong with it is a finding: the others are looked at too."""
+    """What is wrong with it is a finding, since the others are looked at too; but one that may do harm is an error."""
     if not path.is_file():
         raise UnreadableError(path, "no such file")
     if layout.wheel_name(path.name) is None:
@@ -82,9 +82,8 @@ def read(path: Path) -> Arrival:
     try:
         with WheelFile(path) as wheel:
             return _read(wheel, sha256)
-    except (MalformedError, UnsafeWheelError) as error:
-        told = error.problem if isinstance(error, MalformedError) else error.message.removeprefix(f"{path} ")
-        return Arrival(path=path, sha256=sha256, findings=(_not_a_wheel(told, error.hint),))
+    except MalformedError as error:
+        return Arrival(path=path, sha256=sha256, findings=(_not_a_wheel(error.problem, error.hint),))
 
 
 def _read(wheel: WheelFile, sha256: str) -> Arrival:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -60,6 +61,7 @@ def project(name: WheelName) -> str:
     return canonicalize_name(name.name)
 
 
+@lru_cache(maxsize=1 << 15)  # a project's pages, those of its channels too, have the same ones
 def version(spelled: str) -> Version | None:
     """As it stands in a file name."""
     try:
@@ -94,7 +96,7 @@ def is_here(link: str) -> bool:
 
 def is_link(link: str, file: str) -> bool:
     """Whether the flat index may link so to a file."""
-    return link == _HERE + quote(file) or bool(_ADDRESS.fullmatch(link))
+    return link in (_HERE + file, _HERE + quote(file)) or bool(_ADDRESS.fullmatch(link))
 
 
 def file(name: str) -> str:

@@ -62,7 +62,7 @@ class PageChecks:
         for name, own in projects.items():
             self._html(f"{layout.project_page(name)}.html", own)
             for channel in update.channels_of(own):
-                inside = update.project_page(name, own.files, channel)
+                inside = update.channel_page(own, channel)
                 self._both(layout.project_page(name, channel), inside)
         self._channels(listed, projects)
         self._html(f"{layout.list_page()}.html", listed)

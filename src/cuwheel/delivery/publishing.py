@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 _GENERATORS: tuple[steps.Generator, ...] = (page.generate,)  # of further pages
 _LARGEST_ASSET = 2 << 30
-Outcome: TypeAlias = Literal["added", "present", "refused", "sound", "wrong"]
+Outcome: TypeAlias = Literal["added", "present", "refused", "sound", "wrong", "uploaded", "planned", "skipped"]
 
 
 class PublishedWheel(Struct, frozen=True, kw_only=True):
     """`added`: it was not there before. `present`: it was, with the same content. `refused`: see the findings.
 
-    `sound`, `wrong`: what a check of the index says of it.
+    `sound`, `wrong`: what a check of the index says of it. `uploaded`, or `planned` by a dry run; `skipped` where an
+    upload before it failed.
     """
 
     file: str

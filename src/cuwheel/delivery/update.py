@@ -188,19 +188,27 @@ class _Draft:
         )
 
 
-def project_page(name: str, files: Iterable[PublishedFile], channel: str = "") -> Project:
-    """With the links as they are in the channel's folder; channels are the flat index's to know."""
-    if channel:
-        files = (
-            replace(each, url=layout.url_from(channel, each.url), channels=())
-            for each in files
-            if channel in each.channels
-        )
+def project_page(name: str, files: Iterable[PublishedFile]) -> Project:
+    """Of the flat index."""
     ordered = tuple(sorted(files, key=lambda each: each.filename))
-    # Many files have few versions: only those are taken apart.
-    spelled = {each.filename.split("-", 2)[1] for each in ordered}
-    versions = sorted(filter(None, {layout.version(each) for each in spelled}))
-    return Project(name=name, versions=tuple(map(str, versions)), files=ordered)
+    return Project(name=name, versions=tuple(map(str, sorted(_versions(ordered)))), files=ordered)
+
+
+def channel_page(page: Project, channel: str) -> Project:
+    """With the links as they are in the channel's folder; channels are the flat index's to know."""
+    files = tuple(
+        replace(each, url=layout.url_from(channel, each.url), channels=())
+        for each in page.files
+        if channel in each.channels
+    )
+    there = set(map(str, _versions(files)))
+    return Project(name=page.name, versions=tuple(each for each in page.versions if each in there), files=files)
+
+
+def _versions(files: Iterable[PublishedFile]) -> set[Version]:
+    """Many files have few of them: only those are taken apart."""
+    spelled = {each.filename.split("-", 2)[1] for each in files}
+    return {version for each in spelled if (version := layout.version(each))}
 
 
 def channels_of(page: Project) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.errors import Errors
     from cuwheel.facts.rows.gpu_drivers import GpuDrivers
     from cuwheel.facts.rows.gpus import Gpus
+    from cuwheel.facts.rows.indexes import Indexes
     from cuwheel.facts.rows.libraries import Libraries
     from cuwheel.facts.rows.manylinux import Manylinux
     from cuwheel.facts.rows.packages import Packages
@@ -67,6 +68,12 @@ class Tables:
         from cuwheel.facts.rows.gpus import Gpus
 
         return decode.own_table(self._folder / "gpus.toml", Gpus)
+
+    @cached_property
+    def indexes(self) -> Indexes:
+        from cuwheel.facts.rows.indexes import Indexes
+
+        return decode.own_table(self._folder / "indexes.toml", Indexes)
 
     @cached_property
     def libraries(self) -> Libraries:

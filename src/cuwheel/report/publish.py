@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cuwheel.delivery.checking import Checked
     from cuwheel.delivery.publishing import Published
+    from cuwheel.delivery.upload import Uploaded
     from cuwheel.report.document import Block
 
 _SHOWN = 20
@@ -31,7 +32,7 @@ class Publish(Struct, frozen=True, kw_only=True):
     """
 
     schema: Literal["cuwheel.publish/1"] = "cuwheel.publish/1"
-    action: Literal["publish", "check"] = "publish"
+    action: Literal["publish", "check", "upload"] = "publish"
     place: str
     dry_run: bool = False
     wheels: tuple[PublishedWheel, ...]
@@ -65,13 +66,19 @@ def checked(found: Checked) -> Publish:
     )
 
 
+def uploaded(sent: Uploaded, *, dry_run: bool) -> Publish:
+    return Publish(
+        action="upload", place=sent.place, dry_run=dry_run, wheels=sent.wheels, channels=(), findings=sent.findings
+    )
+
+
 def document(answer: Publish, *, verbose: bool) -> Document:
     return Document("cuwheel publish", tuple(_blocks(answer, verbose=verbose)))
 
 
 def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
-    yield Heading(f"Index in {answer.place}")
-    shown = [each for each in answer.wheels if verbose or answer.action == "publish" or each.outcome == "wrong"]
+    yield Heading(f"Index {'at' if '://' in answer.place else 'in'} {answer.place}")
+    shown = [each for each in answer.wheels if verbose or answer.action != "check" or each.outcome == "wrong"]
     if shown:
         yield _wheels(shown if verbose else shown[:_SHOWN])
         if len(shown) > _SHOWN and not verbose:
@@ -107,8 +114,13 @@ def _sum(answer: Publish) -> str:
         count = f"{len(answer.wheels)} files and {len(answer.channels)} channels"
         errors = sum(each.severity == "error" for each in answer.findings)
         return f"checked {count}: " + (f"{errors} wrong" if errors else "all is as it should be")
+    if answer.action == "upload" and not answer.dry_run:
+        sent = sum(each.added for each in answer.wheels)
+        return f"{sent} of {len(answer.wheels)} uploaded"
     if not answer.succeeded:
         return "refused: nothing was changed"
+    if answer.action == "upload":
+        return f"dry run: {len(answer.wheels)} would be uploaded"
     added = sum(each.added for each in answer.wheels)
     told = [f"{added} added"] if added else []
     told += [f"{len(answer.removed)} removed"] if answer.removed else []

@@ -95,6 +95,7 @@ WRONG = {
     "soname": ("a/b", "/usr/lib/libx.so"),
     "program": ("MISSING", "FOLDER", "12.8", "no-such-compiler"),
     "address": ("FOLDER", "ftp://a.example/x", "https://", "https://user:secret@a.example", "https://a.example/?x=1"),
+    "upload": ("FOLDER", "ftp://a.example/x", "https://", "https://a.example/?x=1"),
     "published": ("foo", "foo-1.0.tar.gz", "foo==", "foo==x", "../foo-1.0-py3-none-any.whl", "..-1.0-py3-none-any.whl"),
     "line": ("two\nlines", "\x1b[31mred", "x" * 501),
 }
@@ -202,6 +203,8 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--check": "place",
         "--sign": "file",
         "--signers": "file",
+        "--upload": "upload",
+        "--upload-limit": "size",
         "--files-url": "address",
         "--platform": "platform",
         "--yank": "published",

@@ -310,16 +310,16 @@ def test_a_file_that_no_page_has_is_not_written_over(dist: Path, index: Path, tm
 
 def test_a_file_that_changes_while_it_is_published(dist: Path, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = wheel(dist)
-    real = transaction._copy
+    real = transaction._fill
 
     def change_first(*words: object) -> None:
         made.write_bytes(made.read_bytes() + b"x")
         real(*words)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(transaction, "_copy", change_first)
+    monkeypatch.setattr(transaction, "_fill", change_first)
     with pytest.raises(UnreadableError, match="changed while"):
         cuwheel.publish(made, to=index)
-    assert list((index / "files").iterdir()) == []
+    assert state(index) == {}
 
 
 class _Interrupted(BaseException):
@@ -332,7 +332,7 @@ def test_interrupted_after_any_step_the_index_serves(
     """Files, a project and a channel come and go, cut off after each step in turn; then any other run repairs it."""
     first = [wheel(dist), cuda_wheel(dist, "0.9", name="gone", library="plain-124.so"), wheel(dist, name="other")]
     new = [cuda_wheel(dist, "2.0"), wheel(dist, "2.0", name="fresh")]
-    real, counted = transaction._do, [0]
+    real, counted = transaction._settle, [0]
 
     def interrupted(*words: object) -> None:
         if counted[0] == 0:
@@ -350,11 +350,11 @@ def test_interrupted_after_any_step_the_index_serves(
         index = tmp_path / f"index{number}"
         cuwheel.publish(first, to=index)
         counted[0] = number
-        monkeypatch.setattr(transaction, "_do", interrupted)
+        monkeypatch.setattr(transaction, "_settle", interrupted)
         try:
             attempt(index)
         except _Interrupted:
-            monkeypatch.setattr(transaction, "_do", real)
+            monkeypatch.setattr(transaction, "_settle", real)
         else:
             break
         assert published.problems(index) == [], number

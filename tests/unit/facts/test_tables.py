@@ -49,6 +49,7 @@ def test_every_source_is_used_and_has_an_address() -> None:
         everything.architectures,
         everything.cmake,
         everything.gpus,
+        everything.indexes,
         everything.libraries,
         everything.toolkits,
         everything.torch,

@@ -1,0 +1,90 @@
+"""Publishing one wheel more costs by what is new, not by what is there: 10,000 wheels against 100, in turns.
+
+Once with the wheels of 100 projects, and once with all of one project, whose page then has 10,000 links.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import sys
+import tempfile
+import zipfile
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import BIN, Measure, alternate, command, finish, shown
+
+import cuwheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FEW, MANY = 100, 10_000
+ROUNDS = 9
+AT_ONCE = 2_000
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        measures = [
+            _compared(folder / "spread", 100, "of 100 projects"),
+            _compared(folder / "one", 1, "of one project"),
+        ]
+    return finish(measures)
+
+
+def _compared(folder: Path, projects: int, words: str) -> Measure:
+    works = {str(size): _adding(folder / str(size), size, projects) for size in (FEW, MANY)}
+    taken = alternate(works, ROUNDS)
+    return Measure(
+        what=f"publish one wheel more where there are {MANY:,} {words} / where there are {FEW}",
+        ours=shown(taken[str(MANY)]),
+        theirs=shown(taken[str(FEW)]),
+        value=taken[str(MANY)] / taken[str(FEW)],
+        floor=2,
+        at_most=True,
+    )
+
+
+def _adding(folder: Path, size: int, projects: int) -> Callable[[], object]:
+    """Publishes another wheel each time it is called."""
+    index, numbers = folder / "index", count(size)
+    for start in range(0, size, AT_ONCE):
+        numbered = range(start, min(start + AT_ONCE, size))
+        cuwheel.publish([_wheel(folder / "dist", number, projects) for number in numbered], to=index)
+
+    def add() -> None:
+        made = _wheel(folder / "new", next(numbers), projects)
+        command(BIN / "cuwheel", "publish", made, "--to", index, "--quiet", "--json")()
+
+    return add
+
+
+def _wheel(folder: Path, number: int, projects: int) -> Path:
+    name, version = f"project{number % projects}", f"1.{number}"
+    info = f"{name}-{version}.dist-info"
+    members = {
+        f"{name}/__init__.py": b"",
+        f"{info}/licenses/LICENSE": b"do as you like\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: bench\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    rows = [f"{path},sha256={_digest(data)},{len(data)}\n" for path, data in members.items()]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, data in members.items():
+            archive.writestr(member, data)
+        archive.writestr(f"{info}/RECORD", "".join([*rows, f"{info}/RECORD,,\n"]))
+    return path
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cuwheel import log, process, venvs
-from cuwheel.errors import CuwheelError, NetworkError, UnavailableError
+from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnavailableError
 from cuwheel.network import addresses, client, pip_settings, reach, settings
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _RESOLVE_S = 300.0
 _ASK_S = 60.0
+_ADDED = re.compile(r"^ \+ (\S+==\S+)$", re.MULTILINE)  # of what uv would do
 _DEFAULT_INDEX = re.compile(r"default:?\s+<?(https://[^\s>]+/simple)")
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 # Of a tool's answer that is not what it should be.
@@ -268,8 +269,34 @@ def _release(name: str, version: str, told: dict[str, Any]) -> Release:
     )
 
 
-def would_install(pip: Sequence[str], requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
-    """What a pip would install or replace in its environment so that these are there, all of them as wheels."""
+def would_install(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
+    """What has to be installed or replaced in an environment so that these are there, all of it as wheels.
+
+    pip says that with addresses and hashes. Where there is none, uv says the versions, and then where they are.
+    """
+    try:
+        program = venvs.pip_for(interpreter)
+    except MissingExtraError:
+        if not (any_pip := pip()):
+            return _by_uv_into(interpreter, requirements, environ)
+        program = [*any_pip, "--python", str(interpreter)]
     options = ["--dry-run", "--quiet", "--only-binary=:all:", "--report", "-"]
-    done = process.run([*pip, "install", *options, *requirements], timeout=_RESOLVE_S, env=environ)
+    done = process.run([*program, "install", *options, *requirements], timeout=_RESOLVE_S, env=environ)
     return tuple(_from_report(each) for each in msgspec.json.decode(done.stdout)["install"])
+
+
+def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
+    its_environ, options = settings.for_uv(environ)
+    command = [venvs.uv() or "uv", "pip", "install", "--dry-run", "--only-binary=:all:", "--python", str(interpreter)]
+    done = process.run([*command, *options, *requirements], timeout=_RESOLVE_S, env=its_environ)
+    pins = tuple(_ADDED.findall(done.stdout + done.stderr))
+    if not pins:
+        return ()
+    listed = ["--format", "pylock.toml", "--only-binary=:all:", "--no-deps", "--python", str(interpreter), *options]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "requirements.in")
+        file.write_text("".join(f"{each}\n" for each in pins), encoding="utf-8")
+        command = [venvs.uv() or "uv", "--quiet", "pip", "compile", str(file), *listed]
+        told = process.run(command, timeout=_RESOLVE_S, env=its_environ).stdout
+    wanted = Wanted(requirements=pins, python=venvs.version_of(interpreter))
+    return tuple(_from_lock(each, wanted) for each in msgspec.toml.decode(told)["packages"])

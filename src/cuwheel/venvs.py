@@ -87,6 +87,12 @@ def _asked(path: str, via: str) -> Python | None:
     return Python(path=path, version=done.stdout.strip(), found_via=via)
 
 
+def version_of(interpreter: Path) -> str | None:
+    """`3.12` of an environment's Python; None where it does not run."""
+    found = _asked(str(interpreter), "the environment")
+    return found.minor if found else None
+
+
 def make(folder: Path, python: Python, *, pip: bool = False) -> Path:
     """A new environment in `folder`, in place of what was there; its interpreter."""
     if tool := uv():

@@ -18,7 +18,7 @@ import pytest
 from cuwheel import api, venvs
 from cuwheel.cli import main
 from cuwheel.delivery.environment_copy import FOLDER
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UsageError
+from cuwheel.errors import CuwheelError, MalformedError, MissingExtraError, NewerSchemaError, UsageError
 from cuwheel.report.answer import SCHEMAS, to_json
 from tests.integration.index_server import clean_environment
 
@@ -235,3 +235,29 @@ def test_a_journal_is_not_believed_blindly(
     with pytest.raises(error):
         api.install_undo(env)
     assert _state(env) == before
+
+
+@pytest.mark.parametrize("tool", ["pip", "uv"])
+def test_requirements_come_from_the_same_index(
+    env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """Also where there is no pip at all, as with tools and environments that uv made."""
+    made = [_wheel(tmp_path / "files", "subject", "1.0", "import needed", requires="needed>=1")]
+    made += [_wheel(tmp_path / "files", "needed", version) for version in ("1.0", "2.0")]
+    for each in made:
+        page = tmp_path / "simple" / each.name.partition("-")[0] / "index.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text((page.read_text() if page.exists() else "") + f'<a href="../../files/{each.name}">x</a>')
+    if tool == "uv":
+        if venvs.uv() is None:
+            pytest.skip("uv is not installed here")
+
+        def no_pip(_: Path) -> list[str]:
+            raise MissingExtraError(["pip"], "this test", "build")
+
+        monkeypatch.setattr(venvs, "pip_for", no_pip)
+        monkeypatch.setattr("cuwheel.resolver.pip", lambda: None)
+    done = api.install("subject", env=env, indexes=[str(tmp_path / "simple")])
+    assert done.succeeded
+    assert {(each.name, each.to) for each in done.changes} == {("subject", "1.0"), ("needed", "2.0")}
+    assert _versions(env) >= {"subject-1.0", "needed-2.0"}

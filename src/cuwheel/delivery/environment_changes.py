@@ -65,7 +65,7 @@ def planned(
     asked = _required(chosen.requires, wanted.extras)
     others: tuple[Release, ...] = ()
     if asked:
-        others = resolver.would_install(venvs.pip_for(interpreter), asked, _indexes(request))
+        others = resolver.would_install(interpreter, asked, _indexes(request))
     rest = tuple(each for each in others if normalised(each.name) != own.name)
     return (*(() if there.get(own.name) == version else (own,)), *rest)
 
@@ -88,8 +88,10 @@ def _indexes(request: InstallRequest) -> dict[str, str]:
     """Options of ours as pip's variables: an address may hold a login, and command lines are public."""
     environ = resolver.pip_environment()
     if request.indexes:
-        first, *rest = request.indexes
-        environ |= {"PIP_INDEX_URL": _address(first), "PIP_EXTRA_INDEX_URL": " ".join(map(_address, rest))}
+        first, *rest = map(_address, request.indexes)
+        environ["PIP_INDEX_URL"] = first
+        environ.pop("PIP_EXTRA_INDEX_URL", None)
+        environ |= {"PIP_EXTRA_INDEX_URL": " ".join(rest)} if rest else {}
     if request.find_links:
         environ["PIP_FIND_LINKS"] = " ".join(request.find_links)
     if request.no_index:

@@ -257,6 +257,15 @@ def test_the_matrix_has_a_word_in_every_cell_and_can_be_filtered(browser: Chrome
     assert len(browser.find_elements("css selector", ".wheels tbody tr")) == 1
 
 
+def test_packages_can_be_chosen_where_none_is(browser: Chrome, index: Path) -> None:
+    browser.get((index / "index.html").as_uri())
+    found = WebDriverWait(browser, 10).until(lambda _: browser.find_elements("css selector", "#find .choices button"))
+    assert {each.text for each in found} == {name for name, _, _ in WHEELS.values()}
+    next(each for each in found if each.text == "ptx").click()
+    assert browser.find_element("id", "package").get_attribute("value") == "ptx"
+    assert browser.switch_to.active_element.get_attribute("id") == "gpu"
+
+
 def test_views_are_reached_with_the_keyboard(browser: Chrome, index: Path) -> None:
     opened(browser, index, "package=plain")
     browser.find_element("id", "tab-find").send_keys(Keys.ARROW_RIGHT)

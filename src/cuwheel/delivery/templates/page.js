@@ -5,6 +5,7 @@
 const data = { machines: null, project: new Map(), wheel: new Map() };
 const waiting = new Map();
 const RELEASES_AT_ONCE = 4;
+const CHOICES = 40;
 const RANK = ["native", "compatible", "jit", "partial", "unknown", "fails"];
 const LOOKS = { native: "good", compatible: "good", jit: "fair", partial: "poor", unknown: "none", fails: "bad" };
 const HEADLINES = {
@@ -242,6 +243,19 @@ async function copied(button, text) {
   setTimeout(() => { button.textContent = "copy"; }, 1500);
 }
 
+/* Where no package is chosen yet: those that there are, or that the letters so far allow. */
+function choices(name) {
+  const fitting = packages().filter((each) => each.includes(name.toLowerCase()));
+  const words = fitting.length ? "Choose a package:" : `There is no package named ${name} in this index.`;
+  const buttons = fitting.slice(0, CHOICES).map((each) => {
+    const button = element("button", { type: "button" }, each);
+    button.addEventListener("click", () => { byId("package").value = each; show(); byId("gpu").focus(); });
+    return button;
+  });
+  const more = fitting.length > CHOICES ? [element("span", {}, `and ${fitting.length - CHOICES} more`)] : [];
+  return [element("p", { class: "hint" }, words), element("div", { class: "choices" }, ...buttons, ...more)];
+}
+
 /* The first view: the wheel that runs. */
 let turn = 0;
 
@@ -249,7 +263,7 @@ async function showFind() {
   const mine = ++turn;
   const [target, name, on] = [byId("find"), byId("package").value.trim(), machine()];
   const said = (...children) => { if (mine === turn) target.replaceChildren(...children); };
-  if (!packages().includes(name)) return said(element("p", { class: "hint" }, name ? `There is no package named ${name} in this index.` : "Choose a package."));
+  if (!packages().includes(name)) return said(...choices(name));
   const project = await load("project", name);
   if (mine !== turn) return undefined;
   fillTorch(project);
@@ -336,7 +350,7 @@ async function showMatrix() {
   const [target, name, on] = [byId("matrix"), byId("package").value.trim(), machine()];
   const project = packages().includes(name) ? await load("project", name) : null;
   if (mine !== turn) return;
-  if (!project) { target.replaceChildren(element("p", { class: "hint" }, "Choose a package.")); return; }
+  if (!project) { target.replaceChildren(...choices(name)); return; }
   fillTorch(project);
   const releases = project.releases.slice(0, shown);
   const rows = releases.flatMap(([, each]) => each);

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.indexes import UploadIndex
 
 _TIMEOUT_S = 6 * 3600.0
+_WIDE = "10000"
 _LINES = 12
 _MARKUP = re.compile(r"<[^<>]{0,200}>")
 
@@ -127,7 +128,7 @@ def _too_large(arrival: Arrival, index: UploadIndex, limit: int | None) -> Itera
 def _uploaded(program: str, wheel: Path, url: str) -> Finding | None:
     """What the server, or uv, has against it."""
     address, login = addresses.parted(url)
-    environ = dict(os.environ)
+    environ = {**os.environ, "COLUMNS": _WIDE}  # sentences, not lines wrapped for a terminal
     if login:  # in its environment: words of a command can be seen by everybody on the machine
         environ |= {"UV_PUBLISH_USERNAME": login.username, "UV_PUBLISH_PASSWORD": login.password or ""}
     command = (program, "publish", "--publish-url", address, "--no-progress", wheel)

@@ -219,3 +219,17 @@ def test_files_of_gigabytes_are_not_read_as_documents(tmp_path: Path) -> None:
         for each in problems(" ".join(words), end, allowed)
     ]
     assert not found
+
+
+@pytest.mark.slow
+def test_a_log_of_gigabytes_is_searched_at_both_ends(tmp_path: Path) -> None:
+    log = tmp_path / "huge.log"
+    fatal = b"\nnvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+    with log.open("wb") as file:
+        file.truncate((8 << 30) - len(fatal))
+        file.seek(0, os.SEEK_END)
+        file.write(fatal)
+        file.seek(0)
+        file.write(b"building\n" * 1_000_000)
+    (end,) = ended([["explain", str(log)]], tmp_path)
+    assert not list(problems("explain", end, {0}))

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 
 
 class Inquiry(Struct, frozen=True, kw_only=True):
-    """`lines`: of the log; `prose`: those that somebody wrote and no program printed. `similar`: ids of causes."""
+    """`lines`: of the log; `unread`: those in the middle of one too long to read; `prose`: those that somebody wrote
+    and no program printed. `similar`: ids of causes.
+    """
 
     case: Case
     diagnosis: Diagnosis
     lines: int
+    unread: int
     prose: int
     verdicts: tuple[Verdict, ...]
     similar: tuple[str, ...]
@@ -59,6 +62,7 @@ def inquire(
         case=case,
         diagnosis=found,
         lines=read.total,
+        unread=read.truncated,
         prose=read.prose,
         verdicts=verdicts,
         similar=() if found.causes else nearest.nearest(case.logs[0]),

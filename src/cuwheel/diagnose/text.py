@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, deque
 from functools import cache, cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,9 +18,8 @@ from cuwheel.diagnose.translations import Translator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_BYTES = 32 * 1024 * 1024
-_HALF = MAX_BYTES // 2
-_CHUNK = 1024 * 1024
+HALF = 16 * 1024 * 1024  # of a log too long to search whole: its beginning, and as much of its end
+_CHUNK = 4 * 1024 * 1024
 _SHOWN = 300  # of a line, as evidence
 _NARROWEST, _WIDEST = 60, 200  # of terminals that wrap
 _USUAL = 80
@@ -120,19 +119,20 @@ def _words_of(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
 
 
 def read(stream: BinaryIO) -> Log:
-    """The whole, or the beginning and the end of what is too long."""
-    head, tail, skipped = bytearray(), bytearray(), 0
+    """The whole, or the beginning and the end of what is too long; of the lines between them only the number."""
+    head = stream.read(HALF)
+    tail: deque[bytes] = deque()
+    kept = skipped = 0
     while chunk := stream.read(_CHUNK):
-        room = _HALF - len(head)
-        head += chunk[:room] if room > 0 else b""
-        tail += chunk[max(room, 0) :]
-        if len(tail) > 2 * _HALF:
-            skipped += tail.count(b"\n", 0, len(tail) - _HALF)
-            del tail[: len(tail) - _HALF]
-    if len(tail) > _HALF:
-        skipped += tail.count(b"\n", 0, len(tail) - _HALF)
-        del tail[: len(tail) - _HALF]
-    text = encoding.decode(bytes(head) + (b"\n" if skipped else b"") + bytes(tail))
+        tail.append(chunk)
+        kept += len(chunk)
+        while kept - len(tail[0]) >= HALF:
+            kept -= len(tail[0])
+            skipped += tail.popleft().count(b"\n")
+    end = b"".join(tail)
+    excess = max(0, kept - HALF)
+    skipped += end.count(b"\n", 0, excess)
+    text = encoding.decode(head + (b"\n" if skipped else b"") + end[excess:])
     return parse(text, gap_at=len(head), skipped=skipped) if text else parse("")
 
 

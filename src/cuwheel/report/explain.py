@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from cuwheel import units
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose.case import RecordedCall
 from cuwheel.diagnose.causes import knowledge
 from cuwheel.diagnose.diagnosis import Cause, Evidence, WayOut
 from cuwheel.diagnose.known import Version
+from cuwheel.diagnose.text import HALF
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ class Explain(Struct, frozen=True, kw_only=True):
     where it happened, as far as it shows. `tried`: the commands that the log shows. `known`: with --list, all causes.
     `call`: of a record, the one that is explained, which is then the log. `similar`: where there are no causes, those
     that speak in its words. `prose`: lines that somebody wrote and no program printed; they are not searched.
-    `command`: the compiler call that the log shows before the first evidence.
+    `command`: the compiler call that the log shows before the first evidence. `unread`: lines in the middle of a log
+    that is too long to search; its beginning and its end are searched.
     """
 
     schema: Literal["cuwheel.explain/1"] = "cuwheel.explain/1"
@@ -55,6 +58,7 @@ class Explain(Struct, frozen=True, kw_only=True):
     similar: tuple[KnownCause, ...] = ()
     prose: int = 0
     command: Evidence | None = None
+    unread: int = 0
 
     @property
     def succeeded(self) -> bool:
@@ -78,6 +82,7 @@ def answer_of(found: Inquiry, log: str) -> Explain:
         similar=tuple(map(_known, found.similar)),
         prose=found.prose,
         command=diagnosis.command,
+        unread=found.unread,
     )
 
 
@@ -115,6 +120,8 @@ def document(answer: Explain, *, verbose: bool) -> Document:
         ]
     if answer.call:
         blocks += [Heading(f"Call {answer.call.number} of {answer.call.record}"), Facts(tuple(_of_call(answer.call)))]
+    if answer.unread:
+        blocks.append(Paragraph(_partly_read(answer)))
     if answer.ways_out:
         blocks += [Heading("Ways out"), Facts(tuple(Row(way.title, way.text) for way in answer.ways_out))]
     if verbose and answer.versions:
@@ -147,6 +154,13 @@ def _of_call(call: RecordedCall) -> Iterator[Row]:
             value = each.value if each.value is not None else "(removed)"
             yield Row(each.name, value, each.origin or "changed by the build")
     yield Row("again", f"cuwheel replay {call.record}:{call.number}    (--diff: what differs from this shell)")
+
+
+def _partly_read(answer: Explain) -> str:
+    return (
+        f"  Only the first and the last {units.size(HALF)} were searched, not the {answer.unread:,} lines between.\n"
+        "  For those: grep -i -A 20 error LOG | cuwheel explain"
+    )
 
 
 def _unknown(answer: Explain) -> str:

@@ -10,8 +10,10 @@ import time
 
 import pytest
 
-from cuwheel.diagnose import encoding, text
+from cuwheel.diagnose import encoding, inquiry, text
 from cuwheel.diagnose.explain import explain
+from cuwheel.report import documents, terminal
+from cuwheel.report import explain as report
 
 ERROR = (
     "/usr/include/crt/host_config.h:129:2: error: #error -- unsupported GNU version! "
@@ -82,7 +84,7 @@ def test_output_that_was_printed_as_one_string() -> None:
 
 
 def test_what_is_too_long_is_read_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "_HALF", 1000)
+    monkeypatch.setattr(text, "HALF", 1000)
     monkeypatch.setattr(text, "_CHUNK", 700)
     data = b"start\n" + b"nothing to see here\n" * 1000 + ERROR.encode() + b"\n"
     log = text.read(io.BytesIO(data))
@@ -90,6 +92,32 @@ def test_what_is_too_long_is_read_at_both_ends(monkeypatch: pytest.MonkeyPatch) 
     assert log.total == 1002
     found = explain(log).causes[0]
     assert (found.id, found.evidence[0].line) == (CAUSE, 1002)
+
+
+@pytest.mark.parametrize("size", [999, 1000, 1001, 1999, 2000, 2001, 2700, 2701, 10_000])
+def test_every_line_of_a_long_log_is_counted_once(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "HALF", 1000)
+    monkeypatch.setattr(text, "_CHUNK", 700)
+    data = (b"nothing to see here\n" * 1000)[:size]
+    log = text.read(io.BytesIO(data))
+    assert log.total == data.count(b"\n") + (not data.endswith(b"\n"))
+    assert bool(log.truncated) == (size > 2020)
+
+
+def test_what_was_not_searched_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "HALF", 1000)
+    found = inquiry.inquire(io.BytesIO(b"nothing to see here\n" * 1000))
+    answer = report.answer_of(found, "LOG")
+    assert answer.unread == 900
+    assert "not the 900 lines between" in _shown(answer)
+    short = report.answer_of(inquiry.inquire(io.BytesIO(b"nothing to see here\n")), "LOG")
+    assert (short.unread, "lines between" in _shown(short)) == (0, False)
+
+
+def _shown(answer: report.Explain) -> str:
+    stream = io.StringIO()
+    terminal.write(documents.of(answer, verbose=False), stream)
+    return " ".join(stream.getvalue().split())
 
 
 @pytest.mark.parametrize(

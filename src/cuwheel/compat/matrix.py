@@ -14,7 +14,7 @@ from cuwheel.compat.library_findings import Key, alike, of_libraries, of_library
 from cuwheel.compat.library_sources import Surroundings, resolve, surroundings
 from cuwheel.compat.loading import Loading, apart, loading
 from cuwheel.compat.modules import of_driver
-from cuwheel.compat.predict import Outcome, Prediction, stopped
+from cuwheel.compat.predict import NOTHING, Outcome, Prediction, stopped
 from cuwheel.compat.reach import served_together
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
 from cuwheel.finding import SEVERITIES, Finding
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from cuwheel.inspection.libraries import Survey
     from cuwheel.inspection.torch_symbols import TorchExports
     from cuwheel.machine.fleet import Machine
-
-_NOTHING = Prediction(outcome="unknown", basis="nothing")
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
@@ -72,8 +70,13 @@ class Judge:
         self._survey, self._torch = survey, torch
         self._reaches = reach.of_all(survey)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
+        self._of_kind = functools.cache(self._judged)
 
     def on(self, machine: Machine) -> Verdict:
+        """Of machines that differ in their names alone, one is judged: a fleet has thousands of each kind."""
+        return replace(self._of_kind(replace(machine, name="", count=1)), machine=machine.name)
+
+    def _judged(self, machine: Machine) -> Verdict:
         load = loading(self._survey, machine)
         certain = [path for path in load.certain if self._reaches[path].has_code]
         if not load.described and not served_together([self._sweep(path) for path in certain]):
@@ -167,7 +170,7 @@ def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain:
 
 def _without_code(library: Library, machine: Machine) -> Prediction:
     """A library that only calls the CUDA runtime can still meet a driver that does not run it, or not this GPU."""
-    return stopped(_NOTHING, library, machine) if library.cudart else _NOTHING
+    return stopped(NOTHING, library, machine) if library.cudart else NOTHING
 
 
 def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:

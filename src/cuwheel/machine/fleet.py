@@ -5,6 +5,7 @@ What is not known is never assumed: it becomes a condition of the verdict.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -103,14 +104,19 @@ def with_l4t(machine: Machine) -> Machine:
 
 def from_gpu(text: str, name: str | None = None) -> Machine:
     """A GPU by its name, or a capability. Some say more: their processor, and of a Tegra that it runs L4T."""
+    return replace(_of_gpu(text), name=name or text)
+
+
+@cache
+def _of_gpu(text: str) -> Machine:
     if looks_like_arch(text):
         capability = architectures.current(Capability.parse(text))
         tegra = capability in architectures.current_capabilities() and architectures.find_architecture(capability).tegra
-        machine = Machine(name=name or text, capability=str(capability), product=_JETSON if tegra else None)
+        machine = Machine(name=text, capability=str(capability), product=_JETSON if tegra else None)
     else:
         gpu = gpus.find_gpu(text)
         tegra, host = gpu.tegra is not None, gpu_drivers.host_of(gpu.name)
-        machine = Machine(name=name or text, capability=str(gpu.capability), gpu=gpu.name, product=gpu.product)
+        machine = Machine(name=text, capability=str(gpu.capability), gpu=gpu.name, product=gpu.product)
         if host:
             machine = replace(machine, cpu=host.cpu, os=host.os)
     return replace(machine, os="linux", cpu="aarch64", l4t=L4T_NOT_KNOWN) if tegra else machine

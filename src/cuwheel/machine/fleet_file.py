@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -49,8 +50,21 @@ class FleetMachine(Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
+_SAME = tuple(each for each in FleetMachine.__struct_fields__ if each not in ("name", "gpu", "capability", "l4t"))
+
+
 def read(path: Path) -> tuple[Machine, ...]:
     """The machines of a fleet file. Raises ConfigurationError."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+    return _read(path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, _changed: int, _size: int) -> tuple[Machine, ...]:
+    """Once for each state of the file: the command line looks whether it is sound before any work begins."""
     problems: list[str] = []
     rows = _rows(path, problems)
     made = [_machine(row, f"machine {row.name!r}", problems) for row in rows]
@@ -90,8 +104,7 @@ def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | No
             problems.append(f"{where}: {error.message}{hint}")
         return None
     l4t = fleet.L4T_NOT_KNOWN if row.l4t is True else row.l4t or None
-    same = [name for name in FleetMachine.__struct_fields__ if name not in ("name", "gpu", "capability", "l4t")]
-    said = {name: value for name in same if (value := getattr(row, name)) is not None}
+    said = {name: value for name in _SAME if (value := getattr(row, name)) is not None}
     machine = fleet.with_l4t(replace(base, **said, l4t=l4t or (None if row.l4t is False else base.l4t)))
     return fleet.Refinement(cpu=machine.cpu).apply(machine)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _EVIDENCE = 3
 _NAMES = 4
+_ROWS = 40  # machines in the table; where there are more, those alike are one row
 _SHORT = 40  # characters of a condition that stands in a cell
 _LOOKS: dict[Outcome, Look] = {
     "native": "good",
@@ -100,11 +101,16 @@ def document(answer: Check, *, verbose: bool) -> Document:
 
 def _matrix(answer: Check) -> Matrix:
     several = len(answer.machines)
+    rows: dict[tuple[str, tuple[Mark, ...]], list[Machine]] = {}
+    for index, machine in enumerate(answer.machines):
+        name = machine.name if several <= _ROWS else ""  # many are told by what they are
+        marks = tuple(map(_mark, answer.verdicts[index::several]))
+        rows.setdefault((f"{name}\n{_described(machine)}", marks), []).append(machine)
     return Matrix(
         caption="Machines and packages",
         columns=tuple(target.name for target in answer.targets),
-        rows=tuple(Row(machine.name, _described(machine)) for machine in answer.machines),
-        cells=tuple(tuple(map(_mark, answer.verdicts[index::several])) for index in range(several)),
+        rows=tuple(Row(some([each.name for each in alike], 1), _described(alike[0])) for alike in rows.values()),
+        cells=tuple(marks for _, marks in rows),
     )
 
 

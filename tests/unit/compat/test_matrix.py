@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from cuwheel.compat import matrix
 from cuwheel.compat.library_sources import resolve, surroundings
 from cuwheel.compat.loading import loading
 from cuwheel.compat.matrix import Judge, judge
@@ -19,6 +20,9 @@ from tests.unit.compat.subjects import library, machine, survey
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+
+    from cuwheel.compat.verdict import Verdict
+    from cuwheel.machine.fleet import Machine
 
 
 def _bitsandbytes(*cudas: str, code: str = "sm_89 sm_90", **fields: Any) -> Survey:
@@ -423,3 +427,27 @@ def test_requirements_are_parsed_once_for_all_machines(monkeypatch: pytest.Monke
     subject = Judge(survey(library("sm_90"), requires=("only-of-this-test", "numpy>=2")))
     assert {subject.on(machine(driver=driver)).outcome for driver in ("570.86.10", "575.51.03", None)} == {"native"}
     assert parsed == ["only-of-this-test", "numpy>=2"]
+
+
+def test_machines_that_are_alike_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str | None] = []
+    verdict = matrix._verdict
+
+    def counted(wheel: Survey, on: Machine, *rest: Any) -> Verdict:
+        judged.append(on.driver)
+        return verdict(wheel, on, *rest)
+
+    wheel = survey(library("sm_90"))
+    drivers = ("470.57.02", "575.51.03", None)
+    fleet = [machine(name=f"node{n}", driver=drivers[n % 3], count=n + 1) for n in range(3000)]
+    monkeypatch.setattr(matrix, "_verdict", counted)
+    found = matrix.judge_all(wheel, fleet)
+    assert judged == list(drivers)
+    assert [each.machine for each in found] == [each.name for each in fleet]
+    assert list(found[:3]) == [judge(wheel, each) for each in fleet[:3]]
+
+
+def test_a_machine_without_a_known_gpu_is_told_of_by_its_name_alone() -> None:
+    found = matrix.judge_all(survey(library("sm_90")), [machine(None, name=name) for name in ("a", "b")])
+    assert [each.machine for each in found] == ["a", "b"]
+    assert all("gpu-not-known" in {one.rule for one in each.findings} for each in found)

@@ -8,15 +8,19 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.compat.coverage import Coverage
+from cuwheel.compat.matrix import judge_all
 from cuwheel.finding import Finding
 from cuwheel.inspection.compare import compare
 from cuwheel.inspection.libraries import Library, Survey
 from cuwheel.report import documents, html, terminal
+from cuwheel.report.check import Check, targets_of
 from cuwheel.report.compare import Compare
 from cuwheel.report.document import Amount, Block, Column, Document, Findings, Heading, Paragraph, Table
 from cuwheel.report.inspect import Inspect, LibraryCoverage
 from cuwheel.units import file_name, size
 from tests.unit.compat.libraries import code, library
+from tests.unit.compat.subjects import library as subject
+from tests.unit.compat.subjects import machine, survey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,3 +196,19 @@ def test_thousands_of_findings_are_summed_up(monkeypatch: pytest.MonkeyPatch) ->
     assert "and 4,980 more of broken: --json has them all" in text
     assert "note  other" in text
     assert len(text) < 10_000
+
+
+def test_a_large_fleet_has_a_row_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of a hundred thousand machines takes a minute to print, and nobody reads it."""
+    wheel = survey(subject("sm_90"))
+
+    def table(count: int) -> str:
+        fleet = tuple(machine(name=f"node{n}", driver=("570.86.10", "580.65.06")[n % 2]) for n in range(count))
+        answer = Check(targets=targets_of([wheel]), machines=fleet, verdicts=judge_all(wheel, fleet))
+        return shown(documents.of(answer, verbose=False), monkeypatch, 120)
+
+    small, large = table(6), table(1000)
+    assert all(f"node{n} " in small for n in range(6))
+    assert "node0 and 499 more  9.0 driver 570.86.10" in large
+    assert "node1 and 499 more  9.0 driver 580.65.06" in large
+    assert "node17" not in large

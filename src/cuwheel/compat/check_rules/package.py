@@ -112,7 +112,7 @@ def driver_library_bundled(whole: Whole) -> Iterator[Found]:
 def gpu_not_known(whole: Whole) -> Iterator[Found]:
     if whole.machine.capability is None:
         yield Found(
-            message=f"the GPU of {whole.machine.name} is not known",
+            message="the machine's GPU is not known",
             evidence=(whole.machine.gpu or "none was found",),
         )
 

@@ -15,7 +15,7 @@ import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from platformdirs import user_cache_path
 
-from cuwheel import log, process, resolver
+from cuwheel import decode, log, process, resolver
 from cuwheel.buffer import BufferFile
 from cuwheel.network import addresses
 from cuwheel.network.remote import RemoteFile
@@ -92,7 +92,7 @@ def directory(wheel: Wheel) -> tuple[str, ...]:
     if not kept.exists():
         with _open(wheel) as file, zipfile.ZipFile(file) as archive:
             kept.write_bytes(msgspec.json.encode(archive.namelist()))
-    return msgspec.json.decode(kept.read_bytes(), type=tuple[str, ...])
+    return decode.json(kept.read_bytes(), tuple[str, ...])
 
 
 def member(wheel: Wheel, ending: str) -> bytes | None:

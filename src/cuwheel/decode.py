@@ -37,6 +37,20 @@ def is_newer(schema: str, known: str) -> bool:
     return found == name and version.isascii() and version.isdigit() and int(version[:9]) > int(latest)
 
 
+@typing.overload
+def json(data: bytes | str) -> Any: ...  # noqa: ANN401 - whatever it holds
+@typing.overload
+def json(data: bytes | str, type_: type[T]) -> T: ...
+def json(data: bytes | str, type_: Any = Any) -> Any:
+    """JSON that somebody wrote. Whatever is wrong with it is a DecodeError."""
+    try:
+        return msgspec.json.decode(data, type=type_)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
+    except UnicodeError as error:  # not of msgspec's own class
+        raise msgspec.DecodeError(f"it is not UTF-8: {error}") from None
+
+
 def toml(data: bytes) -> dict[str, Any]:
     """A TOML file that somebody wrote. Keys of thousands of parts take Python's parser gigabytes: refused before."""
     for number, line in enumerate(data.splitlines(), 1):
@@ -44,12 +58,15 @@ def toml(data: bytes) -> dict[str, Any]:
             each.rpartition(b"{")[2].rpartition(b",")[2].count(b".") > _MOST_PARTS for each in _keys(line)
         ):
             raise msgspec.DecodeError(f"line {number}: a key has more than {_MOST_PARTS} parts")
+    import tomli  # noqa: PLC0415 - who reads no table needs none
+
+    text = data.decode("utf-8")
     try:
-        found: dict[str, Any] = msgspec.toml.decode(data)
+        found = tomli.loads(text)
+    except tomli.TOMLDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from None
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deeply") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise
     except ValueError as error:  # a number of thousands of digits
         raise msgspec.DecodeError(_uncapitalised(str(error).partition(";")[0])) from None
     return found

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import log, process, venvs
+from cuwheel import decode, log, process, venvs
 from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnavailableError
 from cuwheel.network import addresses, client, pip_settings, reach, settings
 
@@ -172,7 +172,7 @@ def _by_pip(wanted: Wanted) -> tuple[Release, ...]:
         options += ["--target", unused] if wanted.platform or wanted.python else []
         command = [*program, "install", *options, "--report", "-", *wanted.requirements]
         done = process.run(command, timeout=_RESOLVE_S, env=pip_environment())
-    return tuple(_from_report(each) for each in msgspec.json.decode(done.stdout)["install"])
+    return tuple(_from_report(each) for each in decode.json(done.stdout)["install"])
 
 
 def _from_report(told: dict[str, Any]) -> Release:
@@ -199,7 +199,7 @@ def _by_uv(wanted: Wanted) -> tuple[Release, ...]:
         listed.write_text("".join(f"{each}\n" for each in wanted.requirements), encoding="utf-8")
         command = [program, "--quiet", "pip", "compile", str(listed), *options]
         done = process.run(command, timeout=_RESOLVE_S, env=environ)
-    return tuple(_from_lock(each, wanted) for each in msgspec.toml.decode(done.stdout)["packages"])
+    return tuple(_from_lock(each, wanted) for each in decode.toml(done.stdout.encode())["packages"])
 
 
 def _from_lock(package: dict[str, Any], wanted: Wanted) -> Release:

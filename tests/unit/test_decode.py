@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -81,3 +81,36 @@ def test_a_file_is_refused_that_is_too_large_or_no_text(tmp_path: Path) -> None:
         decode.toml_file(path)
     path.write_bytes(b"a = 1")
     assert decode.toml_file(path) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a": "\xff"}',
+        b'{"\xff": 1}',
+        b'{"a": ' + b"[" * 50_000,
+        b'{"a": ' * 50_000,
+        b'{"a":',
+        b"",
+        b"\0",
+        '{"a": "\ud800"}',
+    ],
+    ids=[
+        "not UTF-8",
+        "a key is not",
+        "lists nested deep",
+        "objects nested deep",
+        "cut short",
+        "empty",
+        "NUL",
+        "surrogate",
+    ],
+)
+@pytest.mark.parametrize("type_", [Any, dict[str, object], dict[str, str]], ids=str)
+def test_whatever_is_wrong_with_json_is_one_error(text: bytes | str, type_: Any) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode.json(text, type_)
+
+
+def test_json_of_a_type() -> None:
+    assert decode.json(b'{"a": "b"}', dict[str, str]) == decode.json('{"a": "b"}') == {"a": "b"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import files, log
+from cuwheel import decode, files, log
 from cuwheel.building import variables
 from cuwheel.building.job import Built
 from cuwheel.errors import UnreadableError
@@ -95,7 +95,7 @@ def forget(folder: Path) -> None:
 def earlier(folder: Path, key: str) -> Built | None:
     """What an earlier run made of the very same inputs, if it is still what it was."""
     try:
-        built = msgspec.json.decode((folder / _DONE).read_bytes(), type=Built)
+        built = decode.json((folder / _DONE).read_bytes(), Built)
         if built.key != key or files.sha256(Path(built.wheel)) != built.sha256:
             return None
     except (OSError, UnreadableError, msgspec.DecodeError) as error:

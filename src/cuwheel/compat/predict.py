@@ -98,6 +98,9 @@ class Prediction(Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...] = ()
 
 
+NOTHING = Prediction(outcome="unknown", basis="nothing")
+
+
 class _Judged(Struct, frozen=True):
     """`kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind."""
 
@@ -116,8 +119,8 @@ def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, mac
     """The same for a library whose modules are known already: they are the same for every machine."""
     updated = drivers.once_updated(library, machine)
     device = drivers.device_of(library, updated)
-    if device is None or not any(module.codes or module.empty for module in found) or library.type == "relocatable":
-        return Prediction(outcome="unknown", basis="nothing")
+    if device is None or not _loadable(found) or library.type == "relocatable":
+        return NOTHING
     newer = drivers.newer_toolkits(library, updated)
     # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
     known = drivers.cuda(updated, drivers.system(library, machine)) is not None
@@ -127,6 +130,8 @@ def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, mac
 
 def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
     """By the code alone: whatever else of the machine may stop the library."""
+    if not _loadable(found):
+        return NOTHING
     everything = [_judged(each, device) for each in found]
     objects = [each for each in everything if each.module.relocatable]
     judged = [each for each in everything if not each.module.relocatable]
@@ -148,6 +153,10 @@ def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_n
         alternatives=made.alternatives,
         link_too_new=made.too_new,
     )
+
+
+def _loadable(found: Sequence[Module]) -> bool:
+    return any(module.codes or module.empty for module in found)
 
 
 def _judged(module: Module, device: Device) -> _Judged:

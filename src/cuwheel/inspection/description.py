@@ -189,8 +189,8 @@ def _of_folder(info: Path) -> Description | None:
 def parse(data: bytes, name: str) -> Description:
     """What somebody's file says."""
     try:
-        found = msgspec.json.decode(data, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = decode.json(data, dict[str, object])
+    except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a description of a wheel: {error}") from error
     schema = str(found.get("schema", ""))
     if decode.is_newer(schema, SCHEMA):

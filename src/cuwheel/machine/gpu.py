@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cuwheel import decode
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnknownNameError
 from cuwheel.facts import gpus, toolkits
 from cuwheel.machine import nvml
@@ -63,7 +64,7 @@ def _ask_nvml(world: World) -> dict[str, Any]:
     command = [sys.executable, "-I", "-S", nvml.__file__, str(folder)]
     try:
         completed = world.run(command, timeout=_NVML_TIMEOUT_S, check=True)
-        answer: dict[str, Any] = msgspec.json.decode(completed.stdout)
+        answer: dict[str, Any] = decode.json(completed.stdout)
     except ToolTimeoutError as error:
         answer = {"state": "timeout", "detail": error.message}
     except (CuwheelError, msgspec.DecodeError) as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from cuwheel import decode as decoding
 from cuwheel import files, printable
 from cuwheel.decode import is_newer
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
@@ -177,10 +178,10 @@ def load(path: Path) -> MachineProfile:
 def decode(text: bytes, name: str) -> MachineProfile:
     hint = "write one with: cuwheel doctor --save FILE"
     try:
-        data = msgspec.json.decode(text)
+        data = decoding.json(text)
         _check_schema(data, name, hint)
         return msgspec.convert(privacy.each_string(data, printable.line), MachineProfile)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a machine profile: {error}", hint) from error
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel import files, printable
+from cuwheel import decode, files, printable
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import privacy
@@ -91,10 +91,10 @@ def begun(folder: Path, *, resume: bool) -> dict[str, Cell]:
         if not resume:
             raise UsageError(f"{folder} is not empty", hint="continue it with --resume, or choose another with -o")
         state = folder / _STATE
-        before = msgspec.json.decode(state.read_bytes(), type=Matrix) if state.is_file() else None
+        before = decode.json(state.read_bytes(), Matrix) if state.is_file() else None
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except msgspec.DecodeError:
         before = None  # cut short, or of another kind: everything is run again
     cells = before.cells if before else ()
     return {each.run.fingerprint: each for each in cells if each.run and each.run.result != "not-run"}

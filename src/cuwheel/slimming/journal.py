@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cuwheel import confined, files
+from cuwheel import confined, decode, files
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 
 if TYPE_CHECKING:
@@ -181,7 +181,6 @@ def _lines(path: Path) -> Iterator[_Line]:
         return
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
-    decoder = msgspec.json.Decoder(_Line)
     for piece in data.splitlines():
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            yield decoder.decode(piece)
+        with contextlib.suppress(msgspec.DecodeError):
+            yield decode.json(piece, _Line)

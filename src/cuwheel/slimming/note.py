@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from cuwheel import decode
 from cuwheel.slimming.outcome import FileChange
 from cuwheel.version import __version__
 
@@ -70,7 +71,7 @@ def _earlier(before: bytes | None) -> tuple[msgspec.Raw, ...]:
     if not before:
         return ()
     try:
-        old = msgspec.json.decode(before, type=dict[str, object])
+        old = decode.json(before, dict[str, object])
     except msgspec.DecodeError:
         return ()  # not ours
     older = old.pop("earlier", [])

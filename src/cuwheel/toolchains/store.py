@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import files, locking, log
+from cuwheel import decode, files, locking, log
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchains.toolchain import Installed
 
@@ -142,7 +142,7 @@ def size_of(folder: Path) -> int:
 
 def _read(folder: Path) -> Installed | None:
     try:
-        return msgspec.json.decode((folder / _MARKER).read_bytes(), type=Installed)
+        return decode.json((folder / _MARKER).read_bytes(), Installed)
     except (OSError, msgspec.DecodeError) as error:
         log.debug("%s is not a toolchain: %s", folder, error)
         return None

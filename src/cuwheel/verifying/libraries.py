@@ -103,7 +103,7 @@ def loaded(result: Result) -> tuple[Loaded, ...]:
     for line in _LINE.findall(result.output):
         try:
             path, problem = json.loads(line)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             continue
         if isinstance(path, str) and (problem is None or isinstance(problem, str)):
             told[path] = Loaded(path=path, problem=problem)

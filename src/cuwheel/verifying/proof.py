@@ -161,8 +161,8 @@ def read(path: Path, wheels: Sequence[Path] = ()) -> Proof:
 def parse(data: bytes, name: str) -> Proof:
     """Raises where it is not one, whatever it is."""
     try:
-        found = msgspec.json.decode(data, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = decode.json(data, dict[str, object])
+    except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a proof: {error}", hint="write one with: python3 kit.pyz") from error
     schema = str(found.get("schema", ""))
     version = schema.rpartition("/")[2]

@@ -23,7 +23,7 @@ IN_MEMORY = 1 << 24
 TEXT_LIMIT = 1 << 26
 _CHUNK = 1 << 20
 _LOCAL = struct.Struct("<4s5H3I2H")
-_ENCRYPTED = 0x1
+_ENCRYPTED, _UTF8 = 0x1, 0x800
 # Code deflates to a third; what is much smaller than that, and large, was made to hurt.
 _HIGHEST_RATIO = 200
 _LARGE = 1 << 26
@@ -113,7 +113,7 @@ class ZipReader:
 
     def packed_chunks(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
         """A member's bytes as they stand in the zip."""
-        start, end = self._data_offset(info.filename, info.header_offset), info.compress_size
+        start, end = self._data_offset(self.members[info.filename]), info.compress_size
         return (self.source.read(start + at, min(_CHUNK, end - at)) for at in range(0, end, _CHUNK))
 
     def text(self, name: str) -> str | None:
@@ -136,17 +136,18 @@ class ZipReader:
         self.source.close()
 
     def _packed(self, member: Member) -> Packed:
-        offset = self._data_offset(member.name, member.header_offset)
+        offset = self._data_offset(member)
         return Packed(self.source, offset, member.stored, member.size, member.crc, member.name)
 
-    def _data_offset(self, name: str, header: int) -> int:
+    def _data_offset(self, member: Member) -> int:
         """Behind the member's own header, whose length only it tells."""
-        signature, *_, name_size, extra_size = _LOCAL.unpack(self.source.read(header, _LOCAL.size))
+        name, header = member.name, member.header_offset
+        signature, _, flags, *_, name_size, extra_size = _LOCAL.unpack(self.source.read(header, _LOCAL.size))
         if signature != b"PK\x03\x04":
             raise MalformedError(name, "the zip has no such member where it says")
         own = self.source.read(header + _LOCAL.size, name_size)
         # Installers that unpack while they download never see the directory: they would write another file.
-        if name not in [own.decode(code, "replace").partition("\0")[0] for code in ("utf-8", "cp437")]:
+        if name != own.decode("utf-8" if flags & _UTF8 else "cp437", "replace").partition("\0")[0]:
             raise MalformedError(name, "its header has another name than the zip's directory")
         return header + _LOCAL.size + int(name_size) + int(extra_size)
 

@@ -144,6 +144,13 @@ def test_a_library_with_nothing_at_all_for_the_machines_is_left() -> None:
     assert kept(slim(made("sm_80 sm_86", "sm_80"), "9.0", force=True)) == "- | -"
 
 
+def test_a_library_with_nothing_that_a_driver_loads_is_left() -> None:
+    """Code for the linker alone, as libraries of templates have it."""
+    plan = slim(made("lto_90", "lto_80 lto_100"), "9.0")
+    assert not plan.changes
+    assert [each.rule for each in plan.untouched] == ["nothing-for-targets"]
+
+
 def test_future_keeps_ptx_for_later_gpus() -> None:
     found = made("sm_80 sm_90 compute_80 compute_90 compute_90a", "sm_90 compute_75")
     assert kept(slim(found, "8.0")) == "sm_80 | compute_75"

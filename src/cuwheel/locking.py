@@ -77,8 +77,9 @@ def _wait_for_none(folder: Path, *, patient: bool) -> int:
                 hint="wait until it has finished, then run this again",
             )
         if scratches.still_there(handle, path):
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            with contextlib.suppress(OSError):  # on a full disk others do not learn who holds it, no more
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
             return handle
         os.close(handle)
 

@@ -24,6 +24,13 @@ def test_nothing_half_done(job: str, mode: str) -> None:
     assert found.tried > 0
 
 
+@pytest.mark.parametrize("mode", ["kill", "torn", "once", "full"])
+def test_a_lock_is_struck_at_every_call(mode: str) -> None:
+    found = sweep("sweep", "toolchain-lock", mode, seconds=600)
+    assert found.complete
+    assert found.problems == []
+
+
 @pytest.mark.parametrize("job", ["slim-environment", "record-beside"])
 def test_several_at_once(job: str) -> None:
     (chosen,) = jobs.by_name([job])

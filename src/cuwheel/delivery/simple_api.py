@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from cuwheel import decode
 from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.inspection import wheel_facts
 from cuwheel.wheel.name import WheelName
@@ -104,8 +105,8 @@ def encoded(page: Project | ProjectList) -> bytes:
 def parse(data: bytes, type_: type[Page], name: str) -> Page:
     """What stands in somebody's folder, or on a server. `name`: what it is called in errors."""
     try:
-        found = msgspec.json.decode(data, type=type_)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = decode.json(data, type_)
+    except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a page of a package index: {error}") from error
     if not found.meta.api_version.startswith("1."):
         raise NewerSchemaError(name, f"simple API {found.meta.api_version}", API_VERSION)

@@ -251,11 +251,11 @@ def parse(data: bytes, name: str) -> WheelFacts:
     if len(data) > _MOST_BYTES:
         raise MalformedError(name, f"has more than {_MOST_BYTES:,} bytes: too large for facts of a wheel", _HINT)
     try:
-        schema = msgspec.json.decode(data, type=_Named).schema
+        schema = decode.json(data, _Named).schema
         if decode.is_newer(schema, SCHEMA):
             raise NewerSchemaError(name, schema, SCHEMA)
-        facts = msgspec.json.decode(data, type=WheelFacts)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        facts = decode.json(data, WheelFacts)
+    except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a facts file of a wheel: {error}", _HINT) from error
     if problem := next(_problems(facts), None):
         raise MalformedError(name, f"is not a facts file of a wheel: {problem}", _HINT)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from cuwheel import decode
 from cuwheel.errors import MalformedError
 from cuwheel.facts.tables import tables
 
@@ -84,8 +85,8 @@ def parse(data: bytes, name: str) -> Document:
     if len(data) > _LIMIT:
         raise MalformedError(name, f"has more than {_LIMIT:,} bytes: too large for a document of variants")
     try:
-        found = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = decode.json(data, dict[str, Any])
+    except msgspec.DecodeError as error:
         raise MalformedError(name, f"{_NOT_ONE}: {error}") from error
     try:
         variants = msgspec.convert(found.get("variants"), dict[str, dict[str, dict[str, tuple[str, ...]]]])

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
+from cuwheel import decode
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -87,14 +89,13 @@ def read(folder: Path) -> tuple[ProcessEvents, ...]:
 
 
 def _process(path: Path) -> ProcessEvents | None:
-    decoder = msgspec.json.Decoder(Event)
     events: list[Event] = []
     unread = 0
     try:
         for line in _lines(path):
             try:
-                events.append(decoder.decode(line))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+                events.append(decode.json(line, Event))
+            except msgspec.DecodeError:
                 unread += 1
             if len(events) >= _MOST_EVENTS:
                 break

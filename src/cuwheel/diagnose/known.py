@@ -251,8 +251,7 @@ def _of_torch(known: Known) -> Iterator[tuple[str, str]]:
 
 
 def _of_wanted(known: Known) -> Iterator[tuple[str, str]]:
-    """The toolkit that was meant, and the one that was found instead; the newest, where any will do."""
-    yield "newest_cuda", toolkits.newest_toolkit().version
+    """The toolkit that was meant, and the one that was found instead."""
     for name, value in (("cuda_wanted", known.version("wanted")), ("cuda_found", known.version("found"))):
         row = view.row(value if "." in value else f"cu{value}") if value else None
         if row:
@@ -272,6 +271,23 @@ def _of_python(known: Known) -> Iterator[tuple[str, str]]:
         yield "python_minor", versions.minor(python) if "." in python else f"{python[0]}.{python[1:]}"
 
 
+def _of_standard(known: Known) -> Iterator[tuple[str, str]]:
+    row = toolchains.cxx_standard(known.version("standard") or "")
+    if row:
+        yield "gcc_for_standard", str(row.gcc)
+
+
+def _of_tables(_known: Known) -> Iterator[tuple[str, str]]:
+    """What holds of every log."""
+    newest = toolkits.newest_toolkit()
+    majors = (newest.major - 1, newest.major)
+    floors = ((each, toolkits.minor_compat_floor(each)) for each in majors)
+    yield "newest_cuda", newest.version
+    yield "cuda_major", str(newest.major)
+    yield "cuda_major_before", str(newest.major - 1)
+    yield "driver_floors", ", ".join(f"{floor} or later for CUDA {major}" for major, floor in floors if floor)
+
+
 _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
     _of_toolkit,
     _of_compiler,
@@ -282,19 +298,22 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
     _of_wanted,
     _of_missing,
     _of_python,
+    _of_standard,
+    _of_tables,
 )
 # Under these names, whatever the log says; a test sees that no other is concluded.
 CONCLUDED = frozenset(
     {
         "arch", "capability", "clang_max", "component", "cuda_first", "cuda_first_for_gpu", "cuda_for_gcc",
-        "cuda_found", "cuda_last", "cuda_last_for_gpu", "cuda_wanted", "driver_floor", "gcc_max", "gpu_arch",
-        "library_cuda", "library_package", "msc_ver_max", "newest_arch", "newest_cuda", "nvcc", "python_minor",
-        "torch_cu", "torch_cuda",
+        "cuda_found", "cuda_last", "cuda_last_for_gpu", "cuda_major", "cuda_major_before", "cuda_wanted",
+        "driver_floor", "driver_floors", "gcc_for_standard", "gcc_max", "gpu_arch", "library_cuda",
+        "library_package", "msc_ver_max", "newest_arch", "newest_cuda", "nvcc", "python_minor", "torch_cu",
+        "torch_cuda",
     }
 )  # fmt: skip
 
 
-ALWAYS = frozenset({"newest_cuda"})  # known without any log
+ALWAYS = frozenset({"newest_cuda", "cuda_major", "cuda_major_before", "driver_floors"})  # known without any log
 
 
 def parsed_arch(text: str) -> Arch | None:

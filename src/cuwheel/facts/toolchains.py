@@ -12,7 +12,7 @@ from cuwheel.facts.tables import tables
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cuwheel.facts.rows.toolchains import Component, DebianSuite
+    from cuwheel.facts.rows.toolchains import Component, CxxStandard, DebianSuite
 
 
 def all_components() -> tuple[Component, ...]:
@@ -76,3 +76,8 @@ def ccbin(cuda: str, compiler: str) -> dict[str, str]:
 def on_index(cuda: str) -> bool:
     """Whether the index has an nvcc of this release."""
     return versions.at_least(cuda, tables().toolchains.index.since)
+
+
+def cxx_standard(name: str) -> CxxStandard | None:
+    """`20`, as it stands behind `-std=c++`; None for one that is not known."""
+    return next((row for row in tables().toolchains.standard if name in row.names), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from cuwheel.diagnose import causes, text
 from cuwheel.diagnose.conditions import CONDITIONS
 from cuwheel.diagnose.explain import explain
 from cuwheel.diagnose.known import CONCLUDED
+from cuwheel.diagnose.pattern import fold
 from cuwheel.errors import FactsError
 
 if TYPE_CHECKING:
@@ -78,3 +81,34 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         "names a list that is not there",
     )  # fmt: skip
     assert [word for word in told_of if word not in told] == []
+
+
+def test_no_text_of_a_signature_says_what_another_says_already() -> None:
+    """A text finds every line that a longer one around it finds."""
+    repeated = []
+    for id_, file in KNOWLEDGE.causes.items():
+        for signature in file.signature:
+            plain = [fold(text) for text in signature.any if not set(text) & set("*<{")]
+            pairs = itertools.permutations(plain, 2)
+            repeated += [f"{id_}: {longer!r} has {text!r} in it" for text, longer in pairs if text in longer]
+    assert repeated == []
+
+
+@pytest.mark.parametrize(
+    ("standard", "expected"), [("17", "from 8 on"), ("20", "from 10 on"), ("26", "install a newer one")]
+)
+def test_the_compiler_that_knows_a_standard_comes_from_the_table(standard: str, expected: str) -> None:
+    found = explain(text.parse(f"c++: error: unrecognized command-line option '-std=c++{standard}'\n")).causes[0]
+    assert found.id == "host-compiler-too-old"
+    assert any(f"does not know C++{standard}" in fix and expected in fix for fix in found.fix)
+
+
+def test_fixes_take_the_cuda_of_packages_from_the_tables() -> None:
+    """Suffixes of packages and indexes change with every release: they are filled in."""
+    written = [
+        f"{id_}: {found[0]}"
+        for id_, file in KNOWLEDGE.causes.items()
+        for fix in file.fix
+        if (found := re.search(r"-cu\d\d\b|cuda1\d\b|whl/cu\d{3}|\bGCC \d", fix.text))
+    ]
+    assert written == []

@@ -185,6 +185,7 @@ def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:
     versions = {
         "nvcc": "12.4", "gcc": "13.2", "arch": "sm_90", "gpu": "H100", "library": "libcublas.so.12",
         "torch_cuda": "12.4", "python": "3.11.2", "wanted": "122", "found": "12.0", "missing_part": "cublas_v2",
+        "standard": "20",
     }  # fmt: skip
     told = known.Known(
         versions=tuple(known.Version(name=name, value=value, line=0) for name, value in versions.items()),

@@ -86,6 +86,14 @@ class Releases(Struct, frozen=True, kw_only=True):
     earlier: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+class CxxStandard(Struct, frozen=True, kw_only=True):
+    """`names`: as they stand behind `-std=c++`. `gcc`: the first major release that takes them."""
+
+    names: tuple[str, ...]
+    gcc: int
+    source: tuple[str, ...]
+
+
 class Toolchains(Struct, frozen=True, kw_only=True):
     """toolchains.toml."""
 
@@ -97,5 +105,6 @@ class Toolchains(Struct, frozen=True, kw_only=True):
     debian: tuple[DebianSuite, ...]
     ccbin: CompilerVariable
     releases: Releases
+    standard: tuple[CxxStandard, ...]
     group: tuple[ComponentGroup, ...]
     component: tuple[Component, ...]

@@ -91,7 +91,7 @@ def resolve(wanted: Wanted) -> tuple[Release, ...]:
                 return releases
         except (CuwheelError, *_STRANGE) as error:
             if words := reach.words_of_no_connection(str(error)):
-                raise client.NotReachableError("your index", words) from error
+                raise client.NotReachableError("pip and uv", words, "index") from error
             answers.append(_telling(error))
     if failures and all(_is_stuck(its, failures) for _, its in tools):
         raise next(iter(failures.values()))

@@ -39,9 +39,10 @@ NOT_REACHABLE = "check the network and the address; behind a proxy set HTTPS_PRO
 class NotReachableError(NetworkError):
     """No connection came about: nobody can say whether the server has what was asked for."""
 
-    def __init__(self, url: str, reason: str) -> None:
+    def __init__(self, url: str, reason: str, what: str = "is") -> None:
+        """`what`: what it was to be: `index`."""
         self.reason = reason
-        super().__init__(url, f"is not reachable: {reason}", NOT_REACHABLE)
+        super().__init__(url, f"{what} not reachable: {reason}", NOT_REACHABLE)
 
 
 class CertificateError(NetworkError):

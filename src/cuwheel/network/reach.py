@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PATIENCE_S = 10.0
 _AT_ONCE = 8
 _SHOWN = 160  # letters of what a tool said
-_DECIDED = (client.NotReachableError, client.CertificateError, client.LoginError)
+_DECIDED = (client.CertificateError, client.LoginError)
 # What pip and uv print where a connection does not come about.
 _NO_CONNECTION = re.compile(
     r"Failed to establish a new connection|NewConnectionError|ConnectTimeoutError|Connection refused|connection error"
@@ -40,12 +40,14 @@ def _failure(url: str, project: str) -> NetworkError | None:
     try:
         with client.request("GET", f"{url.rstrip('/')}/{project}/", patience=_PATIENCE_S):
             return None
+    except client.NotReachableError as error:
+        return client.NotReachableError(url, error.reason, "index")
     except _DECIDED as error:
         error.args = (error.message,)
         return error
     except NetworkError as error:
         silent = "sent nothing" in error.message
-        return client.NotReachableError(url, f"no answer within {_PATIENCE_S:g} s") if silent else None
+        return client.NotReachableError(url, f"no answer within {_PATIENCE_S:g} s", "index") if silent else None
 
 
 def words_of_no_connection(output: str) -> str | None:

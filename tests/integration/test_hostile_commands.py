@@ -63,6 +63,7 @@ def ended(commands: Sequence[Sequence[str]], folder: Path) -> list[dict[str, Any
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found: list[dict[str, Any]] = json.loads(done.stdout)
+    sys.stdout.write(f"{len(found)} commands\n")
     return found
 
 

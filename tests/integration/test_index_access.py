@@ -28,6 +28,8 @@ QUOTED = "anna:s3cret%2Fpass"
 KEYRING = """#!/bin/sh
 case "$*" in
   "get {service} anna" | "get {service}/ anna") printf '%s\\n' 's3cret/pass' ;;
+  "--mode=creds --output=json get {service} anna" | "--mode=creds --output=json get {service}/ anna")  # pip 26.3
+    printf '%s\\n' '{{"username": "anna", "password": "s3cret/pass"}}' ;;
   "--mode creds get {service}" | "get {service} --mode creds") printf '%s\\n%s\\n' anna 's3cret/pass' ;;
   *) exit 1 ;;
 esac

@@ -28,7 +28,7 @@ from cuwheel.building import (
 )
 from cuwheel.building.job import Trouble
 from cuwheel.building.order import Order
-from cuwheel.building.requirements import Source
+from cuwheel.building.requirements import Source, torch_release
 from cuwheel.building.results import BuildResult, JobResult, MadeVariants
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import toolkits
@@ -141,7 +141,7 @@ class Steps:
                 "no GPUs were given, neither on the command line nor in a configuration",
                 hint='cuwheel build --for h100,l40   (or in pyproject.toml: [tool.cuwheel] for = ["h100", "l40"])',
             )
-        made = plans.make([self._machine(each) for each in table.for_], table.cuda, table.plan)
+        made = plans.make([self._machine(each) for each in table.for_], table.cuda, table.plan, torch=self._torch())
         self.unserved = made.unserved
         planned = tuple(job for job in made.jobs if job.archs or job.ptx)
         if not planned:
@@ -149,6 +149,10 @@ class Steps:
             raise UsageError(f"no wheel can serve these machines: {reasons}", hint="cuwheel plan shows what would")
         self._choose_names([job.cuda for job in planned])
         return planned
+
+    def _torch(self) -> str | None:
+        """The release that will compile it, as far as its requirements tell: it refuses what it does not know."""
+        return torch_release((*self.table.requires, *self.project.requires))
 
     def _machine(self, name: str) -> str:
         """A fleet file is named from where the configuration is, as every file in one is."""

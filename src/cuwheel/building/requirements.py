@@ -14,10 +14,12 @@ from cuwheel.building import variables
 from cuwheel.building.job import Job
 from cuwheel.building.shell import Shell
 from cuwheel.errors import ToolError, UsageError
+from cuwheel.facts import torch
+from cuwheel.network import client, reach
 from cuwheel.toolchains import archives, downloads
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.toolchain import Archive
-from cuwheel.wheel.requirements import checked
+from cuwheel.wheel.requirements import checked, parse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -99,6 +101,8 @@ class Installer(Struct, kw_only=True):
             )
         except ToolError as error:
             self.shell.write(error.output)
+            if words := reach.words_of_no_connection(error.output):
+                raise client.NotReachableError(os.fspath(error.command[0]), words, "index") from error
             hint = "are the index and its address right?"
             if offline:
                 hint = "--offline uses what was downloaded before; a lock keeps it: cuwheel build --lock"
@@ -119,3 +123,10 @@ def unmet(requirements: Iterable[str], there: Collection[Archive], python: str) 
         if version is None or not each.specifier.contains(version, prereleases=True):
             found.add(text)
     return found
+
+
+def torch_release(requirements: Iterable[str]) -> str | None:
+    """The torch that they pin, or the newest that they allow; None where they set no limit."""
+    found = (parse(each) for each in requirements)
+    asked = [each.specifier for each in found if each and canonicalize_name(each.name) == "torch"]
+    return next((release for each in asked if (release := torch.newest_within(each))), None)

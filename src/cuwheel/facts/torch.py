@@ -9,7 +9,11 @@ from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
     from cuwheel.facts.arch import Arch
+
+_MINORS, _PATCHES = 99, 9  # of a major release, as far as a requirement is tried
 
 
 @cache
@@ -51,3 +55,17 @@ def named(name: str, release: str | None = None) -> str | None:
         if fits and row.name.lower() == name.lower():
             return row.means
     return None
+
+
+def newest_within(limits: SpecifierSet) -> str | None:
+    """The release that a requirement pins, else the newest that it allows; None where it allows all to come."""
+    from packaging.version import Version  # noqa: PLC0415 - few requirements name it
+
+    for each in limits:
+        if each.operator == "==" and not each.version.endswith(".*"):
+            return Version(each.version).public
+    major = versions.major(tables().torch.change[0].since)
+    if limits.contains(f"{major}.{_MINORS}.0") or limits.contains(f"{major + 1}.0.0"):
+        return None
+    tried = (f"{major}.{minor}.{patch}" for minor in range(_MINORS, -1, -1) for patch in range(_PATCHES, -1, -1))
+    return next(filter(limits.contains, tried), None)

@@ -47,11 +47,12 @@ def make(
     wishes: Wishes,
     *,
     cmake: str | None = None,
+    torch: str | None = None,
 ) -> Plan:
     """A job for each given toolkit; without any, for the fewest that serve every machine that can be served.
 
-    `cmake`: the version that has to understand the list, where it is known. So has the machines' torch: extensions
-    are built with the one that loads them.
+    `cmake`: the version that has to understand the list, where it is known. `torch`: the same; else the machines' own,
+    as extensions are built with the one that loads them.
     """
     members = _grouped(machines, wishes)
     counts: dict[_Group, int] = {}
@@ -60,7 +61,7 @@ def make(
             counts[group] = counts.get(group, 0) + machine.count
     rows = tuple(given) or _fewest(counts)
     chosen = serving.mask(rows)
-    torch = torch_release(machines)
+    torch = torch or torch_release(machines)
     missing = [(machine, group) for machine, group in members if not (group and group.reach.any & chosen)]
     return Plan(
         jobs=tuple(_job(row, members, counts, wishes, cmake=cmake, torch=torch) for row in rows),

@@ -27,8 +27,12 @@ def make(
     *,
     refine: Refinement | None = None,
     cmake: str | None = None,
+    torch: str | None = None,
 ) -> Plan:
-    """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too."""
+    """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too.
+
+    `torch`: the release that a build compiles with, where it is known.
+    """
     errors: list[CuwheelError] = []
     rows = settings.find_toolkits(cuda, errors)
     version = settings.cmake_version(cmake, errors)
@@ -36,7 +40,7 @@ def make(
     if not found and not errors:
         errors.append(UsageError("no machine to plan for was given", hint="cuwheel plan --for h100,l40"))
     conflicts = tuple(settings.conflicts(wishes))
-    made = planner.make(found, rows, settings.compatible(wishes), cmake=version)
+    made = planner.make(found, rows, settings.compatible(wishes), cmake=version, torch=torch)
     if errors or conflicts:
         settings.refuse(errors, [*conflicts, *planner.contradictions(made.unserved)])
     return made

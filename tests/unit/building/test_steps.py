@@ -164,6 +164,14 @@ def test_a_source_without_cuda_is_said_so(tmp_path: Path) -> None:
         steps(tmp_path)
 
 
+@pytest.mark.parametrize(("torch", "spelled"), [("torch", "12.0"), ("torch==2.7.1", "12.0"), ("torch<2.7", None)])
+def test_the_architectures_are_spelled_for_the_torch_that_is_required(
+    torch: str, spelled: str | None, tmp_path: Path
+) -> None:
+    (made,) = steps(tmp_path, {"for_": ("rtx 5090",), "cuda": ("12.8",), "requires": (torch,)})._plan()
+    assert made.flags.torch == spelled
+
+
 def test_a_fleet_file_is_looked_for_beside_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = steps(tmp_path)
     place = tmp_path / "source"

@@ -101,12 +101,12 @@ class Installer(Struct, kw_only=True):
             )
         except ToolError as error:
             self.shell.write(error.output)
+            named = ", ".join(str(each) for each in wanted)
             if words := reach.words_of_no_connection(error.output):
-                raise client.NotReachableError(os.fspath(error.command[0]), words, "index") from error
+                raise client.NotReachableError(f"installing {named}", words, "index") from error
             hint = "are the index and its address right?"
             if offline:
                 hint = "--offline uses what was downloaded before; a lock keeps it: cuwheel build --lock"
-            named = ", ".join(str(each) for each in wanted)
             raise ToolError(error.command, f"could not install {named}", error.output, hint) from error
 
 

@@ -12,6 +12,7 @@ import sys
 from harness import Measure, alternate, finish, shown
 from msgspec import to_builtins
 
+from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.planning import planner, serving
 from cuwheel.planning.settings import Wishes
@@ -25,7 +26,7 @@ def fleet() -> list[Machine]:
     return [
         Machine(
             name=f"node {index}",
-            capability=pick.choice(["7.0", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0"]),
+            capability=Capability.parse(pick.choice(["7.0", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "12.0"])),
             driver=f"{pick.choice((470, 525, 535, 550, 570, 580, 590))}.{index // 100}.{index % 100}",
             os=pick.choice(("linux", "linux", "windows")),
             torch_cuda=pick.choice((None, "11.8", "12.4", "12.8", "13.0")),

@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 
-import msgspec
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from platformdirs import user_cache_path
 
-from cuwheel import decode, log, process, resolver
+from cuwheel import codec, log, process, resolver
 from cuwheel.buffer import BufferFile
 from cuwheel.network import addresses
 from cuwheel.network.remote import RemoteFile
@@ -91,8 +90,8 @@ def directory(wheel: Wheel) -> tuple[str, ...]:
     kept = _kept(wheel, "json")
     if not kept.exists():
         with _open(wheel) as file, zipfile.ZipFile(file) as archive:
-            kept.write_bytes(msgspec.json.encode(archive.namelist()))
-    return decode.json(kept.read_bytes(), tuple[str, ...])
+            kept.write_bytes(codec.encode(archive.namelist()))
+    return codec.decode(kept.read_bytes(), tuple[str, ...])
 
 
 def member(wheel: Wheel, ending: str) -> bytes | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cuwheel import spelling
+from cuwheel import codec, spelling
 from cuwheel.errors import FactsError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def convert(data: object, type_: type[T], where: str, problems: list[str]) -> T 
     if found:
         problems.extend(found)
         return None
-    return msgspec.convert(data, type_)
+    return codec.convert(data, type_)
 
 
 def is_newer(schema: str, known: str) -> bool:
@@ -35,20 +35,6 @@ def is_newer(schema: str, known: str) -> bool:
     name, _, latest = known.rpartition("/")
     found, _, version = schema.rpartition("/")
     return found == name and version.isascii() and version.isdigit() and int(version[:9]) > int(latest)
-
-
-@typing.overload
-def json(data: bytes | str) -> Any: ...  # noqa: ANN401 - whatever it holds
-@typing.overload
-def json(data: bytes | str, type_: type[T]) -> T: ...
-def json(data: bytes | str, type_: Any = Any) -> Any:
-    """JSON that somebody wrote. Whatever is wrong with it is a DecodeError."""
-    try:
-        return msgspec.json.decode(data, type=type_)
-    except RecursionError:
-        raise msgspec.DecodeError("it is nested too deeply") from None
-    except UnicodeError as error:  # not of msgspec's own class
-        raise msgspec.DecodeError(f"it is not UTF-8: {error}") from None
 
 
 def toml(data: bytes) -> dict[str, Any]:
@@ -97,7 +83,7 @@ def own_table(path: Path, type_: type[T]) -> T:
     import tomli  # noqa: PLC0415 - who reads no table needs none
 
     try:
-        return msgspec.convert(tomli.loads(path.read_text(encoding="utf-8")), type_)
+        return codec.convert(tomli.loads(path.read_text(encoding="utf-8")), type_)
     except (OSError, ValueError) as error:  # of tomli, of msgspec and of the decoding: all are ValueErrors
         raise FactsError([f"{path.name}: {error}"]) from error
 
@@ -119,7 +105,7 @@ def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: A
         yield f"{where}: {data!r} is not one of {', '.join(map(str, typing.get_args(type_)))}"
         return
     try:
-        msgspec.convert(data, type_)
+        codec.convert(data, type_)
     except msgspec.ValidationError as error:
         yield f"{where}: {_uncapitalised(str(error))}"
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import decode, log, process, venvs
+from cuwheel import codec, decode, log, process, venvs
 from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnavailableError
 from cuwheel.network import addresses, client, pip_settings, reach, settings
 
@@ -172,7 +172,7 @@ def _by_pip(wanted: Wanted) -> tuple[Release, ...]:
         options += ["--target", unused] if wanted.platform or wanted.python else []
         command = [*program, "install", *options, "--report", "-", *wanted.requirements]
         done = process.run(command, timeout=_RESOLVE_S, env=pip_environment())
-    return tuple(_from_report(each) for each in decode.json(done.stdout)["install"])
+    return tuple(_from_report(each) for each in codec.decode(done.stdout)["install"])
 
 
 def _from_report(told: dict[str, Any]) -> Release:

@@ -147,7 +147,7 @@ def on(place: page_verdicts.Place, capability: str, driver: str) -> Machine:
     tegra = platforms.tegra(Capability.parse(capability))
     return Machine(
         name="m",
-        capability=capability,
+        capability=Capability.parse(capability),
         driver=None if tegra else driver or None,
         os=place.os,
         cpu=place.cpu,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.compat.coverage import Coverage
+from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.inspection.libraries import DeviceCode, Library, Part, Registration
 from cuwheel.report import html
@@ -23,7 +24,7 @@ EVIL = "lib/<script>document.title='owned'</script>\"onload=\"x.so"
 def _code(arch: str, size: int, count: int) -> DeviceCode:
     return DeviceCode(
         kind="ptx" if arch.startswith("compute") else "cubin",
-        arch=arch,
+        arch=Arch.parse(arch),
         section=".nv_fatbin",
         linked=True,
         compression="zstd",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cuwheel.compat import drivers, matrix
 from cuwheel.compat.choose import Choice, Code, Device, choose
 from cuwheel.compat.predict import predict
-from cuwheel.facts.arch import Arch
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
 
@@ -47,7 +47,7 @@ def machine(driver: str, driver_cuda: str, jit: Jit = "allowed") -> Machine:
     """The one the set is for."""
     return Machine(
         name="capability 9.0",
-        capability="9.0",
+        capability=Capability.parse("9.0"),
         driver=driver,
         driver_cuda=driver_cuda,
         os="linux",

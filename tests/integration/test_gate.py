@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.building import gate
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.survey import survey
 from cuwheel.recording import reader, session
 from cuwheel.recording.calls import Record
@@ -67,7 +68,9 @@ def _make(folder: Path, toolkit: Path, *commands: str) -> Made:
 
 
 def _wanted(made: Made, toolkit: Path) -> gate.Wanted:
-    return gate.Wanted(archs=PLAN, ptx=(), cuda="13.0", toolkit_root=str(toolkit), record=made.record)
+    return gate.Wanted(
+        archs=tuple(map(Arch.parse, PLAN)), ptx=(), cuda="13.0", toolkit_root=str(toolkit), record=made.record
+    )
 
 
 def _judge(made: Made, wanted: gate.Wanted) -> gate.Result:
@@ -114,7 +117,7 @@ def test_recognised_by_bytes_alone_not_by_its_name(relocatable: tuple[Made, Path
 
 def test_a_plan_that_the_objects_do_not_hold(relocatable: tuple[Made, Path]) -> None:
     made, toolkit = relocatable
-    wanted = replace(_wanted(made, toolkit), archs=("sm_80", "sm_86", "sm_90"))
+    wanted = replace(_wanted(made, toolkit), archs=tuple(map(Arch.parse, ("sm_80", "sm_86", "sm_90"))))
     (finding,) = [each for each in _judge(made, wanted).findings if each.severity == "error"]
     assert finding.rule == "planned-architecture-missing"
     assert "sm_86 was planned but is missing from all 3 containers" in finding.message

@@ -10,6 +10,7 @@ import cuwheel
 from cuwheel.compat.predict import Outcome
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose.diagnosis import Cause
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection.libraries import Library
 from cuwheel.planning.plan import Job as PlanJob
 from cuwheel.report.build import Build, Job, Wheel
@@ -50,7 +51,7 @@ health = assert_type(cuwheel.doctor(needs=["build"]), Doctor)
 assert_type(health.succeeded, bool)
 
 assert_type(cuwheel.gpus("h100", "l40"), Gpus)
-assert_type(cuwheel.gpus().gpus[0].capability, str)
+assert_type(cuwheel.gpus().gpus[0].capability, Capability)
 assert_type(cuwheel.toolkits("13.0", compiles="sm_90a"), Toolkits)
 assert_type(cuwheel.toolkits().toolkits[0].version, str)
 
@@ -60,7 +61,7 @@ assert_type(will.verdicts[0].outcome, Outcome)
 
 planned = assert_type(cuwheel.plan("h100", "l40", cuda=["13.0"], future=True), Plan)
 assert_type(planned.jobs, tuple[PlanJob, ...])
-assert_type(planned.jobs[0].archs, tuple[str, ...])
+assert_type(planned.jobs[0].archs, tuple[Arch, ...])
 
 why = assert_type(cuwheel.explain("build.log", gpu="h100"), Explain)
 assert_type(why.causes, tuple[Cause, ...])

@@ -6,6 +6,7 @@ import pytest
 
 from cuwheel.compat import coverage, matrix
 from cuwheel.facts import architectures
+from cuwheel.facts.arch import Capability
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
 from tests.oracle import packages
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.download
 def test_inspect_and_check_agree(package: packages.Published) -> None:
     found = survey(packages.wheel(package), detail="containers")
     known = [str(each) for each in architectures.current_capabilities()]
-    verdicts = matrix.judge_all(found, [Machine(name=each, capability=each) for each in known])
+    verdicts = matrix.judge_all(found, [Machine(name=each, capability=Capability.parse(each)) for each in known])
     judged = {
         (each.path, verdict.machine): each.outcome.replace("compatible", "native")
         for verdict in verdicts

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cuwheel.compat import matrix
 from cuwheel.errors import CuwheelError
+from cuwheel.facts.arch import Capability
 from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Machine
 from cuwheel.report import documents, terminal
@@ -25,8 +26,16 @@ from tests.property.test_proof_hostile import ANY, places
 
 BIN = Path(__file__).parents[1] / "fixtures" / "bin"
 MACHINES = [
-    Machine(name="a", capability="9.0", driver="580.65.06", os="linux", cpu="x86_64", glibc="2.28", python="3.12"),
-    Machine(name="b", capability="8.7", l4t="36.4", torch="2.8.0", torch_cuda="12.6", libraries=()),
+    Machine(
+        name="a",
+        capability=Capability.parse("9.0"),
+        driver="580.65.06",
+        os="linux",
+        cpu="x86_64",
+        glibc="2.28",
+        python="3.12",
+    ),
+    Machine(name="b", capability=Capability.parse("8.7"), l4t="36.4", torch="2.8.0", torch_cuda="12.6", libraries=()),
     Machine(name="c", capability=None),
 ]
 

@@ -30,7 +30,7 @@ machines = st.lists(
     st.builds(
         Machine,
         name=st.uuids().map(str),
-        capability=st.sampled_from(CAPABILITIES),
+        capability=st.sampled_from(CAPABILITIES).map(Capability.parse),
         driver_cuda=st.none() | st.sampled_from(VERSIONS),
         torch_cuda=st.none() | st.sampled_from(VERSIONS),
         jit=st.sampled_from(JIT),
@@ -62,7 +62,7 @@ def shortest(toolkit: Toolkit, devices: set[Capability]) -> int:
 @given(names=fleets, toolkit=rows)
 @settings(max_examples=150, deadline=None)
 def test_no_shorter_list_of_machine_code_serves_them(names: list[str], toolkit: Toolkit) -> None:
-    fleet = [Machine(name=f"{index} {name}", capability=name) for index, name in enumerate(names)]
+    fleet = [Machine(name=f"{index} {name}", capability=Capability.parse(name)) for index, name in enumerate(names)]
     (job,) = planner.make(fleet, [toolkit], Wishes(ptx=False)).jobs
     devices = {Capability.parse(name) for name in names}
     able = {device for device in devices if any(serves(arch, device) for arch in entries(toolkit, "sm"))}
@@ -79,7 +79,7 @@ def test_no_shorter_list_of_machine_code_serves_them(names: list[str], toolkit: 
 @given(names=fleets, toolkit=rows)
 @settings(max_examples=100, deadline=None)
 def test_one_ptx_is_enough_and_only_where_machine_code_is_not(names: list[str], toolkit: Toolkit) -> None:
-    fleet = [Machine(name=f"{index} {name}", capability=name) for index, name in enumerate(names)]
+    fleet = [Machine(name=f"{index} {name}", capability=Capability.parse(name)) for index, name in enumerate(names)]
     (job,) = planner.make(fleet, [toolkit], Wishes()).jobs
     devices = {Capability.parse(name) for name in names}
     able = {device for device in devices if any(serves(arch, device) for arch in entries(toolkit, "sm"))}

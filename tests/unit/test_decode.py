@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from cuwheel import decode
+from cuwheel import codec, decode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,8 +109,8 @@ def test_a_file_is_refused_that_is_too_large_or_no_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("type_", [Any, dict[str, object], dict[str, str]], ids=str)
 def test_whatever_is_wrong_with_json_is_one_error(text: bytes | str, type_: Any) -> None:
     with pytest.raises(msgspec.DecodeError):
-        decode.json(text, type_)
+        codec.decode(text, type_)
 
 
 def test_json_of_a_type() -> None:
-    assert decode.json(b'{"a": "b"}', dict[str, str]) == decode.json('{"a": "b"}') == {"a": "b"}
+    assert codec.decode(b'{"a": "b"}', dict[str, str]) == codec.decode('{"a": "b"}') == {"a": "b"}

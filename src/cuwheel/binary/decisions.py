@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.inspection.libraries import Compression, Entry, Kind
 from cuwheel.machine.fleet import Machine
@@ -62,7 +63,7 @@ class LibraryPlan(Struct, frozen=True, kw_only=True):
 
 class Dropped(Struct, frozen=True, kw_only=True):
     kind: Kind
-    arch: str
+    arch: Arch
     section: str
     count: int
     bytes: int
@@ -70,7 +71,7 @@ class Dropped(Struct, frozen=True, kw_only=True):
 
 class Recompressed(Struct, frozen=True, kw_only=True):
     kind: Kind
-    arch: str
+    arch: Arch
     section: str
     before: Compression
     after: Compression

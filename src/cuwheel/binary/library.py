@@ -19,6 +19,7 @@ from cuwheel.finding import Finding
 if TYPE_CHECKING:
     from cuwheel.binary.compress import Spool
     from cuwheel.binary.decisions import LibraryPlan
+    from cuwheel.facts.arch import Arch
     from cuwheel.inspection.libraries import Compression, Kind
 
 __all__ = ["Dropped", "FileResult", "Recompressed", "slim_library"]
@@ -100,7 +101,7 @@ def _cannot(error: MalformedError) -> Finding:
 
 def dropped(plan: LibraryPlan) -> tuple[Dropped, ...]:
     """Rows of what a plan drops, in the order of the file."""
-    sums: dict[tuple[Kind, str, str], tuple[int, int]] = {}
+    sums: dict[tuple[Kind, Arch, str], tuple[int, int]] = {}
     for each in plan.entries:
         if not each.keep:
             key = (each.entry.kind, each.entry.arch, each.entry.section)
@@ -114,7 +115,7 @@ def dropped(plan: LibraryPlan) -> tuple[Dropped, ...]:
 
 def recompressed(plan: LibraryPlan, made: Draft) -> tuple[Recompressed, ...]:
     """Rows of what was compressed anew: entries that it would not have made smaller are left as they were."""
-    sums: dict[tuple[Kind, str, str, Compression, Compression], tuple[int, int, int]] = {}
+    sums: dict[tuple[Kind, Arch, str, Compression, Compression], tuple[int, int, int]] = {}
     for each in plan.entries:
         new = made.replacements.get(each.entry.offset)
         if new and each.recompress_to:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from cuwheel import process
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import cmake, versions
-from cuwheel.facts.arch import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from cuwheel.facts.arch import Arch
 
 _ASK_S = 20.0
 _VERSION = re.compile(r"(\d+(?:\.\d+)+)")
@@ -22,7 +23,7 @@ _WITH_NINJA = (*_WITH_CMAKE, "torch")
 
 
 def requirements(
-    backend: str, before: Sequence[str], archs: Iterable[str], minimum: str, there: Mapping[str, str]
+    backend: str, before: Sequence[str], archs: Iterable[Arch], minimum: str, there: Mapping[str, str]
 ) -> Iterator[str]:
     """`there`: the versions of these programs that the job finds anyway. `minimum`: of CMake, by its sources."""
     uses_cmake = backend in _WITH_CMAKE or any(re.search(r"\bcmake\b", each) for each in before)
@@ -37,9 +38,9 @@ def requirements(
         yield "ninja"
 
 
-def _least(archs: Iterable[str], minimum: str, found: str | None) -> str:
+def _least(archs: Iterable[Arch], minimum: str, found: str | None) -> str:
     """The version that is asked for; empty where what was found will do."""
-    kinds = {Arch.parse(each).suffix or "plain" for each in archs}
+    kinds = {each.suffix or "plain" for each in archs}
     wanted = [cmake.find_spelling(kind).since for kind in kinds if found is None or not cmake.takes(found, kind)]
     if minimum and not (found and versions.at_least(found, minimum)):
         wanted.append(minimum)

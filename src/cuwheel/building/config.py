@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
-from cuwheel import decode, log
+from cuwheel import codec, decode, log
 from cuwheel.building import rules
 from cuwheel.building.tables import GuardTable, Table
 from cuwheel.errors import ConfigurationError, UnreadableError, UsageError
@@ -54,11 +54,11 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
     named = _by_field(data, Table, where, problems)
     told = _told(overrides)
     decode.convert(named, Table, where, problems)
-    own = [f"{where}.{each}" if where else each for each in rules.problems(msgspec.convert(_readable(named), Table))]
+    own = [f"{where}.{each}" if where else each for each in rules.problems(codec.convert(_readable(named), Table))]
     if problems or own:
         told_all = [_as_written(each) for each in [*problems, *own]]
         raise ConfigurationError(path or "the configuration", told_all, _hint(problems))
-    table = msgspec.convert(_merged(named, told), Table)
+    table = codec.convert(_merged(named, told), Table)
     if wrong := list(rules.problems(table)):  # the file is right: it is what was said beside it
         raise UsageError("; ".join(wrong), hint="cuwheel build --help")
     return Found(path=path, table=table, keys=named, told=told)
@@ -71,7 +71,7 @@ def over(below: dict[str, Any], found: Found) -> Table:
     for name, joined in (("requires", _requirements), ("components", _joined)):
         if both := joined(below.get(name, ()), above.get(name, ())):
             merged[name] = both
-    return msgspec.convert(merged, Table)
+    return codec.convert(merged, Table)
 
 
 def _joined(below: Sequence[str], above: Sequence[str]) -> list[str]:
@@ -88,7 +88,7 @@ def settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str,
     """What a recipe says, by field names and checked as every configuration is."""
     named = _by_field(data, Table, where, problems)
     decode.convert(named, Table, where, problems)
-    problems += [f"{where}.{each}" for each in rules.problems(msgspec.convert(_readable(named), Table))]
+    problems += [f"{where}.{each}" for each in rules.problems(codec.convert(_readable(named), Table))]
     return named
 
 
@@ -158,7 +158,7 @@ def _decoded(path: Path) -> dict[str, Any]:
 def _told(overrides: Mapping[str, object]) -> dict[str, Any]:
     problems: list[str] = []
     told: dict[str, Any] = _by_field(dict(overrides), Table, "", problems)
-    decode.convert(msgspec.to_builtins(told), Table, "", problems)
+    decode.convert(codec.builtins(told), Table, "", problems)
     if problems:
         raise UsageError("; ".join(map(_as_written, problems)), hint="cuwheel build --help")
     return told
@@ -241,7 +241,7 @@ def _field_names() -> re.Pattern[str]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a cuwheel.toml, for editors; of pyproject.toml it is `tool.cuwheel`."""
-    made = msgspec.json.schema(Table)
+    made = codec.schema(Table)
     for table in made["$defs"].values():
         table["properties"] = {key(name): _lenient(each) for name, each in table["properties"].items()}
         table["additionalProperties"] = False

@@ -16,6 +16,8 @@ from cuwheel.units import first_few
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from cuwheel.facts.arch import Arch
+
 Thing = TypeVar("Thing")
 _SHOWN = 4
 DEBUG = "debug"  # among the words of `allow`, beside architectures
@@ -72,7 +74,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     def listed(self) -> tuple[Listed, ...]:
         """Unplanned code that is accepted, by library and by where it came from."""
-        found: dict[tuple[str, str], list[tuple[Unit, str, int]]] = {}
+        found: dict[tuple[str, str], list[tuple[Unit, Arch, int]]] = {}
         for unit in self.units:
             for code in unit.codes:
                 if code.arch not in self.planned and (origin := self._origin(unit, code.arch)):

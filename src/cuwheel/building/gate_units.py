@@ -38,7 +38,7 @@ _NAME_WIDTH = 60
 class Code(Struct, frozen=True, kw_only=True):
     """One entry. `arch` as the plan names it: `sm_90a`, `compute_90`, `lto_90`."""
 
-    arch: str
+    arch: Arch
     bytes: int
     ptx_isa: str | None = None
     debug: bool = False
@@ -112,14 +112,13 @@ def _is_named(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern) or fnmatchcase(file_name(path), pattern)
 
 
-def planned(wanted: Wanted) -> frozenset[str]:
+def planned(wanted: Wanted) -> frozenset[Arch]:
     """All that may be there: the list, and LTO-IR of it, from which a device link makes machine code."""
     return frozenset((*wanted.archs, *wanted.ptx, *map(lto_of, wanted.archs)))
 
 
-def lto_of(arch: str) -> str:
-    parsed = Arch.parse(arch)
-    return str(replace(parsed, kind="lto"))
+def lto_of(arch: Arch) -> Arch:
+    return Arch(arch.capability, arch.suffix, "lto")
 
 
 def missing_archs(unit: Unit, wanted: Wanted) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from cuwheel.building.tables import GateTable
+from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.recording.calls import Record
 
@@ -17,8 +18,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     unplanned device code; empty if there is none. `record`: shows which archives were linked.
     """
 
-    archs: tuple[str, ...]
-    ptx: tuple[str, ...]
+    archs: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
     cuda: str
     table: GateTable = field(default_factory=GateTable)
     places: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     """Unplanned device code that is accepted: it came from an archive of the toolkit, or is allowed."""
 
     library: str
-    archs: tuple[str, ...]
+    archs: tuple[Arch, ...]
     containers: int
     bytes: int
     origin: str  # `libcudadevrt.a`, or the word of `allow` that names it

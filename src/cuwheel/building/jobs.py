@@ -6,13 +6,12 @@ import hashlib
 import shlex
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import process, venvs
+from cuwheel import codec, process, venvs
 from cuwheel.building import build_tools, resources, texts, variables, workspace
 from cuwheel.building.job import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
@@ -199,7 +198,7 @@ def _key(job: Job, order: Order) -> str:
         [job.before, job.requires, job.config_settings, str(job.folder), job.subdirectory],
         [[each.name, each.value] for each in job.settings if each.name not in _NO_INPUT | passed],
     ]
-    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+    return hashlib.sha256(codec.encode(told)).hexdigest()
 
 
 def serves(wheel: str, python: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import decode, files, log
+from cuwheel import codec, files, log
 from cuwheel.building import variables
 from cuwheel.building.job import Built
 from cuwheel.errors import UnreadableError
@@ -33,7 +33,7 @@ _END_S = 5.0
 
 def place(store: Store, *, name: str, cuda: str, archs: tuple[str, ...], python: str) -> Path:
     """The same job is always built at the same path: names of kernels depend on it."""
-    told = msgspec.json.encode([name.lower(), cuda, archs, python])
+    told = codec.encode([name.lower(), cuda, archs, python])
     return store.folder / "builds" / hashlib.sha256(told).hexdigest()[:16]
 
 
@@ -85,7 +85,7 @@ def new_log(folder: Path) -> Path:
 
 def note(folder: Path, built: Built) -> None:
     """Written last: a build that was killed is none that can be resumed."""
-    files.write(folder / _DONE, msgspec.json.format(msgspec.json.encode(built), indent=1), durable=True)
+    files.write(folder / _DONE, msgspec.json.format(codec.encode(built), indent=1), durable=True)
 
 
 def forget(folder: Path) -> None:
@@ -95,7 +95,7 @@ def forget(folder: Path) -> None:
 def earlier(folder: Path, key: str) -> Built | None:
     """What an earlier run made of the very same inputs, if it is still what it was."""
     try:
-        built = decode.json((folder / _DONE).read_bytes(), Built)
+        built = codec.decode((folder / _DONE).read_bytes(), Built)
         if built.key != key or files.sha256(Path(built.wheel)) != built.sha256:
             return None
     except (OSError, UnreadableError, msgspec.DecodeError) as error:

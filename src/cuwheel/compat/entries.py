@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from cuwheel.compat.choose import Code, Device, choose
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures
-from cuwheel.facts.arch import Arch, Capability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cuwheel.facts.arch import Arch, Capability
     from cuwheel.inspection.libraries import Kind
     from cuwheel.machine.fleet import Machine
 
@@ -24,26 +24,21 @@ class HasCode(Protocol):
     @property
     def kind(self) -> Kind: ...
     @property
-    def arch(self) -> str: ...
+    def arch(self) -> Arch: ...
     @property
     def ptx_isa(self) -> str | None: ...
 
 
 def device(machine: Machine) -> Device | None:
     """None where the machine's capability is not known, so that nothing can be decided for it."""
-    try:
-        capability = Capability.parse(machine.capability) if machine.capability else None
-    except UnknownNameError:
-        return None
+    capability = machine.capability
     return Device(capability=architectures.current(capability), jit=machine.jit) if capability else None
 
 
 def code(entry: HasCode) -> Code | None:
-    """None for what the driver does not choose among: LTO-IR, and what no table knows."""
-    try:
-        return Code(arch=Arch.parse(entry.arch), ptx_isa=entry.ptx_isa) if entry.kind in LOADABLE else None
-    except UnknownNameError:
-        return None
+    """None for what the driver does not choose among: LTO-IR, and what no GPU has ever been."""
+    loadable = entry.kind in LOADABLE and entry.arch.readable
+    return Code(arch=entry.arch, ptx_isa=entry.ptx_isa) if loadable else None
 
 
 def chosen(entries: Sequence[HasCode], on: Device) -> int | None:

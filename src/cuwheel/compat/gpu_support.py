@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures, gpu_drivers, gpus, toolkits, versions
-from cuwheel.facts.arch import Capability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +23,7 @@ def support_of(machine: Machine) -> DriverSupport | None:
     if machine.capability is None or machine.l4t:
         return None
     try:
-        return gpu_drivers.support(architectures.current(Capability.parse(machine.capability)))
+        return gpu_drivers.support(architectures.current(machine.capability))
     except UnknownNameError:
         return None
 

@@ -179,7 +179,7 @@ def _below(profile: PackageProfile, machine: Machine) -> bool | None:
     """Whether the GPU loads the variant; None where there is none, or the GPU is not known."""
     if profile.variant is None or machine.capability is None:
         return None
-    return Capability.parse(machine.capability) < Capability.parse(profile.variant.below)
+    return machine.capability < Capability.parse(profile.variant.below)
 
 
 def _framework_cuda(profile: PackageProfile, machine: Machine) -> str | None:

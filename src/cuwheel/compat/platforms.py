@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import drivers
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import architectures, toolkits, versions
-from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.facts.arch import Arch, Capability
     from cuwheel.inspection.libraries import Library
     from cuwheel.machine.fleet import Machine
 
@@ -37,7 +37,7 @@ def unconfirmed(library: Library, machine: Machine) -> bool:
         return False
     if not one_distribution(library):
         return False
-    row = toolkits.joined_arm64(machine.capability or "")
+    row = toolkits.joined_arm64(machine.capability)
     if row is None:
         return True
     # Thor never ran anything older: what its L4T is does not matter.
@@ -47,7 +47,7 @@ def unconfirmed(library: Library, machine: Machine) -> bool:
 
 def joins(machine: Machine) -> str:
     """What must be installed on a Jetson for the one distribution to serve it; empty where nobody has said."""
-    row = toolkits.joined_arm64(machine.capability or "")
+    row = toolkits.joined_arm64(machine.capability)
     if row is None:
         return ""
     package = f", or the package {row.compat.format(major=versions.major(row.cuda), minor='x')}" if row.compat else ""
@@ -55,7 +55,7 @@ def joins(machine: Machine) -> str:
 
 
 def is_tegra(machine: Machine) -> bool:
-    return machine.capability is not None and tegra(Capability.parse(machine.capability))
+    return machine.capability is not None and tegra(machine.capability)
 
 
 def tegra(capability: Capability) -> bool:
@@ -65,11 +65,11 @@ def tegra(capability: Capability) -> bool:
         return False
 
 
-def across_tegra(arch: str, machine: Machine) -> bool:
+def across_tegra(arch: Arch, machine: Machine) -> bool:
     """Machine code of a desktop part on a Tegra of the same major, or the reverse: NVIDIA promises nothing."""
-    if machine.capability is None or not arch.startswith("sm_"):
+    if machine.capability is None or arch.kind != "sm":
         return False
-    return tegra(Arch.parse(arch).capability) != is_tegra(machine)
+    return tegra(arch.capability) != is_tegra(machine)
 
 
 def conditions(library: Library, machine: Machine) -> Iterator[str]:

@@ -28,6 +28,7 @@ from cuwheel.compat.choose import (
 )
 from cuwheel.compat.modules import Choosing, Module, choosing, modules, objects_of_its_own
 from cuwheel.facts import versions
+from cuwheel.facts.arch import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,7 +65,7 @@ class Containers(Struct, frozen=True, kw_only=True):
 class Taken(Struct, frozen=True, kw_only=True):
     """The entries that the driver takes, those alike counted."""
 
-    arch: str
+    arch: Arch
     how: How
     linked: bool
     section: str
@@ -236,7 +237,7 @@ def _taken(judged: Iterable[_Judged]) -> tuple[Taken, ...]:
             code = each.module.codes[each.choice.entry]
             counts[code, each.choice.how, not each.module.relocatable, each.module.section] += each.module.count
     return tuple(
-        Taken(arch=str(code.arch), how=how, linked=linked, section=section, count=count, ptx_isa=code.ptx_isa)
+        Taken(arch=code.arch, how=how, linked=linked, section=section, count=count, ptx_isa=code.ptx_isa)
         for (code, how, linked, section), count in counts.items()
     )
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import drivers, gpu_support, targets
-from cuwheel.errors import UnknownNameError
 from cuwheel.facts import packages, toolkits, versions
-from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
@@ -42,10 +40,7 @@ def compilers(machine: Machine, on: OperatingSystem) -> tuple[Toolkit, ...]:
 
 
 def _compiling(machine: Machine) -> tuple[Toolkit, ...]:
-    try:
-        return targets.toolkits_for(Capability.parse(machine.capability or ""))
-    except UnknownNameError:
-        return ()
+    return targets.toolkits_for(machine.capability) if machine.capability else ()
 
 
 def _runs(toolkit: Toolkit, machine: Machine, on: OperatingSystem) -> bool:
@@ -74,7 +69,7 @@ def rebuild(library: Library, machine: Machine) -> str:
     able = _beside_torch(library, machine, compilers(machine, drivers.system(library, machine)))
     if not able:
         return "take a release that has code for this GPU: no known toolkit builds it for this machine"
-    name = targets.called(able[-1], Capability.parse(machine.capability))
+    name = targets.called(able[-1], machine.capability)
     named = [row for row in able if targets.called(row, name) == name]
     return (
         f"build it for this GPU too, with {toolkits.span(named)}: CMAKE_CUDA_ARCHITECTURES='…;{name.number}', "
@@ -96,5 +91,5 @@ def its_cuda_can_build(library: Library, machine: Machine) -> bool:
     if major is None or machine.capability is None:
         return True
     floor = toolkits.runtime_floor(str(major), drivers.system(library, machine))
-    built = any(row.major == major for row in targets.releases_for(Capability.parse(machine.capability)))
+    built = any(row.major == major for row in targets.releases_for(machine.capability))
     return built and (floor is None or gpu_support.reachable(machine, floor))

@@ -37,7 +37,7 @@ def serves(arch: Arch, device: Capability) -> bool:
 
 def can_target(toolkit: Toolkit, device: Capability) -> bool:
     """Whether a toolkit compiles machine code that runs on a device."""
-    return any(serves(Arch.parse(number), device) for number in toolkit.architectures)
+    return any(serves(arch, device) for arch in toolkit.archs)
 
 
 @cache  # asked for every library of a package, and a package may have thousands
@@ -65,12 +65,11 @@ def compiling(releases: Iterable[Release], target: str) -> list[Release]:
 @cache
 def called(toolkit: Toolkit, device: Capability) -> Capability:
     """What a toolkit calls a device that it compiles for: Thor has had two numbers."""
-    archs = [arch for arch in map(Arch.parse, toolkit.architectures) if not arch.suffix]
+    archs = [arch for arch in toolkit.archs if not arch.suffix]
     wanted = architectures.current(device)
     return next((arch.capability for arch in archs if architectures.current(arch.capability) == wanted), device)
 
 
 def _capabilities(toolkit: Release) -> set[Capability]:
     """That it compiles plain machine code for."""
-    archs = map(Arch.parse, toolkit.architectures)
-    return {architectures.current(arch.capability) for arch in archs if not arch.suffix}
+    return {architectures.current(arch.capability) for arch in toolkit.archs if not arch.suffix}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from cuwheel import decode, files, log
+from cuwheel import codec, decode, files, log
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.inspection import wheel_facts
 from cuwheel.network import addresses, client, transfer
@@ -92,11 +92,11 @@ class Catalogue:
 
 def parse(data: bytes, name: str) -> Contents:
     try:
-        found = msgspec.json.decode(data, type=dict[str, object])
+        found = codec.decode(data, dict[str, object])
         schema = str(found.get("schema", ""))
         if decode.is_newer(schema, SCHEMA):
             raise NewerSchemaError(name, schema, SCHEMA)
-        return msgspec.json.decode(data, type=Contents)
+        return codec.decode(data, Contents)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a catalogue: {error}", "cuwheel catalogue add NAME --to FOLDER") from error
 
@@ -156,7 +156,7 @@ class Store:
         wheels = tuple(sorted(self._listed.values(), key=lambda each: (each.name, each.version, each.file)))
         made = Contents(schema=SCHEMA, date=date, wheels=wheels)
         self.folder.mkdir(parents=True, exist_ok=True)
-        files.write(self.folder / LIST, msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+        files.write(self.folder / LIST, codec.indented(made))
 
     @property
     def wheels(self) -> tuple[Listed, ...]:

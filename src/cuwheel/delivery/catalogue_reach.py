@@ -43,7 +43,7 @@ class ProjectReach(Struct, frozen=True, kw_only=True):
 def generations() -> tuple[Machine, ...]:
     """The first GPUs of each major capability: enough to see where support begins and ends."""
     found = groupby(architectures.current_capabilities(), key=lambda each: each.major)
-    return tuple(Machine(name=str(each), capability=str(each)) for each in (next(group) for _, group in found))
+    return tuple(Machine(name=str(each), capability=each) for each in (next(group) for _, group in found))
 
 
 def newest(catalogue: Catalogue, machines: Sequence[Machine]) -> Iterator[ProjectReach]:

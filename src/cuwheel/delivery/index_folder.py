@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import locking
+from cuwheel import codec, locking
 from cuwheel.delivery import layout, simple_api
 from cuwheel.delivery.simple_api import ListedProject, Project, ProjectList
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
@@ -109,7 +109,7 @@ class IndexFolder:
         if data is None:
             return None
         try:
-            found = msgspec.json.decode(data, type=Journal)
+            found = codec.decode(data, Journal)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return Journal()
         return Journal(

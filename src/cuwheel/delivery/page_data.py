@@ -11,10 +11,10 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from cuwheel import codec
 from cuwheel.delivery import layout, page_verdicts
 from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
@@ -39,7 +39,7 @@ _MARK = re.compile(rb"// cuwheel \S+ of ([0-9a-f]{64})\n")
 
 def script(kind: str, key: str, value: object) -> bytes:
     """A call that hands `value` to the page. `kind`: what it is of; `key`: of which."""
-    text = ", ".join(msgspec.json.encode(each).decode() for each in (kind, key, value))
+    text = ", ".join(codec.encode(each).decode() for each in (kind, key, value))
     for character, written in _ESCAPED.items():
         text = text.replace(character, written)
     return f"cuwheel({text});\n".encode()
@@ -116,7 +116,7 @@ def _listed(file: PublishedFile) -> dict[str, Any]:
 
 
 def wheel(facts: WheelFacts) -> bytes:
-    told = msgspec.to_builtins(page_verdicts.of(facts))
+    told = codec.builtins(page_verdicts.of(facts))
     value = {
         "version": facts.version,
         "sha256": facts.sha256,

@@ -204,7 +204,7 @@ class _Sweep:
 
 def _with_gpu(machine: Machine, capability: Capability) -> Machine:
     l4t = L4T_NOT_KNOWN if platforms.tegra(capability) else None
-    return replace(machine, capability=str(capability), l4t=l4t)
+    return replace(machine, capability=capability, l4t=l4t)
 
 
 def _number(numbered: dict[T, int], item: T) -> int:

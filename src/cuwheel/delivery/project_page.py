@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import log
+from cuwheel import codec, log
 from cuwheel.delivery import simple_api
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError
 from cuwheel.network import addresses
@@ -65,14 +65,14 @@ def files(body: bytes, kind: str, url: str) -> tuple[IndexFile, ...]:
 
 def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
     try:
-        page = msgspec.json.decode(body, type=_JsonPage)
+        page = codec.decode(body, _JsonPage)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(url, f"is not a page of a package index: {error}") from error
     if not page.meta.api_version.startswith("1."):
         raise NewerSchemaError(url, f"simple API {page.meta.api_version}", simple_api.API_VERSION)
     for raw in page.files:
         try:
-            told = msgspec.json.decode(raw, type=simple_api.PublishedFile)
+            told = codec.decode(raw, simple_api.PublishedFile)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             log.debug("%s: a file is not read: %s", url, error)
             continue

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode
+from cuwheel import codec
 from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.inspection import wheel_facts
 from cuwheel.wheel.name import WheelName
@@ -97,15 +97,15 @@ def encoded(page: Project | ProjectList) -> bytes:
     """A line for each file, so that people and `diff` can read it."""
     key = "files" if isinstance(page, Project) else "projects"
     rows: Iterable[Any] = getattr(page, key)
-    bare = msgspec.json.encode(msgspec.structs.replace(page, **{key: ()}))
-    lines = b",\n".join(map(msgspec.json.encode, rows))
+    bare = codec.encode(msgspec.structs.replace(page, **{key: ()}))
+    lines = b",\n".join(map(codec.encode, rows))
     return bare.replace(b'"%s":[]' % key.encode(), b'"%s":[\n%s\n]' % (key.encode(), lines)) + b"\n"
 
 
 def parse(data: bytes, type_: type[Page], name: str) -> Page:
     """What stands in somebody's folder, or on a server. `name`: what it is called in errors."""
     try:
-        found = decode.json(data, type_)
+        found = codec.decode(data, type_)
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a page of a package index: {error}") from error
     if not found.meta.api_version.startswith("1."):

@@ -10,9 +10,7 @@ import contextlib
 import hashlib
 from typing import IO, TYPE_CHECKING
 
-import msgspec
-
-from cuwheel import files, log
+from cuwheel import codec, files, log
 from cuwheel.delivery.index_folder import JOURNAL
 from cuwheel.delivery.steps import Copy, Remove
 from cuwheel.errors import UnreadableError
@@ -41,7 +39,7 @@ def carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> No
 def _carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
     files.must_have_room(index.root, sum(each.size for each in steps if isinstance(each, Copy)))
     repairing = index.path(JOURNAL).exists()
-    files.write(index.path(JOURNAL), msgspec.json.encode(journal))
+    files.write(index.path(JOURNAL), codec.encode(journal))
     staged: list[Path | None] = []
     try:
         _stage_all(index, steps, staged)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from cuwheel import spelling
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
-from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cuwheel.facts.arch import Arch, Capability
     from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import GlibcClash, JetsonRelease, Joined, Release, Toolkit
 
@@ -96,8 +96,7 @@ def toolkits_supporting(arch: Arch) -> tuple[Toolkit, ...]:
 @cache
 def first_specific() -> Capability:
     """The oldest capability that has an architecture-specific variant (`a`)."""
-    archs = (Arch.parse(each) for row in all_toolkits() for each in row.architectures)
-    return min(arch.capability for arch in archs if arch.suffix == "a")
+    return min(arch.capability for row in all_toolkits() for arch in row.archs if arch.suffix == "a")
 
 
 @lru_cache(maxsize=1024)
@@ -155,7 +154,7 @@ def one_arm64(toolkit: Toolkit) -> bool:
     return versions.at_least(toolkit.version, tables().toolkits.arm64.one_distribution_since)
 
 
-def joined_arm64(capability: str) -> Joined | None:
+def joined_arm64(capability: Capability | None) -> Joined | None:
     """Since when a Tegra is served by the single distribution; None if that is not known."""
     return next((row for row in tables().toolkits.arm64.joined if row.capability == capability), None)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.libraries import PartName
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class PartChange(Struct, frozen=True, kw_only=True):
     """Bytes that serve one purpose, before and after."""
 
     name: PartName
-    arch: str | None
+    arch: Arch | None
     before: int
     after: int
     difference: int
@@ -62,7 +63,7 @@ class KernelChange(Struct, frozen=True, kw_only=True):
     """Kernels of one architecture of one library."""
 
     library: str
-    arch: str
+    arch: Arch
     gained: tuple[str, ...]
     lost: tuple[str, ...]
 
@@ -139,8 +140,8 @@ def _parts(before: Iterable[Library], after: Iterable[Library]) -> tuple[PartCha
     return tuple(changes)
 
 
-def _bytes(libraries: Iterable[Library]) -> Counter[tuple[PartName, str | None]]:
-    sizes: Counter[tuple[PartName, str | None]] = Counter()
+def _bytes(libraries: Iterable[Library]) -> Counter[tuple[PartName, Arch | None]]:
+    sizes: Counter[tuple[PartName, Arch | None]] = Counter()
     for library in libraries:
         for part in library.parts:
             sizes[part.name, part.arch] += part.bytes
@@ -209,9 +210,9 @@ def _kernels(
                 yield KernelChange(library=path, arch=arch, gained=change.gained, lost=change.lost)
 
 
-def _by_arch(found: Kernels) -> dict[str, dict[str, dict[str, None]]]:
+def _by_arch(found: Kernels) -> dict[str, dict[Arch, dict[str, None]]]:
     """Library → architecture → kernels, by the names that people read."""
-    names: dict[str, dict[str, dict[str, None]]] = {}
+    names: dict[str, dict[Arch, dict[str, None]]] = {}
     for code in found.code:
         of_arch = names.setdefault(code.library, {}).setdefault(code.arch, {})
         of_arch.update(dict.fromkeys(kernel.demangled for kernel in code.kernels))

@@ -6,8 +6,6 @@ import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Arch, Capability
@@ -110,7 +108,7 @@ def arch_by_flags(flags: int, abi: int) -> Arch:
     from cuwheel.facts import toolkits  # noqa: PLC0415 - the tables, which most files have no need of
 
     # The bit meant something else before there were such architectures.
-    return replace(plain, suffix="a") if plain.capability >= toolkits.first_specific() else plain
+    return Arch(plain.capability, "a") if plain.capability >= toolkits.first_specific() else plain
 
 
 def read(name: str, data: bytes) -> Cubin:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import decode
+from cuwheel import codec, decode
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.version import __version__
@@ -101,7 +101,7 @@ def encoded(described: Description) -> bytes:
         toolchain=_plain(described.toolchain),
         merged=tuple(replace(each, toolchain=_plain(each.toolchain)) for each in described.merged),
     )
-    return msgspec.json.format(msgspec.json.encode(described), indent=1) + b"\n"
+    return codec.indented(described)
 
 
 def _plain(tools: Tools | None) -> Tools | None:
@@ -189,7 +189,7 @@ def _of_folder(info: Path) -> Description | None:
 def parse(data: bytes, name: str) -> Description:
     """What somebody's file says."""
     try:
-        found = decode.json(data, dict[str, object])
+        found = codec.decode(data, dict[str, object])
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a description of a wheel: {error}") from error
     schema = str(found.get("schema", ""))

@@ -298,7 +298,7 @@ def _row(key: _Key, count: int, stored: int, real: int, debug: int) -> DeviceCod
     kind, arch_kind = _KINDS.get(kind_number, ("unknown", "sm"))
     return DeviceCode(
         kind=kind,
-        arch=str(Arch(Capability.from_number(number), _suffix(flags), arch_kind)),
+        arch=Arch(Capability.from_number(number), _suffix(flags), arch_kind),
         section=section,
         linked=linked,
         compression=_compression(flags),

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cuwheel import log
 from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.inspection import cubin, library, payload, source
 from cuwheel.inspection.demangle import demangled
@@ -44,7 +45,7 @@ class CodeKernels(Struct, frozen=True, kw_only=True):
     container: int | None
     section: str
     kind: Kind
-    arch: str
+    arch: Arch
     linked: bool
     offset: int
     kernels: tuple[Kernel, ...]

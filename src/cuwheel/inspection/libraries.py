@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.variant import Variant
@@ -24,7 +25,7 @@ class DeviceCode(Struct, frozen=True, kw_only=True):
     """The entries of one library that are alike."""
 
     kind: Kind
-    arch: str
+    arch: Arch
     section: str
     linked: bool  # false for relocatable code, which the driver would have to link at load
     compression: Compression
@@ -43,7 +44,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     section: str
     offset: int  # of its header, in the file
     kind: Kind
-    arch: str
+    arch: Arch
     linked: bool
     compression: Compression
     ptx_isa: str | None
@@ -99,7 +100,7 @@ class Part(Struct, frozen=True, kw_only=True):
     """Bytes of the file that serve one purpose; the parts of a file add up to its size."""
 
     name: PartName
-    arch: str | None  # for device code only; None there for headers and what is not understood
+    arch: Arch | None  # for device code only; None there for headers and what is not understood
     bytes: int
 
 

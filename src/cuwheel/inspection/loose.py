@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.buffer import Buffer
+    from cuwheel.facts.arch import Arch
 
 
 class Loose(NamedTuple):
     section: str
     offset: int
     size: int
-    arch: str
+    arch: Arch
     abi: int
     linked: bool
     debug: bool
@@ -32,7 +33,7 @@ def read(buffer: Buffer, section: str, start: int, end: int) -> Loose:
         section=section,
         offset=start,
         size=size,
-        arch=str(found.arch),
+        arch=found.arch,
         abi=found.abi,
         linked=found.linked,
         debug=found.elf.named(".debug_info") is not None,
@@ -41,7 +42,7 @@ def read(buffer: Buffer, section: str, start: int, end: int) -> Loose:
 
 
 def rows(cubins: Sequence[Loose]) -> Iterator[DeviceCode]:
-    alike: dict[tuple[str, str, bool], list[Loose]] = {}
+    alike: dict[tuple[str, Arch, bool], list[Loose]] = {}
     for each in cubins:
         alike.setdefault((each.section, each.arch, each.linked), []).append(each)
     for (section, arch, linked), group in alike.items():

@@ -11,6 +11,7 @@ from cuwheel.inspection.libraries import Part
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from cuwheel.facts.arch import Arch
     from cuwheel.inspection.image import Role, Section
     from cuwheel.inspection.libraries import DeviceCode, PartName
 
@@ -38,7 +39,7 @@ def measure(
             position = end
     padding = _padding(sizes["device code"], sections, places)
     sizes["device code"] -= padding
-    by_arch: Counter[str] = Counter()
+    by_arch: Counter[Arch] = Counter()
     for row in rows:
         by_arch[row.arch] += row.bytes
     code = sum(by_arch.values())

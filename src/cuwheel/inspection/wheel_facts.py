@@ -13,8 +13,9 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cuwheel import decode
+from cuwheel import codec, decode
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.inspection import description
 from cuwheel.inspection.description import Description
@@ -60,7 +61,7 @@ class CodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A row of device code, as `inspect` has it."""
 
     kind: Kind = "cubin"
-    arch: str
+    arch: Arch
     section: str = ".nv_fatbin"
     linked: bool = True
     compression: Compression = "none"
@@ -241,7 +242,7 @@ def _deciding(symbols: Symbols, wanted: frozenset[str]) -> Symbols:
 
 def encoded(facts: WheelFacts) -> bytes:
     try:
-        return msgspec.json.encode(facts) + b"\n"
+        return codec.encode(facts) + b"\n"
     except UnicodeEncodeError as error:
         raise MalformedError(ascii(facts.file), "has a name that is not text", hint="rename it") from error
 
@@ -251,10 +252,10 @@ def parse(data: bytes, name: str) -> WheelFacts:
     if len(data) > _MOST_BYTES:
         raise MalformedError(name, f"has more than {_MOST_BYTES:,} bytes: too large for facts of a wheel", _HINT)
     try:
-        schema = decode.json(data, _Named).schema
+        schema = codec.decode(data, _Named).schema
         if decode.is_newer(schema, SCHEMA):
             raise NewerSchemaError(name, schema, SCHEMA)
-        facts = decode.json(data, WheelFacts)
+        facts = codec.decode(data, WheelFacts)
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a facts file of a wheel: {error}", _HINT) from error
     if problem := next(_problems(facts), None):

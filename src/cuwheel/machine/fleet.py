@@ -40,7 +40,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    capability: str | None
+    capability: Capability | None
     gpu: str | None = None
     product: str | None = None
     driver: str | None = None
@@ -112,11 +112,11 @@ def _of_gpu(text: str) -> Machine:
     if looks_like_arch(text):
         capability = architectures.current(Capability.parse(text))
         tegra = capability in architectures.current_capabilities() and architectures.find_architecture(capability).tegra
-        machine = Machine(name=text, capability=str(capability), product=_JETSON if tegra else None)
+        machine = Machine(name=text, capability=capability, product=_JETSON if tegra else None)
     else:
         gpu = gpus.find_gpu(text)
         tegra, host = gpu.tegra is not None, gpu_drivers.host_of(gpu.name)
-        machine = Machine(name=text, capability=str(gpu.capability), gpu=gpu.name, product=gpu.product)
+        machine = Machine(name=text, capability=gpu.capability, gpu=gpu.name, product=gpu.product)
         if host:
             machine = replace(machine, cpu=host.cpu, os=host.os)
     return replace(machine, os="linux", cpu="aarch64", l4t=L4T_NOT_KNOWN) if tegra else machine

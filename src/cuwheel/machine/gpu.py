@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import decode
+from cuwheel import codec
 from cuwheel.errors import CuwheelError, ToolTimeoutError, UnknownNameError
 from cuwheel.facts import gpus, toolkits
+from cuwheel.facts.arch import Capability
 from cuwheel.machine import nvml
 from cuwheel.machine.profile import Driver, Gpu
 from cuwheel.machine.system import library_folders
@@ -64,7 +65,7 @@ def _ask_nvml(world: World) -> dict[str, Any]:
     command = [sys.executable, "-I", "-S", nvml.__file__, str(folder)]
     try:
         completed = world.run(command, timeout=_NVML_TIMEOUT_S, check=True)
-        answer: dict[str, Any] = decode.json(completed.stdout)
+        answer: dict[str, Any] = codec.decode(completed.stdout)
     except ToolTimeoutError as error:
         answer = {"state": "timeout", "detail": error.message}
     except (CuwheelError, msgspec.DecodeError) as error:
@@ -74,7 +75,7 @@ def _ask_nvml(world: World) -> dict[str, Any]:
 
 
 def _from_nvml(row: list[Any]) -> Gpu:
-    return Gpu(name=row[0], capability=row[1], memory=row[2], found_via="NVML")
+    return Gpu(name=row[0], capability=Capability.parse(row[1]) if row[1] else None, memory=row[2], found_via="NVML")
 
 
 def _from_proc(world: World) -> list[Gpu]:
@@ -94,14 +95,14 @@ def _from_device_tree(world: World) -> list[Gpu]:
     for compatible in (world.text(where) or "").splitlines():
         for row in gpus.gpus_of_tegra(compatible):
             name = world.text("/proc/device-tree/model") or row.name
-            return [Gpu(name=name, capability=str(row.capability), found_via=where)]
+            return [Gpu(name=name, capability=row.capability, found_via=where)]
     world.note("gpus", where, "no Tegra chip")
     return []
 
 
-def _capability_by_table(name: str) -> str | None:
+def _capability_by_table(name: str) -> Capability | None:
     try:
-        return str(gpus.find_gpu(name).capability)
+        return gpus.find_gpu(name).capability
     except UnknownNameError:
         return None
 

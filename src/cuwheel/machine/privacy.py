@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
+from cuwheel import codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ def scrub(value: T, *, home: str, names: Iterable[str]) -> T:
         text = _HOMES.sub(r"\1<name>", text)
         return words.sub("<name>", text) if words else text
 
-    return msgspec.convert(each_string(msgspec.to_builtins(value), clean), type(value))
+    return codec.convert(each_string(codec.builtins(value), clean), type(value))
 
 
 def each_string(data: object, clean: Callable[[str], str]) -> object:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode as decoding
-from cuwheel import files, printable
+from cuwheel import codec, files, printable
 from cuwheel.decode import is_newer
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.facts.arch import Capability
 from cuwheel.machine import privacy
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class System(Struct, frozen=True, kw_only=True):
 
 class Gpu(Struct, frozen=True, kw_only=True):
     name: str
-    capability: str | None
+    capability: Capability | None
     found_via: str
     memory: int | None = None
 
@@ -160,7 +160,7 @@ class MachineProfile(Struct, frozen=True, kw_only=True):
 
 
 def save(profile: MachineProfile, path: Path) -> None:
-    text = msgspec.json.format(msgspec.json.encode(profile), indent=2) + b"\n"
+    text = codec.indented(profile, 2)
     files.write(path, text)
 
 
@@ -178,9 +178,9 @@ def load(path: Path) -> MachineProfile:
 def decode(text: bytes, name: str) -> MachineProfile:
     hint = "write one with: cuwheel doctor --save FILE"
     try:
-        data = decoding.json(text)
+        data = codec.decode(text)
         _check_schema(data, name, hint)
-        return msgspec.convert(privacy.each_string(data, printable.line), MachineProfile)
+        return codec.convert(privacy.each_string(data, printable.line), MachineProfile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a machine profile: {error}", hint) from error
 

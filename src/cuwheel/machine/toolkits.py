@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import decode
+from cuwheel import codec
 from cuwheel.machine.profile import Toolkit
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def version_in(banner: str) -> str | None:
 
 def _from_version_json(text: str | None) -> str | None:
     try:
-        version = decode.json(text or "")["cuda"]["version"]
+        version = codec.decode(text or "")["cuda"]["version"]
     except (msgspec.DecodeError, KeyError, TypeError):
         return None
     return version if isinstance(version, str) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import decode
+from cuwheel import codec, decode
 from cuwheel.facts import libraries
 from cuwheel.machine.profile import LibraryFolder, Variable
 from cuwheel.machine.system import library_folders
@@ -73,7 +73,7 @@ def of_environment(world: World, prefix: Path) -> tuple[Variable, ...]:
             found[match[1]] = Variable(name=match[1], value=match[2].strip("\"'"), found_via=world.shown(script))
     state = prefix / "conda-meta" / "state"
     try:
-        told = decode.json(world.text(world.shown(state)) or "{}")
+        told = codec.decode(world.text(world.shown(state)) or "{}")
     except msgspec.DecodeError:
         told = {}
     listed = told.get("env_vars") if isinstance(told, dict) else None

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.spellings.row import Spelling
 
 How: TypeAlias = Literal["native", "compatible", "jit"]
@@ -20,9 +21,9 @@ class Served(Struct, frozen=True, kw_only=True):
 
     machine: str
     count: int
-    capability: str
+    capability: Capability
     how: How
-    by: str
+    by: Arch
     conditions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -32,7 +33,7 @@ class NotServed(Struct, frozen=True, kw_only=True):
 
     machine: str
     count: int
-    capability: str | None
+    capability: Capability | None
     why: tuple[str, ...]
     fix: str = ""
 
@@ -62,9 +63,9 @@ class Flags(Struct, frozen=True, kw_only=True):
 class ArchSize(Struct, frozen=True, kw_only=True):
     """`like`: the architecture of the given wheel whose bytes were taken; itself where the wheel has it."""
 
-    arch: str
+    arch: Arch
     bytes: int
-    like: str
+    like: Arch
 
 
 class Size(Struct, frozen=True, kw_only=True):
@@ -85,8 +86,8 @@ class Job(Struct, frozen=True, kw_only=True):
     """One build: a CUDA version and its list. `reach`: all GPUs that the list serves, the fleet's or not, in words."""
 
     cuda: str
-    archs: tuple[str, ...]
-    ptx: tuple[str, ...]
+    archs: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
     coverage: tuple[Served, ...]
     left_out: tuple[NotServed, ...]
     reach: str
@@ -100,7 +101,7 @@ class Word(Struct, frozen=True, kw_only=True):
     """One word of a list that somebody wrote, and what it asks the compiler for."""
 
     word: str
-    archs: tuple[str, ...]
+    archs: tuple[Arch, ...]
     meaning: str
 
 
@@ -109,9 +110,9 @@ class OnMachine(Struct, frozen=True, kw_only=True):
 
     machine: str
     count: int
-    capability: str | None
+    capability: Capability | None
     how: Literal["native", "compatible", "jit", "none"]
-    by: str | None
+    by: Arch | None
     explanation: str
     conditions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -127,8 +128,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     spelling: str
     guessed: bool
     words: tuple[Word, ...]
-    archs: tuple[str, ...]
-    ptx: tuple[str, ...]
+    archs: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
     unknown: tuple[str, ...]
     open: bool
     reach: str

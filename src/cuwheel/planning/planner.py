@@ -129,8 +129,8 @@ def _job(
     said = spellings.spell(archs, ptx, cmake=cmake, torch=torch)
     return Job(
         cuda=toolkit.version,
-        archs=tuple(map(str, archs)),
-        ptx=tuple(map(str, ptx)),
+        archs=tuple(archs),
+        ptx=tuple(ptx),
         coverage=tuple(_served(here, toolkit, archs, ptx)),
         left_out=tuple(_not_served(absent, [toolkit], wishes)),
         reach=reach_in_words([*archs, *ptx]),
@@ -165,9 +165,9 @@ def _served(
             said[group] = Served(
                 machine="",
                 count=0,
-                capability=str(kind.capability),
+                capability=kind.capability,
                 how=how,
-                by=str(arch),
+                by=arch,
                 conditions=tuple(reasons.conditions(kind, toolkit, arch)),
                 notes=(*reasons.notes(kind, toolkit), *reasons.doubts(kind)),
             )
@@ -203,7 +203,7 @@ def _not_served(
             said[key] = NotServed(
                 machine="",
                 count=0,
-                capability=str(kind.capability),
+                capability=kind.capability,
                 why=reasons.why_not(kind, rows, wishes),
                 fix=reasons.fix(machine, kind, wishes),
             )

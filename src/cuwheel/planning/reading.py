@@ -50,8 +50,8 @@ def explain(
         spelling=name,
         guessed=spelling is None,
         words=tuple(_word(word, rules) for word in found.words),
-        archs=tuple(map(str, cubins)),
-        ptx=tuple(map(str, ptx)),
+        archs=tuple(cubins),
+        ptx=tuple(ptx),
         unknown=found.unknown,
         open=found.open,
         reach=reach_in_words(found.archs) if found.archs or not found.open else "what it covers is not known",
@@ -77,7 +77,7 @@ def _word(word: ListWord, rules: Row) -> Word:
         meaning = f"nothing known to {rules.owner}"
     else:
         meaning = " and ".join(_code(word.archs, kind) for kind in dict.fromkeys(arch.kind for arch in word.archs))
-    return Word(word=word.text, archs=tuple(map(str, word.archs)), meaning=meaning)
+    return Word(word=word.text, archs=tuple(word.archs), meaning=meaning)
 
 
 def _code(archs: Sequence[Arch], kind: str) -> str:
@@ -154,9 +154,9 @@ def _on(machine: Machine, archs: Sequence[Arch], toolkit: Toolkit | None) -> OnM
     return OnMachine(
         machine=machine.name,
         count=machine.count,
-        capability=str(kind.capability),
+        capability=kind.capability,
         how=choice.how,
-        by=str(arch) if arch and choice.how != "none" else None,
+        by=arch if arch and choice.how != "none" else None,
         explanation=_explanation(kind, arch, choice),
         conditions=tuple(_conditions(kind, arch, choice, toolkit)),
         notes=tuple(_tegra_notes(kind, toolkit)),

@@ -70,7 +70,7 @@ def arm64(kind: Kind, toolkit: Toolkit) -> Iterator[str]:
             f"'named symbol not found'"
         )
         return
-    joined = toolkits.joined_arm64(str(kind.capability))
+    joined = toolkits.joined_arm64(kind.capability)
     if joined is None:
         yield (
             f"the one arm64 toolkit that CUDA has since {fact.one_distribution_since} serves {kind.capability} (not "

@@ -74,7 +74,7 @@ def kind_of(machine: Machine) -> Kind | None:
     """None where the GPU is not known."""
     if machine.capability is None:
         return None
-    capability = _parsed(machine.capability)
+    capability = architectures.current(machine.capability)
     tegra = machine.l4t is not None or platforms.tegra(capability)
     system = machine.os or "linux"
     return Kind(
@@ -88,11 +88,6 @@ def kind_of(machine: Machine) -> Kind | None:
         torch_cuda=machine.torch_cuda,
         jit=machine.jit,
     )
-
-
-@cache
-def _parsed(capability: str) -> Capability:
-    return architectures.current(Capability.parse(capability))
 
 
 def driver_of(driver: str | None, driver_cuda: str | None, system: OperatingSystem) -> Driver:
@@ -161,7 +156,7 @@ def _by_level(level: int, system: OperatingSystem) -> Driver:
 @cache
 def archs_of(version: str) -> tuple[Arch, ...]:
     """What a toolkit compiles machine code for; for PTX it is the same list."""
-    return tuple(Arch.parse(number) for number in toolkits.find_toolkit(version).architectures)
+    return toolkits.find_toolkit(version).archs
 
 
 @lru_cache(maxsize=_KINDS)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits, versions
-from cuwheel.facts.arch import Arch
 from cuwheel.planning.plan import ArchSize, Size
 from cuwheel.units import file_name, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from cuwheel.facts.arch import Arch
     from cuwheel.inspection.libraries import Library, Survey
 
 
-def predict(survey: Survey, cuda: str, archs: Sequence[str]) -> Size:
+def predict(survey: Survey, cuda: str, archs: Sequence[Arch]) -> Size:
     """The unpacked libraries with this list instead of theirs.
 
     A wheel may have one library for each CUDA version: those of the version nearest to `cuda` are taken.
@@ -31,7 +31,7 @@ def predict(survey: Survey, cuda: str, archs: Sequence[str]) -> Size:
     known = _bytes(libraries)
     total = sum(each.size for each in libraries)
     other = total - sum(known.values())
-    rows = tuple(_row(Arch.parse(arch), known) for arch in archs)
+    rows = tuple(_row(arch, known) for arch in archs)
     return Size(
         bytes=other + sum(row.bytes for row in rows),
         other_bytes=other,
@@ -67,14 +67,14 @@ def _bytes(libraries: Iterable[Library]) -> Counter[Arch]:
         linked = {row.arch for row in library.device_code if row.linked}
         for row in library.device_code:
             if row.kind in ("cubin", "ptx") and (row.arch in linked or not linked):
-                known[Arch.parse(row.arch)] += row.bytes
+                known[row.arch] += row.bytes
     return known
 
 
 def _row(arch: Arch, known: Counter[Arch]) -> ArchSize:
     alike = [each for each in known if each.kind == arch.kind] or list(known)
     like = min(alike, key=lambda each: _unlikeness(each, arch))
-    return ArchSize(arch=str(arch), bytes=known[like], like=str(like))
+    return ArchSize(arch=arch, bytes=known[like], like=like)
 
 
 def _unlikeness(each: Arch, arch: Arch) -> tuple[bool, bool, int, bool]:

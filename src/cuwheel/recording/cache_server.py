@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode, extras, process
+from cuwheel import codec, extras, process
 from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.recording import cachelog
 
@@ -41,7 +41,7 @@ class Server(Struct, frozen=True, kw_only=True):
         """How often it had the result, and how often not; None where it does not say."""
         ask = [self.client, "--show-stats", "--stats-format=json"]
         try:
-            stats = decode.json(process.run(ask, timeout=_ASK_S, env=self.environ).stdout)["stats"]
+            stats = codec.decode(process.run(ask, timeout=_ASK_S, env=self.environ).stdout)["stats"]
             return _sum(stats["cache_hits"]["counts"]), _sum(stats["cache_misses"]["counts"])
         except (CuwheelError, msgspec.DecodeError, KeyError, TypeError, AttributeError):
             return None

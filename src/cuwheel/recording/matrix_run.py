@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import process
+from cuwheel import codec, process
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
 from cuwheel.recording import cache_server, reader, session
 from cuwheel.toolchains import provide, settings
@@ -65,7 +64,7 @@ class Run(Struct, frozen=True, kw_only=True):
 def fingerprint(plan: Plan, configuration: Configuration) -> str:
     """Of all that makes a run what it is: a resumed matrix takes over what has the same."""
     whole = (configuration, plan.clean, plan.leave_out, plan.timeout, str(plan.source))
-    return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()[:16]
+    return hashlib.sha256(codec.encode(whole)).hexdigest()[:16]
 
 
 def folder_name(plan: Plan, configuration: Configuration) -> str:

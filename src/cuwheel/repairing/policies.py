@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode, extras
+from cuwheel import codec, extras
 from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.facts import versions
 
@@ -99,7 +99,7 @@ def _rows() -> tuple[_Row, ...]:
     spec = importlib.util.find_spec("auditwheel")
     path = Path((spec and spec.origin) or "").parent / _FILE
     try:
-        return decode.json(path.read_bytes(), tuple[_Row, ...])
+        return codec.decode(path.read_bytes(), tuple[_Row, ...])
     except OSError as error:
         raise ToolError(["auditwheel"], f"has no policies in {path}", hint=_INSTALL) from error
     except msgspec.DecodeError as error:

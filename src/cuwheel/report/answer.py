@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from cuwheel import codec
+
 SCHEMAS = Path(__file__).parent.parent / "schemas"
 
 
@@ -21,9 +23,9 @@ class Answer(Protocol):
 
 def to_json(answer: object) -> str:
     try:
-        encoded = msgspec.json.encode(answer)
+        encoded = codec.encode(answer)
     except UnicodeEncodeError:  # bytes that were no text, in a name or an argument
-        encoded = msgspec.json.encode(_printable(msgspec.to_builtins(answer)))
+        encoded = codec.encode(_printable(codec.builtins(answer)))
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 
@@ -37,11 +39,11 @@ def _printable(value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 def json_schema(answer_type: type) -> str:
     """The JSON Schema that ships in `schemas/`; a test keeps file and type together."""
-    return schema_text(msgspec.json.schema(answer_type))
+    return schema_text(codec.schema(answer_type))
 
 
 def schema_text(schema: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(_tidy(schema)), indent=2).decode() + "\n"
+    return msgspec.json.format(codec.encode(_tidy(schema)), indent=2).decode() + "\n"
 
 
 def _tidy(schema: Any) -> Any:  # noqa: ANN401 - any JSON

@@ -10,6 +10,7 @@ from cuwheel.building.gate_values import Listed
 from cuwheel.building.job import Phase
 from cuwheel.building.results import Outcome
 from cuwheel.diagnose.diagnosis import Failure
+from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.planning.plan import NotServed, Served
 from cuwheel.recording.calls import CallState, ToolKind
@@ -69,7 +70,7 @@ class Tools(Struct, frozen=True, kw_only=True):
 class ArchBytes(Struct, frozen=True, kw_only=True):
     """Stored bytes for one architecture; `planned` false for what the toolkit's archives or `allow` brought."""
 
-    arch: str
+    arch: Arch
     bytes: int
     count: int
     planned: bool
@@ -100,8 +101,8 @@ class Job(Struct, frozen=True, kw_only=True):
     id: str
     cuda: str
     python: str
-    archs: tuple[str, ...]
-    ptx: tuple[str, ...]
+    archs: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
     outcome: Outcome
     reason: str = ""
     coverage: tuple[Served, ...] = ()

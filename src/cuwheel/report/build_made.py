@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.building.results import BuildResult, JobResult, MadeWheel, MergedWheel
     from cuwheel.building.tables import Table
     from cuwheel.diagnose.diagnosis import Failure
+    from cuwheel.facts.arch import Arch
     from cuwheel.inspection.libraries import Library, Survey
     from cuwheel.toolchains.toolchain import Toolchain
 
@@ -152,7 +153,7 @@ def wheel_of(found: Survey, sha256: str, planned: Collection[str]) -> Wheel:
 
 
 def _archs(library: Library, planned: Collection[str]) -> tuple[ArchBytes, ...]:
-    rows: dict[str, tuple[int, int]] = {}
+    rows: dict[Arch, tuple[int, int]] = {}
     for row in library.device_code:
         stored, count = rows.get(row.arch, (0, 0))
         rows[row.arch] = stored + row.bytes, count + row.count

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuwheel.compat.targets import releases_for
 from cuwheel.facts import architectures, gpu_drivers
-from cuwheel.facts.arch import Arch
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.tables import tables
 from cuwheel.facts.toolkits import all_releases
 from cuwheel.report.document import Column, Document, Facts, Row, Table
@@ -28,8 +28,8 @@ class GpuRow(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    capability: str
-    arch: str
+    capability: Capability
+    arch: Arch
     generation: str
     product: str
     tegra: bool
@@ -61,8 +61,8 @@ def _gpu(gpu: Gpu) -> GpuRow:
     drivers = None if gpu.tegra else gpu_drivers.support(gpu.capability)
     return GpuRow(
         name=gpu.name,
-        capability=str(gpu.capability),
-        arch=str(Arch(gpu.capability)),
+        capability=gpu.capability,
+        arch=Arch(gpu.capability),
         generation=architectures.find_architecture(gpu.capability).generation,
         product=gpu.product,
         tegra=gpu.tegra is not None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode, files, printable
+from cuwheel import codec, files, printable
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import privacy
@@ -91,7 +91,7 @@ def begun(folder: Path, *, resume: bool) -> dict[str, Cell]:
         if not resume:
             raise UsageError(f"{folder} is not empty", hint="continue it with --resume, or choose another with -o")
         state = folder / _STATE
-        before = decode.json(state.read_bytes(), Matrix) if state.is_file() else None
+        before = codec.decode(state.read_bytes(), Matrix) if state.is_file() else None
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
     except msgspec.DecodeError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cuwheel import confined, decode, files
+from cuwheel import codec, confined, files
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Writer:
         files.sync_folder(self._path.parent)
 
     def _append(self, lines: list[_Line]) -> None:
-        data = b"".join(msgspec.json.encode(each) + b"\n" for each in lines)
+        data = b"".join(codec.encode(each) + b"\n" for each in lines)
         handle = confined.open_plain(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             # A line that a crash cut short would swallow the next one.
@@ -183,4 +183,4 @@ def _lines(path: Path) -> Iterator[_Line]:
         raise UnreadableError.from_os(error, path) from error
     for piece in data.splitlines():
         with contextlib.suppress(msgspec.DecodeError):
-            yield decode.json(piece, _Line)
+            yield codec.decode(piece, _Line)

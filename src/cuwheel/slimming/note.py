@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode
+from cuwheel import codec
 from cuwheel.slimming.outcome import FileChange
 from cuwheel.version import __version__
 
@@ -64,16 +64,16 @@ def text(
         files=tuple(each for each in files if each.fate != "unchanged"),
         earlier=_earlier(before),
     )
-    return msgspec.json.format(msgspec.json.encode(note), indent=1) + b"\n"
+    return codec.indented(note)
 
 
 def _earlier(before: bytes | None) -> tuple[msgspec.Raw, ...]:
     if not before:
         return ()
     try:
-        old = decode.json(before, dict[str, object])
+        old = codec.decode(before, dict[str, object])
     except msgspec.DecodeError:
         return ()  # not ours
     older = old.pop("earlier", [])
     rest = older if isinstance(older, list) else []
-    return tuple(msgspec.Raw(msgspec.json.encode(each)) for each in (old, *rest))
+    return tuple(msgspec.Raw(codec.encode(each)) for each in (old, *rest))

@@ -47,7 +47,7 @@ def describe(
 def reach(found: Survey) -> Reach:
     """Which GPUs the whole wheel serves, all that is loaded together counted."""
     known = architectures.current_capabilities()
-    devices = [str(each) for each in (*known, Capability(known[-1].major + 1, 0))]
+    devices = [*known, Capability(known[-1].major + 1, 0)]
     verdicts = matrix.judge_all(found, [Machine(name=each, capability=each) for each in devices])
     *how, future = [(device, verdict.outcome) for device, verdict in zip(devices, verdicts, strict=True)]
     return Reach(

@@ -134,7 +134,7 @@ def _oldest_driver(subject: matrix.Judge, capability: Capability) -> int | None:
 
     def fails(cuda: str | None) -> bool:
         # The guard asks the driver for the GPU: it only gets as far with one that knows it.
-        machine = Machine(name=str(capability), capability=str(capability), driver_cuda=cuda, gpu_seen=True)
+        machine = Machine(name=str(capability), capability=capability, driver_cuda=cuda, gpu_seen=True)
         return subject.on(machine).outcome == "fails"
 
     if fails(None):

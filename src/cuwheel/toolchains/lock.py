@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import decode, files, locking
+from cuwheel import codec, decode, files, locking
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
@@ -231,6 +231,6 @@ def _tables(rows: Iterable[Locked | Requirements]) -> Iterator[str]:
 
 def _pairs(value: Locked | Requirements | Archive, skip: str = "") -> Iterator[str]:
     """JSON's strings, numbers and lists are TOML's too."""
-    for name, each in msgspec.to_builtins(value).items():
+    for name, each in codec.builtins(value).items():
         if name != skip and each not in (None, "", (), []):
             yield f"{name} = {json.dumps(each, ensure_ascii=False)}\n"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import decode, files, locking, log
+from cuwheel import codec, files, locking, log
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchains.toolchain import Installed
 
@@ -81,7 +81,7 @@ class Store:
         scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{name}-", dir=self.toolchains))
         try:
             installed = fill(scratch, final)
-            _write(scratch / _MARKER, msgspec.json.format(msgspec.json.encode(installed), indent=2))
+            _write(scratch / _MARKER, msgspec.json.format(codec.encode(installed), indent=2))
             if final.exists():  # incomplete or of another time: nothing that can be used
                 _remove(final)
             scratch.chmod(0o755)
@@ -142,7 +142,7 @@ def size_of(folder: Path) -> int:
 
 def _read(folder: Path) -> Installed | None:
     try:
-        return decode.json((folder / _MARKER).read_bytes(), Installed)
+        return codec.decode((folder / _MARKER).read_bytes(), Installed)
     except (OSError, msgspec.DecodeError) as error:
         log.debug("%s is not a toolchain: %s", folder, error)
         return None

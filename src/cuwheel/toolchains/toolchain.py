@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from cuwheel import codec
 from cuwheel.facts.rows.toolchains import Component
 from cuwheel.facts.rows.toolkits import Toolkit
 from cuwheel.machine.profile import Attempt
@@ -86,7 +86,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
         parts = [[each.name, each.version, each.sha256] for each in self.archives]
         told = [self.provider, self.cuda, self.platform, sorted(self.components), sorted(parts)]
         told += [self.place, self.commands, "" if self.archives else self.release]
-        return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+        return hashlib.sha256(codec.encode(told)).hexdigest()
 
 
 class HostCompiler(Struct, frozen=True, kw_only=True):

@@ -121,7 +121,7 @@ def _ask(bench: _Bench) -> Iterator[str]:
     """nvcc does not list what has a suffix: the table does."""
     plain = [word for word in bench.nvcc("--list-gpu-code").split() if word.startswith("sm_")]
     row = toolkits.find_toolkit(bench.toolchain.toolkit.cuda)
-    listed = [f"sm_{number}" for number in row.architectures]
+    listed = row.archs
     bench.claimed = tuple(dict.fromkeys([*plain, *(each for each in listed if each[:-1] in plain)]))
     yield f"{bench.toolchain.toolkit.version} claims {len(bench.claimed)} architectures"
     strange = sorted(set(plain) - set(listed)) + sorted({each for each in listed if each[-1].isdigit()} - set(plain))

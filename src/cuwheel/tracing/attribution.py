@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cuwheel.compat.choose import CudaError
 from cuwheel.facts import errors
+from cuwheel.facts.arch import Capability
 from cuwheel.inspection.demangle import demangled
 from cuwheel.tracing import reasons
 from cuwheel.tracing.code import Files, Image, chosen, image
@@ -135,7 +136,7 @@ def attributed(found: Sequence[ProcessEvents], *, succeeded: bool) -> Trace:
 def _gpu(event: Event) -> Gpu:
     major, minor = divmod(event.driver_cuda, 1000)
     cuda = f"{major}.{minor // 10}" if event.driver_cuda > 0 else ""
-    return Gpu(name=event.name, capability=f"{event.major}.{event.minor}", cuda=cuda)
+    return Gpu(name=event.name, capability=Capability(event.major, event.minor), cuda=cuda)
 
 
 def _process(found: ProcessEvents, story: _Story) -> Process:

@@ -82,7 +82,7 @@ class Image(Struct, frozen=True):
 
     @property
     def archs(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(str(each.arch) for each in self.codes))
+        return tuple(dict.fromkeys(each.arch for each in self.codes))
 
 
 def image(event: Event, files: Files) -> Image:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode
+from cuwheel import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,7 @@ def _process(path: Path) -> ProcessEvents | None:
     try:
         for line in _lines(path):
             try:
-                events.append(decode.json(line, Event))
+                events.append(codec.decode(line, Event))
             except msgspec.DecodeError:
                 unread += 1
             if len(events) >= _MOST_EVENTS:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel.compat.choose import CudaError
+from cuwheel.facts.arch import Capability
 
 # How the driver took it. `unknown`: nothing tells what it chose; `none`: nothing in it fits.
 How: TypeAlias = Literal["native", "compatible", "jit", "none", "unknown"]
@@ -16,7 +17,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
     """As the driver told the program. `cuda`: what the driver came for."""
 
     name: str
-    capability: str
+    capability: Capability
     cuda: str
 
 

@@ -137,7 +137,7 @@ def _subjects(found: Survey, cudas: Sequence[str], follows: str | None) -> Itera
 def _rows(
     subjects: Sequence[tuple[str | None, matrix.Judge]], capability: Capability, follows: str | None
 ) -> Iterator[Row]:
-    machine = Machine(name=str(capability), capability=str(capability), gpu_seen=True)  # by the driver there
+    machine = Machine(name=str(capability), capability=capability, gpu_seen=True)  # by the driver there
     for group, (cuda, subject) in enumerate(subjects):
         steps = tuple(_steps(subject, _with(machine, follows, cuda)))
         yield Row(capability=str(capability), group=group if cuda else None, steps=steps)

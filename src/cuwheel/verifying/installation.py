@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import log, masking, scratch
+from cuwheel import codec, log, masking, scratch
 from cuwheel.compat import matrix
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.machine import named, probe
@@ -178,9 +178,8 @@ def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
 
 def as_result(told: Mapping[str, object], check: Check) -> Result:
     """What the runner says, as a value."""
-    import msgspec  # noqa: PLC0415 - the runner's own results travel as plain mappings
 
-    return msgspec.convert({**told, "origin": check.origin}, Result)
+    return codec.convert({**told, "origin": check.origin}, Result)
 
 
 def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine]) -> list[Finding]:

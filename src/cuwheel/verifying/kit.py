@@ -7,10 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Struct
 
-from cuwheel import locking, log
+from cuwheel import codec, locking, log
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import chunks, errors_of, sync_folder
 from cuwheel.inspection.survey import survey
@@ -158,7 +157,7 @@ def _wheel(
         name=found.distribution.name,
         version=found.distribution.version,
         requirements=tuple(_file(each, files) for each in required(path)),
-        checks=tuple(msgspec.to_builtins(dict(each)) for each in checks_of(found)),
+        checks=tuple(codec.builtins(dict(each)) for each in checks_of(found)),
         rows=foretold.rows,
         later=foretold.later,
         follows=foretold.follows,
@@ -198,7 +197,7 @@ def _write(made: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
         file.write(_SHEBANG)
         writer = ZipWriter(file, pool, 0)
         texts = {"__main__.py": _MAIN, f"{_PACKAGE}/__init__.py": b"", **_sources()}
-        texts[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=1) + b"\n"
+        texts[MANIFEST] = codec.indented(manifest, order="deterministic")
         for name, data in sorted(texts.items()):
             writer.add(_traits(name), (data,), len(data))
         for name, path in sorted(files.items()):

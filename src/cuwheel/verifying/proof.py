@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel import decode, printable
+from cuwheel import codec, decode, printable
 from cuwheel.compat.choose import CudaError
 from cuwheel.compat.predict import Outcome as Predicted
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
@@ -161,7 +161,7 @@ def read(path: Path, wheels: Sequence[Path] = ()) -> Proof:
 def parse(data: bytes, name: str) -> Proof:
     """Raises where it is not one, whatever it is."""
     try:
-        found = decode.json(data, dict[str, object])
+        found = codec.decode(data, dict[str, object])
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a proof: {error}", hint="write one with: python3 kit.pyz") from error
     schema = str(found.get("schema", ""))
@@ -203,9 +203,9 @@ def _judged(wheel: ProofWheel, machine: ProofMachine) -> ProofWheel:
         return replace(wheel, agreement="none")
     signs = {str(code): texts for code, texts in foresight.SIGNS.items()}
     agreement, why = compare.agreement(
-        msgspec.to_builtins(wheel.prediction),
-        msgspec.to_builtins(wheel.checks),
-        msgspec.to_builtins(wheel.probed),
+        codec.builtins(wheel.prediction),
+        codec.builtins(wheel.checks),
+        codec.builtins(wheel.probed),
         signs,
         machine.variables,
     )

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel import decode
+from cuwheel import codec
 from cuwheel.errors import MalformedError
 from cuwheel.facts.tables import tables
 
@@ -77,7 +77,7 @@ def encoded(document: Document) -> bytes:
         "providers": {name: document.providers[name] for name in sorted(document.providers)},
         "variants": variants,
     }
-    return msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
+    return codec.indented(told)
 
 
 def parse(data: bytes, name: str) -> Document:
@@ -85,14 +85,14 @@ def parse(data: bytes, name: str) -> Document:
     if len(data) > _LIMIT:
         raise MalformedError(name, f"has more than {_LIMIT:,} bytes: too large for a document of variants")
     try:
-        found = decode.json(data, dict[str, Any])
+        found = codec.decode(data, dict[str, Any])
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"{_NOT_ONE}: {error}") from error
     try:
-        variants = msgspec.convert(found.get("variants"), dict[str, dict[str, dict[str, tuple[str, ...]]]])
-        providers = msgspec.convert(found.get("providers", {}), dict[str, dict[str, object]])
-        priorities = msgspec.convert(found.get("default-priorities", {}), dict[str, Any])
-        namespaces = msgspec.convert(priorities.get("namespace", []), tuple[str, ...])
+        variants = codec.convert(found.get("variants"), dict[str, dict[str, dict[str, tuple[str, ...]]]])
+        providers = codec.convert(found.get("providers", {}), dict[str, dict[str, object]])
+        priorities = codec.convert(found.get("default-priorities", {}), dict[str, Any])
+        namespaces = codec.convert(priorities.get("namespace", []), tuple[str, ...])
     except (msgspec.ValidationError, RecursionError) as error:
         raise MalformedError(name, f"{_NOT_ONE}: {error}") from error
     document = Document(

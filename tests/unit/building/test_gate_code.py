@@ -8,6 +8,7 @@ import pytest
 
 from cuwheel.building import gate, gate_units
 from cuwheel.building.gate_values import Wanted
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.survey import survey
 from tests.unit.building.wheels import BIN, call, found, judge, record, rules, wheel
 from tests.unit.inspection import build
@@ -239,7 +240,7 @@ def test_loose_cubins_hold_the_plan_together(tmp_path: Path) -> None:
 
 def test_a_survey_without_containers_is_made_again(tmp_path: Path) -> None:
     path = wheel(tmp_path, {"demo/x.so": "plain-130.so"})
-    wanted = Wanted(archs=("sm_75",), ptx=(), cuda="13.0")
+    wanted = Wanted(archs=(Arch.parse("sm_75"),), ptx=(), cuda="13.0")
     assert not gate.examine(survey(path), wanted).succeeded
 
 

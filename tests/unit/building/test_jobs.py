@@ -11,6 +11,7 @@ from cuwheel.building.job import Built, Project
 from cuwheel.building.tables import Table
 from cuwheel.errors import UsageError
 from cuwheel.facts import cmake
+from cuwheel.facts.arch import Arch
 from cuwheel.toolchains.store import Store
 from tests.unit.building import jobs_world as world
 
@@ -123,7 +124,7 @@ def test_the_oldest_python_comes_first_and_those_that_the_project_refuses_are_to
 def test_cmake_and_ninja_come_from_the_index_where_the_systems_will_not_do(
     backend: str, before: tuple[str, ...], archs: list[str], minimum: str, there: dict[str, str], expected: list[str]
 ) -> None:
-    assert list(build_tools.requirements(backend, before, archs, minimum, there)) == expected
+    assert list(build_tools.requirements(backend, before, map(Arch.parse, archs), minimum, there)) == expected
 
 
 def test_the_newest_minimum_of_the_sources_counts(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuwheel.building import gate
 from cuwheel.building.tables import GateTable
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.survey import survey
 from cuwheel.recording.calls import Call, Record
 
@@ -38,8 +39,8 @@ def judge(path: Path, plan: str, *, cuda: str = "13.0", **changes: Any) -> gate.
     own = {name: changes.pop(name) for name in ("places", "toolkit_root", "record") if name in changes}
     words = plan.split()
     wanted = gate.Wanted(
-        archs=tuple(word for word in words if word.startswith("sm_")),
-        ptx=tuple(word for word in words if word.startswith("compute_")),
+        archs=tuple(Arch.parse(word) for word in words if word.startswith("sm_")),
+        ptx=tuple(Arch.parse(word) for word in words if word.startswith("compute_")),
         cuda=cuda,
         table=GateTable(**changes),
         **own,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.libraries import Container, DeviceCode, Library, Part, Registration, Wrapper
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ def code(arch: str, *, linked: bool = True, **changes: Any) -> DeviceCode:
     kind = {"sm": "cubin", "compute": "ptx", "lto": "lto-ir"}[arch.partition("_")[0]]
     values: dict[str, Any] = {
         "kind": kind,
-        "arch": arch,
+        "arch": Arch.parse(arch),
         "section": ".nv_fatbin" if linked else "__nv_relfatbin",
         "linked": linked,
         "compression": "zstd",

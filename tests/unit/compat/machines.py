@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cuwheel.facts.arch import Capability
 from cuwheel.machine.profile import (
     Attempt,
     Compiler,
@@ -78,7 +79,10 @@ class Machine:
                 container=_fact(self.container) if self.container else None,
             ),
             driver=self._driver(),
-            gpus=tuple(Gpu(name=name, capability=capability, found_via="NVML") for name, capability in self.gpus),
+            gpus=tuple(
+                Gpu(name=name, capability=Capability.parse(capability), found_via="NVML")
+                for name, capability in self.gpus
+            ),
             toolkits=tuple(
                 Toolkit(version=version, root=root, nvcc=f"{root}/bin/nvcc", found_via=ways)
                 for root, version, ways in self.toolkits

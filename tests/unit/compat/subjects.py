@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection.libraries import (
     Compression,
     Container,
@@ -89,7 +90,7 @@ def _row(word: str, *, linked: bool, compression: Compression) -> DeviceCode:
     kind = {"sm": "cubin", "compute": "ptx", "lto": "lto-ir"}[arch.split("_")[0]]
     return DeviceCode(
         kind=kind,  # type: ignore[arg-type]
-        arch=arch,
+        arch=Arch.parse(arch),
         section=SECTIONS[linked],
         linked=linked,
         compression=compression,
@@ -120,4 +121,5 @@ def survey(
 
 
 def machine(capability: str | None = "9.0", **fields: Any) -> Machine:
-    return Machine(**{"name": capability or "nothing", "capability": capability, **fields})
+    known = Capability.parse(capability) if capability else None
+    return Machine(**{"name": capability or "nothing", "capability": known, **fields})

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.compat import coverage
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.library import NOTHING
 from tests.unit.compat.subjects import library
 
@@ -71,7 +72,7 @@ def test_relocatable_code_does_not_stand_for_a_plain_container() -> None:
 
 def test_cubins_that_the_library_loads_itself_need_not_all_serve() -> None:
     mixed = library("sm_80 sm_90")
-    rows = [replace(mixed.device_code[0], arch=arch, section=".rodata") for arch in ("sm_75", "sm_90")]
+    rows = [replace(mixed.device_code[0], arch=Arch.parse(arch), section=".rodata") for arch in ("sm_75", "sm_90")]
     reach = _reach(replace(mixed, device_code=(*mixed.device_code, *rows)))
     assert reach.native == ("8.0", "8.6", "8.7", "8.8", "8.9", "9.0")
     assert reach.partial == ("7.5",)

@@ -9,6 +9,7 @@ import pytest
 from cuwheel.compat import driver_steps
 from cuwheel.compat.matrix import Judge
 from cuwheel.facts import toolkits, versions
+from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from tests.unit.compat.subjects import library, survey
 
@@ -45,12 +46,15 @@ def at(steps: tuple[Step, ...], driver: str) -> Step:
 @pytest.mark.parametrize("capability", ["7.0", "8.0", "8.9", "9.0", "12.0"])
 def test_every_driver_is_told_as_check_tells_it(subject: Survey, capability: str) -> None:
     judge = Judge(subject)
-    machine = Machine(name="m", capability=capability)
+    machine = Machine(name="m", capability=Capability.parse(capability))
     steps = driver_steps.of(judge, subject, machine)
     assert steps[0].since is None
     assert steps[0].told.outcome == judge.on(machine).outcome
     for driver in DRIVERS:
-        told, verdict = at(steps, driver).told, judge.on(Machine(name="m", capability=capability, driver=driver))
+        told, verdict = (
+            at(steps, driver).told,
+            judge.on(Machine(name="m", capability=Capability.parse(capability), driver=driver)),
+        )
         gpu = f"GPU of capability {capability}"
         messages = [each.message.replace("{driver}", driver).replace("{gpu}", gpu) for each in told.findings]
         assert (told.outcome, told.predicted_error) == (verdict.outcome, verdict.predicted_error), driver
@@ -59,10 +63,10 @@ def test_every_driver_is_told_as_check_tells_it(subject: Survey, capability: str
 
 def test_steps_are_few() -> None:
     subject = SUBJECTS["machine code"]
-    assert len(driver_steps.of(Judge(subject), subject, Machine(name="m", capability="9.0"))) <= 4
+    assert len(driver_steps.of(Judge(subject), subject, Machine(name="m", capability=Capability.parse("9.0")))) <= 4
 
 
 def test_a_jetson_has_the_driver_of_its_system() -> None:
     subject = survey(library("sm_87"))
-    machine = Machine(name="m", capability="8.7", l4t="36.4", os="linux", cpu="aarch64")
+    machine = Machine(name="m", capability=Capability.parse("8.7"), l4t="36.4", os="linux", cpu="aarch64")
     assert [each.since for each in driver_steps.of(Judge(subject), subject, machine)] == [None]

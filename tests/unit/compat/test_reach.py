@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cuwheel.compat import coverage, matrix, reach
 from cuwheel.compat import modules as module_table
 from cuwheel.facts import architectures
+from cuwheel.facts.arch import Capability
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
 from cuwheel.verifying import foresight
@@ -39,7 +40,9 @@ def _from_inspect(found: Survey) -> dict[str, str]:
 def _from_check(found: Survey) -> dict[str, str]:
     known = [str(each) for each in architectures.current_capabilities()]
     newer = f"{int(known[-1].split('.')[0]) + 1}.0"
-    verdicts = matrix.judge_all(found, [Machine(name=each, capability=each) for each in (*known, newer)])
+    verdicts = matrix.judge_all(
+        found, [Machine(name=each, capability=Capability.parse(each)) for each in (*known, newer)]
+    )
     how = {each.machine: each.outcome.replace("compatible", "native") for each in verdicts}
     last = how.pop(newer)
     return how | {"newer": last if last == "jit" else ""}

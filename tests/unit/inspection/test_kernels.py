@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.compare import compare
 from cuwheel.inspection.demangle import demangled
 from cuwheel.inspection.kernels import kernels
@@ -79,8 +80,8 @@ def test_compare(tmp_path: Path) -> None:
     assert (found.architectures.gained, found.architectures.lost) == (("sm_120",), ("sm_80",))
     assert found.size.difference == after.stat().st_size - before.stat().st_size
     parts = {(each.name, each.arch): each for each in found.parts}
-    assert parts["device code", "sm_80"].percent == -100
-    assert parts["device code", "sm_120"].percent is None
+    assert parts["device code", Arch.parse("sm_80")].percent == -100
+    assert parts["device code", Arch.parse("sm_120")].percent is None
     assert parts["host code", None].difference == 0
     assert sum(each.difference for each in found.parts) == found.size.difference
     assert found.kernels is not None

@@ -13,6 +13,7 @@ import cuwheel
 from cuwheel.compat import matrix
 from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
 from cuwheel.facts import architectures
+from cuwheel.facts.arch import Capability
 from cuwheel.inspection import wheel_facts
 from cuwheel.inspection.description import Description, encoded
 from cuwheel.inspection.survey import survey
@@ -39,12 +40,14 @@ SYSTEMS: tuple[Mapping[str, Any], ...] = (
 
 
 def machines() -> list[Machine]:
-    known = [str(each) for each in architectures.current_capabilities()]
+    known = architectures.current_capabilities()
     driven = [Machine(name=each, capability=each, driver=DRIVERS[at % 4]) for at, each in enumerate(known)]
-    all_drivers = [Machine(name=f"9.0 {driver}", capability="9.0", driver=driver) for driver in DRIVERS]
+    all_drivers = [
+        Machine(name=f"9.0 {driver}", capability=Capability.parse("9.0"), driver=driver) for driver in DRIVERS
+    ]
     others = [
         Machine(name=f"{each} {number}", capability=each, **system)
-        for each in (None, "8.7", "9.0", "99.0")
+        for each in (None, Capability(8, 7), Capability(9, 0), Capability(99, 0))
         for number, system in enumerate(SYSTEMS)
     ]
     return [*driven, *all_drivers, *others]
@@ -112,7 +115,7 @@ def test_objects_that_need_one_another_get_the_same_verdicts(tmp_path: Path, wan
     file.sections[-2].data += build.wrapper()  # of a container that nobody finds: so all count as registered
     facts = must_agree(packed(tmp_path, {"subject/lib.so": file.build()}))
     assert len(wheel_facts.encoded(facts)) < 2000
-    (verdict,) = matrix.judge_all(wheel_facts.survey(facts), [Machine(name="h100", capability="9.0")])
+    (verdict,) = matrix.judge_all(wheel_facts.survey(facts), [Machine(name="h100", capability=Capability.parse("9.0"))])
     assert (verdict.predicted_error.code if verdict.predicted_error else None) == error
 
 
@@ -214,5 +217,5 @@ def test_what_is_wrong_is_refused_in_words(data: bytes | dict[str, Any]) -> None
 
 def test_the_plainest_file_is_read() -> None:
     facts = wheel_facts.parse(json.dumps(with_library(device_code=[ROW], containers=[{"code": [0]}])).encode(), "x")
-    (verdict,) = matrix.judge_all(wheel_facts.survey(facts), [Machine(name="m", capability="9.0")])
+    (verdict,) = matrix.judge_all(wheel_facts.survey(facts), [Machine(name="m", capability=Capability.parse("9.0"))])
     assert verdict.outcome == "native"

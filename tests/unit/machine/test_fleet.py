@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError, UsageError
+from cuwheel.facts.arch import Capability
 from cuwheel.machine import fleet, named, profile
 from cuwheel.machine.fleet import Machine, Refinement
 from tests.unit.compat.machines import MACHINES
@@ -153,7 +154,7 @@ def test_refinements_win_and_leave_the_rest() -> None:
         "disabled",
         None,
     )
-    known = Machine(name="x", capability="9.0", driver="580", driver_cuda="13.0", glibc="2.35")
+    known = Machine(name="x", capability=Capability.parse("9.0"), driver="580", driver_cuda="13.0", glibc="2.35")
     assert Refinement(driver="570.26").apply(known).driver_cuda is None
     assert Refinement(glibc="2.28").apply(known).driver == "580"
     assert named.machines([known]) == (known,)

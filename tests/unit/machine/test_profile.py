@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import codec
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.machine import privacy, profile
 from tests.unit.compat.machines import MACHINES
@@ -49,6 +50,10 @@ def test_a_broken_profile_names_the_place() -> None:
     data = json.loads((profile.__doc__ and "{}") or "{}")
     data |= {"schema": profile.SCHEMA, "system": {"os": {"value": 3, "found_via": "x"}}, "driver": {}}
     with pytest.raises(MalformedError, match=r"\$\.system"):
+        profile.decode(json.dumps(data).encode(), "machine.json")
+    gpu = {"name": "x", "capability": "weird", "found_via": "NVML"}
+    data = json.loads(codec.encode(MACHINES[0].profile)) | {"gpus": [gpu]}
+    with pytest.raises(MalformedError, match=r"no architecture named 'weird'.*\$\.gpus"):
         profile.decode(json.dumps(data).encode(), "machine.json")
 
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.errors import UsageError
+from cuwheel.facts.arch import Capability
 from cuwheel.machine import named, probe, visible_gpus
 from cuwheel.machine.profile import Gpu, Variable
 from tests.unit.compat.machines import MACHINES
@@ -20,7 +21,7 @@ KINDS = ("NVIDIA H100", "NVIDIA A100", "NVIDIA L4")
 
 def _profile(value: str | None) -> MachineProfile:
     gpus = tuple(
-        Gpu(name=name, capability=capability, memory=None, found_via="NVML")
+        Gpu(name=name, capability=Capability.parse(capability), memory=None, found_via="NVML")
         for name, capability in zip(KINDS, ("9.0", "8.0", "8.9"), strict=True)
     )
     base = MACHINES[0].profile

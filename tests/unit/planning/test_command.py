@@ -12,6 +12,7 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.facts.arch import Capability
 from cuwheel.machine.fleet import Machine
 from cuwheel.report import documents, terminal
 from cuwheel.report.answer import SCHEMAS, to_json
@@ -101,15 +102,17 @@ def test_who_is_not_served_makes_the_status_1(fleet: str, capsys: pytest.Capture
 
 
 def test_many_machines_in_few_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    machines = [Machine(name=f"n{index}", capability="9.0", driver="580.65.06") for index in range(300)]
+    machines = [
+        Machine(name=f"n{index}", capability=Capability.parse("9.0"), driver="580.65.06") for index in range(300)
+    ]
     made = api.plan(*machines)
     terminal.write(documents.of(made, verbose=False), sys.stdout)
     text = capsys.readouterr().out
     assert "n0, n1, n2, n3 and 296 more" in text
     assert len(text.splitlines()) < 30
-    odd = [Machine(name=f"n{index}", capability=f"1.{index}") for index in range(10)]
-    odd += [Machine(name=f"m{index}", capability=f"2.{index}") for index in range(10)]
-    odd += [Machine(name=f"o{index}", capability=f"3.{index}") for index in range(5)]
+    odd = [Machine(name=f"n{index}", capability=Capability.parse(f"1.{index}")) for index in range(10)]
+    odd += [Machine(name=f"m{index}", capability=Capability.parse(f"2.{index}")) for index in range(10)]
+    odd += [Machine(name=f"o{index}", capability=Capability.parse(f"3.{index}")) for index in range(5)]
     terminal.write(documents.of(api.plan(*odd), verbose=False), sys.stdout)
     assert "more kinds of machine (--verbose)" in capsys.readouterr().out
 

@@ -133,8 +133,8 @@ def test_a_driver_older_than_any() -> None:
 
 def test_torch_decides_the_major() -> None:
     machines = [
-        Machine(name="old", capability="8.0", driver="580.65.06", torch_cuda="12.4"),
-        Machine(name="new", capability="8.0", driver="580.65.06", torch_cuda="13.0"),
+        Machine(name="old", capability=Capability.parse("8.0"), driver="580.65.06", torch_cuda="12.4"),
+        Machine(name="new", capability=Capability.parse("8.0"), driver="580.65.06", torch_cuda="13.0"),
     ]
     plan = planner.make(machines, [], Wishes())
     assert lists(plan) == {"12.4": ("sm_80",), "13.0": ("sm_80",)}
@@ -219,14 +219,16 @@ def test_windows_has_gaps_in_the_table() -> None:
 
 
 def test_a_machine_without_a_known_gpu() -> None:
-    plan = planner.make([Machine(name="?", capability=None), Machine(name="x", capability="9.0")], [], Wishes())
+    plan = planner.make(
+        [Machine(name="?", capability=None), Machine(name="x", capability=Capability.parse("9.0"))], [], Wishes()
+    )
     assert [(row.machine, row.why) for row in plan.unserved] == [("?", ("its GPU is not known",))]
     assert plan.jobs[0].archs == ("sm_90",)
     assert not planner.make([Machine(name="?", capability=None)], [], Wishes()).jobs
 
 
 def test_an_architecture_that_no_toolkit_knows() -> None:
-    (row,) = planner.make([Machine(name="x", capability="3.0")], [], Wishes()).unserved
+    (row,) = planner.make([Machine(name="x", capability=Capability.parse("3.0"))], [], Wishes()).unserved
     assert row.why == (f"CUDA 11.0 to {NEWEST} cannot compile for 3.0: no known toolkit can",)
     assert row.fix == ""
 
@@ -256,7 +258,7 @@ def test_ten_thousand_machines_in_about_a_second() -> None:
     machines = [
         Machine(
             name=f"node {index}",
-            capability=pick.choice(["7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"]),
+            capability=Capability.parse(pick.choice(["7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"])),
             driver=pick.choice(drivers),
             os="linux",
             torch_cuda=pick.choice([None, "12.4", "12.8", "13.0"]),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.errors import UsageError
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.libraries import Library, Survey
 from cuwheel.planning import sizes
 from cuwheel.planning.plan import ArchSize
@@ -15,7 +16,7 @@ def survey(*libraries: Library) -> Survey:
 
 def test_bytes_of_each_architecture_and_everything_else() -> None:
     old = survey(library([code("sm_80", bytes=400), code("sm_90", bytes=600), code("compute_90", bytes=100)]))
-    found = sizes.predict(old, "12.8", ["sm_90", "compute_90"])
+    found = sizes.predict(old, "12.8", [Arch.parse("sm_90"), Arch.parse("compute_90")])
     assert (found.bytes, found.other_bytes, found.like_bytes) == (10_700, 10_000, 11_100)
     assert found.libraries == ("lib/libmine.so",)
     assert "unpacked size of libmine.so of old.whl" in found.method
@@ -24,11 +25,11 @@ def test_bytes_of_each_architecture_and_everything_else() -> None:
 
 def test_what_is_not_in_it_counts_like_the_nearest_of_its_major() -> None:
     old = survey(library([code("sm_80", bytes=400), code("sm_90", bytes=600)]))
-    found = sizes.predict(old, "12.8", ["sm_89", "sm_90a", "compute_90"])
+    found = sizes.predict(old, "12.8", [Arch.parse("sm_89"), Arch.parse("sm_90a"), Arch.parse("compute_90")])
     assert found.archs == (
-        ArchSize(arch="sm_89", bytes=400, like="sm_80"),
-        ArchSize(arch="sm_90a", bytes=600, like="sm_90"),
-        ArchSize(arch="compute_90", bytes=600, like="sm_90"),
+        ArchSize(arch=Arch.parse("sm_89"), bytes=400, like=Arch.parse("sm_80")),
+        ArchSize(arch=Arch.parse("sm_90a"), bytes=600, like=Arch.parse("sm_90")),
+        ArchSize(arch=Arch.parse("compute_90"), bytes=600, like=Arch.parse("sm_90")),
     )
     assert found.method.endswith("from the nearest: sm_89 like sm_80, sm_90a like sm_90, compute_90 like sm_90")
 
@@ -40,24 +41,26 @@ def test_one_library_for_each_cuda_version() -> None:
         library([code("sm_80", bytes=3)], path="lib_130.so", toolkits=("13.0.88",)),
     )
     for cuda, path in {"12.9": "lib_126.so", "13.1": "lib_130.so", "12.0": "lib_126.so", "11.2": "lib_118.so"}.items():
-        assert sizes.predict(old, cuda, ["sm_80"]).libraries == (path,)
-    assert "built by CUDA 12.6" in sizes.predict(old, "12.9", ["sm_80"]).method
+        assert sizes.predict(old, cuda, [Arch.parse("sm_80")]).libraries == (path,)
+    assert "built by CUDA 12.6" in sizes.predict(old, "12.9", [Arch.parse("sm_80")]).method
 
 
 def test_what_nobody_asked_for_stays() -> None:
     """libcudadevrt brings relocatable code for every architecture."""
     rows = [code("sm_90", bytes=600), code("sm_90", bytes=50, linked=False), code("sm_75", bytes=7, linked=False)]
-    found = sizes.predict(survey(library(rows)), "13.0", ["sm_75"])
+    found = sizes.predict(survey(library(rows)), "13.0", [Arch.parse("sm_75")])
     assert (found.other_bytes, found.bytes) == (10_007, 10_657)
-    only = sizes.predict(survey(library([code("sm_90", bytes=50, linked=False)])), "13.0", ["sm_90"])
+    only = sizes.predict(survey(library([code("sm_90", bytes=50, linked=False)])), "13.0", [Arch.parse("sm_90")])
     assert only.bytes == only.like_bytes
 
 
 def test_many_libraries_are_not_all_named() -> None:
     many = survey(*(library([code("sm_90")], path=f"lib{index}.so") for index in range(5)))
-    assert "lib0.so, lib1.so, lib2.so and 2 more of old.whl" in sizes.predict(many, "13.0", ["sm_90"]).method
+    assert (
+        "lib0.so, lib1.so, lib2.so and 2 more of old.whl" in sizes.predict(many, "13.0", [Arch.parse("sm_90")]).method
+    )
 
 
 def test_a_wheel_without_device_code_says_nothing() -> None:
     with pytest.raises(UsageError, match=r"old\.whl has no device code"):
-        sizes.predict(survey(library()), "12.8", ["sm_90"])
+        sizes.predict(survey(library()), "12.8", [Arch.parse("sm_90")])

@@ -7,6 +7,7 @@ from typing import Any
 from cuwheel.building.gate_values import Listed
 from cuwheel.building.job import Phase
 from cuwheel.diagnose.diagnosis import Cause, Evidence, Failure
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.finding import Finding
 from cuwheel.planning.plan import Served
 from cuwheel.report.build import (
@@ -80,9 +81,9 @@ def wheel(name: str = "demo-1.0+cu130-cp312-cp312-manylinux_2_28_x86_64.whl", si
                 path="demo/libdemo.so",
                 size=7_000_000,
                 archs=(
-                    ArchBytes(arch="sm_89", bytes=2_100_000, count=4, planned=True),
-                    ArchBytes(arch="sm_90", bytes=2_500_000, count=4, planned=True),
-                    ArchBytes(arch="sm_75", bytes=67_900, count=1, planned=False),
+                    ArchBytes(arch=Arch.parse("sm_89"), bytes=2_100_000, count=4, planned=True),
+                    ArchBytes(arch=Arch.parse("sm_90"), bytes=2_500_000, count=4, planned=True),
+                    ArchBytes(arch=Arch.parse("sm_75"), bytes=67_900, count=1, planned=False),
                 ),
             ),
             LibraryBytes(path="demo/_host.so", size=90_000, archs=()),
@@ -98,7 +99,9 @@ def job(**changes: Any) -> Job:
         "archs": ("sm_89", "sm_90"),
         "ptx": (),
         "outcome": "built",
-        "coverage": (Served(machine="h100", count=1, capability="9.0", how="native", by="sm_90"),),
+        "coverage": (
+            Served(machine="h100", count=1, capability=Capability.parse("9.0"), how="native", by=Arch.parse("sm_90")),
+        ),
         "backend": "scikit-build-core",
         "commands": ("cmake -S . -B build", "python -m build --wheel"),
         "settings": (Setting(name="CUDA_HOME", value="/store/cuda-13.0"), Setting(name="MAX_JOBS", value="2")),
@@ -115,7 +118,7 @@ def job(**changes: Any) -> Job:
         "listed": (
             Listed(
                 library="demo/libdemo.so",
-                archs=("sm_75",),
+                archs=(Arch.parse("sm_75"),),
                 containers=1,
                 bytes=67_900,
                 origin="libcudadevrt.a of the toolkit",

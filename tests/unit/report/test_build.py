@@ -7,11 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cuwheel import units
+from cuwheel import codec, units
 from cuwheel.diagnose.failed_job import described as failure_of
 from cuwheel.errors import UnreadableError
 from cuwheel.recording.calls import Phase
@@ -167,7 +166,7 @@ def test_what_is_written_beside_the_wheels(tmp_path: Path) -> None:
 
 def test_what_is_written_can_be_read_again(tmp_path: Path) -> None:
     answer = build_files.write(build(job(), FAILED, REFUSED), tmp_path)
-    assert msgspec.json.decode((tmp_path / "build.json").read_bytes(), type=Build) == answer
+    assert codec.decode((tmp_path / "build.json").read_bytes(), Build) == answer
 
 
 def test_checksums_of_wheels_that_are_still_there_stay(tmp_path: Path) -> None:

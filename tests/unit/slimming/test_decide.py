@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.binary.decisions import SlimOptions
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection.libraries import Container, Entry, Registration, Wrapper
 from cuwheel.machine.fleet import from_gpu
 from cuwheel.slimming.decide import decide
@@ -70,7 +71,7 @@ def _entry(container: int, place: int, arch: str, *, linked: bool) -> Entry:
         section=".nv_fatbin" if linked else "__nv_relfatbin",
         offset=1000 * container + 16 + 100 * place,
         kind=kind,  # type: ignore[arg-type]
-        arch=name,
+        arch=Arch.parse(name),
         linked=linked,
         compression="none" if options == "raw" else "lz4" if options == "lz4" else "zstd",
         ptx_isa="8.8" if kind == "ptx" else None,

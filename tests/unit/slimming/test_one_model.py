@@ -14,6 +14,7 @@ from cuwheel.compat import coverage, reach
 from cuwheel.compat.entries import device
 from cuwheel.compat.modules import without_kernels
 from cuwheel.facts import architectures
+from cuwheel.facts.arch import Capability
 from cuwheel.inspection.libraries import Symbols
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 FIXTURES = [each.file for each in manifest.load()]
-GPUS = [Machine(name=str(each), capability=str(each)) for each in architectures.current_capabilities()]
+GPUS = [Machine(name=str(each), capability=each) for each in architectures.current_capabilities()]
 
 
 def _on(library: Library, machine: Machine) -> Prediction:
@@ -97,10 +98,10 @@ def test_code_that_the_library_loads_itself_counts_for_slim_as_for_check() -> No
         device_code=(found.device_code[0], replace(found.device_code[1], section=".rodata")),
         entries=(found.entries[0], replace(found.entries[1], section=".rodata")),
     )
-    gpu = Machine(name="9.0", capability="9.0")
+    gpu = Machine(name="9.0", capability=Capability.parse("9.0"))
     assert _on(apart, gpu).taken
     assert kept(decide(apart, SlimOptions(targets=(gpu,)))) == "- | sm_90"
-    other = Machine(name="12.0", capability="12.0")
+    other = Machine(name="12.0", capability=Capability.parse("12.0"))
     assert not _on(apart, other).taken
     plan = decide(apart, SlimOptions(targets=(other,)))
     assert "nothing-for-targets" in [each.rule for each in plan.untouched]
@@ -113,7 +114,7 @@ def test_objects_that_cannot_be_linked_are_of_no_use_to_either() -> None:
     has = Symbols(kernels=(), functions=("helper",), wanted=())
     linked, first, second = found.containers
     torn = replace(found, containers=(linked, replace(first, symbols=needs), replace(second, symbols=has)))
-    gpu = Machine(name="9.0", capability="9.0")
+    gpu = Machine(name="9.0", capability=Capability.parse("9.0"))
     assert _on(torn, gpu).outcome == "fails"
     plan = decide(torn, SlimOptions(targets=(gpu,)))
     assert "nothing-for-targets" in [each.rule for each in plan.untouched]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cuwheel.facts.arch import Capability
 from cuwheel.inspection.libraries import Survey
 from cuwheel.verifying import foresight, probes
 from cuwheel.verifying.onsite import compare, fresh_environment, probing, tags
@@ -250,7 +251,9 @@ def test_foresight_is_exact_at_every_driver() -> None:
     wheel = manifest(found)
     for capability in ("8.0", "9.0", "12.0"):
         for row in toolkits.all_toolkits():
-            verdict = matrix.judge(found, Machine(name="x", capability=capability, driver_cuda=row.version))
+            verdict = matrix.judge(
+                found, Machine(name="x", capability=Capability.parse(capability), driver_cuda=row.version)
+            )
             told = compare.prediction(wheel, machine(capability, row.version), {})
             assert told is not None
             assert told["outcome"] == verdict.outcome, (capability, row.version)

@@ -16,7 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import decode
+from cuwheel import codec, decode
 from cuwheel.building import config
 from cuwheel.errors import FactsError
 
@@ -106,7 +106,7 @@ def _problems(recipe: Recipe) -> Iterator[str]:
 
 def in_effect(recipe: Recipe, table: Table) -> tuple[str, ...]:
     """Its settings as a person writes them, without those that somebody's own took the place of."""
-    return tuple(_lines(recipe.settings, msgspec.to_builtins(table), ""))
+    return tuple(_lines(recipe.settings, codec.builtins(table), ""))
 
 
 def _lines(said: dict[str, Any], there: dict[str, Any], where: str) -> Iterator[str]:

@@ -15,6 +15,8 @@ from cuwheel.inspection.torch_symbols import TorchExports
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuwheel.compat.choose import CudaError
 
 _SHOWN = 4
@@ -60,6 +62,6 @@ def error_words(error: CudaError) -> str:
     return f"error {error.code} ({error.name})"
 
 
-def some(texts: tuple[str, ...] | list[str]) -> str:
+def some(texts: Sequence[str]) -> str:
     rest = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return "; ".join(texts[:_SHOWN]) + rest

@@ -10,12 +10,12 @@ from cuwheel.compat.choose import INVALID_SOURCE, JIT_DISABLED, NO_KERNEL_IMAGE,
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.targets import serves
 from cuwheel.facts import versions
-from cuwheel.facts.arch import Arch, Capability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.compat.choose import CudaError
+    from cuwheel.facts.arch import Arch
 
 
 def _failed_by(case: Case, error: CudaError) -> bool:
@@ -285,13 +285,12 @@ def desktop_code_on_tegra(case: Case) -> Iterator[Found]:
         )
 
 
-def _nothing_else_fits(arch: str, case: Case) -> bool:
+def _nothing_else_fits(arch: Arch, case: Case) -> bool:
     """Whether a container with this machine code has none from the GPU's own side that would serve as well."""
-    device = Capability.parse(case.machine.capability or "")
-    lists = [each.machine_code for each in case.modules if Arch.parse(arch) in each.machine_code]
-    return not all(
-        any(serves(each, device) and not platforms.across_tegra(str(each), case.machine) for each in held)
-        for held in lists
+    device = case.machine.capability
+    lists = [each.machine_code for each in case.modules if arch in each.machine_code]
+    return device is not None and not all(
+        any(serves(each, device) and not platforms.across_tegra(each, case.machine) for each in held) for held in lists
     )
 
 

@@ -10,7 +10,6 @@ from cuwheel.compat import loading, targets
 from cuwheel.compat.machine_rules import view
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import packages, toolkits, versions
-from cuwheel.facts.arch import Arch
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
@@ -49,10 +48,10 @@ def framework_misses_gpu(machine: MachineProfile) -> Iterator[Found]:
     for framework in machine.frameworks:
         known = view.row(framework.cuda) if framework.cuda and "." in framework.cuda else None
         for gpu in dict.fromkeys(machine.gpus):
-            capability = view.capability(gpu)
+            capability = gpu.capability
             if known is None or capability is None or targets.can_target(known, capability):
                 continue
-            dropped = capability.number < min(Arch.parse(each).capability.number for each in known.architectures)
+            dropped = capability.number < min(arch.capability.number for arch in known.archs)
             reason = "no longer compiles" if dropped else "cannot compile yet"
             fitting = targets.toolkits_for(capability)
             span = toolkits.span(fitting) if fitting else "another CUDA"

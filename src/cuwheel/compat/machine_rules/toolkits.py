@@ -73,7 +73,7 @@ def toolkit_cannot_target_gpu(machine: MachineProfile) -> Iterator[Found]:
     if toolkit is None or known is None:
         return
     for gpu in dict.fromkeys(machine.gpus):
-        capability = view.capability(gpu)
+        capability = gpu.capability
         if capability is None or targets.can_target(known, capability):
             continue
         fitting = targets.toolkits_for(capability)

@@ -68,7 +68,7 @@ def architecture_misses_gpu(machine: MachineProfile) -> Iterator[Found]:
         if asked.open or not asked.archs:
             continue
         for gpu in dict.fromkeys(machine.gpus):
-            capability = view.capability(gpu)
+            capability = gpu.capability
             if capability and not any(serves(arch, capability) for arch in asked.archs):
                 wanted = str(capability) if variable.name == "TORCH_CUDA_ARCH_LIST" else str(capability.number)
                 yield Found(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import toolchains, toolkits
-from cuwheel.facts.arch import Capability
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.common import OperatingSystem
@@ -52,13 +51,6 @@ def row(version: str) -> ToolkitRow | None:
     """What the table says of a version; None for one it does not know (yet)."""
     try:
         return toolkits.find_toolkit(version)
-    except UnknownNameError:
-        return None
-
-
-def capability(gpu: Gpu) -> Capability | None:
-    try:
-        return Capability.parse(gpu.capability) if gpu.capability else None
     except UnknownNameError:
         return None
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cuwheel.facts import versions
+from cuwheel.facts.arch import Arch
 from cuwheel.facts.rows.common import Source
 
 if TYPE_CHECKING:
-    from cuwheel.facts.arch import Arch
     from cuwheel.facts.rows.common import OperatingSystem
 
 
@@ -49,9 +50,19 @@ class Release(Struct, frozen=True, kw_only=True):
     def major(self) -> int:
         return versions.major(self.version)
 
+    @property
+    def archs(self) -> tuple[Arch, ...]:
+        """`architectures`, which are written as numbers, as machine code."""
+        return _archs(self.architectures)
+
     def supports(self, arch: Arch) -> bool:
         """Whether nvcc of this toolkit compiles for it, be it machine code, PTX or LTO-IR."""
         return arch.number in self.architectures
+
+
+@cache
+def _archs(numbers: tuple[str, ...]) -> tuple[Arch, ...]:
+    return tuple(map(Arch.parse, numbers))
 
 
 class Toolkit(Release, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from cuwheel import decode, process
+from cuwheel import codec, process
 from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
@@ -109,7 +109,7 @@ def _archives(root: Path) -> tuple[Archive, ...]:
     found = []
     for path in sorted((root / "conda-meta").glob("*.json")):
         try:
-            told = decode.json(path.read_bytes())
+            told = codec.decode(path.read_bytes())
             found.append(
                 Archive(
                     kind="conda",

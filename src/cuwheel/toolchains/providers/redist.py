@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from cuwheel import decode
+from cuwheel import codec
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolchains, versions
 from cuwheel.facts.tables import tables
@@ -75,7 +75,7 @@ def _listed(base: str, *, offline: bool) -> list[str]:
 
 def _manifest(base: str, name: str, *, offline: bool) -> dict[str, Any]:
     try:
-        found = decode.json(downloads.text_of(base, name, offline=offline))
+        found = codec.decode(downloads.text_of(base, name, offline=offline))
     except msgspec.DecodeError as error:
         raise MalformedError(downloads.join(base, name), f"is not a manifest: {error}") from error
     if not isinstance(found, dict):

@@ -1,0 +1,73 @@
+"""Values as JSON and back, the only place that calls msgspec for it.
+
+A text that knows its parts (`Arch`, `Capability`) is written as the text it is, and read by its own `restored`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar, overload
+
+import msgspec
+
+from cuwheel.errors import CuwheelError
+
+T = TypeVar("T")
+
+
+def encode(value: object, *, order: Literal["deterministic"] | None = None) -> bytes:
+    return msgspec.json.encode(value, enc_hook=_written, order=order)
+
+
+def indented(value: object, indent: int = 1, *, order: Literal["deterministic"] | None = None) -> bytes:
+    """For files that people open: it ends with a line break."""
+    return msgspec.json.format(encode(value, order=order), indent=indent) + b"\n"
+
+
+def builtins(value: object) -> Any:  # noqa: ANN401 - any JSON
+    return msgspec.to_builtins(value, enc_hook=_written)
+
+
+@overload
+def decode(data: bytes | str) -> Any: ...  # noqa: ANN401 - whatever it holds
+@overload
+def decode(data: bytes | str, type_: type[T]) -> T: ...
+def decode(data: bytes | str, type_: Any = Any) -> Any:
+    """JSON that somebody wrote. Whatever is wrong with it is a msgspec.DecodeError."""
+    try:
+        return msgspec.json.decode(data, type=type_, dec_hook=_read)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deeply") from None
+    except UnicodeError as error:  # not of msgspec's own class
+        raise msgspec.DecodeError(f"it is not UTF-8: {error}") from None
+
+
+def convert(data: object, type_: type[T]) -> T:
+    """Raises msgspec.ValidationError."""
+    return msgspec.convert(data, type_, dec_hook=_read)
+
+
+def schema(type_: type) -> dict[str, Any]:
+    return msgspec.json.schema(type_, schema_hook=_described)
+
+
+def _written(value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    raise NotImplementedError
+
+
+def _read(type_: Any, data: object) -> Any:  # noqa: ANN401 - a type with `restored`
+    if isinstance(data, type_):
+        return data
+    if not (isinstance(data, str) and issubclass(type_, str)):
+        raise TypeError(f"Expected `str`, got `{type(data).__name__}`")
+    try:
+        return type_.restored(data)
+    except CuwheelError as error:
+        raise ValueError(error.message) from None
+
+
+def _described(type_: type) -> dict[str, Any]:
+    if issubclass(type_, str):
+        return {"type": "string"}
+    raise NotImplementedError

@@ -26,7 +26,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.finding import Finding
 from cuwheel.inspection import wheel_facts
 from cuwheel.inspection.survey import survey
-from cuwheel.machine.fleet import L4T_NOT_KNOWN, Machine, from_gpu
+from cuwheel.machine.fleet import Machine, from_gpu
 from tests.fixtures.small_wheel import Wheel
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def on(place: page_verdicts.Place, capability: str, driver: str) -> Machine:
         driver=None if tegra else driver or None,
         os=place.os,
         cpu=place.cpu,
-        l4t=L4T_NOT_KNOWN if tegra else None,
+        tegra=tegra,
         python="3.11",
     )
 

@@ -87,7 +87,7 @@ def _newest_known(machine: Machine, on: OperatingSystem) -> Release | None:
     if machine.driver_cuda:
         reached = [row for row in rows if versions.at_least(machine.driver_cuda, row.version)]
         return reached[-1] if reached else rows[0]
-    if not machine.driver or machine.l4t:  # a Jetson's driver is numbered otherwise and comes with L4T
+    if not machine.driver or machine.runs_l4t:  # a Jetson's driver is numbered otherwise and comes with L4T
         return None
     row = toolkits.driver_cuda(machine.driver, on) or rows[0]
     later = rows[rows.index(row) + 1 :]
@@ -98,7 +98,7 @@ def _newest_known(machine: Machine, on: OperatingSystem) -> Release | None:
 def floor_of(library: Library, machine: Machine) -> str | None:
     """The driver from which on its CUDA runtime works; None where it has no runtime, or nobody has said."""
     needed = runtime_cuda(library)
-    return None if needed is None or machine.l4t else toolkits.runtime_floor(needed, system(library, machine))
+    return None if needed is None or machine.runs_l4t else toolkits.runtime_floor(needed, system(library, machine))
 
 
 def below_floor(library: Library, machine: Machine) -> bool:
@@ -127,7 +127,7 @@ def floor_condition(library: Library, machine: Machine) -> str | None:
 def zstd_floor(library: Library, machine: Machine) -> str | None:
     """The driver that reads its ZSTD-compressed code; None where its CUDA major needs a newer one anyway."""
     floor = toolkits.zstd_floor(system(library, machine))
-    if floor is None or machine.l4t:
+    if floor is None or machine.runs_l4t:
         return None
     minimum = floor_of(library, machine)
     return None if minimum and versions.at_least(minimum, floor) else floor

@@ -20,7 +20,7 @@ State: TypeAlias = Literal["known", "too-old", "too-new", "open"]
 
 def support_of(machine: Machine) -> DriverSupport | None:
     """None where nobody has said; a Jetson's driver comes with L4T and always fits."""
-    if machine.capability is None or machine.l4t:
+    if machine.capability is None or machine.runs_l4t:
         return None
     try:
         return gpu_drivers.support(architectures.current(machine.capability))

@@ -11,7 +11,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.facts import packages, versions
-from cuwheel.facts.arch import Capability
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ def _below(profile: PackageProfile, machine: Machine) -> bool | None:
     """Whether the GPU loads the variant; None where there is none, or the GPU is not known."""
     if profile.variant is None or machine.capability is None:
         return None
-    return machine.capability < Capability.parse(profile.variant.below)
+    return machine.capability < profile.variant.below
 
 
 def _framework_cuda(profile: PackageProfile, machine: Machine) -> str | None:

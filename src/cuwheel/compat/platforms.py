@@ -22,8 +22,10 @@ def wrong_distribution(library: Library, machine: Machine) -> bool:
     if library.platform is None or one_distribution(library):
         return False
     if library.platform.name == "sbsa":
-        return machine.l4t is not None
-    return machine.cpu == "aarch64" and machine.l4t is None and machine.capability is not None and not is_tegra(machine)
+        return machine.runs_l4t
+    return (
+        machine.cpu == "aarch64" and not machine.runs_l4t and machine.capability is not None and not is_tegra(machine)
+    )
 
 
 def one_distribution(library: Library) -> bool:
@@ -33,7 +35,7 @@ def one_distribution(library: Library) -> bool:
 
 def unconfirmed(library: Library, machine: Machine) -> bool:
     """A server build of the one distribution, on a Tegra that is not known to be served by it."""
-    if library.platform is None or library.platform.name != "sbsa" or machine.l4t is None:
+    if library.platform is None or library.platform.name != "sbsa" or not machine.runs_l4t:
         return False
     if not one_distribution(library):
         return False
@@ -42,7 +44,7 @@ def unconfirmed(library: Library, machine: Machine) -> bool:
         return True
     # Thor never ran anything older: what its L4T is does not matter.
     first = versions.at_least(tables().toolkits.arm64.one_distribution_since, row.cuda)
-    return not first and not versions.at_least(machine.l4t, row.l4t)
+    return not first and not (machine.l4t and versions.at_least(machine.l4t, row.l4t))
 
 
 def joins(machine: Machine) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def newer_driver(machine: Machine, floor: str | None, cuda: str) -> str:
     """With the way out that data-centre GPUs have. `floor`: None where the table has no number for this CUDA."""
-    if machine.l4t:
+    if machine.runs_l4t:
         return "install a JetPack of that CUDA: a Jetson's driver comes with it"
     row = gpu_support.support_of(machine)
     if floor and row and not gpu_support.reachable(machine, floor):
@@ -45,11 +45,11 @@ def _compiling(machine: Machine) -> tuple[Toolkit, ...]:
 
 def _runs(toolkit: Toolkit, machine: Machine, on: OperatingSystem) -> bool:
     floor = toolkits.minor_compat_floor(toolkit.major, on)
-    if machine.l4t is None and floor and not gpu_support.reachable(machine, floor):
+    if not machine.runs_l4t and floor and not gpu_support.reachable(machine, floor):
         return False
     if not _knows_gpu(machine):
         return True  # another driver is needed anyway
-    if machine.driver and machine.l4t is None:
+    if machine.driver and not machine.runs_l4t:
         return floor is None or versions.at_least(machine.driver, floor)
     return machine.driver_cuda is None or versions.major(machine.driver_cuda) >= toolkit.major
 

@@ -68,7 +68,7 @@ def machine(survey: Survey, capability: Capability, cuda: str) -> Machine:
     """One whose driver shows its GPU: elsewhere an installer sees no GPU either."""
     found = replace(fleet.from_gpu(str(capability)), driver_cuda=cuda, gpu_seen=True)
     where = tags.platform_of(survey.distribution.tags[0].rpartition("-")[2]) if survey.distribution else None
-    if where is None or found.l4t:
+    if where is None or found.runs_l4t:
         return found
     return replace(found, os=where.os, cpu=where.cpu)
 

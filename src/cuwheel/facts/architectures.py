@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from cuwheel import spelling
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts.arch import Capability
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
+    from cuwheel.facts.arch import Capability
     from cuwheel.facts.rows.architectures import Architecture
 
 
 @cache
 def _rows() -> dict[Capability, Architecture]:
-    return {Capability.parse(row.capability): row for row in tables().architectures.architecture}
+    return {row.capability: row for row in tables().architectures.architecture}
 
 
 def find_architecture(capability: Capability) -> Architecture:
@@ -32,13 +32,13 @@ def find_architecture(capability: Capability) -> Architecture:
 def current(capability: Capability) -> Capability:
     """The same hardware under its present number: Thor was 10.1 before it became 11.0."""
     row = _rows().get(capability)
-    return Capability.parse(row.renamed_to) if row and row.renamed_to else capability
+    return row.renamed_to if row and row.renamed_to else capability
 
 
 def family(capability: Capability) -> tuple[Capability, ...]:
     """The capabilities that `f` code for this one serves; none where the table has no family."""
     row = _rows().get(capability)
-    return tuple(current(Capability.parse(each)) for each in row.family) if row else ()
+    return tuple(current(each) for each in row.family) if row else ()
 
 
 @cache

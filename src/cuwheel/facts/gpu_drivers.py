@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=256)
 def support(capability: Capability) -> DriverSupport | None:
     """The branches that know GPUs of a capability; None where the table has no row, as for Tegra."""
-    wanted = str(capability)
-    return next((row for row in tables().gpu_drivers.support if wanted in row.capabilities), None)
+    return next((row for row in tables().gpu_drivers.support if capability in row.capabilities), None)
 
 
 def support_by_pci(device: str) -> DriverSupport | None:

@@ -59,7 +59,7 @@ def all_gpus() -> tuple[Gpu, ...]:
     return tuple(
         Gpu(
             name=name,
-            capability=Capability.parse(group.capability),
+            capability=group.capability,
             product=group.product,
             source=group.source,
             tegra=group.tegra,

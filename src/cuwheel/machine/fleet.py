@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Jit: TypeAlias = Literal["allowed", "disabled", "forced"]
 System: TypeAlias = Literal["linux", "windows"]
 
-L4T_NOT_KNOWN = "not known"  # a Jetson runs L4T, of whatever release
 _HERE = "this machine"
 _JETSON = "Jetson"
 _CPUS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
@@ -31,9 +30,26 @@ _SYSTEMS: dict[str, System] = {"Linux": "linux", "Windows": "windows"}
 _SWITCHES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"), ("CUDA_DISABLE_PTX_JIT", "disabled"))
 
 
-class Machine(Struct, frozen=True, kw_only=True):
+class Software(Struct, frozen=True, kw_only=True):
+    """What runs on a machine, as far as it is known."""
+
+    driver: str | None = None
+    driver_cuda: str | None = None
+    os: System | None = None
+    cpu: str | None = None
+    glibc: str | None = None
+    glibcxx: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    torch_cuda: str | None = None
+    torch_cxx11_abi: bool | None = None
+    jax_cuda: str | None = None
+
+
+class Machine(Software, frozen=True, kw_only=True):
     """One kind of machine, `count` of them.
 
+    `l4t`: the release on a Jetson; where it is not known, `tegra` says that it is one.
     `libraries`: the CUDA sonames that its environment provides. `python`: the interpreter's version.
     `torch_cxx11_abi`: how its torch was compiled. `toolkits`: the versions that are installed in the system.
     `loads`: what BNB_CUDA_VERSION and its like say, as NAME=VALUE. `gpu_seen`: the driver itself shows the GPU.
@@ -43,18 +59,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     capability: Capability | None
     gpu: str | None = None
     product: str | None = None
-    driver: str | None = None
-    driver_cuda: str | None = None
-    os: System | None = None
-    cpu: str | None = None
+    tegra: bool = False
     l4t: str | None = None
-    glibc: str | None = None
-    glibcxx: str | None = None
-    python: str | None = None
-    torch: str | None = None
-    torch_cuda: str | None = None
-    torch_cxx11_abi: bool | None = None
-    jax_cuda: str | None = None
     jit: Jit = "allowed"
     libraries: tuple[str, ...] | None = None
     toolkits: tuple[str, ...] = ()
@@ -62,38 +68,32 @@ class Machine(Struct, frozen=True, kw_only=True):
     gpu_seen: bool = False
     count: int = 1
 
+    @property
+    def runs_l4t(self) -> bool:
+        return self.tegra or self.l4t is not None
+
     def loads_by(self, variable: str) -> str | None:
         """The value of a variable that chooses what a package loads."""
         return next((each.partition("=")[2] for each in self.loads if each.startswith(f"{variable}=")), None)
 
 
-class Refinement(Struct, frozen=True, kw_only=True):
+class Refinement(Software, frozen=True, kw_only=True):
     """What the command line says of every machine; None leaves what is known as it is."""
 
-    driver: str | None = None
-    driver_cuda: str | None = None
-    os: System | None = None
-    cpu: str | None = None
     l4t: str | None = None
-    glibc: str | None = None
-    glibcxx: str | None = None
-    python: str | None = None
-    torch: str | None = None
-    torch_cuda: str | None = None
-    jax_cuda: str | None = None
     jit: Jit | None = None
 
     def apply(self, machine: Machine) -> Machine:
-        said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
-        if not said:
+        changes = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+        if not changes:
             return machine
-        if "driver" in said and "driver_cuda" not in said:
-            said["driver_cuda"] = None  # of the other driver
-        if "driver" in said or "driver_cuda" in said:
-            said["gpu_seen"] = False
-        if cpu := said.get("cpu"):
-            said["cpu"] = _CPUS.get(cpu.lower(), cpu.lower())
-        return with_l4t(replace(machine, **said))
+        if "driver" in changes and "driver_cuda" not in changes:
+            changes["driver_cuda"] = None  # of the other driver
+        if "driver" in changes or "driver_cuda" in changes:
+            changes["gpu_seen"] = False
+        if cpu := changes.get("cpu"):
+            changes["cpu"] = _CPUS.get(cpu.lower(), cpu.lower())
+        return with_l4t(replace(machine, **changes))
 
 
 def with_l4t(machine: Machine) -> Machine:
@@ -119,7 +119,7 @@ def _of_gpu(text: str) -> Machine:
         machine = Machine(name=text, capability=gpu.capability, gpu=gpu.name, product=gpu.product)
         if host:
             machine = replace(machine, cpu=host.cpu, os=host.os)
-    return replace(machine, os="linux", cpu="aarch64", l4t=L4T_NOT_KNOWN) if tegra else machine
+    return replace(machine, os="linux", cpu="aarch64", tegra=True) if tegra else machine
 
 
 def from_profile(profile: MachineProfile, name: str = _HERE) -> tuple[Machine, ...]:

@@ -8,13 +8,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import decode
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.machine import fleet
-from cuwheel.machine.fleet import Jit, Machine, System
+from cuwheel.machine.fleet import Jit, Machine, Software
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,24 +26,13 @@ _VERSION = re.compile(r"\d+(\.\d+)*([-+].*)?", re.ASCII)
 _VERSIONS = ("driver", "driver_cuda", "glibc", "glibcxx", "python", "torch", "torch_cuda", "jax_cuda")
 
 
-class FleetMachine(Struct, frozen=True, kw_only=True):
+class FleetMachine(Software, frozen=True, kw_only=True):
     """A `[[machine]]` as it is written. `l4t`: a release, or true where it is not known which."""
 
     name: str
     gpu: str | None = None
     capability: str | None = None
-    driver: str | None = None
-    driver_cuda: str | None = None
-    os: System | None = None
-    cpu: str | None = None
     l4t: str | bool | None = None
-    glibc: str | None = None
-    glibcxx: str | None = None
-    python: str | None = None
-    torch: str | None = None
-    torch_cuda: str | None = None
-    torch_cxx11_abi: bool | None = None
-    jax_cuda: str | None = None
     jit: Jit = "allowed"
     libraries: tuple[str, ...] | None = None
     count: int = 1
@@ -103,9 +91,10 @@ def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | No
             hint = f" ({error.hint})" if error.hint else ""
             problems.append(f"{where}: {error.message}{hint}")
         return None
-    l4t = fleet.L4T_NOT_KNOWN if row.l4t is True else row.l4t or None
-    said = {name: value for name in _SAME if (value := getattr(row, name)) is not None}
-    machine = fleet.with_l4t(replace(base, **said, l4t=l4t or (None if row.l4t is False else base.l4t)))
+    written = {name: value for name in _SAME if (value := getattr(row, name)) is not None}
+    if row.l4t is not None:
+        written |= {"tegra": bool(row.l4t), "l4t": row.l4t if isinstance(row.l4t, str) else None}
+    machine = fleet.with_l4t(replace(base, **written))
     return fleet.Refinement(cpu=machine.cpu).apply(machine)
 
 

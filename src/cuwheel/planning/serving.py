@@ -75,7 +75,7 @@ def kind_of(machine: Machine) -> Kind | None:
     if machine.capability is None:
         return None
     capability = architectures.current(machine.capability)
-    tegra = machine.l4t is not None or platforms.tegra(capability)
+    tegra = machine.runs_l4t or platforms.tegra(capability)
     system = machine.os or "linux"
     return Kind(
         capability=capability,

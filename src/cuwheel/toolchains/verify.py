@@ -46,8 +46,8 @@ class Check(Struct, frozen=True, kw_only=True):
 class Verification(Struct, frozen=True, kw_only=True):
     """`architectures`: those that nvcc claims and the library has; `missing`: those that it has not."""
 
-    architectures: tuple[str, ...]
-    missing: tuple[str, ...]
+    architectures: tuple[Arch, ...]
+    missing: tuple[Arch, ...]
     checks: tuple[Check, ...]
     seconds: float
 
@@ -75,8 +75,8 @@ class _Bench:
         self.toolchain, self.folder = toolchain, folder
         self.environ = settings.applied(toolchain.settings, _plain_environment())
         self.seconds = 0.0
-        self.claimed: tuple[str, ...] = ()
-        self.found: tuple[str, ...] = ()
+        self.claimed: tuple[Arch, ...] = ()
+        self.found: tuple[Arch, ...] = ()
         self.objects: list[str] = []
 
     def run(self) -> Verification:
@@ -119,12 +119,14 @@ def _plain_environment() -> dict[str, str]:
 
 def _ask(bench: _Bench) -> Iterator[str]:
     """nvcc does not list what has a suffix: the table does."""
-    plain = [word for word in bench.nvcc("--list-gpu-code").split() if word.startswith("sm_")]
+    plain = [Arch.parse(word) for word in bench.nvcc("--list-gpu-code").split() if word.startswith("sm_")]
     row = toolkits.find_toolkit(bench.toolchain.toolkit.cuda)
     listed = row.archs
-    bench.claimed = tuple(dict.fromkeys([*plain, *(each for each in listed if each[:-1] in plain)]))
+    bench.claimed = tuple(
+        dict.fromkeys([*plain, *(each for each in listed if each.suffix and Arch(each.capability) in plain)])
+    )
     yield f"{bench.toolchain.toolkit.version} claims {len(bench.claimed)} architectures"
-    strange = sorted(set(plain) - set(listed)) + sorted({each for each in listed if each[-1].isdigit()} - set(plain))
+    strange = sorted(set(plain) - set(listed)) + sorted({each for each in listed if not each.suffix} - set(plain))
     if strange:
         yield f"its list differs from the table in {' '.join(strange)}"
 
@@ -134,7 +136,7 @@ def _compile(bench: _Bench) -> Iterator[str]:
     source = bench.folder / "kernel.cu"
     source.write_text(_KERNEL.format(headers="\n".join(f"#include <{each}>" for each in headers)), encoding="utf-8")
     for suffix, archs in _groups(bench.claimed).items():
-        codes = [f"arch=compute_{Arch.parse(each).number},code={each}" for each in archs]
+        codes = [f"arch=compute_{each.number},code={each}" for each in archs]
         flags = [word for code in codes for word in ("-gencode", code)]
         parallel = ["--threads", str(os.cpu_count() or 1)]
         bench.nvcc(
@@ -145,11 +147,11 @@ def _compile(bench: _Bench) -> Iterator[str]:
     yield f"one kernel for all of them{told}"
 
 
-def _groups(archs: tuple[str, ...]) -> dict[str, list[str]]:
+def _groups(archs: tuple[Arch, ...]) -> dict[str, list[Arch]]:
     """By suffix: nvcc does not take sm_100 and sm_100f for one file."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[Arch]] = {}
     for each in archs:
-        found.setdefault(Arch.parse(each).suffix, []).append(each)
+        found.setdefault(each.suffix, []).append(each)
     return found
 
 

@@ -86,7 +86,7 @@ def test_case_2_a_wheel_for_two_gpus_runs_there_and_nowhere_else() -> None:
 def test_case_3_a_server_build_on_an_orin(torch: str | None) -> None:
     wheel = _bitsandbytes("11.8", "12.6", "13.0", code="sm_75 sm_80 sm_90", platform="sbsa", machine="aarch64")
     (orin,) = named.machines(["orin"], None)
-    verdict = judge(wheel, machine("8.7", gpu=orin.gpu, l4t=orin.l4t, cpu=orin.cpu, os=orin.os, torch_cuda=torch))
+    verdict = judge(wheel, machine("8.7", gpu=orin.gpu, tegra=orin.tegra, cpu=orin.cpu, os=orin.os, torch_cuda=torch))
     assert verdict.outcome == "fails"
     assert verdict.predicted_error
     assert (verdict.predicted_error.code, verdict.predicted_error.name) == (500, "cudaErrorSymbolNotFound")

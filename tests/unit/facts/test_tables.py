@@ -99,7 +99,7 @@ def test_every_problem_of_every_file_at_once(copy: Path) -> None:
     _edit(
         copy / "gpus.toml",
         ('"DGX Spark" = "GB10"', '"DGX Spark" = "GB11"\n"g b 1 0" = "GB10"'),
-        ('[[group]]\ncapability = "5.0"', '[[group]]\ncapability = "five"'),
+        ('[[group]]\ncapability = "5.0"', '[[group]]\ncapability = "5.9"'),
         ('[[group]]\ncapability = "6.0"', '[[group]]\ncapability = "6.7"'),
         ('tegra = "tegra186"\n', ""),
         ('"Quadro GV100"', '"quadro gv-100", "Quadro GV100"'),
@@ -123,7 +123,7 @@ def test_every_problem_of_every_file_at_once(copy: Path) -> None:
         "gpus.toml: alias of unknown GPU 'GB11'",
         "gpus.toml: GPU 'gb10' is there more than once",
         "gpus.toml: GPU 'quadrogv100' is there more than once",
-        "'five' is no capability",
+        "no architecture '5.9'",
         "no architecture '6.7'",
         "a tegra chip and a Tegra capability go together",
         "gpus.toml: pattern '('",

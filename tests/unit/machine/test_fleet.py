@@ -131,7 +131,7 @@ def test_gpus_and_capabilities_with_commas_or_repeated() -> None:
 @pytest.mark.parametrize("name", ["orin", "8.7", "Jetson AGX Orin", "10.1", "thor"])
 def test_a_tegra_says_more(name: str) -> None:
     (found,) = named.machines([name])
-    assert (found.os, found.cpu, found.l4t, found.product) == ("linux", "aarch64", fleet.L4T_NOT_KNOWN, "Jetson")
+    assert (found.os, found.cpu, found.tegra, found.l4t, found.product) == ("linux", "aarch64", True, None, "Jetson")
     assert found.capability in ("8.7", "11.0")
 
 

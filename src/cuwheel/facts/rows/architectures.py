@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from cuwheel.facts.arch import Capability
 from cuwheel.facts.rows.common import Source
 
 
 class Architecture(Struct, frozen=True, kw_only=True):
     """A capability: its generation, and the capabilities that its `f` code serves."""
 
-    capability: str
+    capability: Capability
     generation: str
     source: tuple[str, ...]
     tegra: bool = False
-    family: tuple[str, ...] = ()
-    renamed_to: str | None = None
+    family: tuple[Capability, ...] = ()
+    renamed_to: Capability | None = None
     desktop_code: str = ""
     note: str = ""
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from cuwheel.facts.arch import Capability
 from cuwheel.facts.rows.common import OperatingSystem, Source
 
 
 class DriverSupport(Struct, frozen=True, kw_only=True):
     """The branches of the driver that know GPUs of these capabilities: see gpu_drivers.toml."""
 
-    capabilities: tuple[str, ...]
+    capabilities: tuple[Capability, ...]
     first: str
     source: tuple[str, ...]
     last: str | None = None

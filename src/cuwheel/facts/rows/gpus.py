@@ -6,13 +6,14 @@ import re
 
 from msgspec import Struct, field
 
+from cuwheel.facts.arch import Capability
 from cuwheel.facts.rows.common import Source
 
 
 class GpuGroup(Struct, frozen=True, kw_only=True):
     """GPUs of one capability and product line. `tegra`: the chip that a Jetson's device tree names."""
 
-    capability: str
+    capability: Capability
     product: str
     names: tuple[str, ...]
     source: tuple[str, ...]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from cuwheel.facts.arch import Capability
 from cuwheel.facts.rows.common import Source
 
 
@@ -20,7 +21,7 @@ class Sign(Struct, frozen=True, kw_only=True):
 class Variant(Struct, frozen=True, kw_only=True):
     """What GPUs below a capability load: the library with `name` before its suffix."""
 
-    below: str
+    below: Capability
     name: str
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.facts import versions
-from cuwheel.facts.arch import Arch
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.rows.common import Source
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ForwardCompatibility(Struct, frozen=True, kw_only=True):
 class Joined(Struct, frozen=True, kw_only=True):
     """From when on a Tegra is served by the distribution for servers. `compat`: a package for older L4T."""
 
-    capability: str
+    capability: Capability
     cuda: str
     l4t: str
     jetpack: str

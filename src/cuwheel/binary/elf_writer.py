@@ -85,8 +85,8 @@ def patches(
     at = shift.placed(tables.programs.offset)
     yield at, table
     if layout.block:
-        left = layout.block.end - (tables.programs.offset + len(table))
-        yield at + len(table), bytes(max(left, 0))
+        unused = layout.block.end - (tables.programs.offset + len(table))
+        yield at + len(table), bytes(max(unused, 0))
     parts = _parts(tables, layout)
     sections = b"".join(_SECTION.pack(*each) for each in _sections(tables, layout, parts, shift))
     yield sections_at(elf, tables, layout), sections

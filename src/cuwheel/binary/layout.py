@@ -100,10 +100,10 @@ def _with_room(
     to = up(free - start, _BLOCK_ALIGNMENT) + start
     if to + end - start > until:
         return None
-    left = _largest(_cuts(elf, packed, used, (to, to + end - start)), count)
-    if not left or _splits(elf, left) > _splits(elf, cuts):
+    remaining = _largest(_cuts(elf, packed, used, (to, to + end - start)), count)
+    if not remaining or _splits(elf, remaining) > _splits(elf, cuts):
         return None
-    return Layout(packed, left, Block(start, end, to, _distance(elf, start, to)))
+    return Layout(packed, remaining, Block(start, end, to, _distance(elf, start, to)))
 
 
 def page_of(elf: Elf, segment: Segment) -> int | None:

@@ -63,8 +63,8 @@ def _trial(job: Job, made: cache_server.Server) -> str:
         words = [made.client, nvcc, "-c", "trial.cu", "-o", "trial.o"]
         done = process.run(words, timeout=_TRIAL_S, check=False, env={**job.environ, **made.environ}, cwd=Path(place))
         if done.status or not Path(place, "trial.o").exists():
-            told = (done.stderr or done.stdout).strip().splitlines()
-            return f"sccache does not accept this nvcc: {told[-1] if told else f'status {done.status}'}"
+            output = (done.stderr or done.stdout).strip().splitlines()
+            return f"sccache does not accept this nvcc: {output[-1] if output else f'status {done.status}'}"
     if not sum(made.counted() or ()):
         return "sccache does not know this nvcc and does not cache it"
     made.forget()

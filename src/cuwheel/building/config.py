@@ -52,16 +52,16 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
     path, data, where = _read(source, file, str(overrides.get("subdirectory", "")))
     problems: list[str] = []
     named = _by_field(data, Table, where, problems)
-    told = _told(overrides)
+    overriding = _by_override(overrides)
     decode.convert(named, Table, where, problems)
     own = [f"{where}.{each}" if where else each for each in rules.problems(codec.convert(_readable(named), Table))]
     if problems or own:
-        told_all = [_as_written(each) for each in [*problems, *own]]
-        raise ConfigurationError(path or "the configuration", told_all, _hint(problems))
-    table = codec.convert(_merged(named, told), Table)
+        all_problems = [_as_written(each) for each in [*problems, *own]]
+        raise ConfigurationError(path or "the configuration", all_problems, _hint(problems))
+    table = codec.convert(_merged(named, overriding), Table)
     if wrong := list(rules.problems(table)):  # the file is right: it is what was said beside it
         raise UsageError("; ".join(wrong), hint="cuwheel build --help")
-    return Found(path=path, table=table, keys=named, told=told)
+    return Found(path=path, table=table, keys=named, told=overriding)
 
 
 def over(below: dict[str, Any], found: Found) -> Table:
@@ -155,13 +155,13 @@ def _decoded(path: Path) -> dict[str, Any]:
         raise ConfigurationError(path, [f"it is not valid TOML: {error}"]) from error
 
 
-def _told(overrides: Mapping[str, object]) -> dict[str, Any]:
+def _by_override(overrides: Mapping[str, object]) -> dict[str, Any]:
     problems: list[str] = []
-    told: dict[str, Any] = _by_field(dict(overrides), Table, "", problems)
-    decode.convert(codec.builtins(told), Table, "", problems)
+    named: dict[str, Any] = _by_field(dict(overrides), Table, "", problems)
+    decode.convert(codec.builtins(named), Table, "", problems)
     if problems:
         raise UsageError("; ".join(map(_as_written, problems)), hint="cuwheel build --help")
-    return told
+    return named
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

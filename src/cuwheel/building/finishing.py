@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuwheel import files, log, masking
 from cuwheel import repairing as repair
 from cuwheel.building import gate
-from cuwheel.building.job import Phase, Trouble
+from cuwheel.building.job import Phase, Problem
 from cuwheel.building.results import JobResult, MadeWheel
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.finding import Finding
@@ -65,16 +65,16 @@ def finished(order: Order, job: Job, built: Built, placed: Placed) -> JobResult:
         phases=built.phases,
         seconds=built.seconds,
         findings=(*job.notes, *_about_cache(built)),
-        trouble=built.trouble,
+        problem=built.problem,
     )
-    if built.trouble:
+    if built.problem:
         return result
     work = _Finishing(order, result, job, built)
     try:
         return work.through(placed)
     except CuwheelError as error:
-        trouble = Trouble(phase=work.phase, what=error.message, hint=error.hint)
-        return replace(result, phases=(*result.phases, *work.phases), trouble=trouble)
+        problem = Problem(phase=work.phase, what=error.message, hint=error.hint)
+        return replace(result, phases=(*result.phases, *work.phases), problem=problem)
 
 
 def _about_cache(built: Built) -> Iterator[Finding]:

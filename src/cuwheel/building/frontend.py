@@ -48,10 +48,10 @@ def _inner_python(job: Job, shell: Shell) -> str:
     names = (f"/opt/python/cp{digits}-cp{digits}/bin/python", f"python{job.python}", "python3")
     for name in names:
         try:
-            told = shell.answer([name, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+            answer = shell.answer([name, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
         except CuwheelError:
             continue
-        if told.strip() == job.python:
+        if answer.strip() == job.python:
             return name
     image = job.toolchain.prefix[-1]
     raise UnavailableError(
@@ -83,22 +83,22 @@ def backend_requires(made: ProjectBuilder, job: Job) -> set[str]:
 def wheel(made: ProjectBuilder, job: Job) -> Path:
     """The one wheel that the backend wrote."""
     out = job.folder / "out"
-    told = Path(_through(lambda: made.build("wheel", out, job.config_settings)))
+    path = Path(_through(lambda: made.build("wheel", out, job.config_settings)))
     there = sorted(out.glob("*.whl"))
-    if len(there) != 1 or told.name != there[0].name:
+    if len(there) != 1 or path.name != there[0].name:
         written = ", ".join(each.name for each in there) or "none"
         raise MalformedError(
-            told.name or "the backend",
+            path.name or "the backend",
             f"the backend reported this wheel, but wrote {len(there)}: {written}",
             hint="it must write one wheel and return its name (PEP 517)",
         )
     try:
-        parse_wheel_filename(told.name)
+        parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
-        raise MalformedError(told, f"is not a wheel file name: {error}") from error
-    if not zipfile.is_zipfile(told):
-        raise MalformedError(told, "is not a wheel: it is not a zip file")
-    return told
+        raise MalformedError(path, f"is not a wheel file name: {error}") from error
+    if not zipfile.is_zipfile(path):
+        raise MalformedError(path, "is not a wheel: it is not a zip file")
+    return path
 
 
 def _through(call: Callable[[], T]) -> T:

@@ -47,7 +47,7 @@ def examine(found: Survey, wanted: Wanted) -> Result:
     theirs = {library.path for library in foreign}
     own = [library for library in found.libraries if library.containers and library.path not in theirs]
     case = Case(survey=found, wanted=wanted, units=gate_units.read(found, own, wanted), foreign=foreign)
-    told = (*rule.examine(RULES, case), *_about_tags(found))
-    findings = tuple(sorted(told, key=lambda each: SEVERITIES.index(each.severity)))
+    judged = (*rule.examine(RULES, case), *_about_tags(found))
+    findings = tuple(sorted(judged, key=lambda each: SEVERITIES.index(each.severity)))
     failed = wanted.table.enabled and any(finding.severity == "error" for finding in findings)
     return Result(findings=findings, listed=case.listed(), succeeded=not failed)

@@ -232,8 +232,8 @@ def _own_nvcc(case: Case) -> str:
 def other_nvcc_called(case: Case) -> Iterator[Found]:
     strangers = gate_reasons.wrong_nvcc(case.wanted)
     planned = toolkits.find_toolkit(case.wanted.cuda)
-    told_already = any(True for unit in case.from_sources() for _ in _compiled_by(unit, planned))
-    if strangers and not told_already:
+    explained_already = any(True for unit in case.from_sources() for _ in _compiled_by(unit, planned))
+    if strangers and not explained_already:
         yield Found(
             message="the build called another nvcc than the planned one", evidence=strangers, fix=_own_nvcc(case)
         )
@@ -253,9 +253,9 @@ def linked_with_other_cuda(case: Case) -> Iterator[Found]:
         for name in library.needed:
             majors = _majors(name)
             if majors and major not in majors:
-                told = " or ".join(map(str, majors))
+                named = " or ".join(map(str, majors))
                 yield Found(
-                    message=f"{library.path} needs {name}, which is CUDA {told}'s, but {case.wanted.cuda} was planned",
+                    message=f"{library.path} needs {name}, which is CUDA {named}'s, but {case.wanted.cuda} was planned",
                     evidence=tuple(f"RUNPATH {each}" for each in (*library.runpath, *library.rpath))[:2],
                 )
 

@@ -38,8 +38,8 @@ def wheel_unreadable(case: Case) -> Iterator[Found]:
         *((library.path, each) for library in case.survey.libraries for each in library.findings),
     ):
         if finding.severity == "error":
-            told = f"{where}: {finding.message}" if where and where not in finding.message else finding.message
-            yield Found(message=told, evidence=finding.evidence)
+            message = f"{where}: {finding.message}" if where and where not in finding.message else finding.message
+            yield Found(message=message, evidence=finding.evidence)
 
 
 @rule(
@@ -50,8 +50,8 @@ def wheel_unreadable(case: Case) -> Iterator[Found]:
     source="the configuration",
 )
 def wheel_over_budget(case: Case) -> Iterator[Found]:
-    told = case.wanted.table.size
-    budget = units.read_size(told) if told else None
+    limits = case.wanted.table.size
+    budget = units.read_size(limits) if limits else None
     if budget is None or case.survey.size <= budget:
         return
     by_arch: Counter[str] = Counter()
@@ -61,8 +61,8 @@ def wheel_over_budget(case: Case) -> Iterator[Found]:
     largest = sorted(case.survey.libraries, key=lambda each: -each.size)[:_SHOWN]
     archs = ", ".join(f"{arch} {size(by_arch[arch])}" for arch in sorted(by_arch, key=order))
     yield Found(
-        message=f"it is {size(case.survey.size)} and at most {told} is allowed: {size(case.survey.size - budget)} too "
-        f"much",
+        message=f"it is {size(case.survey.size)} and at most {limits} is allowed: {size(case.survey.size - budget)} "
+        "too much",
         evidence=(
             *(f"{each.path} {size(each.size)}" for each in largest),
             *((f"device code: {archs}",) if archs else ()),

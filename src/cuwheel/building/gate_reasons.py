@@ -118,7 +118,7 @@ def _lists(wanted: Wanted) -> Iterator[tuple[Call, set[str]]]:
 
 def _named(call: Call) -> str:
     """`call 12 (nvcc add.cu)`."""
-    return f"call {call.number} ({summary.told(call, summary.parse(call)).what})"
+    return f"call {call.number} ({summary.summarised(call, summary.parse(call)).what})"
 
 
 def _joined(archs: Iterable[str]) -> str:

@@ -100,7 +100,7 @@ class Cached(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Trouble(Struct, frozen=True, kw_only=True):
+class Problem(Struct, frozen=True, kw_only=True):
     """Why a job ended without a wheel: a program failed, its time was over, or something else."""
 
     phase: str
@@ -126,5 +126,5 @@ class Built(Struct, frozen=True, kw_only=True):
     others: dict[str, str] = field(default_factory=dict)  # versions of what was installed to build
     requirements: tuple[Archive, ...] = ()  # the files that it was installed from, where a lock is to name them
     cached: Cached | None = None
-    trouble: Trouble | None = None
+    problem: Problem | None = None
     resumed: bool = False

@@ -73,8 +73,8 @@ def interpreters(wanted: Sequence[str]) -> dict[str, Python]:
         except UnavailableError as error:
             missing.append(error)
     if missing:
-        told = "; ".join(each.message for each in missing)
-        raise UnavailableError(told, hint="; ".join(each.hint for each in missing))
+        messages = "; ".join(each.message for each in missing)
+        raise UnavailableError(messages, hint="; ".join(each.hint for each in missing))
     return found
 
 
@@ -83,8 +83,8 @@ def image_paths(toolchains: Iterable[Toolchain]) -> dict[str, tuple[str, ...]]:
     found = {}
     for each in toolchains:
         if each.prefix:
-            told = process.run(commands.command(each.toolkit, ["env"]), timeout=_ASK_S).stdout
-            paths = [line.partition("=")[2] for line in told.splitlines() if line.startswith("PATH=")]
+            output = process.run(commands.command(each.toolkit, ["env"]), timeout=_ASK_S).stdout
+            paths = [line.partition("=")[2] for line in output.splitlines() if line.startswith("PATH=")]
             found[each.identity] = tuple(paths[0].split(":")) if paths else variables.SYSTEM_PATH
     return found
 
@@ -188,7 +188,7 @@ def _key(job: Job, order: Order) -> str:
     """Of everything that goes in. A folder's place counts too: names of kernels depend on it."""
     compiler = job.toolchain.host_compiler
     passed = variables.passed_names(job.environ)
-    told = [
+    parts = [
         __version__,
         [order.tree.sha256, order.tree.commit, order.tree.described],
         [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs],
@@ -198,7 +198,7 @@ def _key(job: Job, order: Order) -> str:
         [job.before, job.requires, job.config_settings, str(job.folder), job.subdirectory],
         [[each.name, each.value] for each in job.settings if each.name not in _NO_INPUT | passed],
     ]
-    return hashlib.sha256(codec.encode(told)).hexdigest()
+    return hashlib.sha256(codec.encode(parts)).hexdigest()
 
 
 def serves(wheel: str, python: str) -> bool:

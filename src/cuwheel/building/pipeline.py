@@ -26,7 +26,7 @@ from cuwheel.building import (
     variants,
     workspace,
 )
-from cuwheel.building.job import Trouble
+from cuwheel.building.job import Problem
 from cuwheel.building.order import Order
 from cuwheel.building.requirements import Source, torch_release
 from cuwheel.building.results import BuildResult, JobResult, MadeVariants
@@ -257,8 +257,8 @@ class Steps:
 
 
 def _without_toolchain(plan: PlanJob, python: str, error: CuwheelError) -> JobResult:
-    trouble = Trouble(phase="toolchain", what=error.message, hint=error.hint)
-    return JobResult(id=jobs.name(plan.cuda, python), python=python, plan=plan, outcome="failed", trouble=trouble)
+    problem = Problem(phase="toolchain", what=error.message, hint=error.hint)
+    return JobResult(id=jobs.name(plan.cuda, python), python=python, plan=plan, outcome="failed", problem=problem)
 
 
 def _served(job: Job, first: JobResult) -> JobResult | None:

@@ -49,8 +49,8 @@ def available() -> tuple[int, int | None]:
     used = next(iter(_words(_GROUP / "memory.current")), "")
     free = _free()
     if limit.isdigit():
-        left = int(limit) - (int(used) if used.isdigit() else 0)
-        free = left if free is None else min(free, left)
+        allowed = int(limit) - (int(used) if used.isdigit() else 0)
+        free = allowed if free is None else min(free, allowed)
     return cores, None if free is None else max(free, 0)
 
 
@@ -65,5 +65,5 @@ def _free() -> int | None:
     words = _words(Path("/proc/meminfo"))
     if "MemAvailable:" not in words:
         return None
-    told = words[words.index("MemAvailable:") + 1]
-    return int(told) * 1024 if told.isdigit() else None
+    kilobytes = words[words.index("MemAvailable:") + 1]
+    return int(kilobytes) * 1024 if kilobytes.isdigit() else None

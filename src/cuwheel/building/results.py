@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel.building.gate_values import Listed
-from cuwheel.building.job import Built, Job, Phase, Trouble
+from cuwheel.building.job import Built, Job, Phase, Problem
 from cuwheel.building.order import Order
 from cuwheel.building.recipes import Recipe
 from cuwheel.finding import Finding
@@ -37,7 +37,7 @@ class MadeWheel(Struct, frozen=True, kw_only=True):
 class JobResult(Struct, frozen=True, kw_only=True):
     """What became of one wheel. `job` is None where there was no toolchain to make one for.
 
-    `listed`: unplanned device code that was accepted. `trouble`: why there is no wheel.
+    `listed`: unplanned device code that was accepted. `problem`: why there is no wheel.
     """
 
     id: str
@@ -53,7 +53,7 @@ class JobResult(Struct, frozen=True, kw_only=True):
     wheel: MadeWheel | None = None
     listed: tuple[Listed, ...] = ()
     findings: tuple[Finding, ...] = ()
-    trouble: Trouble | None = None
+    problem: Problem | None = None
 
 
 class MergedWheel(Struct, frozen=True, kw_only=True):

@@ -118,8 +118,8 @@ def may_be_allowed(text: str) -> bool:
 def _check(check: CheckTable) -> Iterator[str]:
     ways = [name for name in ("command", "python", "import_") if getattr(check, name) is not None]
     if len(ways) != 1:
-        told = " and ".join(each.removesuffix("_") for each in ways) or "none of them"
-        yield f"it must have exactly one of command, python and import, but has {told}"
+        named = " and ".join(each.removesuffix("_") for each in ways) or "none of them"
+        yield f"it must have exactly one of command, python and import, but has {named}"
     if not 0 < check.timeout < float("inf"):
         yield f"timeout: {check.timeout:g} is not a positive number of seconds"
     if not units.read_size(check.memory):

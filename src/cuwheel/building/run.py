@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuwheel import files, log, units
 from cuwheel.building import cache as cache_
 from cuwheel.building import frontend, recorder, trees, workspace
-from cuwheel.building.job import Built, Phase, Trouble
+from cuwheel.building.job import Built, Phase, Problem
 from cuwheel.building.requirements import Installer
 from cuwheel.building.shell import Shell
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
@@ -76,14 +76,14 @@ class _Work:
 
     def through(self) -> Built:
         built = Built(key=self.job.key, log=str(self.log))
-        trouble, wheel, cached = None, None, None
+        problem, wheel, cached = None, None, None
         with self._telling(), contextlib.ExitStack() as stack:
             try:
                 wheel = self._phases(stack)
             except CuwheelError as error:
-                trouble = self._trouble(error)
+                problem = self._problem_of(error)
             except OSError as error:
-                trouble = self._trouble(UnreadableError.from_os(error, hint=store_.NO_SPACE))
+                problem = self._problem_of(UnreadableError.from_os(error, hint=store_.NO_SPACE))
             finally:
                 if self.session:
                     self.session.finish(0 if wheel else 1)
@@ -101,7 +101,7 @@ class _Work:
             others=self.others,
             requirements=self.installer.used if self.installer else (),
             cached=cached,
-            trouble=trouble,
+            problem=problem,
         )
 
     def _phases(self, stack: contextlib.ExitStack) -> Path:
@@ -190,15 +190,15 @@ class _Work:
                 parts.append(f"and {len(now.running) - _SHOWN} more")
         return f"{units.lasted(round(since))}: {', '.join(parts)}"
 
-    def _trouble(self, error: CuwheelError) -> Trouble:
+    def _problem_of(self, error: CuwheelError) -> Problem:
         if isinstance(error, ToolTimeoutError):
             limit = self.order.table.timeout
-            return Trouble(
+            return Problem(
                 phase=self.phase,
                 what=f"it took longer than {limit:g} s and was stopped",
                 kind="time",
                 hint="give it more time with --timeout SECONDS; the log shows how far it got",
             )
         if isinstance(error, ToolError):  # the log has what it said
-            return Trouble(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)
-        return Trouble(phase=self.phase, what=error.message, hint=error.hint)
+            return Problem(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)
+        return Problem(phase=self.phase, what=error.message, hint=error.hint)

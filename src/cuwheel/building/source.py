@@ -23,10 +23,10 @@ _ARCHIVES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 _SHOWN = 5
 _LARGE = 10**9  # bytes of a source: more is a data set or an environment, mostly
 _EPOCH = 315532800  # 1980: the first day that a zip can name
-_LEFT = frozenset(
+_OUTPUT = frozenset(
     (".git", ".hg", ".svn", ".tox", ".nox", ".eggs", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 )
-_LEFT_AT_TOP = frozenset(("build", "dist", "_skbuild", "wheelhouse"))
+_OUTPUT_AT_TOP = frozenset(("build", "dist", "_skbuild", "wheelhouse"))
 
 
 def obtain(asked: str, cache: Path, *, offline: bool = False, without: Sequence[Path] = ()) -> Tree:
@@ -69,7 +69,7 @@ def survey(folder: Path, asked: str, without: Sequence[Path]) -> Tree:
         elif path.is_dir():  # git names no folders but submodules that it did not fetch
             empty.append(name)
     commit = _git(folder, "rev-parse", "HEAD") if (folder / ".git").exists() else None
-    said = _git(folder, "log", "-1", "--format=%ct") if commit else None
+    committed = _git(folder, "log", "-1", "--format=%ct") if commit else None
     return Tree(
         asked=asked,
         folder=folder,
@@ -79,7 +79,7 @@ def survey(folder: Path, asked: str, without: Sequence[Path]) -> Tree:
         repository=commit is not None,
         commit=(commit or "").strip(),
         described=(_git(folder, "describe", "--tags", "--always") or "").strip() if commit else "",
-        epoch=int(said) if said and said.strip().isdigit() else _EPOCH,
+        epoch=int(committed) if committed and committed.strip().isdigit() else _EPOCH,
         sha256=trees.digest(folder, kept),
     )
 
@@ -139,16 +139,18 @@ def _walked(folder: Path, without: set[Path]) -> Iterator[str]:
         folders[:] = sorted(
             name
             for name in folders
-            if name not in links and not _is_left(here / name, top=top) and (here / name).resolve() not in without
+            if name not in links
+            and not _is_build_output(here / name, top=top)
+            and (here / name).resolve() not in without
         )
         for name in (*files, *links):
             yield (here / name).relative_to(folder).as_posix()
 
 
-def _is_left(folder: Path, *, top: bool) -> bool:
+def _is_build_output(folder: Path, *, top: bool) -> bool:
     """What builds, environments and caches leave behind."""
     name = folder.name
-    if name in _LEFT or name.endswith(".egg-info") or (top and name in _LEFT_AT_TOP):
+    if name in _OUTPUT or name.endswith(".egg-info") or (top and name in _OUTPUT_AT_TOP):
         return True
     return any((folder / mark).is_file() for mark in ("pyvenv.cfg", "CACHEDIR.TAG"))
 

@@ -44,9 +44,9 @@ def _names(text: str) -> Iterator[str]:
 
 def fill(text: str, values: Mapping[str, str | None]) -> str:
     """A text without placeholders. A value of None is one that this job does not have."""
-    said = []
+    sentences = []
     for literal, name, _, _ in string.Formatter().parse(text):
-        said.append(literal)
+        sentences.append(literal)
         if name is None:
             continue
         value = values[name]
@@ -55,5 +55,5 @@ def fill(text: str, values: Mapping[str, str | None]) -> str:
                 f"{text!r}: {{{name}}} has no value for this job",
                 hint="cuwheel plan shows why, and what comes nearest",
             )
-        said.append(value)
-    return "".join(said)
+        sentences.append(value)
+    return "".join(sentences)

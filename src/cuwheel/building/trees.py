@@ -34,11 +34,11 @@ def digest(folder: Path, names: Sequence[str]) -> str:
         for name in names:
             path = folder / name
             if path.is_symlink():
-                told = f"link {path.readlink()}"
+                content = f"link {path.readlink()}"
             else:
                 runs = "x" if path.stat().st_mode & stat.S_IXUSR else "-"
-                told = f"{runs} {files.sha256(path)}"
-            whole.update(os.fsencode(f"{name}\0{told}\n"))
+                content = f"{runs} {files.sha256(path)}"
+            whole.update(os.fsencode(f"{name}\0{content}\n"))
     except OSError as error:
         raise UnreadableError.from_os(error) from error
     return whole.hexdigest()

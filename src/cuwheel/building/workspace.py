@@ -33,8 +33,8 @@ _END_S = 5.0
 
 def place(store: Store, *, name: str, cuda: str, archs: tuple[str, ...], python: str) -> Path:
     """The same job is always built at the same path: names of kernels depend on it."""
-    told = codec.encode([name.lower(), cuda, archs, python])
-    return store.folder / "builds" / hashlib.sha256(told).hexdigest()[:16]
+    parts = codec.encode([name.lower(), cuda, archs, python])
+    return store.folder / "builds" / hashlib.sha256(parts).hexdigest()[:16]
 
 
 @contextlib.contextmanager

@@ -205,22 +205,22 @@ def run(args: argparse.Namespace) -> Build:
 
 def _settings(args: argparse.Namespace) -> dict[str, object]:
     """What was said, and nothing that was not: the rest is the configuration's."""
-    said: dict[str, object] = {name: getattr(args, name) for name in _TABLE if getattr(args, name) is not None}
-    said |= {name: True for name in ("force_archs", "cache", "merge", "variants") if getattr(args, name)}
-    said |= {"recipe": False} if args.no_recipe else {}
-    said |= {"requires": args.require} if args.require else {}
-    said |= {"environment": _pairs(args.variable)} if args.variable else {}
-    said |= {"config_settings": _pairs(args.config_setting)} if args.config_setting else {}
-    said |= {"components": _split(args.components)} if args.components else {}
+    given: dict[str, object] = {name: getattr(args, name) for name in _TABLE if getattr(args, name) is not None}
+    given |= {name: True for name in ("force_archs", "cache", "merge", "variants") if getattr(args, name)}
+    given |= {"recipe": False} if args.no_recipe else {}
+    given |= {"requires": args.require} if args.require else {}
+    given |= {"environment": _pairs(args.variable)} if args.variable else {}
+    given |= {"config_settings": _pairs(args.config_setting)} if args.config_setting else {}
+    given |= {"components": _split(args.components)} if args.components else {}
     plan = {name: True for name in ("future", "native", "specific", "family") if getattr(args, name)}
     plan |= {"ptx": False} if args.no_ptx else {}
-    said |= {"plan": plan} if plan else {}
+    given |= {"plan": plan} if plan else {}
     gate: dict[str, object] = {"allow": _split(args.allow)} if args.allow else {}
     gate |= {"device_code": False} if args.host_only else {}
-    said |= {"gate": gate} if gate else {}
-    said |= {"guard": args.guard} if args.guard else {}
-    said |= {"repair": {"enabled": False}} if args.no_repair else {}
-    return said
+    given |= {"gate": gate} if gate else {}
+    given |= {"guard": args.guard} if args.guard else {}
+    given |= {"repair": {"enabled": False}} if args.no_repair else {}
+    return given
 
 
 def _pairs(words: list[str]) -> dict[str, str]:

@@ -48,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="report estimates, write nothing")
     _add_what(parser)
     _add_wheels(parser)
-    later = parser.add_argument_group("environments and folders, in place")
-    later.add_argument("--undo", action="store_true", help="restore every original")
-    later.add_argument("--commit", action="store_true", help="delete the originals; with --for, keep none")
+    in_place = parser.add_argument_group("environments and folders, in place")
+    in_place.add_argument("--undo", action="store_true", help="restore every original")
+    in_place.add_argument("--commit", action="store_true", help="delete the originals; with --for, keep none")
     add_html(parser)
 
 

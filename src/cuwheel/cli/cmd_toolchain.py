@@ -74,15 +74,15 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_repeatable(parser: argparse.ArgumentParser) -> None:
-    again = parser.add_argument_group("offline and reproducible installs")
-    again.add_argument(
+    offline = parser.add_argument_group("offline and reproducible installs")
+    offline.add_argument(
         "--offline", action="store_true", help="do not use the network, only installed or downloaded files"
     )
-    again.add_argument("--to", metavar="FOLDER", type=places.new_folder, help="where fetch puts the files")
-    again.add_argument(
+    offline.add_argument("--to", metavar="FOLDER", type=places.new_folder, help="where fetch puts the files")
+    offline.add_argument(
         "--from", dest="source", metavar="PLACE", type=places.place, help="the folder that fetch filled, or its URL"
     )
-    shared_options.add_lock(again)
+    shared_options.add_lock(offline)
 
 
 def run(args: argparse.Namespace) -> Toolchain:

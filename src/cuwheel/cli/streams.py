@@ -55,9 +55,9 @@ def _nearest(error: UnicodeError) -> tuple[str, int]:
 
 def terminal_width() -> int:
     """As shutil has it, without shutil: argparse asks for every argument, and importing that takes 4 ms."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told[:9]):
-        return int(told[:9])
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns[:9]):
+        return int(columns[:9])
     try:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns if sys.__stdout__ else _COLUMNS
     except (OSError, ValueError):

@@ -56,7 +56,7 @@ def of(judge: Judge, survey: Survey, machine: Machine, known: Collection[str] = 
     The first step is for a driver that is not known. A Jetson's driver comes with its system: there is no other.
     """
     unknown = Step(since=None, told=_told(judge, replace(machine, driver=None, driver_cuda=None)))
-    if machine.l4t:
+    if machine.runs_l4t:
         return (unknown,)
     found: dict[str, Told] = {}
     asked = functools.cache(lambda driver: _told(judge, replace(machine, driver=_later(driver), driver_cuda=None)))

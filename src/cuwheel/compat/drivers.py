@@ -90,9 +90,9 @@ def _newest_known(machine: Machine, on: OperatingSystem) -> Release | None:
     if not machine.driver or machine.runs_l4t:  # a Jetson's driver is numbered otherwise and comes with L4T
         return None
     row = toolkits.driver_cuda(machine.driver, on) or rows[0]
-    later = rows[rows.index(row) + 1 :]
+    newer = rows[rows.index(row) + 1 :]
     # The drivers of later toolkits are not in the table: this one may be of one of them.
-    return None if later and later[0].driver.on(on) is None else row
+    return None if newer and newer[0].driver.on(on) is None else row
 
 
 def floor_of(library: Library, machine: Machine) -> str | None:

@@ -47,8 +47,8 @@ def _drivers(machine: Machine, on: OperatingSystem) -> tuple[str | None, str | N
         return machine.driver, machine.driver
     rows = toolkits.all_releases()
     came_for = [row for row in rows if versions.at_least(machine.driver_cuda, row.version)]
-    later = rows[len(came_for) :]
-    after = later[0].driver.on(on) if later else None
+    newer = rows[len(came_for) :]
+    after = newer[0].driver.on(on) if newer else None
     return (came_for[-1].driver.on(on) if came_for else None), (str(versions.major(after) - 1) if after else None)
 
 

@@ -26,9 +26,9 @@ _SAID_BY_MACHINE_RULES = {
 _NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known"})
 
 
-def examine(surveys: Sequence[Survey], machines: Sequence[Machine], said: Iterable[Finding]) -> tuple[Finding, ...]:
+def examine(surveys: Sequence[Survey], machines: Sequence[Machine], known: Iterable[Finding]) -> tuple[Finding, ...]:
     """Errors and warnings, each once, naming the packages it was found in; none that `said` holds already."""
-    return merged([judged(survey, machines) for survey in surveys], said)
+    return merged([judged(survey, machines) for survey in surveys], known)
 
 
 def judged(survey: Survey, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
@@ -38,8 +38,8 @@ def judged(survey: Survey, machines: Sequence[Machine]) -> tuple[str, tuple[Find
     return name, tuple(finding for verdict in verdicts for finding in verdict.findings)
 
 
-def merged(found: Iterable[tuple[str, Sequence[Finding]]], said: Iterable[Finding]) -> tuple[Finding, ...]:
-    already = {finding.rule for finding in said}
+def merged(found: Iterable[tuple[str, Sequence[Finding]]], known: Iterable[Finding]) -> tuple[Finding, ...]:
+    already = {finding.rule for finding in known}
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for name, findings in found:
         for finding in findings:

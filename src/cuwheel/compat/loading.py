@@ -135,8 +135,8 @@ def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
 
 def profile_of(survey: Survey) -> PackageProfile | None:
     """How the package chooses its libraries, by its own files, else by its version."""
-    told = survey.distribution
-    return packages.find_profile(told.name, survey.loads_as or told.version) if told else None
+    distribution = survey.distribution
+    return packages.find_profile(distribution.name, survey.loads_as or distribution.version) if distribution else None
 
 
 def is_loadable(library: Library) -> bool:
@@ -188,23 +188,23 @@ def _framework_cuda(profile: PackageProfile, machine: Machine) -> str | None:
 def _by_variable(
     profile: PackageProfile, there: Mapping[str, tuple[str, ...]], machine: Machine, value: str
 ) -> Loading:
-    said = f"{profile.override}={value}"
+    setting = f"{profile.override}={value}"
     cuda = _framework_cuda(profile, machine)
     otherwise = packages.best_version(profile, there, cuda) if cuda else None
     fix = f"unset {profile.override}" + (f": it then loads the library for CUDA {otherwise}" if otherwise else "")
     if not otherwise:
         fix += f", or set it to {' or '.join(_digits(each) for each in sorted(there, key=versions.key))}"
     if profile.override_digits and not (value.isascii() and value.isdigit()):
-        return _nothing(profile, f"{said}: it must be digits only", fix)
+        return _nothing(profile, f"{setting}: it must be digits only", fix)
     if _below(profile, machine) and not profile.override_keeps_variant:
         return _nothing(
-            profile, f"{said} and a GPU below {_variant(profile)} give a file name that does not exist", fix
+            profile, f"{setting} and a GPU below {_variant(profile)} give a file name that does not exist", fix
         )
     major, minor = value[:_ORDINARY_DIGITS], value[_ORDINARY_DIGITS:]
     wanted = f"{major}.{minor}" if minor else major
     if wanted in there:
         return Loading(always=there[wanted], follows=profile.follows)
-    return _nothing(profile, f"{said}, and {_none_for(profile, there, wanted)}", fix)
+    return _nothing(profile, f"{setting}, and {_none_for(profile, there, wanted)}", fix)
 
 
 def _variant(profile: PackageProfile) -> str:
@@ -217,8 +217,8 @@ def _nothing(profile: PackageProfile, why: str, fix: str) -> Loading:
 
 def _none_for(profile: PackageProfile, there: Mapping[str, object], wanted: str) -> str:
     have = ", ".join(sorted(there, key=versions.key))
-    said = f': "{profile.missing}"' if profile.missing else ""
-    return f"its libraries are for CUDA {have}, none for {wanted}{said}"
+    error = f': "{profile.missing}"' if profile.missing else ""
+    return f"its libraries are for CUDA {have}, none for {wanted}{error}"
 
 
 def _stand_in(profile: PackageProfile, there: Mapping[str, tuple[str, ...]], cuda: str, machine: Machine) -> str:

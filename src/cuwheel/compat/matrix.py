@@ -106,9 +106,9 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
     chosen = [group for group in groups if group.outcome == outcome]
     stopped = any(each.severity == "error" for each in about)
     loaded = [each.verdict for each in chosen[0].judged]
-    told = _news(about, _told(groups, chosen, load))
+    findings = _news(about, _told(groups, chosen, load))
     if stopped or outcome == "fails":
-        told = (each for each in told if each.rule not in check_rules.STARTS_SLOWLY)
+        findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
     untrue = () if stopped else variant_claims.untrue_on(survey, machine, outcome)
     at_import = stopped or any(each.stopped and not each.verdict.optional for each in chosen[0].judged)
     return Verdict(
@@ -118,7 +118,7 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
         predicted_error=None if at_import else error_of(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
-        findings=_sorted([*about, *survey.findings, *told, *untrue]),
+        findings=_sorted([*about, *survey.findings, *findings, *untrue]),
     )
 
 
@@ -137,15 +137,15 @@ def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain:
     """`certain`: the paths that are loaded whatever is not known."""
     found = read.reaches[path]
     library, machine = found.library, around.machine
-    told = found.on(machine) if found.has_code else _without_code(library, machine)
+    prediction = found.on(machine) if found.has_code else _without_code(library, machine)
     needed = resolve(library, around)
     case = Case(
-        library=library, machine=machine, prediction=told, needed=needed, modules=found.modules, torch=read.torch
+        library=library, machine=machine, prediction=prediction, needed=needed, modules=found.modules, torch=read.torch
     )
     host = check_rules.examine_host(case)
     stopped = any(each.severity == "error" for each in host)
-    elsewhere = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)
-    findings = host if elsewhere else (*host, *check_rules.examine_code(case))
+    other_machine = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)
+    findings = host if other_machine else (*host, *check_rules.examine_code(case))
     optional = library.path in load.optional
     undecided = any(library.path in each.paths for each in load.candidates) or (optional and not load.described)
     missing = _missing_condition([each.soname for each in needed if each.place == "unknown"])
@@ -154,16 +154,16 @@ def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain:
         library=library,
         verdict=LibraryVerdict(
             path=library.path,
-            outcome="fails" if stopped else told.outcome,
-            containers=told.containers,
-            predicted_error=None if stopped else told.predicted_error,
+            outcome="fails" if stopped else prediction.outcome,
+            containers=prediction.containers,
+            predicted_error=None if stopped else prediction.predicted_error,
             loaded=None if undecided else library.path in certain,
             optional=optional,
-            rests_on=told.taken,
-            conditions=told.conditions,
+            rests_on=prediction.taken,
+            conditions=prediction.conditions,
         ),
         findings=tuple(of_library(each, library.path, load) for each in findings),
-        conditions=(*told.conditions, *missing, *beyond, *_host_conditions(library, machine)),
+        conditions=(*prediction.conditions, *missing, *beyond, *_host_conditions(library, machine)),
         stopped=stopped,
     )
 
@@ -215,10 +215,10 @@ def _told(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> 
         yield replace(finding, severity=severity, message=only + finding.message)
 
 
-def _news(about: Sequence[Finding], told: Iterable[Finding]) -> Iterator[Finding]:
+def _news(about: Sequence[Finding], found: Iterable[Finding]) -> Iterator[Finding]:
     """Without what the tags of the wheel said of all its libraries."""
     tagged = any(each.rule == "wheel-tag-mismatch" for each in about)
-    return (each for each in told if not (tagged and each.rule in check_rules.ANOTHER_MACHINE))
+    return (each for each in found if not (tagged and each.rule in check_rules.ANOTHER_MACHINE))
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -250,8 +250,8 @@ def _versions(groups: Sequence[_Group]) -> str:
 
 def _otherwise(groups: Sequence[_Group], chosen: Sequence[_Group]) -> str:
     others = {outcome: [each for each in groups if each.outcome == outcome] for outcome in (g.outcome for g in groups)}
-    told = [f"{outcome} with {_versions(found)}" for outcome, found in others.items() if found[0] not in chosen]
-    return f" ({'; '.join(told)})" if told else ""
+    outcomes = [f"{outcome} with {_versions(found)}" for outcome, found in others.items() if found[0] not in chosen]
+    return f" ({'; '.join(outcomes)})" if outcomes else ""
 
 
 def _missing_condition(sonames: Sequence[str]) -> Iterator[str]:

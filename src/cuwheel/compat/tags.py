@@ -46,14 +46,14 @@ def _fit(tag: str, machine: Machine) -> Fit:
     problems: list[str] = []
     conditions: list[str] = []
     wanted = platform_of(platform)
-    told = (
+    reasons = (
         (_python_problem(python, abi, machine.python), _python_words(python, abi)),
         (_differs("the operating system", machine.os, wanted.os), _capital(wanted.os)),
         (_differs("the processor", machine.cpu, wanted.cpu), wanted.cpu),
         (_glibc_problem(machine.glibc, wanted.glibc), f"glibc {wanted.glibc} or later" if wanted.glibc else None),
     )
     known = (machine.python, machine.os, machine.cpu, machine.glibc)
-    for (problem, condition), value in zip(told, known, strict=True):
+    for (problem, condition), value in zip(reasons, known, strict=True):
         if problem:
             problems.append(problem)
         elif condition and value is None:
@@ -89,9 +89,9 @@ def _python_problem(python: str, abi: str, has: str | None) -> str | None:
     if has is None or match is None:
         return None
     wanted = f"{match[2]}.{match[3]}" if match[3] else match[2]
-    later = abi == "abi3" or match[1] == "py"
+    newer_too = abi == "abi3" or match[1] == "py"
     same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == int(wanted)
-    if same or (later and versions.major(has) == int(match[2]) and versions.at_least(has, wanted)):
+    if same or (newer_too and versions.major(has) == int(match[2]) and versions.at_least(has, wanted)):
         return None
     words = _python_words(python, abi) or wanted
     return f"Python is {versions.minor(has)}, not {words.removeprefix('Python ')}"

@@ -139,8 +139,8 @@ def _true_of(served: dict[Capability, Served], known: Sequence[Capability]) -> I
 
 def unsaid(served: Iterable[Served], made: Iterable[Claim]) -> tuple[Served, ...]:
     """The devices that the wheel serves and no claim of it matches."""
-    said = frozenset(device for claim in made for device in claim.devices)
-    return tuple(each for each in served if each.capability not in said)
+    claimed = frozenset(device for claim in made for device in claim.devices)
+    return tuple(each for each in served if each.capability not in claimed)
 
 
 class Untrue(Struct, frozen=True, kw_only=True):

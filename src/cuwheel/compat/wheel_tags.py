@@ -40,7 +40,7 @@ def _named(subject: Subject) -> tuple[str, ...]:
         return ()
 
 
-def _said(subject: Subject) -> tuple[str, ...]:
+def _written_tags(subject: Subject) -> tuple[str, ...]:
     """Those of the WHEEL file, where each line may be a set in short."""
     found = []
     for key, value in fields(subject.wheel.wheel or ""):
@@ -72,15 +72,15 @@ def name_of_file(subject: Subject) -> Iterator[Found]:
     fix="python -m wheel tags …   (rewrites both)",
 )
 def tags_differ(subject: Subject) -> Iterator[Found]:
-    named, said = set(_named(subject)), set(_said(subject))
-    if not named or subject.wheel.wheel is None or named == said:
+    named, written = set(_named(subject)), set(_written_tags(subject))
+    if not named or subject.wheel.wheel is None or named == written:
         return
     yield Found(
-        severity="warning" if _alike(named) == _alike(said) else None,
+        severity="warning" if _alike(named) == _alike(written) else None,
         message="the tags of the file name are not those of its WHEEL file",
         evidence=(
-            *(f"only in the file name: {each}" for each in some(named - said)),
-            *(f"only in WHEEL: {each}" for each in some(said - named)),
+            *(f"only in the file name: {each}" for each in some(named - written)),
+            *(f"only in WHEEL: {each}" for each in some(written - named)),
         ),
     )
 

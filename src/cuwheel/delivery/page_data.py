@@ -56,7 +56,7 @@ def machines() -> bytes:
         place = next(
             (each.key for each in page_verdicts.PLACES if (each.os, each.cpu) == (machine.os, machine.cpu)), ""
         )
-        gpus.append((gpu.name, machine.capability, place, generations[str(gpu.capability)].lower()))
+        gpus.append((gpu.name, machine.capability, place, generations[gpu.capability].lower()))
     value = {
         "gpus": gpus,
         "aliases": tables().gpus.aliases,

@@ -16,7 +16,7 @@ from cuwheel.compat.loading import loading, profile_of
 from cuwheel.compat.matrix import Judge
 from cuwheel.facts import architectures, libraries, packages, toolkits, versions
 from cuwheel.inspection import wheel_facts
-from cuwheel.machine.fleet import L4T_NOT_KNOWN, Machine, System
+from cuwheel.machine.fleet import Machine, System
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -203,8 +203,7 @@ class _Sweep:
 
 
 def _with_gpu(machine: Machine, capability: Capability) -> Machine:
-    l4t = L4T_NOT_KNOWN if platforms.tegra(capability) else None
-    return replace(machine, capability=capability, l4t=l4t)
+    return replace(machine, capability=capability, tegra=platforms.tegra(capability))
 
 
 def _number(numbered: dict[T, int], item: T) -> int:

@@ -108,11 +108,11 @@ def of(log: str) -> Ending | None:
 
 
 def _ending(lines: Sequence[str], index: int, kind: _Kind) -> Ending:
-    said = [lines[index], *_continued(lines[index + 1 : index + _MOST], kind)]
-    while not said[-1].strip():
-        said.pop()
+    message = [lines[index], *_continued(lines[index + 1 : index + _MOST], kind)]
+    while not message[-1].strip():
+        message.pop()
     before = lines[max(0, index - kind.before) : index]
-    return Ending(what=_in_a_line(said), lines=(*before, *said), of_call=kind.of_call, decides=kind.decides)
+    return Ending(what=_in_a_line(message), lines=(*before, *message), of_call=kind.of_call, decides=kind.decides)
 
 
 def _continued(lines: Sequence[str], kind: _Kind) -> Iterator[str]:
@@ -121,9 +121,9 @@ def _continued(lines: Sequence[str], kind: _Kind) -> Iterator[str]:
         yield from takewhile(lambda line: not ends.match(line), lines)
 
 
-def _in_a_line(said: Sequence[str]) -> str:
+def _in_a_line(message: Sequence[str]) -> str:
     """`CMake Error at x (message):` and the first paragraph of what it says."""
-    first, *rest = (line.strip() for line in said)
+    first, *rest = (line.strip() for line in message)
     if not first.endswith(":"):
         return first
     text = takewhile(bool, dropwhile(lambda line: not line, rest))

@@ -17,7 +17,7 @@ from cuwheel.units import uncoloured
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.building.job import Built, Trouble
+    from cuwheel.building.job import Built, Problem
     from cuwheel.building.results import JobResult
     from cuwheel.diagnose.diagnosis import Cause
     from cuwheel.recording.calls import Call, Record
@@ -28,45 +28,45 @@ _OUTPUT = 8000  # characters kept of what a call printed: its end; the record ha
 
 def failure(result: JobResult) -> Failure | None:
     """Nothing where the job did not fail."""
-    if result.trouble is None:
+    if result.problem is None:
         return None
     environ = result.job.environ if result.job else {}
-    trouble = replace(result.trouble, what=masking.known(result.trouble.what, environ))
-    if result.built is None or result.built.trouble is None:  # no program failed: a toolchain, or what comes after
-        return described(trouble)
-    return _of_build(trouble, result.built, result.record, environ)
+    problem = replace(result.problem, what=masking.known(result.problem.what, environ))
+    if result.built is None or result.built.problem is None:  # no program failed: a toolchain, or what comes after
+        return described(problem)
+    return _of_build(problem, result.built, result.record, environ)
 
 
-def _of_build(trouble: Trouble, built: Built, record: Record | None, environ: dict[str, str]) -> Failure:
+def _of_build(problem: Problem, built: Built, record: Record | None, environ: dict[str, str]) -> Failure:
     def masked(text: str) -> str:
         return masking.known(text, environ)
 
-    call = _guilty(trouble, record) if record else None
+    call = _guilty(problem, record) if record else None
     tail = masked(_tail(Path(built.log)))
-    words = ending.of(tail) if trouble.kind == "program" else None
+    words = ending.of(tail) if problem.kind == "program" else None
     printed = masked("".join(reader.output(record, call))) if record and call else ""
     if words and words.decides and not words.quotes(printed):
         call = None  # a trial, or what it went on after
     if call is None:
-        causes = _causes("\n".join(words.lines) if words else "", tail) if trouble.kind == "program" else ()
-        failed = described(trouble, output="\n".join(words.lines) if words else tail, causes=causes)
+        causes = _causes("\n".join(words.lines) if words else "", tail) if problem.kind == "program" else ()
+        failed = described(problem, output="\n".join(words.lines) if words else tail, causes=causes)
         return replace(failed, what=words.what) if words else failed
     replay = shlex.join(["cuwheel", "replay", f"{built.record}:{call.number}"])
-    causes = () if trouble.kind == "time" else _causes(printed, tail)
-    failed = replace(described(trouble, call, printed, causes), replay=replay)
+    causes = () if problem.kind == "time" else _causes(printed, tail)
+    failed = replace(described(problem, call, printed, causes), replay=replay)
     what = failed.what
-    if trouble.kind == "time":
-        what = f"{trouble.what}; call {call.number} was running, {call.name} ({trouble.hint})"
+    if problem.kind == "time":
+        what = f"{problem.what}; call {call.number} was running, {call.name} ({problem.hint})"
     elif words and not words.of_call:
         what = f"{what}; then {words.what}"
     return replace(failed, what=what, command=masked(failed.command))
 
 
-def _guilty(trouble: Trouble, record: Record) -> Call | None:
+def _guilty(problem: Problem, record: Record) -> Call | None:
     """Where time ran out, what was running then; where a program failed, the first call that did and mattered."""
-    if trouble.kind == "time":
+    if problem.kind == "time":
         return next((each for each in record.calls if each.state in ("started", "signalled")), None)
-    return failures.first(record) if trouble.kind == "program" else None
+    return failures.first(record) if problem.kind == "program" else None
 
 
 def _causes(*texts: str) -> tuple[Cause, ...]:
@@ -84,18 +84,18 @@ def _tail(log: Path) -> str:
         return ""
 
 
-def described(trouble: Trouble, call: Call | None = None, output: str = "", causes: Sequence[Cause] = ()) -> Failure:
+def described(problem: Problem, call: Call | None = None, output: str = "", causes: Sequence[Cause] = ()) -> Failure:
     """`call`: the first that failed and mattered; `output`: what it printed."""
-    hint = f" ({trouble.hint})" if trouble.hint else ""
+    hint = f" ({problem.hint})" if problem.hint else ""
     output = uncoloured(output)[-_OUTPUT:]
     if call is None:
-        return Failure(what=trouble.what + hint, phase=trouble.phase, output=output, causes=tuple(causes))
+        return Failure(what=problem.what + hint, phase=problem.phase, output=output, causes=tuple(causes))
     how = f"signal {call.signal}" if call.signal else f"exit status {call.status}"
     if call.state == "not-started":
         how = call.problem or "it could not be started"
     return Failure(
         what=f"call {call.number}, {call.name} {failures.source_of(call)}".rstrip() + f": {how}",
-        phase=trouble.phase,
+        phase=problem.phase,
         call=call.number,
         command=shlex.join((call.program, *call.words)),
         cwd=call.cwd,

@@ -75,8 +75,8 @@ class Known(Struct, frozen=True, kw_only=True):
     def capability(self) -> Capability | None:
         """Of the GPU: as it was said, or as its name tells."""
         try:
-            if said := self.version("capability"):
-                return Capability.parse(said)
+            if named := self.version("capability"):
+                return Capability.parse(named)
         except UnknownNameError:
             return None
         return self.gpu.capability if self.gpu else None

@@ -43,17 +43,17 @@ def nearest(log: Log) -> tuple[str, ...]:
     causes = knowledge().causes
     lines = [line[:_LETTERS].lower() for line in log.lines]
     lines = list(islice(filter(_FAILURE.search, lines), _LINES)) or lines[:_LINES]
-    said = {term for line in lines for term in _terms(line)}
+    words = {term for line in lines for term in _terms(line)}
     spoken = {id_: Counter(term for text in _texts(file) for term in set(_terms(text))) for id_, file in causes.items()}
     spread = Counter(term for terms in spoken.values() for term in terms)
     rare = {term: math.log(len(causes) / count) for term, count in spread.items()}
-    scores = {id_: _score(terms, said, rare) for id_, terms in spoken.items()}
+    scores = {id_: _score(terms, words, rare) for id_, terms in spoken.items()}
     return tuple(id_ for id_ in sorted(scores, key=lambda id_: -scores[id_])[:_COUNT] if scores[id_])
 
 
-def _score(terms: Counter[str], said: set[str], rare: Mapping[str, float]) -> float:
+def _score(terms: Counter[str], there: set[str], rare: Mapping[str, float]) -> float:
     length = math.sqrt(sum((math.log1p(count) * rare[term]) ** 2 for term, count in terms.items()))
-    shared = sum(math.log1p(terms[term]) * rare[term] ** 2 for term in said & terms.keys())
+    shared = sum(math.log1p(terms[term]) * rare[term] ** 2 for term in there & terms.keys())
     return shared / length**_LENGTH if length else 0.0
 
 

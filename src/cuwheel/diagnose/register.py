@@ -130,8 +130,8 @@ def _by_people(numbered: Sequence[tuple[int, str]]) -> bool:
         return max(markup, spoken, sentences) > printed
     if printed:
         return False
-    told = spoken > 1 or sentences + spoken > _SENTENCES
-    if (told and 2 * max(spoken, sentences) >= len(parts)) or (markup and spoken):
+    mostly_words = spoken > 1 or sentences + spoken > _SENTENCES
+    if (mostly_words and 2 * max(spoken, sentences) >= len(parts)) or (markup and spoken):
         return True
     return _is_list(outside, markup + spoken)
 

@@ -66,7 +66,7 @@ class Phrases(Struct, frozen=True, kw_only=True):
 def english_of() -> dict[str, str]:
     """By what is said, in small letters."""
     table = decode.own_table(TABLE, Phrases)
-    return {said.lower(): phrase.english for phrase in table.phrase for said in phrase.said}
+    return {text.lower(): phrase.english for phrase in table.phrase for text in phrase.said}
 
 
 class Translator:
@@ -76,9 +76,9 @@ class Translator:
         lowered = text.lower()
         plain = text.isascii()  # then most of them need not be looked for
         self._english = {
-            said: english
-            for said, english in english_of().items()
-            if not (plain and not said.isascii()) and said in lowered
+            phrase: english
+            for phrase, english in english_of().items()
+            if not (plain and not phrase.isascii()) and phrase in lowered
         }
         found = sorted(self._english, key=len, reverse=True)
         self._phrases = re.compile("|".join(map(re.escape, found)), re.IGNORECASE) if found else None
@@ -89,13 +89,13 @@ class Translator:
 
     def english(self, line: str) -> str:
         """The same line where nothing in it is known."""
-        said = self._phrases.sub(lambda match: self._english[match[0].lower()], line) if self._phrases else line
+        translated = self._phrases.sub(lambda match: self._english[match[0].lower()], line) if self._phrases else line
         if not self._turned or len(line) > _LONGEST:
-            return said
-        lowered = said.lower()
+            return translated
+        lowered = translated.lower()
         if turned := [each for each in self._turned if each[0] in lowered]:
-            quoted = said.translate(_QUOTES)
+            quoted = translated.translate(_QUOTES)
             for _, pattern, form in turned:
                 if pattern.search(quoted):
-                    said = quoted = pattern.sub(form, quoted)
-        return said
+                    translated = quoted = pattern.sub(form, quoted)
+        return translated

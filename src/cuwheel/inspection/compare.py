@@ -200,10 +200,10 @@ def _kernels(
     pairs: Iterable[tuple[Library | None, Library | None]], before: Kernels, after: Kernels
 ) -> Iterator[KernelChange]:
     old, new = _by_arch(before), _by_arch(after)
-    for left, right in pairs:
-        had = old.get(left.path, {}) if left else {}
+    for before_library, right in pairs:
+        had = old.get(before_library.path, {}) if before_library else {}
         has = new.get(right.path, {}) if right else {}
-        path = right.path if right else left.path if left else ""
+        path = right.path if right else before_library.path if before_library else ""
         for arch in dict.fromkeys([*had, *has]):
             change = _sets(had.get(arch, {}), has.get(arch, {}))
             if change.gained or change.lost:

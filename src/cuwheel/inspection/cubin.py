@@ -68,8 +68,8 @@ class Cubin(NamedTuple):
     @property
     def arch(self) -> Arch:
         """With its suffix, which the flags alone do not always have: CUDA 13.0 only tells its options."""
-        if told := re.search(_ARCH_OPTION, self._toolkit_note()):
-            return Arch.parse(told[1].decode())
+        if option := re.search(_ARCH_OPTION, self._toolkit_note()):
+            return Arch.parse(option[1].decode())
         return arch_by_flags(self.elf.flags, self.abi)
 
     def _toolkit_note(self) -> bytes:

@@ -31,7 +31,7 @@ _LINE_LIMIT = 1 << 16
 def demangled(names: Iterable[str]) -> Mapping[str, str]:
     """Mangled → readable, for those that could be read; the others are not in it."""
     found: dict[str, str] = {}
-    later: list[str] = []
+    waiting: list[str] = []
     function = _function()
     if function is None:
         return found
@@ -39,11 +39,11 @@ def demangled(names: Iterable[str]) -> Mapping[str, str]:
         if not name.startswith("_Z") or len(name) > _LONGEST or not name.isascii() or not name.isprintable():
             continue
         if len(name) > _LONGEST_HERE or name.count("S") + name.count("T") > _REFERENCES_HERE:
-            later.append(name)
+            waiting.append(name)
         elif text := function(name):
             found[name] = text
     # The likeliest to end the child come last, so that the others are done by then.
-    found.update(_by_child(sorted(later, key=lambda name: name.count("S") + name.count("T"))))
+    found.update(_by_child(sorted(waiting, key=lambda name: name.count("S") + name.count("T"))))
     return found
 
 

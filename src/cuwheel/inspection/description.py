@@ -143,8 +143,8 @@ def _told(read: Callable[[], Description | None]) -> tuple[Description | None, t
     try:
         return read(), ()
     except CuwheelError as error:
-        told = Finding(rule="description-unreadable", severity="warning", message=error.message, fix=error.hint)
-        return None, (told,)
+        unreadable = Finding(rule="description-unreadable", severity="warning", message=error.message, fix=error.hint)
+        return None, (unreadable,)
 
 
 def words(described: Description) -> Iterator[str]:

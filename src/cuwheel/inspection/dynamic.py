@@ -105,22 +105,22 @@ def _needs(elf: Elf, tags: dict[int, int], base: int, end: int) -> Iterator[tupl
     place = elf.addresses.offset_of(tags[_VERNEED]) if _VERNEED in tags else None
     if place is None:
         return
-    left = _MOST_VERSIONS  # over all lists together: a chain that returns to itself ends here
+    remaining = _MOST_VERSIONS  # over all lists together: a chain that returns to itself ends here
     for _ in range(min(tags.get(_VERNEEDNUM, 0), _MOST_VERSIONS)):
         _, count, file, aux, step = _NEED.unpack(elf.buffer.read(place, _NEED.size))
         names = []
         at = place + aux
-        for _ in range(min(count, left)):
-            left -= 1
+        for _ in range(min(count, remaining)):
+            remaining -= 1
             _, _, _, name, forward = _NEED_AUX.unpack(elf.buffer.read(at, _NEED_AUX.size))
             names.append(string_at(elf.buffer, base + name, end))
             if not forward:
                 break
             at += forward
         yield string_at(elf.buffer, base + file, end), tuple(names)
-        if not left:
+        if not remaining:
             limits.met(f"{_MOST_VERSIONS:,} symbol versions", "the rest are not counted")
-        if not step or not left:
+        if not step or not remaining:
             return
         place += step
 

@@ -206,19 +206,19 @@ class Walk(Struct):
             at = following
         return entries, at
 
-    def _isa(self, at: int, header: int, stored: int, flags: int, told: tuple[int, int]) -> tuple[int, int]:
+    def _isa(self, at: int, header: int, stored: int, flags: int, header_isa: tuple[int, int]) -> tuple[int, int]:
         """The ISA that the PTX states, by which the driver goes; where that cannot be read, what its entry says."""
         self._texts += 1
         if self._texts > _MOST_TEXTS:
             limits.met(f"{_MOST_TEXTS:,} pieces of PTX", "the ISA of the rest is taken from their entries")
-            return told
+            return header_isa
         text = payloads.start(self.buffer, at + header, stored, _compression(flags))
         match = _PTX_VERSION.search(text)
         if match is None:
-            return told
+            return header_isa
         stated = int(match[1]), int(match[2])
-        if stated != told:
-            self._differing.setdefault((_version(told), _version(stated)), []).append(at)
+        if stated != header_isa:
+            self._differing.setdefault((_version(header_isa), _version(stated)), []).append(at)
         return stated
 
     def suppressed(self) -> Iterator[Finding]:
@@ -233,12 +233,12 @@ class Walk(Struct):
 
     def differences(self) -> Iterator[Finding]:
         """PTX whose entries say another ISA than its text."""
-        for (told, stated), places in self._differing.items():
+        for (header_isa, stated), places in self._differing.items():
             yield Finding(
                 rule="ptx-version-differs",
                 severity="note",
-                message=f"PTX entries ({len(places):,}) say ISA {told}, and their text says {stated}: the driver goes "
-                "by the text",
+                message=f"PTX entries ({len(places):,}) say ISA {header_isa}, and their text says {stated}: the driver "
+                "goes by the text",
                 evidence=tuple(f"entry at offset {at:#x}" for at in places[:5]),
                 fix="none needed; no compiler writes this, so the file was changed after it was built",
             )

@@ -61,11 +61,11 @@ def _mentioning(texts: Texts, wanted: Sequence[str]) -> Iterator[tuple[str, ast.
         return
     words = "|".join(sorted({re.escape(_stem(path)) for path in wanted}))
     mention = re.compile(rf"{_BEFORE}(?:{words})(?!\w)|{_PATTERN}", re.MULTILINE)
-    left, parsed = _MOST_TEXT, 0
+    remaining, parsed = _MOST_TEXT, 0
     for file in [name for name in texts.names if name.endswith(".py")][:_MOST_FILES]:
         text = texts.read(file) or ""
-        left -= len(text)
-        if left < 0 or parsed >= _MOST_PARSED:
+        remaining -= len(text)
+        if remaining < 0 or parsed >= _MOST_PARSED:
             return
         if mention.search(text):
             parsed += 1

@@ -68,8 +68,8 @@ def _version(text: str, *, windows: bool) -> tuple[int | None, int | None]:
     if windows and int(text) >= _FIRST_WITHOUT_POINT:
         text = f"{text[:-1]}.{text[-1]}"
     major, _, minor = text.partition(".")
-    told = bool(minor) and not toolkit_table.has_minor_compatibility(int(major))
-    return int(major), int(minor) if told else None
+    minor_counts = bool(minor) and not toolkit_table.has_minor_compatibility(int(major))
+    return int(major), int(minor) if minor_counts else None
 
 
 def registration_of(elf: Elf, *, has_wrappers: bool) -> str | None:

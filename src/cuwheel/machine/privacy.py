@@ -21,8 +21,10 @@ _NEUTRAL_NAMES = frozenset({"root", "user", "admin", "ubuntu", "debian", "runner
 
 def scrub(value: T, *, home: str, names: Iterable[str]) -> T:
     """`value` with the home folder as `~` and every user or host name in `names` as `<name>`."""
-    told = [name for name in names if len(name) >= _SHORTEST_NAME and name.lower() not in _NEUTRAL_NAMES]
-    words = re.compile(r"(?<![A-Za-z0-9])(" + "|".join(map(re.escape, told)) + r")(?![A-Za-z0-9])") if told else None
+    telling = [name for name in names if len(name) >= _SHORTEST_NAME and name.lower() not in _NEUTRAL_NAMES]
+    words = (
+        re.compile(r"(?<![A-Za-z0-9])(" + "|".join(map(re.escape, telling)) + r")(?![A-Za-z0-9])") if telling else None
+    )
     own_home = re.compile(re.escape(home.rstrip("/\\")) + r"(?=[/\\:;\s]|$)") if len(home) > 1 else None
 
     def clean(text: str) -> str:

@@ -73,10 +73,10 @@ def of_environment(world: World, prefix: Path) -> tuple[Variable, ...]:
             found[match[1]] = Variable(name=match[1], value=match[2].strip("\"'"), found_via=world.shown(script))
     state = prefix / "conda-meta" / "state"
     try:
-        told = codec.decode(world.text(world.shown(state)) or "{}")
+        state_file = codec.decode(world.text(world.shown(state)) or "{}")
     except msgspec.DecodeError:
-        told = {}
-    listed = told.get("env_vars") if isinstance(told, dict) else None
+        state_file = {}
+    listed = state_file.get("env_vars") if isinstance(state_file, dict) else None
     for name, value in listed.items() if isinstance(listed, dict) else ():
         if isinstance(value, str):
             found[name] = Variable(name=name, value=value, found_via=world.shown(state))

@@ -126,7 +126,7 @@ def _job(
     ptx = _ptx(toolkit, archs, by_ptx, future=wishes.future)
     here = [(machine, group) for machine, group in members if group and group.reach.any & bit]
     absent = [(machine, group) for machine, group in members if not (group and group.reach.any & bit)]
-    said = spellings.spell(archs, ptx, cmake=cmake, torch=torch)
+    spelt = spellings.spell(archs, ptx, cmake=cmake, torch=torch)
     return Job(
         cuda=toolkit.version,
         archs=tuple(archs),
@@ -134,8 +134,8 @@ def _job(
         coverage=tuple(_served(here, toolkit, archs, ptx)),
         left_out=tuple(_not_served(absent, [toolkit], wishes)),
         reach=reach_in_words([*archs, *ptx]),
-        flags=spellings.flags(said),
-        spellings=said,
+        flags=spellings.flags(spelt),
+        spellings=spelt,
         notes=tuple(_notes(toolkit, by_cubin, [*archs, *ptx], wishes)),
     )
 
@@ -157,12 +157,12 @@ def _ptx(toolkit: Toolkit, archs: Sequence[Arch], needed: Iterable[Capability], 
 def _served(
     machines: Iterable[tuple[Machine, _Group]], toolkit: Toolkit, archs: Sequence[Arch], ptx: Sequence[Arch]
 ) -> Iterator[Served]:
-    said: dict[_Group, Served] = {}
+    by_group: dict[_Group, Served] = {}
     for machine, group in machines:
-        if group not in said:
+        if group not in by_group:
             kind = group.kind
             arch, how = cover.taken(ptx if kind.jit == "forced" else [*archs, *ptx], kind.capability)
-            said[group] = Served(
+            by_group[group] = Served(
                 machine="",
                 count=0,
                 capability=kind.capability,
@@ -171,7 +171,7 @@ def _served(
                 conditions=tuple(reasons.conditions(kind, toolkit, arch)),
                 notes=(*reasons.notes(kind, toolkit), *reasons.doubts(kind)),
             )
-        like = said[group]
+        like = by_group[group]
         yield Served(
             machine=machine.name,
             count=machine.count,
@@ -186,7 +186,7 @@ def _served(
 def _not_served(
     machines: Iterable[tuple[Machine, _Group | None]], rows: Sequence[Toolkit], wishes: Wishes
 ) -> Iterator[NotServed]:
-    said: dict[tuple[_Group, str | None], NotServed] = {}
+    by_group: dict[tuple[_Group, str | None], NotServed] = {}
     for machine, group in machines:
         if group is None:
             yield NotServed(
@@ -198,16 +198,16 @@ def _not_served(
             )
             continue
         key = group, machine.product
-        if key not in said:
+        if key not in by_group:
             kind = group.kind
-            said[key] = NotServed(
+            by_group[key] = NotServed(
                 machine="",
                 count=0,
                 capability=kind.capability,
                 why=reasons.why_not(kind, rows, wishes),
                 fix=reasons.fix(machine, kind, wishes),
             )
-        like = said[key]
+        like = by_group[key]
         yield NotServed(
             machine=machine.name, count=machine.count, capability=like.capability, why=like.why, fix=like.fix
         )
@@ -236,9 +236,9 @@ def reach_in_words(archs: Sequence[Arch]) -> str:
         if str(each) not in by_cubin and any(arch.kind == "compute" and serves(arch, each) for arch in archs)
     ]
     future = any(arch.kind == "compute" and not arch.suffix for arch in archs)
-    said = [f"runs on {coverage.ranges(by_cubin)}"] if by_cubin else []
+    phrases = [f"runs on {coverage.ranges(by_cubin)}"] if by_cubin else []
     through = [coverage.ranges(by_ptx)] if by_ptx else []
     through += ["all later GPUs"] if future else []
     if through:
-        said.append(f"{'' if by_cubin else 'runs '}on {' and '.join(through)} through PTX compiled by the driver")
-    return "; ".join(said) + ("" if future else " and nowhere else") if said else "runs nowhere"
+        phrases.append(f"{'' if by_cubin else 'runs '}on {' and '.join(through)} through PTX compiled by the driver")
+    return "; ".join(phrases) + ("" if future else " and nowhere else") if phrases else "runs nowhere"

@@ -89,10 +89,10 @@ def find_machines(
 
 
 def _not_versions(refine: Refinement) -> list[CuwheelError]:
-    said = {name: getattr(refine, name) for name in ("driver", "driver_cuda", "torch_cuda")}
+    given = {name: getattr(refine, name) for name in ("driver", "driver_cuda", "torch_cuda")}
     return [
         UsageError(f"--{name.replace('_', '-')} {value!r} is not a version")
-        for name, value in said.items()
+        for name, value in given.items()
         if value is not None and not _VERSION.fullmatch(value)
     ]
 

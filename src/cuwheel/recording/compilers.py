@@ -26,9 +26,9 @@ _HOST_NAMES = ("g++", "gcc", "c++", "cl.exe")
 
 def host_compiler(situation: Situation) -> str | None:
     """The program that nvcc would call: the one it is given, else the first of its usual names on PATH."""
-    told = [option.value for option in options.parse(situation.words, "nvcc") if option.name == "--compiler-bindir"]
+    chosen = [option.value for option in options.parse(situation.words, "nvcc") if option.name == "--compiler-bindir"]
     world = World(environ=situation.environ, cwd=Path(situation.cwd))
-    wanted = told[-1] if told else situation.environ.get("NVCC_CCBIN")
+    wanted = chosen[-1] if chosen else situation.environ.get("NVCC_CCBIN")
     if wanted:
         place = Path(situation.cwd, wanted)
         if place.is_dir():
@@ -48,13 +48,13 @@ def versions(left: Situation, right: Situation, timeout: float = _TIMEOUT_S) -> 
 
 
 def _compilers(situation: Situation, timeout: float) -> Iterator[tuple[str, str]]:
-    yield situation.tool, _told(situation.program, situation, timeout)
+    yield situation.tool, _asked_version(situation.program, situation, timeout)
     if situation.tool == "nvcc":
         host = host_compiler(situation)
-        yield "host compiler", _told(host, situation, timeout) if host else "none"
+        yield "host compiler", _asked_version(host, situation, timeout) if host else "none"
 
 
-def _told(program: str, situation: Situation, timeout: float) -> str:
+def _asked_version(program: str, situation: Situation, timeout: float) -> str:
     try:
         done = process.run([program, "--version"], timeout=timeout, check=False, env=situation.environ)
     except CuwheelError:

@@ -102,7 +102,7 @@ def _find(left: Situation, right: Situation, bench: _Bench, *, recorded: bool | 
     backwards = first.works  # the right one fails: that is the one to mend
     bad, good, wanted = (right, left, first) if backwards else (left, right, second)
     verdict, changes = _search(bad, good, wanted, bench)
-    if verdict == "found" and not _holds_again(bad, carried(bad, good, changes), wanted, bench):
+    if verdict == "found" and not _is_repeatable(bad, carried(bad, good, changes), wanted, bench):
         return _flaky(left, right, bench, (first, second))
     return Culprits(
         verdict=verdict,
@@ -114,7 +114,7 @@ def _find(left: Situation, right: Situation, bench: _Bench, *, recorded: bool | 
     )
 
 
-def _holds_again(bad: Situation, mended: Situation, wanted: Outcome, bench: _Bench) -> bool:
+def _is_repeatable(bad: Situation, mended: Situation, wanted: Outcome, bench: _Bench) -> bool:
     """Once more each: what came about by chance seldom comes twice."""
     sides = [(mended, True), (bad, False), (mended, True)][: bench.left]
     return all(_alike(bench.again(side), wanted) == expected for side, expected in sides)

@@ -41,15 +41,15 @@ def _events(record: Record) -> Iterator[dict[str, Any]]:
     for lane, call in _lanes(record.calls, end):
         parsed = summary.parse(call)
         stopped = end if call.ended is None else call.ended
-        told: dict[str, Any] = {"number": call.number, "state": call.state, "cwd": call.cwd}
-        told |= {"archs": " ".join(parsed.archs)} if parsed.archs else {}
-        told |= {"status": call.status} if call.status is not None else {}
-        told |= {"signal": reader.signal_name(call.signal)} if call.signal is not None else {}
-        told |= {"memory": call.memory} if call.memory else {}
-        told |= {"cache hit": call.cache_hit} if call.cache_hit is not None else {}
-        told |= {"command": [call.program, *call.words][:200]}
+        details: dict[str, Any] = {"number": call.number, "state": call.state, "cwd": call.cwd}
+        details |= {"archs": " ".join(parsed.archs)} if parsed.archs else {}
+        details |= {"status": call.status} if call.status is not None else {}
+        details |= {"signal": reader.signal_name(call.signal)} if call.signal is not None else {}
+        details |= {"memory": call.memory} if call.memory else {}
+        details |= {"cache hit": call.cache_hit} if call.cache_hit is not None else {}
+        details |= {"command": [call.program, *call.words][:200]}
         name = words.label(call.name, call.ran or call.words)
-        yield _span(name, call.tool, (call.began, stopped - call.began), (_CALLS, lane), told)
+        yield _span(name, call.tool, (call.began, stopped - call.began), (_CALLS, lane), details)
         yield from _phases(call, lane)
 
 
@@ -63,13 +63,13 @@ def _phases(call: Call, lane: int) -> Iterator[dict[str, Any]]:
     scale = min(1.0, lasted / total) if total else 1.0
     at = call.began
     for phase in call.phases:
-        told = {"file": phase.file, "arch": phase.arch, "seconds": phase.seconds, "call": call.number}
-        yield _span(phase.name, "phase", (at, phase.seconds * scale), (_PHASES, lane), told)
+        details = {"file": phase.file, "arch": phase.arch, "seconds": phase.seconds, "call": call.number}
+        yield _span(phase.name, "phase", (at, phase.seconds * scale), (_PHASES, lane), details)
         at += phase.seconds * scale
 
 
 def _span(
-    name: str, category: str, span: tuple[float, float], row: tuple[int, int], told: dict[str, Any]
+    name: str, category: str, span: tuple[float, float], row: tuple[int, int], details: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "name": name,
@@ -79,7 +79,7 @@ def _span(
         "dur": round(max(span[1], 0.0) * _MICRO, 3),
         "pid": row[0],
         "tid": row[1],
-        "args": told,
+        "args": details,
     }
 
 

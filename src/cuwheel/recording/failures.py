@@ -30,7 +30,7 @@ def first(record: Record) -> Call | None:
     failed = sorted((call for call in record.calls if call.failed), key=_end)
     done = {_product(call) for call in record.calls if call.state == "succeeded"} - {None}
     for call in failed:
-        if not is_trial(call) and not (_product(call) in done and _done_later(record, call)):
+        if not is_trial(call) and not (_product(call) in done and _succeeded_afterwards(record, call)):
             return call
     if record.status and failed:
         last = failed[-1]
@@ -67,7 +67,7 @@ def _product(call: Call) -> tuple[str, str] | None:
     return (call.cwd, output) if output else None
 
 
-def _done_later(record: Record, failed: Call) -> bool:
+def _succeeded_afterwards(record: Record, failed: Call) -> bool:
     """Tried again, and it worked."""
     product = _product(failed)
     return any(

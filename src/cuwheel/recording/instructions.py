@@ -67,7 +67,7 @@ def _joined(lines: Iterator[str]) -> bytes:
     return b"".join(os.fsencode(line) + b"\0" for line in lines)
 
 
-class Left(Struct, frozen=True, kw_only=True):
+class Instructions(Struct, frozen=True, kw_only=True):
     """What is needed of the orders of a session that has ended."""
 
     record: Path
@@ -75,9 +75,9 @@ class Left(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
 
 
-def read(folder: Path) -> Left:
+def read(folder: Path) -> Instructions:
     config, environ = (_split((folder / name).read_bytes()) for name in ("config", "environ"))
-    return Left(record=Path(config.get("record", os.devnull)), masked="mask" in config, environ=environ)
+    return Instructions(record=Path(config.get("record", os.devnull)), masked="mask" in config, environ=environ)
 
 
 def _split(data: bytes) -> dict[str, str]:

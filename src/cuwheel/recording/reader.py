@@ -181,8 +181,8 @@ class _Reading:
         refused = _integer(event.get("errno") if event["event"] == "not-started" else end.get("errno"))
         status, signal_ = _integer(end.get("status")), _integer(end.get("signal"))
         began = _seconds(event.get("began")) or 0.0
-        cwd = self._told(event.get("cwd"))
-        program = self._told(event.get("program"))
+        cwd = self._text_of(event.get("cwd"))
+        program = self._text_of(event.get("program"))
         kind = _text(event.get("tool"))
         timed = _text(event.get("phases"))
         return Call(
@@ -191,10 +191,10 @@ class _Reading:
             tool=_KINDS.get(kind, "compiler"),
             name=_text(event.get("name")),
             program=program if event.get("searched") is True else os.path.join(cwd, program),  # noqa: PTH118 - text
-            words=tuple(map(self._told, _texts(event.get("words")))),
-            ran=tuple(map(self._told, _texts(event.get("ran")))),
+            words=tuple(map(self._text_of, _texts(event.get("words")))),
+            ran=tuple(map(self._text_of, _texts(event.get("ran")))),
             cwd=cwd,
-            parent=self._told(event.get("parent")),
+            parent=self._text_of(event.get("parent")),
             changed=self._variables(event.get("changed")),
             unset=tuple(_texts(event.get("unset"))),
             began=began,
@@ -211,7 +211,7 @@ class _Reading:
             memory=_integer(end.get("memory")),
         )
 
-    def _told(self, value: object) -> str:
+    def _text_of(self, value: object) -> str:
         return masking.text(_text(value)) if self._masked else _text(value)
 
     def _variables(self, value: object) -> dict[str, str]:
@@ -223,16 +223,16 @@ class _Reading:
             if isinstance(each, dict) and isinstance(each.get("path"), str):
                 text = each.get("text")
                 yield ResponseFile(
-                    path=self._told(each["path"]), text=self._told(text) if isinstance(text, str) else None
+                    path=self._text_of(each["path"]), text=self._text_of(text) if isinstance(text, str) else None
                 )
 
     def _hit(self, id_: str, kind: str) -> bool | None:
         if id_ in self._hits or kind != "cache":
             return self._hits.get(id_)
-        said = _kept(self._folder, f"cache/{id_}.txt", MAX_PHASES)
-        if not said:
+        text = _kept(self._folder, f"cache/{id_}.txt", MAX_PHASES)
+        if not text:
             return None
-        return "direct_cache_hit" in said or "preprocessed_cache_hit" in said
+        return "direct_cache_hit" in text or "preprocessed_cache_hit" in text
 
 
 def _lines(file: Any) -> Iterator[bytes | None]:  # noqa: ANN401 - a binary file
@@ -257,8 +257,8 @@ def _state(status: int | None, signal_: int | None, refused: int | None) -> Call
 def _problem(event: dict[str, Any], refused: int | None) -> str:
     if not refused:
         return ""
-    told = os.strerror(refused)
-    return f"{told} (in any folder of PATH)" if event.get("searched") is True else told
+    reason = os.strerror(refused)
+    return f"{reason} (in any folder of PATH)" if event.get("searched") is True else reason
 
 
 def signal_name(number: int) -> str:

@@ -43,14 +43,14 @@ class Blame(Struct, frozen=True, kw_only=True):
 
 def blame(found: Culprits, left: Situation, right: Situation, origins: Mapping[str, str]) -> Blame:
     bad, good = (right, left) if found.from_ == "right" else (left, right)
-    told = tuple(culprit for change in found.changes for culprit in _culprits(change, bad, good, origins))
+    culprits = tuple(culprit for change in found.changes for culprit in _culprits(change, bad, good, origins))
     return Blame(
         verdict=found.verdict,
         left=found.left,
         right=found.right,
         failing=found.from_,
-        culprits=told,
-        answer=_ANSWERS[found.verdict](found, told, bad, good),
+        culprits=culprits,
+        answer=_ANSWERS[found.verdict](found, culprits, bad, good),
         runs=found.runs,
         rates=found.rates,
     )
@@ -108,24 +108,24 @@ def _argument(change: Change, bad: Situation, good: Situation) -> Culprit:
     return Culprit(kind="argument", name=name, fails=fails or None, works=works or None, fix=fix)
 
 
-def _found(found: Culprits, told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+def _found(found: Culprits, culprits: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
     wanted = found.left if found.from_ == "right" else found.right
     result = "it works" if wanted.works else f"it fails as {good.label} does"
-    return f"In {bad.label} it fails: with {' and '.join(each.fix for each in told)} {result}."
+    return f"In {bad.label} it fails: with {' and '.join(each.fix for each in culprits)} {result}."
 
 
-def _unfinished(found: Culprits, told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
-    return _found(found, told, bad, good) + " Fewer changes may be enough, but --max-runs was reached."
+def _unfinished(found: Culprits, culprits: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+    return _found(found, culprits, bad, good) + " Fewer changes may be enough, but --max-runs was reached."
 
 
-def _same(found: Culprits, _told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+def _same(found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
     how = (
         "works" if found.left.works else f"fails in the same way ({found.left.error or f'status {found.left.status}'})"
     )
     return f"It {how} in {bad.label} and in {good.label}: the differences between them are not the cause."
 
 
-def _flaky(found: Culprits, _told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+def _flaky(found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
     (left, of_left), (right, of_right) = found.rates or ((0, 0), (0, 0))
     return (
         f"The call does not always behave the same: it works in {left} of {of_left} runs in {bad.label} and in "
@@ -134,7 +134,7 @@ def _flaky(found: Culprits, _told: tuple[Culprit, ...], bad: Situation, good: Si
     )
 
 
-def _elsewhere(_found: Culprits, _told: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
+def _other_machine(_found: Culprits, _culprits_found: tuple[Culprit, ...], bad: Situation, good: Situation) -> str:
     return (
         f"It works in one of {bad.label} and {good.label}, but carrying over every known difference does not fix it: "
         f"a masked secret, or something outside the environment (limits, the terminal), makes the difference."
@@ -146,5 +146,5 @@ _ANSWERS = {
     "unfinished": _unfinished,
     "same": _same,
     "flaky": _flaky,
-    "elsewhere": _elsewhere,
+    "elsewhere": _other_machine,
 }

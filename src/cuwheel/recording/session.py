@@ -54,8 +54,8 @@ class Session:
     def __init__(self, folder: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
         self.folder, self.command, self.environ = folder, command, environ
         self._began = began
-        told = Path(environ.get(cachelog.VARIABLE) or Path(environ[instructions.VARIABLE], cachelog.NAME))
-        self._cache_log = (told, cachelog.size(told))
+        cache_log = Path(environ.get(cachelog.VARIABLE) or Path(environ[instructions.VARIABLE], cachelog.NAME))
+        self._cache_log = (cache_log, cachelog.size(cache_log))
         self._finished = False
         self._seen = 0
         self._running: dict[str, tuple[str, int]] = {}
@@ -72,10 +72,10 @@ class Session:
         except OSError as error:  # a full disk, or a build that cleaned up the folder that the record was in
             log.warning("%s: the record is incomplete: %s", self.folder, error.strerror)
             return
-        told, start = self._cache_log
-        if cachelog.size(told) > start:
+        cache_log, start = self._cache_log
+        if cachelog.size(cache_log) > start:
             record = reader.read(self.folder)
-            marks.mark_hits(record, cachelog.hits(told, start, record.calls))
+            marks.mark_hits(record, cachelog.hits(cache_log, start, record.calls))
 
     def progress(self) -> Progress:
         """Reads only what was written since it was asked before."""
@@ -192,10 +192,10 @@ def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd
 def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:
     for name in layout.FOLDERS:
         (folder / name).mkdir()
-    told = masking.variables(environ) if wish.masked else dict(environ)
+    variables = masking.variables(environ) if wish.masked else dict(environ)
     hide = partial(masking.known, environ=environ)
-    said = masking.words(command, hide) if wish.masked else list(command)
-    layout.write(folder, layout.ENVIRONMENT, told)
+    shown_command = masking.words(command, hide) if wish.masked else list(command)
+    layout.write(folder, layout.ENVIRONMENT, variables)
     layout.write(
         folder,
         layout.HEAD,
@@ -203,7 +203,7 @@ def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], c
             "schema": layout.SCHEMA,
             "cuwheel": __version__,
             "system": " ".join(filter(None, (platform.system(), platform.release(), platform.machine()))),
-            "command": said,
+            "command": shown_command,
             "cwd": str(cwd),
             "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             "masked": wish.masked,

@@ -38,7 +38,7 @@ class Share(Struct, frozen=True, kw_only=True):
     runs: int
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class CallSummary(Struct, frozen=True, kw_only=True):
     """A call in a line."""
 
     number: int
@@ -65,7 +65,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     files: tuple[FileTime, ...]
     phases: tuple[Share, ...]
     archs: tuple[Share, ...]
-    longest: tuple[Told, ...]
+    longest: tuple[CallSummary, ...]
 
 
 def of(record: Record) -> Summary:
@@ -86,7 +86,7 @@ def of(record: Record) -> Summary:
         files=tuple(_files(calls, parsed))[:_FILES],
         phases=_shares((phase.name, phase.seconds) for phase in phases),
         archs=_shares((phase.arch, phase.seconds) for phase in phases if phase.arch),
-        longest=tuple(told(call, parsed[call.number]) for call in lasting[:_LONGEST]),
+        longest=tuple(summarised(call, parsed[call.number]) for call in lasting[:_LONGEST]),
     )
 
 
@@ -102,9 +102,9 @@ def duration(call: Call) -> float:
     return max(call.ended - call.began, 0.0) if call.ended is not None else 0.0
 
 
-def told(call: Call, parsed: Parsed) -> Told:
+def summarised(call: Call, parsed: Parsed) -> CallSummary:
     what = f"{call.name} {file_name(parsed.inputs[0])}" if parsed.inputs else " ".join((call.name, *call.words[:2]))
-    return Told(
+    return CallSummary(
         number=call.number,
         tool=call.tool,
         what=words.readable(what),

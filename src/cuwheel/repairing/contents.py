@@ -127,9 +127,9 @@ def _binary(buffer: Buffer) -> Binary | None:
     file = elf.read(buffer)
     if file.file_type not in _LOADED:
         return None
-    told = library.read(buffer)
+    facts = library.read(buffer)
     undefined = frozenset(each.name for each in dynamic.symbols(file) if not each.defined and each.bind != _WEAK)
-    return _of(buffer.name, file, undefined, drivers.cuda_major(told), told.device_code)
+    return _of(buffer.name, file, undefined, drivers.cuda_major(facts), facts.device_code)
 
 
 def outside(path: Path) -> Binary | None:
@@ -157,19 +157,19 @@ def _of(
     cuda: int | None = None,
     device_code: Sequence[DeviceCode] = (),
 ) -> Binary:
-    told = dynamic.read(file)
+    facts = dynamic.read(file)
     return Binary(
         path=path.replace("\\", "/"),
         machine=file.machine_name,
         size=file.buffer.size,
-        soname=told.soname,
-        needed=tuple(dict.fromkeys(told.needed)),
-        rpath=told.rpath,
-        runpath=told.runpath,
+        soname=facts.soname,
+        needed=tuple(dict.fromkeys(facts.needed)),
+        rpath=facts.rpath,
+        runpath=facts.runpath,
         versions=tuple(
-            sorted({each for owner, wanted in told.versions for each in wanted if not owner.startswith("ld-")})
+            sorted({each for owner, wanted in facts.versions for each in wanted if not owner.startswith("ld-")})
         ),
-        glibc=told.ceiling("GLIBC"),
+        glibc=facts.ceiling("GLIBC"),
         undefined=undefined,
         cuda=cuda,
         device_code=tuple(device_code),

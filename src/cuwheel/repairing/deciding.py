@@ -110,8 +110,8 @@ def _chosen(found: Contents, wish: Wish, searcher: Searcher, machine: str) -> _C
     if not versions.at_least(claimed, policy.glibc):
         return replace(choice, findings=objections.too_low(found, policy, because))
     reached = [each for each in known if versions.at_least(claimed, each.glibc)][-1]
-    again = sorting.sort(found, wish, searcher, reached)
-    return _Choice(policy=reached, sorted=again, platforms=found.platforms)
+    sorted_again = sorting.sort(found, wish, searcher, reached)
+    return _Choice(policy=reached, sorted=sorted_again, platforms=found.platforms)
 
 
 def unfit(policy: Policy, found: Contents, sorted_: Sorted) -> Iterator[str]:
@@ -142,14 +142,14 @@ def _unfit_finding(policy: Policy, problems: Sequence[str], known: Sequence[Poli
 
 def _claimed(found: Contents, machine: str) -> str | None:
     """The least glibc that the wheel's own tags ask for, if all of them are manylinux tags of its machine."""
-    told = []
+    claims = []
     for platform in found.platforms:
         plain = platform.removesuffix(f"_{machine}")
         match = _TAG.fullmatch(f"{_OLD_TAGS.get(plain, plain)}_{machine}")
         if match is None or plain == platform:
             return None
-        told.append(f"{match[1]}.{match[2]}")
-    return min(told, key=versions.key)
+        claims.append(f"{match[1]}.{match[2]}")
+    return min(claims, key=versions.key)
 
 
 def _paths(found: Contents, sorted_: Sorted, wish: Wish) -> Iterator[SearchPath]:

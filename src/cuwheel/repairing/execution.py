@@ -41,8 +41,8 @@ def carry_out(decision: Decision, to: Path) -> Repaired:
     """The repaired wheel in folder `to`; the same as it came where there is nothing to do. The input stays as it is."""
     wheel = decision.wheel
     if decision.refused:
-        told = "; ".join(each.message for each in decision.findings if each.severity == "error")
-        raise MalformedError(wheel, f"not repaired: {told}", hint=f"cuwheel repair --dry-run {wheel.name}")
+        problems = "; ".join(each.message for each in decision.findings if each.severity == "error")
+        raise MalformedError(wheel, f"not repaired: {problems}", hint=f"cuwheel repair --dry-run {wheel.name}")
     if decision.changes:  # auditwheel uses patchelf too
         extras.require("repairing a wheel", modules=["auditwheel"], programs=["patchelf"])
     output = to / decision.file_name

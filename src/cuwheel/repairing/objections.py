@@ -98,7 +98,7 @@ def _without_libraries(found: Contents) -> Iterator[Finding]:
 
 def _machines(found: Contents) -> Iterator[Finding]:
     there = sorted({each.machine for each in found.binaries})
-    told = {
+    kinds = {
         machine for platform in found.platforms for machine in MACHINES.values() if platform.endswith(f"_{machine}")
     }
     if len(there) > 1:
@@ -115,11 +115,11 @@ def _machines(found: Contents) -> Iterator[Finding]:
             severity="error",
             message=f"its libraries are for {there[0]}, which CUDA does not support",
         )
-    elif there and told and told != set(there):
+    elif there and kinds and kinds != set(there):
         yield Finding(
             rule="wrong-machine",
             severity="error",
-            message=f"the tag says {', '.join(sorted(told))}, but the libraries are for {there[0]}",
+            message=f"the tag says {', '.join(sorted(kinds))}, but the libraries are for {there[0]}",
             evidence=(found.name.platform, found.binaries[0].path),
             fix="build it again with the right platform name (_PYTHON_HOST_PLATFORM when cross-compiling)",
         )

@@ -65,8 +65,8 @@ class Searcher:
             binary, outcome = self._look(folder.path / soname)
             trail.append(Looked(folder=str(folder.path), via=folder.via, found=outcome))
             if binary:
-                told = self._versions.get(folder.path) or _beside(folder.path)
-                return Found(binary=binary, folder=replace(folder, versions=told)), tuple(trail)
+                versions = self._versions.get(folder.path) or _beside(folder.path)
+                return Found(binary=binary, folder=replace(folder, versions=versions)), tuple(trail)
         return None, tuple(trail)
 
     def _look(self, path: Path) -> tuple[Binary | None, str]:

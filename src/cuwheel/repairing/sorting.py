@@ -134,8 +134,8 @@ def _kept_out(walk: _Walk, fact: Fact, asker: _Asker, reason: str) -> tuple[Fact
 
 def _placed(fact: Fact, found: Found) -> Fact:
     path = Path(found.binary.path)
-    told = (found.folder.versions.get(each) for each in fact.packages)
-    version = next(filter(None, told), None) or _version_in(fact.soname, path)
+    found_versions = (found.folder.versions.get(each) for each in fact.packages)
+    version = next(filter(None, found_versions), None) or _version_in(fact.soname, path)
     return replace(
         fact, place=str(path), via=found.folder.via, bytes=found.binary.size, glibc=found.binary.glibc, version=version
     )
@@ -150,8 +150,8 @@ def _narrowed(fact: Fact, majors: Mapping[str, int | None], machine: str) -> Fac
     rows = [each for each in row.packages if each.cuda in wanted] or list(row.packages)
     floors = []
     for major in dict.fromkeys(each.cuda for each in rows):
-        told = [each.glibc[machine] for each in rows if each.cuda == major and machine in each.glibc]
-        floors += [min(told, key=versions.key)] if told else []
+        glibcs = [each.glibc[machine] for each in rows if each.cuda == major and machine in each.glibc]
+        floors += [min(glibcs, key=versions.key)] if glibcs else []
     return replace(
         fact,
         packages=tuple(dict.fromkeys(each.name for each in rows)),

@@ -71,10 +71,10 @@ def _headline(answer: Build) -> str:
     jobs = [job for job in answer.jobs if job.outcome != "skipped"]  # those are served by the wheel of another
     wanted = _counted(len(jobs), "wheel")
     made = sum(job.outcome in GOOD for job in jobs)
-    told = wanted if made == len(jobs) else f"{made} of {wanted}"
+    counted = wanted if made == len(jobs) else f"{made} of {wanted}"
     if answer.dry_run:
-        return f"{_name(answer)}: {told} would be built (--dry-run)"
-    return f"{_name(answer)}: {told} in {lasted(answer.seconds)}"
+        return f"{_name(answer)}: {counted} would be built (--dry-run)"
+    return f"{_name(answer)}: {counted} in {lasted(answer.seconds)}"
 
 
 def _overview(answer: Build, *, verbose: bool) -> Iterator[Block]:
@@ -126,12 +126,12 @@ def _mark(job: Job | None) -> Mark:
 
 def _facts(answer: Build) -> Iterator[Block]:
     source = answer.source
-    told = [source.asked, f"{source.files:,} files" if source.files else ""]
-    told += [
+    words = [source.asked, f"{source.files:,} files" if source.files else ""]
+    words += [
         f"sha256 {source.sha256[:12]}" if source.sha256 else "",
         f"commit {source.commit[:12]}" if source.commit else "",
     ]
-    rows = [Row("source", ", ".join(filter(None, told)))]
+    rows = [Row("source", ", ".join(filter(None, words)))]
     if answer.configuration:
         rows.append(Row("configuration", "\n".join(answer.configuration)))
     if answer.recipe:
@@ -243,11 +243,13 @@ def _counted(count: int, noun: str) -> str:
 
 def _calls(job: Job) -> str:
     calls = job.calls
-    told = f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {lasted(calls.seconds)} in all"
+    summary = (
+        f"{_counted(calls.total, 'call')}, {_counted(calls.compiled, 'source file')}, {lasted(calls.seconds)} in all"
+    )
     if calls.hits is not None:
         asked = calls.hits + (calls.misses or 0)
-        told += f"; cache: {calls.hits} of {asked} hit" + (f" ({calls.hits / asked:.0%})" if asked else "")
-    return told
+        summary += f"; cache: {calls.hits} of {asked} hit" + (f" ({calls.hits / asked:.0%})" if asked else "")
+    return summary
 
 
 def _failure(job: Job) -> Iterator[Block]:

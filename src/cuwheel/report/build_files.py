@@ -25,16 +25,16 @@ def write(answer: Build, folder: Path) -> Build:
     """Each beside, then renamed; `build.json` last, because it names the others. Returns what it says."""
     sums = _sums(answer, folder)
     names = [*([SUMS] if sums else []), PAGE, ANSWER]
-    told = replace(answer, written=tuple(str(folder / name) for name in names))
+    complete = replace(answer, written=tuple(str(folder / name) for name in names))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UnreadableError.from_os(error, folder) from error
     if sums:
         files.write(folder / SUMS, sums)
-    html.save(told, folder / PAGE)
-    files.write(folder / ANSWER, to_json(told))
-    return told
+    html.save(complete, folder / PAGE)
+    files.write(folder / ANSWER, to_json(complete))
+    return complete
 
 
 def _sums(answer: Build, folder: Path) -> str:

@@ -137,14 +137,14 @@ def tools_of(toolchain: Toolchain, others: Mapping[str, str] | None = None) -> T
 
 def wheel_of(found: Survey, sha256: str, planned: Collection[str]) -> Wheel:
     """`planned`: machine code and PTX of the plan."""
-    told = found.distribution
+    distribution = found.distribution
     return Wheel(
         path=found.target,
         size=found.size,
         sha256=sha256,
-        name=told.name if told else "",
-        version=told.version if told else "",
-        tags=told.tags if told else (),
+        name=distribution.name if distribution else "",
+        version=distribution.version if distribution else "",
+        tags=distribution.tags if distribution else (),
         libraries=tuple(
             LibraryBytes(path=library.path, size=library.size, archs=_archs(library, planned))
             for library in found.libraries

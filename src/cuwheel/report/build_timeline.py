@@ -35,8 +35,8 @@ _INSIDE = (("cicc", "inside nvcc: cicc"), ("ptxas", "ptxas"), ("host", "host com
 def calls_of(record: Record | None, offset: float = 0.0, cached: tuple[int, int] | None = None) -> Calls:
     """What a record holds; `offset`: when it began, in seconds since its job did. See `build_made`."""
     calls = sorted(record.calls if record else (), key=lambda call: call.number)
-    told = [call.cache_hit for call in calls if call.cache_hit is not None]
-    hits, misses = cached or ((told.count(True), told.count(False)) if told else (None, None))
+    known_hits = [call.cache_hit for call in calls if call.cache_hit is not None]
+    hits, misses = cached or ((known_hits.count(True), known_hits.count(False)) if known_hits else (None, None))
     took = [call.ended - call.began for call in calls if call.ended is not None]
     return Calls(
         total=len(calls),
@@ -80,10 +80,10 @@ def blocks(job: Job) -> Iterator[Timeline]:
     lanes = _lanes(bars)
     kinds = {bar.kind for bar in bars} | ({"phase"} if phases else set())
     inner = {kind for bar in bars for kind, _ in bar.parts}
-    left = sum(map(len, lanes[_MOST_ROWS:]))
+    hidden = sum(map(len, lanes[_MOST_ROWS:]))
     yield Timeline(
         caption=f"{job.id}: compiler calls in time, at most {len(lanes)} at once"
-        + (f"; {left} are not drawn" if left else ""),
+        + (f"; {hidden} are not drawn" if hidden else ""),
         seconds=end,
         rows=(*((phases,) if phases else ()), *map(tuple, lanes[:_MOST_ROWS])),
         legend=(

@@ -60,13 +60,13 @@ def targets_of(surveys: Sequence[Survey]) -> tuple[Target, ...]:
 
 
 def _name(survey: Survey) -> str:
-    told = survey.distribution
-    return f"{told.name} {told.version}" if told else file_name(survey.target)
+    distribution = survey.distribution
+    return f"{distribution.name} {distribution.version}" if distribution else file_name(survey.target)
 
 
 def _platform(survey: Survey) -> str:
-    told = survey.distribution
-    return told.tags[0].rpartition("-")[2] if told and told.tags else survey.target
+    distribution = survey.distribution
+    return distribution.tags[0].rpartition("-")[2] if distribution and distribution.tags else survey.target
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -195,12 +195,12 @@ def _library(library: LibraryVerdict) -> tuple[str, ...]:
     loaded = {True: "", False: " (not loaded)", None: " (perhaps)"}[library.loaded]
     counted = library.containers
     counts = (("native", counted.native), ("compatible", counted.compatible), ("jit", counted.jit))
-    told = [f"{count} {how}" for how, count in (*counts, ("none", counted.none)) if count]
+    counted_words = [f"{count} {how}" for how, count in (*counts, ("none", counted.none)) if count]
     error = f" {library.predicted_error.code}" if library.predicted_error else ""
     return (
         file_name(library.path) + loaded,
         library.outcome + error,
-        ", ".join(told),
+        ", ".join(counted_words),
         _some(f"{each.arch} × {each.count}" for each in library.rests_on),
     )
 

@@ -87,7 +87,7 @@ def _several(name: str, items: list[tuple[str, tuple[str, ...]]], *, verbose: bo
         yield Row(name if index == 0 else "", value, ", ".join(ways) if verbose else "")
 
 
-def _told(machine: MachineProfile) -> Iterator[tuple[str, Fact | None]]:
+def _system_facts(machine: MachineProfile) -> Iterator[tuple[str, Fact | None]]:
     system = machine.system
     yield "{}", system.distribution or system.os
     yield "{}", system.cpu
@@ -100,11 +100,11 @@ def _told(machine: MachineProfile) -> Iterator[tuple[str, Fact | None]]:
 
 
 def _system(machine: MachineProfile) -> str:
-    return ", ".join(form.format(fact.value) for form, fact in _told(machine) if fact)
+    return ", ".join(form.format(fact.value) for form, fact in _system_facts(machine) if fact)
 
 
 def _system_origin(machine: MachineProfile) -> str:
-    return ", ".join(dict.fromkeys(fact.found_via for _, fact in _told(machine) if fact))
+    return ", ".join(dict.fromkeys(fact.found_via for _, fact in _system_facts(machine) if fact))
 
 
 def _gpus(machine: MachineProfile) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.report.document import Block
 
 _CAUSES = 3
-_TOLD = 12  # lines of what a call printed
+_SHOWN_LINES = 12  # lines of what a call printed
 _LESS_LIKELY = 0.5  # of the first one's confidence: less likely causes are shown only with --verbose
 
 
@@ -108,7 +108,7 @@ def document(answer: Explain, *, verbose: bool) -> Document:
     if answer.known:
         return _listing(answer, verbose=verbose)
     blocks: list[Block] = []
-    for cause in _told(answer, verbose=verbose):
+    for cause in _shown_causes(answer, verbose=verbose):
         blocks += [Heading(f"{cause.id}  {cause.confidence:.0%}"), Paragraph(f"  {cause.title}")]
         blocks.append(Facts(tuple(_rows(cause))))
     if not answer.causes:
@@ -130,7 +130,7 @@ def document(answer: Explain, *, verbose: bool) -> Document:
     return Document(f"cuwheel explain {answer.log}", tuple(blocks))
 
 
-def _told(answer: Explain, *, verbose: bool) -> tuple[Cause, ...]:
+def _shown_causes(answer: Explain, *, verbose: bool) -> tuple[Cause, ...]:
     """What may well be it; the also-rans only when asked for."""
     if verbose or not answer.causes:
         return answer.causes
@@ -165,8 +165,8 @@ def _partly_read(answer: Explain) -> str:
 
 def _unknown(answer: Explain) -> str:
     if answer.call and answer.call.output:
-        told = "\n".join(f"  | {line}" for line in answer.call.output[-_TOLD:])
-        return f"  What call {answer.call.number} printed matches no known cause (--list shows them):\n{told}"
+        output = "\n".join(f"  | {line}" for line in answer.call.output[-_SHOWN_LINES:])
+        return f"  What call {answer.call.number} printed matches no known cause (--list shows them):\n{output}"
     if not answer.lines:
         return (
             f"  There is nothing to explain in {answer.log}: it is empty, not text, or a record without a failed call."

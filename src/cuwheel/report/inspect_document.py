@@ -55,15 +55,15 @@ def _everything(answer: Inspect, others: list[Library]) -> Iterator[Block]:
             continue
         yield Heading(f"{group.name}  {size(group.size)}")
         yield _codes(group.code, full=True)
-        for told in dict.fromkeys(words.get(each.path, "") for each in group.libraries):
-            yield Paragraph(_sentence(told))
+        for sentence in dict.fromkeys(words.get(each.path, "") for each in group.libraries):
+            yield Paragraph(_sentence(sentence))
     if others:
         yield from _without_code(others)
 
 
 def _title(answer: Inspect) -> str:
-    if told := answer.distribution:
-        return f"{told.name} {told.version}"
+    if distribution := answer.distribution:
+        return f"{distribution.name} {distribution.version}"
     return file_name(answer.target)
 
 
@@ -71,10 +71,10 @@ def _overview(answer: Inspect, with_code: list[Library]) -> str:
     device = sum(row.bytes for library in with_code for row in library.device_code)
     tags = f", {' '.join(answer.distribution.tags)}" if answer.distribution and answer.distribution.tags else ""
     noun = "library" if len(answer.libraries) == 1 else "libraries"
-    told = f"{answer.kind}, {size(answer.size)}{tags}; {len(answer.libraries)} {noun}"
+    overview = f"{answer.kind}, {size(answer.size)}{tags}; {len(answer.libraries)} {noun}"
     if not with_code:
-        return f"{told}, none with CUDA device code"
-    return f"{told}, {len(with_code)} with device code ({size(device)} stored)"
+        return f"{overview}, none with CUDA device code"
+    return f"{overview}, {len(with_code)} with device code ({size(device)} stored)"
 
 
 def _library(library: Library, reach: str) -> Iterator[Block]:

@@ -75,8 +75,8 @@ def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
     words = {each.path: each.words for each in answer.coverage}
     alike: dict[str, list[str]] = {}
     for group in sorted(groups, key=lambda each: -each.stored):
-        told = Counter(words[each.path] for each in group.libraries if each.path in words)
-        for sentence, count in told.items():
+        sentences = Counter(words[each.path] for each in group.libraries if each.path in words)
+        for sentence, count in sentences.items():
             alike.setdefault(sentence, []).append(_called(group, count))
     if len(groups) == len(alike) == 1:
         return Facts((Row("reach", next(iter(alike))),))
@@ -216,6 +216,6 @@ def _merged(found: list[tuple[str, Finding]]) -> Finding:
             message=f"{first.message} ({len(places)} libraries)",
             evidence=(", ".join(file_name(path) for path in places[:_FEW]) + more,),
         )
-    told = [f"{file_name(path)}: {finding.message}" for path, finding in found[:_FEW]]
-    message = f"{len(places)} libraries, such as {told[0]}"
-    return replace(first, message=message, evidence=(*told[1:-1], told[-1] + more))
+    messages = [f"{file_name(path)}: {finding.message}" for path, finding in found[:_FEW]]
+    message = f"{len(places)} libraries, such as {messages[0]}"
+    return replace(first, message=message, evidence=(*messages[1:-1], messages[-1] + more))

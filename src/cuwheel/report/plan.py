@@ -56,22 +56,22 @@ def _job(job: Job, answer: Plan, *, verbose: bool) -> Iterator[Block]:
     if job.coverage:
         yield _coverage(job.coverage, verbose=verbose)
         yield from _provisos(job.coverage)
-    said = job.spellings
-    told = [getattr(said, name) for name in table.NAMES]
+    spellings = job.spellings
+    spelt = [getattr(spellings, name) for name in table.NAMES]
     if job.archs or job.ptx:
         yield Paragraph("The same list in the spelling of each build system:")
-        yield Facts(tuple(_flag(flag) for flag in told))
+        yield Facts(tuple(_flag(flag) for flag in spelt))
     if job.size:
         change = (job.size.bytes - job.size.like_bytes) / (job.size.like_bytes or 1)
-        told_size = f"{size(job.size.bytes)}, {change:+.0%} against {size(job.size.like_bytes)}"
-        yield Facts((Row("predicted size", told_size, origin=f"estimated: {job.size.method}"),))
+        predicted_size = f"{size(job.size.bytes)}, {change:+.0%} against {size(job.size.like_bytes)}"
+        yield Facts((Row("predicted size", predicted_size, origin=f"estimated: {job.size.method}"),))
     for note in job.notes:
         yield Paragraph(f"note: {note}")
     nowhere = {each.machine for each in answer.unserved}
-    elsewhere = [each for each in job.left_out if each.machine not in nowhere]
-    if elsewhere:
+    in_other_jobs = [each for each in job.left_out if each.machine not in nowhere]
+    if in_other_jobs:
         yield Paragraph("Left to another job:")
-        yield from _not_served(elsewhere, verbose=verbose, fixes=False)
+        yield from _not_served(in_other_jobs, verbose=verbose, fixes=False)
 
 
 def _coverage(rows: Sequence[Served], *, verbose: bool) -> Table:

@@ -80,10 +80,10 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
             yield Verbatim(_lines(each, verbose=verbose))
 
 
-def _prediction(told: ProofPrediction) -> str:
-    error = f", {told.error.name} ({told.error.code})" if told.error else ""
-    follows = f" with {told.follows} for CUDA {told.framework_cuda}" if told.framework_cuda else ""
-    return f"{told.outcome}{error} on {told.capability}{follows}"
+def _prediction(prediction: ProofPrediction) -> str:
+    error = f", {prediction.error.name} ({prediction.error.code})" if prediction.error else ""
+    follows = f" with {prediction.follows} for CUDA {prediction.framework_cuda}" if prediction.framework_cuda else ""
+    return f"{prediction.outcome}{error} on {prediction.capability}{follows}"
 
 
 def _checks(wheel: ProofWheel) -> Table:
@@ -115,8 +115,8 @@ def _lines(check: ProofCheck, *, verbose: bool) -> tuple[str, ...]:
 def _sum(answer: Proof) -> str:
     outcomes = [each.outcome for wheel in answer.wheels for each in wheel.checks]
     counts = {outcome: outcomes.count(outcome) for outcome in dict.fromkeys(outcomes)}
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     missing = [each for wheel in answer.wheels for each in wheel.checks if each.gpu and each.outcome == "skipped"]
     proven = "nothing failed, but what needs a GPU was not tried" if missing else "proven"
     verdict = proven if answer.succeeded else "not proven"
-    return f"{verdict}: {told}" if told else verdict
+    return f"{verdict}: {counted}" if counted else verdict

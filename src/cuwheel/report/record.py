@@ -11,7 +11,7 @@ from cuwheel import files, log
 from cuwheel.errors import UnreadableError
 from cuwheel.recording import layout, quoting, reader, summary
 from cuwheel.recording.calls import CallState
-from cuwheel.recording.summary import FileTime, Share, Summary, Told
+from cuwheel.recording.summary import CallSummary, FileTime, Share, Summary
 from cuwheel.recording.words import readable
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
@@ -247,7 +247,7 @@ def _shares(title: str, shares: tuple[Share, ...], whole: float) -> Table:
     return Table(columns, tuple((_amount(each.seconds, whole or 1.0), str(each.runs), each.name) for each in shares))
 
 
-def _longest(calls: tuple[Told, ...]) -> Table:
+def _longest(calls: tuple[CallSummary, ...]) -> Table:
     columns = (
         Column("call", numeric=True),
         Column("time", numeric=True),

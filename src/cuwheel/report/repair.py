@@ -138,8 +138,8 @@ def _sizes(each: RepairedWheel) -> Iterator[str]:
 
 
 def _libraries(each: RepairedWheel, *, verbose: bool) -> Iterator[Block]:
-    told = [fact for fact in each.libraries if verbose or not (fact.fate == "system" or fact.indirect)]
-    if not told:
+    shown = [fact for fact in each.libraries if verbose or not (fact.fate == "system" or fact.indirect)]
+    if not shown:
         return
     columns = (
         Column("library", wrap=False),
@@ -149,13 +149,13 @@ def _libraries(each: RepairedWheel, *, verbose: bool) -> Iterator[Block]:
         Column("why"),
     )
     vias: dict[str, str] = {}
-    for fact in told:
+    for fact in shown:
         if folder := _folder(fact):
             vias.setdefault(folder, fact.via)
-    yield Table(columns, tuple(_row(fact, list(vias)) for fact in told))
-    if hidden := len(each.libraries) - len(told):
+    yield Table(columns, tuple(_row(fact, list(vias)) for fact in shown))
+    if hidden := len(each.libraries) - len(shown):
         yield Paragraph(f"  and {hidden} of the system, or needed only by NVIDIA's own (--verbose)")
-    elif any(fact.indirect for fact in told):
+    elif any(fact.indirect for fact in shown):
         yield Paragraph("  * needed only by NVIDIA's own libraries")
     if vias:
         rows = (Row(f"found in {number}", folder, origin=via) for number, (folder, via) in enumerate(vias.items(), 1))
@@ -187,18 +187,18 @@ def _why(fact: Fact) -> str:
 
 
 def _search_paths(paths: Sequence[SearchPath], *, verbose: bool) -> Iterator[Block]:
-    told = [each for each in paths if verbose or each.changes]
-    if not told:
+    shown = [each for each in paths if verbose or each.changes]
+    if not shown:
         return
     yield Heading("Search paths (RPATH)")
     rows = []
-    for each in told if verbose else told[:_SHOWN]:
+    for each in shown if verbose else shown[:_SHOWN]:
         rows.append(Row(file_name(each.path), _joined(each.after), origin=f"CUDA {each.cuda}" if each.cuda else ""))
         if gone := [entry for entry in each.before if entry not in each.after]:
             rows.append(Row("", f"without {_joined(gone)}"))
     yield Facts(tuple(rows))
-    if not verbose and len(told) > _SHOWN:
-        yield Paragraph(f"  and {len(told) - _SHOWN} more (--verbose)")
+    if not verbose and len(shown) > _SHOWN:
+        yield Paragraph(f"  and {len(shown) - _SHOWN} more (--verbose)")
 
 
 def _joined(entries: Sequence[str]) -> str:

@@ -166,7 +166,7 @@ def _diff(answer: Replay, *, verbose: bool) -> Iterator[Block]:
         return
     yield Heading(f"What differs: {found.left}, {found.right}")
     blamed = {each.name for each in blame.culprits} if blame else set()
-    rows = tuple(_told(found, blamed, verbose=verbose))
+    rows = tuple(_variable_rows(found, blamed, verbose=verbose))
     yield Facts(rows) if rows else Paragraph("  nothing: program, folder, arguments and environment are the same")
     hidden = [each.name for each in found.variables if each.weight != "steers" and each.name not in blamed]
     if hidden and not verbose:
@@ -189,7 +189,7 @@ def _blamed(blame: Blame, found: Differences | None) -> Iterator[Row]:
     yield Row("runs", str(blame.runs))
 
 
-def _told(found: Differences, blamed: set[str], *, verbose: bool) -> Iterator[Row]:
+def _variable_rows(found: Differences, blamed: set[str], *, verbose: bool) -> Iterator[Row]:
     if found.program:
         yield Row("program", f"{found.program.left}\n{found.program.right}")
     for name, pair in found.versions.items():

@@ -209,8 +209,8 @@ def _rest(answer: Slim, *, verbose: bool) -> Iterator[Block]:
         rows = [Row("what remains", ", ".join(f"{each.name} {size(each.bytes)}" for each in answer.remaining[:5]))]
         if answer.heavy:
             heavy = answer.heavy if verbose else answer.heavy[:3]
-            told = ", ".join(f"{file_name(each.path)} {size(each.bytes)} ({each.mostly})" for each in heavy)
-            rows.append(Row("not touched", told))
+            listed = ", ".join(f"{file_name(each.path)} {size(each.bytes)} ({each.mostly})" for each in heavy)
+            rows.append(Row("not touched", listed))
         yield Facts(tuple(rows))
 
 

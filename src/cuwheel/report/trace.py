@@ -250,12 +250,12 @@ def timeline_json(answer: Traced) -> str:
         name = f"{file_name(process.program)} {process.script or ''}".rstrip()
         events.append({"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}})
     for load in answer.loads:
-        told = {"arch": load.arch, "how": load.how, "container": load.container, "jit_ms": load.jit_ms}
+        details = {"arch": load.arch, "how": load.how, "container": load.container, "jit_ms": load.jit_ms}
         name = file_name(load.library or load.caller or "memory")
         span = {"ph": "X", "ts": round(load.at * 1e6, 3), "dur": round(load.seconds * 1e6, 3)}
-        events.append({**span, "name": name, "cat": load.how, "pid": load.process, "tid": 0, "args": told})
+        events.append({**span, "name": name, "cat": load.how, "pid": load.process, "tid": 0, "args": details})
     for failure in answer.failures:
-        told = {"kernel": failure.demangled, "library": failure.library, "why": failure.reason}
+        details = {"kernel": failure.demangled, "library": failure.library, "why": failure.reason}
         mark = {"ph": "i", "s": "p", "ts": round(failure.at * 1e6, 3), "pid": failure.process, "tid": 0}
-        events.append({**mark, "name": f"{failure.api}: {failure.error.name}", "args": told})
+        events.append({**mark, "name": f"{failure.api}: {failure.error.name}", "args": details})
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, indent=1)

@@ -96,8 +96,8 @@ def _wheel(wheel: Verified, *, verbose: bool) -> Iterator[Block]:
 
 def _file(wheel: Verified) -> str:
     counts = {each: sum(finding.severity == each for finding in wheel.findings) for each in SEVERITIES}
-    told = ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count)
-    return told or "RECORD, tags, metadata and licences are fine"
+    counted = ", ".join(f"{count} {name}{'s' if count > 1 else ''}" for name, count in counts.items() if count)
+    return counted or "RECORD, tags, metadata and licences are fine"
 
 
 def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
@@ -126,8 +126,8 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
 def _verdict(verdict: Verdict, tried: Installation) -> str:
     """What `check` says; of a machine without a GPU what it would say of the rest."""
     why = next((f": {each.message}" for each in verdict.findings if each.severity == "error"), "")
-    told = f"check says of {verdict.machine}: {verdict.outcome}{why}"
-    return told if tried.gpus else f"{told} (not counted: there is no GPU here)"
+    text = f"check says of {verdict.machine}: {verdict.outcome}{why}"
+    return text if tried.gpus else f"{text} (not counted: there is no GPU here)"
 
 
 def _environment(tried: Installation) -> str:
@@ -195,6 +195,6 @@ def _sum(answer: Verify) -> str:
     absent = sum(each.outcome == "failed" for each in tried)
     words = [f"{errors} error{'s' if errors > 1 else ''}"] if errors else []
     words += [f"{absent} not installed"] if absent else []
-    told = ", ".join([*words, *(f"{count} {outcome}" for outcome, count in counts.items() if count)])
+    text = ", ".join([*words, *(f"{count} {outcome}" for outcome, count in counts.items() if count)])
     verdict = "verified" if answer.succeeded else "not verified"
-    return f"{verdict}: {told}" if told else verdict
+    return f"{verdict}: {text}" if text else verdict

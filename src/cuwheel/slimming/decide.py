@@ -89,7 +89,7 @@ def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[in
         return {}
     machines = [(machine.name, device(machine)) for machine in options.targets]
     known = [(name, found) for name, found in machines if found]
-    later = _later_devices([found.capability for _, found in known]) if options.future else ()
+    future = _later_devices([found.capability for _, found in known]) if options.future else ()
     if unknown := [name for name, found in machines if found is None]:
         return {
             index: _Verdict(keep=True, reason=f"the capability of {unknown[0]} is not known")
@@ -106,20 +106,20 @@ def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[in
             verdicts.update((index, _Verdict(keep=True, reason=_NO_KERNEL)) for index in indices)
             continue
         if key not in seen:
-            seen[key] = _container(entries, known, later)
+            seen[key] = _container(entries, known, future)
         verdicts.update(zip(indices, seen[key], strict=True))
     return verdicts
 
 
 def _container(
-    entries: Sequence[Entry], machines: Sequence[tuple[str, Device]], later: Sequence[Device]
+    entries: Sequence[Entry], machines: Sequence[tuple[str, Device]], future: Sequence[Device]
 ) -> tuple[_Verdict, ...]:
     reasons: dict[int, str] = {}
     for name, on in machines:
         for index in possible(entries, on):
             verb = "takes" if entries[index].linked else "would link"
             reasons.setdefault(index, f"what the driver {verb} for {name}")
-    for on in later:
+    for on in future:
         if (taken := chosen(entries, on)) is not None:
             reasons.setdefault(taken, f"future GPUs can use it, such as {on.capability}")
     for index, entry in enumerate(entries):
@@ -184,8 +184,8 @@ def _runs_nowhere(library: Library, options: SlimOptions) -> bool:
     devices = [device(each) for each in options.targets or ()]
     if None in devices:
         return False
-    told = (found.by_code(each) for on in devices if on for each in with_and_without_jit(on))
-    return not any(each.taken or each.alternatives for each in told)
+    outcomes = (found.by_code(each) for on in devices if on for each in with_and_without_jit(on))
+    return not any(each.taken or each.alternatives for each in outcomes)
 
 
 def _compression(library: Library, options: SlimOptions) -> Compression | None:

@@ -209,13 +209,13 @@ def remaining(proposal: Proposal, files: Sequence[FileChange]) -> tuple[Remainin
 def heavy(proposal: Proposal, files: Sequence[FileChange]) -> tuple[Heavy, ...]:
     """The largest libraries that hardly became smaller, and what they mostly are."""
     after = {each.path: each for each in files}
-    left = [
+    rest = [
         library
         for library in proposal.libraries
         if library.size >= _HEAVY_BYTES
         and ((change := after.get(library.path)) is None or change.bytes_after > _NEARLY_ALL * library.size)
     ]
-    largest = sorted(left, key=lambda library: -library.size)[:_HEAVY]
+    largest = sorted(rest, key=lambda library: -library.size)[:_HEAVY]
     return tuple(Heavy(path=each.path, bytes=each.size, mostly=_mostly(each)) for each in largest)
 
 

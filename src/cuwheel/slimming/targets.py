@@ -123,12 +123,12 @@ def _settle(root: Path, *, undo: bool) -> Outcome:
         if undo
         else f"the originals of {len(libraries)} files ({size(freed)}) were deleted"
     )
-    told = Finding(rule="undone" if undo else "committed", severity="note", message=word)
+    finding = Finding(rule="undone" if undo else "committed", severity="note", message=word)
     return Outcome(
         files=tuple(_back(each) if undo else _forth(each) for each in steps),
         remaining=(),
         heavy=(),
-        findings=(told, *findings),
+        findings=(finding, *findings),
         written=True,
         output=str(root),
     )

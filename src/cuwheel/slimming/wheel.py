@@ -49,12 +49,12 @@ def _slim(wheel: WheelFile, task: Task) -> Outcome:
     edit.label(None)  # it would promise code that is gone
     edit.drop([wheel.info + variant.FILE])
     output = _output(wheel.path, task.request.output or Path(), str(edit.name))
-    told = wheel.distribution
-    owner = proposal.Owning(told.name, found.loads_as or told.version)
+    distribution = wheel.distribution
+    owner = proposal.Owning(distribution.name, found.loads_as or distribution.version)
     plan = proposal.propose(found.libraries, task.options, cuda=task.cuda, package_of=lambda _: owner)
     findings = (*found.findings, *plan.findings, *_no_variant(wheel))
     if plan.to_write:
-        findings += licence.finding({told.name: wheel.metadata or ""})
+        findings += licence.finding({distribution.name: wheel.metadata or ""})
     if plan.refused or task.request.dry_run:
         files = proposal.expected(plan)
         size = Size(bytes_before=found.size, bytes_after=_expected_size(wheel, files))
@@ -167,14 +167,14 @@ def _expected_size(wheel: WheelFile, files: Sequence[FileChange]) -> int:
 
 def new_version(wheel: WheelFile, asked: str | None) -> str:
     """The one asked for, else the wheel's own with a local label."""
-    told = wheel.distribution.version
+    version = wheel.distribution.version
     try:
-        return str(Version(asked or labelled(told)))
+        return str(Version(asked or labelled(version)))
     except InvalidVersion as error:
         if asked:
             raise UsageError(f"--version {asked}: {error}", hint="such as --version 2.11.0+h100") from error
         raise MalformedError(
-            wheel.path, f"not slimmed: {told!r} is not a version", hint="download the wheel again from its publisher"
+            wheel.path, f"not slimmed: {version!r} is not a version", hint="download the wheel again from its publisher"
         ) from error
 
 

@@ -55,12 +55,12 @@ def of(found: Survey, package: str, *, message: str = "", wheel: str | None = No
     Only what fails for certain is refused: where a part of the code serves, the package may know what it does.
     """
     runs = tuple(_joined(_points(found)))
-    said = found.distribution
+    distribution = found.distribution
     return Wish(
         package=package,
         message=message,
         inject=inject,
-        wheel=wheel or (f"{said.name} {said.version}" if said else found.target),
+        wheel=wheel or (f"{distribution.name} {distribution.version}" if distribution else found.target),
         built_for=_words(found, runs),
         runs=runs,
     )
@@ -121,9 +121,9 @@ def _points(found: Survey) -> Iterator[tuple[int, int, int | None]]:
     known = sorted(each.number for each in architectures.current_capabilities())
     asked = sorted({*known, *(number + 1 for number in known if number % 10 < _LAST_MINOR)})
     for number in asked:
-        later = [each for each in asked if each > number]
+        beyond_it = [each for each in asked if each > number]
         end = number // 10 * 10 + _LAST_MINOR
-        last = min(later[0] - 1, end) if later else end
+        last = min(beyond_it[0] - 1, end) if beyond_it else end
         yield number, last, _oldest_driver(subject, Capability.from_number(number))
     beyond = (known[-1] // 10 + 1) * 10
     yield beyond, _ANY, _oldest_driver(subject, Capability.from_number(beyond))

@@ -33,11 +33,11 @@ def check() -> None:
         return
     visible = _from_driver()  # what CUDA_VISIBLE_DEVICES leaves
     problems = [_problem(each) for each in visible]
-    told = " ".join([f"{WHEEL} was built for {BUILT_FOR}.", *dict.fromkeys(filter(None, problems))])
+    message = " ".join([f"{WHEEL} was built for {BUILT_FOR}.", *dict.fromkeys(filter(None, problems))])
     if visible and all(problems):
-        raise ImportError(f"{told} {INSTEAD}".strip())
+        raise ImportError(f"{message} {INSTEAD}".strip())
     if any(problems):
-        warnings.warn(told, RuntimeWarning, stacklevel=3)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
 def _problem(gpu: tuple[str, int, int]) -> str:

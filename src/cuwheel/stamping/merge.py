@@ -85,10 +85,10 @@ def merge(wheels: Sequence[Path], to: Path) -> Path:
 def _open(path: Path, stack: ExitStack) -> _Opened:
     wheel = stack.enter_context(WheelFile(path))
     stamp.must_be_publishable(wheel)
-    told = description.of_wheel(wheel)
-    if told is None:
+    own_description = description.of_wheel(wheel)
+    if own_description is None:
         raise MalformedError(path, "was not built by cuwheel: it has no description", hint="cuwheel build SOURCE")
-    return _Opened(wheel=wheel, digests={each: wheel.digest(each) for each in wheel.members}, told=told)
+    return _Opened(wheel=wheel, digests={each: wheel.digest(each) for each in wheel.members}, told=own_description)
 
 
 def _conflicts(opened: Sequence[_Opened]) -> Iterator[str]:
@@ -136,16 +136,17 @@ def _write(opened: Sequence[_Opened], platforms: Sequence[str], made: Path) -> N
 
 
 def _described(opened: Sequence[_Opened], found: Survey) -> Description:
-    told = [each.told for each in opened]
+    descriptions = [each.told for each in opened]
     return replace(
-        told[0],
-        cuda=", ".join(each.cuda for each in told),
-        archs=tuple(dict.fromkeys(arch for each in told for arch in each.archs)),
-        ptx=tuple(dict.fromkeys(arch for each in told for arch in each.ptx)),
+        descriptions[0],
+        cuda=", ".join(each.cuda for each in descriptions),
+        archs=tuple(dict.fromkeys(arch for each in descriptions for arch in each.archs)),
+        ptx=tuple(dict.fromkeys(arch for each in descriptions for arch in each.ptx)),
         coverage=described.reach(found),
         plan=(),
         toolchain=None,
         merged=tuple(
-            MergedPart(cuda=each.cuda, archs=each.archs, ptx=each.ptx, toolchain=each.toolchain) for each in told
+            MergedPart(cuda=each.cuda, archs=each.archs, ptx=each.ptx, toolchain=each.toolchain)
+            for each in descriptions
         ),
     )

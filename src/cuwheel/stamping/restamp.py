@@ -28,20 +28,20 @@ def restamp(made: Path, name: str) -> Path:
     path = made.with_name(name)
     made.replace(path)
     with WheelFile(path) as wheel:
-        told = None
+        description_found = None
         with contextlib.suppress(CuwheelError):  # one that cannot be understood is left as it is
-            told = description.of_wheel(wheel)
-        if told is None:
+            description_found = description.of_wheel(wheel)
+        if description_found is None:
             return path
         found = survey_wheel(wheel, detail="containers")
         there = {row.arch for library in found.libraries for row in library.device_code}
-        told = replace(
-            told,
-            archs=tuple(each for each in told.archs if each in there),
-            ptx=tuple(each for each in told.ptx if each in there),
+        description_found = replace(
+            description_found,
+            archs=tuple(each for each in description_found.archs if each in there),
+            ptx=tuple(each for each in description_found.ptx if each in there),
             coverage=described.reach(found),
         )
-        wish = stamp.Wish(description=told, guard=guard_of(wheel, found))
+        wish = stamp.Wish(description=description_found, guard=guard_of(wheel, found))
         try:
             return stamp.stamp(wheel, made.parent / "stamped", wish)
         except MalformedError:  # somebody has changed it since: its RECORD was wrong before

@@ -93,11 +93,12 @@ def decide(found: Survey, cuda: str | None = None) -> Decided:
 
 def _variant(claim: Claim, cuda: str) -> Variant:
     row = tables().variants.provider
-    said = {row.lower_bound: (claim.since,), row.arch: tuple(each.text for each in claim.values)}
+    properties = {row.lower_bound: (claim.since,), row.arch: tuple(each.text for each in claim.values)}
     return Variant(
         label=_label(claim, cuda),
         properties=tuple(
-            Property(namespace=row.namespace, feature=feature, values=said[feature]) for feature in sorted(said)
+            Property(namespace=row.namespace, feature=feature, values=properties[feature])
+            for feature in sorted(properties)
         ),
     )
 
@@ -126,10 +127,10 @@ def _cuda_label(found: Survey, cuda: str | None) -> str:
     """`cu130`; of a wheel with libraries for several CUDA versions `cu118to130`."""
     if cuda and re.fullmatch(r"\d+\.\d+", cuda):
         return f"cu{cuda.replace('.', '')}"
-    told = {version for each in found.libraries if (version := _cuda_of(each))}
-    if not told:
+    cudas = {version for each in found.libraries if (version := _cuda_of(each))}
+    if not cudas:
         return "cuda"
-    first, last = (versions.minor(each(told, key=versions.key)).replace(".", "") for each in (min, max))
+    first, last = (versions.minor(each(cudas, key=versions.key)).replace(".", "") for each in (min, max))
     return f"cu{first}" if first == last else f"cu{first}to{last}"
 
 
@@ -211,8 +212,8 @@ def _write(plain: Path, to: Path, taken: Mapping[str, VariantWheel]) -> _Written
         stamp.must_be_publishable(wheel)
         if wheel.name is None or wheel.name.variant:
             raise MalformedError(plain, "is a variant already", hint="give the plain wheel that it was made from")
-        told = description.of_wheel(wheel)
-        decided = decide(survey_wheel(wheel, detail="containers"), told.cuda if told else None)
+        described = description.of_wheel(wheel)
+        decided = decide(survey_wheel(wheel, detail="containers"), described.cuda if described else None)
         placed = []
         with errors_of(to, f"the variants of {plain.name} were not written"), locking.scratch(to) as folder:
             for each in decided.variants:

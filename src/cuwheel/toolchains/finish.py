@@ -44,8 +44,8 @@ def nvcc_version(nvcc: Path) -> str:
     return version
 
 
-def version_in(said: str) -> str | None:
-    match = _RELEASE.search(said)
+def version_in(output: str) -> str | None:
+    match = _RELEASE.search(output)
     return match[1] if match else None
 
 

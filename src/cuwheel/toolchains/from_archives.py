@@ -1,4 +1,4 @@
-"""Making a toolkit from archives: what index, redist and debian share."""
+"""Workplace a toolkit from archives: what index, redist and debian share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import HostCompiler, Recipe
 
 
-class Making(Struct, frozen=True, kw_only=True):
+class Workplace(Struct, frozen=True, kw_only=True):
     """`scratch` is filled, and then becomes `final`."""
 
     scratch: Path
@@ -24,19 +24,21 @@ class Making(Struct, frozen=True, kw_only=True):
     supply: Supply
 
 
-def from_archives(recipe: Recipe, making: Making) -> Installed:
-    root = making.scratch.resolve() / "root"
+def from_archives(recipe: Recipe, workplace: Workplace) -> Installed:
+    root = workplace.scratch.resolve() / "root"
     root.mkdir()
-    for archive, path in zip(recipe.archives, downloads.obtain(recipe.archives, making.supply), strict=True):
+    for archive, path in zip(recipe.archives, downloads.obtain(recipe.archives, workplace.supply), strict=True):
         unpack.unpack(archive, path, root)
     finish.finish(root, recipe.platform.rpartition("-")[2])
     log.debug("asking the new nvcc for its version")
-    return installed(recipe, making, root=making.final / "root", version=finish.nvcc_version(root / "bin" / "nvcc"))
+    return installed(
+        recipe, workplace, root=workplace.final / "root", version=finish.nvcc_version(root / "bin" / "nvcc")
+    )
 
 
 def installed(
     recipe: Recipe,
-    making: Making,
+    workplace: Workplace,
     *,
     root: Path,
     version: str,
@@ -51,9 +53,9 @@ def installed(
         version=version,
         platform=recipe.platform,
         components=recipe.components,
-        folder=str(making.final),
+        folder=str(workplace.final),
         root=str(root),
-        size=store.size_of(making.scratch),
+        size=store.size_of(workplace.scratch),
         archives=recipe.archives,
         prefix=prefix,
         host_compiler=host_compiler,

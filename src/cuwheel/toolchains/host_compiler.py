@@ -62,10 +62,10 @@ def _unfit(compiler: Compiler, toolkit: Toolkit, machine: World) -> str:
         return f"is {compiler.kind} {compiler.version}, but CUDA {toolkit.version} accepts at most {most}"
     if "++" not in Path(compiler.path).name:
         return "has no C++ compiler next to it"
-    told = machine.output([compiler.path, "-dumpversion"], "host compiler") or ""
-    match = _DOTTED.match(told)
+    version = machine.output([compiler.path, "-dumpversion"], "host compiler") or ""
+    match = _DOTTED.match(version)
     if not match or versions.major(match[0]) != versions.major(compiler.version):
-        return f"reports {told.strip() or 'nothing'} when asked again"
+        return f"reports {version.strip() or 'nothing'} when asked again"
     return ""
 
 

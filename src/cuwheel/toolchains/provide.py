@@ -15,7 +15,7 @@ from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
 from cuwheel.toolchains import archives, host_compiler, lock, providers, settings
 from cuwheel.toolchains.downloads import Supply
-from cuwheel.toolchains.from_archives import Making
+from cuwheel.toolchains.from_archives import Workplace
 from cuwheel.toolchains.store import open_store
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Recipe, Toolchain, Wanted
 from cuwheel.toolchains.world import Surroundings
@@ -127,8 +127,8 @@ def carry_out(decision: Decision) -> Installed:
     log.info("CUDA %s from %s: %s", recipe.release, recipe.provider, recipe.found_via)
 
     def fill(scratch: Path, final: Path) -> Installed:
-        making = Making(scratch=scratch, final=final, supply=decision.supply)
-        return providers.provider(recipe.provider).make(recipe, making)
+        workplace = Workplace(scratch=scratch, final=final, supply=decision.supply)
+        return providers.provider(recipe.provider).make(recipe, workplace)
 
     return decision.around.store.make(recipe, fill)
 

@@ -84,9 +84,9 @@ class Recipe(Struct, frozen=True, kw_only=True):
         """The same toolkit has the same identity wherever it was installed from: hashes and names count, addresses "
         "do not."""
         parts = [[each.name, each.version, each.sha256] for each in self.archives]
-        told = [self.provider, self.cuda, self.platform, sorted(self.components), sorted(parts)]
-        told += [self.place, self.commands, "" if self.archives else self.release]
-        return hashlib.sha256(codec.encode(told)).hexdigest()
+        whole = [self.provider, self.cuda, self.platform, sorted(self.components), sorted(parts)]
+        whole += [self.place, self.commands, "" if self.archives else self.release]
+        return hashlib.sha256(codec.encode(whole)).hexdigest()
 
 
 class HostCompiler(Struct, frozen=True, kw_only=True):

@@ -143,8 +143,8 @@ def _compile(bench: _Bench) -> Iterator[str]:
             "-Xcompiler", "-fPIC", f"-DNAME=verify{suffix}", *parallel, *flags, "-c", "kernel.cu", "-o", f"k{suffix}.o"
         )
         bench.objects.append(f"k{suffix}.o")
-    told = f" with {' '.join(headers)}" if headers else ""
-    yield f"one kernel for all of them{told}"
+    included = f" with {' '.join(headers)}" if headers else ""
+    yield f"one kernel for all of them{included}"
 
 
 def _groups(archs: tuple[Arch, ...]) -> dict[str, list[Arch]]:

@@ -59,7 +59,7 @@ def of_libraries(foreseen: dict[str, tuple[Finding, ...]], loaded: Sequence[Load
 
 def of_imports(verdicts: Sequence[Verdict], results: Sequence[Result]) -> Iterator[Finding]:
     """An import that fails for want of a library, which nothing foresaw."""
-    said = "\n".join(
+    message = "\n".join(
         [
             *(text for each in verdicts for text in each.conditions),
             *(text for each in verdicts for finding in each.findings for text in (finding.message, *finding.evidence)),
@@ -68,7 +68,7 @@ def of_imports(verdicts: Sequence[Verdict], results: Sequence[Result]) -> Iterat
     for result in results:
         if result.kind == "import" and result.outcome == "failed" and (match := _LOADER.search(result.problem)):
             name = match[1] or match[2]
-            if name not in said and name != SONAME:
+            if name not in message and name != SONAME:
                 yield _finding(
                     f"{result.name} fails because {name} is missing, which was not predicted", [result.problem]
                 )

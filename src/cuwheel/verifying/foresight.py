@@ -108,8 +108,8 @@ def _groups(found: Survey) -> tuple[str | None, dict[str, int], list[str]]:
     groups: dict[str, int] = {}
     cudas: list[str] = []
     # Packages of jax say a major alone.
-    said = [str(row.major) if profile.follows == "jax" else row.version for row in toolkits.all_toolkits()]
-    for cuda in dict.fromkeys(said):
+    versions = [str(row.major) if profile.follows == "jax" else row.version for row in toolkits.all_toolkits()]
+    for cuda in dict.fromkeys(versions):
         load = loading(found, _with(Machine(name="", capability=None), profile.follows, cuda))
         key = (*load.always, load.missing and "none")
         if key not in loaded:
@@ -152,12 +152,12 @@ def _loaded(found: Survey, machine: Machine) -> Survey:
 def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
     """By halves: between two drivers that give the same there is no other."""
     drivers = [_OLDEST, *(row.version for row in toolkits.all_releases())]
-    told: dict[int, Step] = {}
+    by_driver: dict[int, Step] = {}
 
     def step(index: int) -> Step:
-        if index not in told:
-            told[index] = _judged(subject, machine, drivers[index])
-        return told[index]
+        if index not in by_driver:
+            by_driver[index] = _judged(subject, machine, drivers[index])
+        return by_driver[index]
 
     def look(low: int, high: int) -> None:
         if high - low > 1 and _same(step(low), step(high)) is False:
@@ -169,9 +169,9 @@ def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
     look(0, len(drivers) - 1)
     step(len(drivers) - 1)
     last: Step | None = None
-    for index in sorted(told):
-        if last is None or not _same(last, told[index]):
-            last = told[index]
+    for index in sorted(by_driver):
+        if last is None or not _same(last, by_driver[index]):
+            last = by_driver[index]
             yield last
 
 

@@ -62,10 +62,10 @@ def make(folder: Path, python: Python, trial: Trial, environ: Mapping[str, str])
 def variables(
     made: Made, environ: Mapping[str, str], scratch: Path, *, stub_folder: Path | None, passed: Sequence[str]
 ) -> dict[str, str]:
-    told = led.clean(environ, made.folder, scratch, passed=passed, is_secret=masking.is_secret)
+    environment = led.clean(environ, made.folder, scratch, passed=passed, is_secret=masking.is_secret)
     if stub_folder is not None:
-        told[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), environ.get(_PATHS, "")]))
-    return told
+        environment[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), environ.get(_PATHS, "")]))
+    return environment
 
 
 def packages(made: Made) -> tuple[str, ...]:

@@ -100,9 +100,9 @@ def _try(trial: Trial, made: Made, folder: Path) -> Installation:
     checks, skipped = _with_libraries(trial, machines[0])
     raw = _run(checks, made, _Place(environ=environ, folder=folder, gpus=there, cut=cut))
     loader = [each for each in raw if each.name == libraries.NAME]
-    told = [each for result in loader for each in libraries.loaded(result)]
+    seen = [each for result in loader for each in libraries.loaded(result)]
     scene = libraries.Scene(foreseen=foreseen, driver=driver or stubbed, gpu=bool(there))
-    results = [_told(each, made, scene) for each in raw]
+    results = [_with_origins(each, made, scene) for each in raw]
     return Installation(
         python="",
         outcome="passed",
@@ -114,7 +114,7 @@ def _try(trial: Trial, made: Made, folder: Path) -> Installation:
         contradictions=(
             *contradictions.of_gpu(verdicts, checks, results),
             *contradictions.of_imports(verdicts, results),
-            *contradictions.of_libraries(foreseen, told),
+            *contradictions.of_libraries(foreseen, seen),
         ),
         findings=(
             *fresh_environment.conflicts(made, environ),
@@ -125,7 +125,7 @@ def _try(trial: Trial, made: Made, folder: Path) -> Installation:
     )
 
 
-def _told(result: Result, made: Made, scene: libraries.Scene) -> Result:
+def _with_origins(result: Result, made: Made, scene: libraries.Scene) -> Result:
     if result.name == libraries.NAME:
         return libraries.judged(result, scene)
     # A module of Python's own, or one that something else put before it, may have the same name.
@@ -162,7 +162,7 @@ def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
     with log.progress("checking", len(checks)) as progress:
         for number, check in enumerate(checks):
             progress.tell(check.name)
-            told = runner.run(
+            result = runner.run(
                 check.as_dict(),
                 str(made.interpreter),
                 place.environ,
@@ -171,15 +171,15 @@ def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
                 cut=place.cut,
                 hide=lambda text: masking.known(text, os.environ),
             )
-            results.append(as_result(told, check))
+            results.append(as_result(result, check))
             progress.advance(1)
     return results
 
 
-def as_result(told: Mapping[str, object], check: Check) -> Result:
+def as_result(answer: Mapping[str, object], check: Check) -> Result:
     """What the runner says, as a value."""
 
-    return codec.convert({**told, "origin": check.origin}, Result)
+    return codec.convert({**answer, "origin": check.origin}, Result)
 
 
 def _foreseen_failures(verdicts: Sequence[Verdict], machines: Sequence[Machine]) -> list[Finding]:

@@ -99,15 +99,15 @@ def check_for(
 
 def loaded(result: Result) -> tuple[Loaded, ...]:
     """What the loader said of each."""
-    told: dict[str, Loaded] = {}
+    by_path: dict[str, Loaded] = {}
     for line in _LINE.findall(result.output):
         try:
             path, problem = json.loads(line)
         except (ValueError, TypeError, RecursionError):
             continue
         if isinstance(path, str) and (problem is None or isinstance(problem, str)):
-            told[path] = Loaded(path=path, problem=problem)
-    return tuple(told.values())
+            by_path[path] = Loaded(path=path, problem=problem)
+    return tuple(by_path.values())
 
 
 class Scene(Struct, frozen=True, kw_only=True):

@@ -71,8 +71,8 @@ def of(found: Survey) -> Probes:
             )
     if len(chosen) > _MOST:
         limits.met(f"{_MOST} of {len(chosen):,} containers are tried with the driver", "the rest are not tried")
-    told = tuple(tuple(_answers(codes, floor)) for codes, floor in lists)
-    return Probes(lists=told, probes=tuple(chosen[:_MOST]))
+    answers = tuple(tuple(_answers(codes, floor)) for codes, floor in lists)
+    return Probes(lists=answers, probes=tuple(chosen[:_MOST]))
 
 
 def _few(library: Library) -> Iterator[tuple[Container, tuple[Code, ...]]]:

@@ -26,8 +26,8 @@ def is_of(folder: Path, name: str) -> bool:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return False
     project = data.get("project")
-    told = project.get("name") if isinstance(project, dict) else None
-    if isinstance(told, str):
+    named = project.get("name") if isinstance(project, dict) else None
+    if isinstance(named, str):
         # A build may put its CUDA behind the name: foo-cu13.
-        return normalised(name) == normalised(told) or normalised(name).startswith(f"{normalised(told)}-cu")
+        return normalised(name) == normalised(named) or normalised(name).startswith(f"{normalised(named)}-cu")
     return (folder / "cuwheel.toml").is_file()

@@ -178,11 +178,11 @@ def parse(data: bytes, name: str) -> Proof:
     if proof:
         problems += _wrong(proof)
     if proof is None or problems:
-        told = "; ".join(each[:200] for each in problems[:3])
-        raise MalformedError(name, f"is not a proof: {told}", hint="write one with: python3 kit.pyz")
+        shown = "; ".join(each[:200] for each in problems[:3])
+        raise MalformedError(name, f"is not a proof: {shown}", hint="write one with: python3 kit.pyz")
     judged = tuple(_judged(each, proof.machine) for each in proof.wheels)
-    said = [finding for before, now in zip(proof.wheels, judged, strict=True) for finding in _forged(before, now)]
-    proof = replace(proof, wheels=judged, findings=tuple(said))
+    forged = [finding for before, now in zip(proof.wheels, judged, strict=True) for finding in _forged(before, now)]
+    proof = replace(proof, wheels=judged, findings=tuple(forged))
     if claimed is True and not proof.succeeded:
         proof = replace(proof, findings=(*proof.findings, _claims()))
     return proof
@@ -236,15 +236,15 @@ def _claims() -> Finding:
 def _against(proof: Proof, wheels: Sequence[Path]) -> Proof:
     """Is it the proof of these files, byte for byte?"""
     proven = {each.sha256: each for each in proof.wheels}
-    said = []
+    problems = []
     for path in wheels:
         try:
             digest = record.digest_of(path).sha256
         except OSError as error:
             raise UnreadableError.from_os(error, path) from error
         if digest not in proven:
-            said.append(_of_another(path, digest, proof))
-    return replace(proof, findings=(*proof.findings, *said))
+            problems.append(_of_another(path, digest, proof))
+    return replace(proof, findings=(*proof.findings, *problems))
 
 
 def _of_another(path: Path, digest: str, proof: Proof) -> Finding:

@@ -49,8 +49,8 @@ def _choice(survey: Survey, version: str | None, here: Machine) -> Choice:
     except CuwheelError as error:
         problem = f"{error.message}\nhint: {error.hint}" if error.hint else error.message
         return Choice(version=version or "3", python=None, problem=problem)
-    told = survey.distribution
-    found = tags.fits(told.tags, replace(here, python=python.version)) if told else ()
+    distribution = survey.distribution
+    found = tags.fits(distribution.tags, replace(here, python=python.version)) if distribution else ()
     if found and found[0].problems:
         return Choice(version=python.version, python=None, problem=_UNFIT + " and ".join(found[0].problems))
     return Choice(version=python.version, python=python)
@@ -58,8 +58,8 @@ def _choice(survey: Survey, version: str | None, here: Machine) -> Choice:
 
 def _named(survey: Survey, here: Machine) -> str | None:
     """None for the interpreter that runs cuwheel, if the wheel takes it; else the newest that a tag names."""
-    told = survey.distribution
-    found = tags.fits(told.tags, here) if told else ()
+    distribution = survey.distribution
+    found = tags.fits(distribution.tags, here) if distribution else ()
     problems = found[0].problems if found else ()
     # Another Python helps only where nothing else is in the way (a wheel for Windows).
     if not problems or not all("Python" in each for each in problems):

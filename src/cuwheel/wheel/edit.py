@@ -172,10 +172,10 @@ class WheelEdit:
             before = {self.new_name(each) for each in self.wheel.unlisted}
             wrong = [*sorted(new.unlisted - before), *(each.message for each in new.findings)]
             if wrong or new.info != self._info:
-                told = ", ".join(wrong[:5]) or new.info
+                shown = ", ".join(wrong[:5]) or new.info
                 raise MalformedError(
                     made,
-                    f"RECORD and the files do not match: {told}",
+                    f"RECORD and the files do not match: {shown}",
                     hint="this is a bug in cuwheel: please report it",
                 )
 

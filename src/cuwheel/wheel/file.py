@@ -36,8 +36,8 @@ class WheelFile:
         self.name = WheelName.parse(path.name)
         tops = dict.fromkeys(each.partition("/")[0] + "/" for each in self.members if "/" in each)
         self.infos = tuple(sorted(each for each in tops if each.endswith(f"{INFO}/")))
-        told = [each for each in self.infos if f"{each}METADATA" in self.members]
-        self.info = next(iter(told or self.infos), "")  # its dist-info folder, with a slash
+        described = [each for each in self.infos if f"{each}METADATA" in self.members]
+        self.info = next(iter(described or self.infos), "")  # its dist-info folder, with a slash
 
     def __enter__(self) -> Self:
         return self

@@ -34,14 +34,14 @@ def normalised(name: str) -> str:
 
 def from_texts(metadata: str, wheel: str, name: WheelName | None = None) -> Distribution:
     """From METADATA and WHEEL; what they do not say is taken from the name of the file, and the tags first of all."""
-    said = list(fields(metadata))
-    first = dict(reversed(said))
+    written = list(fields(metadata))
+    first = dict(reversed(written))
     tags = tuple(value for key, value in fields(wheel) if key == "tag")
     return Distribution(
         name=first.get("name") or (name.name if name else ""),
         version=first.get("version") or (name.version if name else ""),
         tags=name.tags if name else tags,
-        requires=tuple(value for key, value in said if key == "requires-dist"),
+        requires=tuple(value for key, value in written if key == "requires-dist"),
         build=name.build if name else None,
     )
 

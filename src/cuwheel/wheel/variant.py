@@ -68,16 +68,16 @@ def encoded(document: Document) -> bytes:
     """The same bytes for the same variants, whatever their order."""
     variants: dict[str, dict[str, dict[str, Sequence[str]]]] = {}
     for variant in sorted(document.variants, key=lambda each: each.label):
-        said = variants.setdefault(variant.label, {})
+        properties = variants.setdefault(variant.label, {})
         for each in sorted(variant.properties, key=lambda each: (each.namespace, each.feature)):
-            said.setdefault(each.namespace, {})[each.feature] = each.values
-    told = {
+            properties.setdefault(each.namespace, {})[each.feature] = each.values
+    whole = {
         "$schema": tables().variants.schema,
         "default-priorities": {"namespace": document.namespaces},
         "providers": {name: document.providers[name] for name in sorted(document.providers)},
         "variants": variants,
     }
-    return codec.indented(told)
+    return codec.indented(whole)
 
 
 def parse(data: bytes, name: str) -> Document:
@@ -96,7 +96,7 @@ def parse(data: bytes, name: str) -> Document:
     except (msgspec.ValidationError, RecursionError) as error:
         raise MalformedError(name, f"{_NOT_ONE}: {error}") from error
     document = Document(
-        variants=tuple(_variant(label, said) for label, said in variants.items()),
+        variants=tuple(_variant(label, properties) for label, properties in variants.items()),
         namespaces=namespaces,
         providers=providers,
     )
@@ -105,12 +105,12 @@ def parse(data: bytes, name: str) -> Document:
     return document
 
 
-def _variant(label: str, said: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Variant:
+def _variant(label: str, properties: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Variant:
     return Variant(
         label=label,
         properties=tuple(
             Property(namespace=namespace, feature=feature, values=values)
-            for namespace, features in said.items()
+            for namespace, features in properties.items()
             for feature, values in features.items()
         ),
     )

@@ -264,9 +264,9 @@ def test_calls_from_a_record() -> None:
 
 
 def test_a_failure_from_a_call() -> None:
-    from cuwheel.building.job import Trouble
+    from cuwheel.building.job import Problem
 
-    trouble = Trouble(phase="build", what="the backend failed", hint="see the log")
+    trouble = Problem(phase="build", what="the backend failed", hint="see the log")
     plain = failure_of(trouble, output="x" * 20_000)
     assert plain.what == "the backend failed (see the log)"
     assert len(plain.output) == 8000

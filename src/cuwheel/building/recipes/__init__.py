@@ -84,12 +84,12 @@ def _read(path: Path, problems: list[str]) -> Recipe | None:
     except (OSError, msgspec.DecodeError) as error:
         problems.append(f"{path.name}: {error}")
         return None
-    said = data.pop("settings", {}) if isinstance(data, dict) else {}
+    written = data.pop("settings", {}) if isinstance(data, dict) else {}
     recipe = decode.convert(data, Recipe, path.name, problems)
     if recipe is None:
         return None
     problems += [f"{path.name}: {each}" for each in _problems(recipe)]
-    settings = config.settings(said, f"{path.name}: settings", problems)
+    settings = config.settings(written, f"{path.name}: settings", problems)
     return Recipe(names=recipe.names, why=recipe.why, tried=recipe.tried, versions=recipe.versions, settings=settings)
 
 
@@ -109,8 +109,8 @@ def in_effect(recipe: Recipe, table: Table) -> tuple[str, ...]:
     return tuple(_lines(recipe.settings, codec.builtins(table), ""))
 
 
-def _lines(said: dict[str, Any], there: dict[str, Any], where: str) -> Iterator[str]:
-    for name, value in said.items():
+def _lines(settings: dict[str, Any], there: dict[str, Any], where: str) -> Iterator[str]:
+    for name, value in settings.items():
         label = where + (name if where in _NAMES_OF_OTHERS else config.key(name))
         now = there.get(name)
         if isinstance(value, dict):

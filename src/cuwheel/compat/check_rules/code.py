@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def _failed_by(case: Case, error: CudaError) -> bool:
-    told = case.code
-    return told.outcome in ("fails", "partial") and not told.link_too_new and told.predicted_error == error
+    code = case.code
+    return code.outcome in ("fails", "partial") and not code.link_too_new and code.predicted_error == error
 
 
 def _holds(case: Case) -> tuple[str, ...]:
@@ -44,8 +44,8 @@ def _more_architectures(case: Case) -> str:
     fix="build it for this GPU too, add PTX that it can compile, or take a release that has code for it",
 )
 def no_code_for_gpu(case: Case) -> Iterator[Found]:
-    told = case.code
-    if told.outcome == "fails" and _failed_by(case, NO_KERNEL_IMAGE) and case.machine.jit != "forced":
+    code = case.code
+    if code.outcome == "fails" and _failed_by(case, NO_KERNEL_IMAGE) and case.machine.jit != "forced":
         yield Found(
             message=f"it has no code for the {case.gpu}: {error_words(NO_KERNEL_IMAGE)}",
             evidence=_holds(case),
@@ -64,15 +64,15 @@ def no_code_for_gpu(case: Case) -> Iterator[Found]:
     fix="build all of it with one list of architectures that has this GPU",
 )
 def code_for_gpu_in_part(case: Case) -> Iterator[Found]:
-    told = case.code
-    if told.outcome == "partial" and not told.link_too_new and told.predicted_error:
-        count, total = told.containers.none, sum(_counts(case))
+    code = case.code
+    if code.outcome == "partial" and not code.link_too_new and code.predicted_error:
+        count, total = code.containers.none, sum(_counts(case))
         yield Found(
             message=f"{count} of {total} containers have nothing for the {case.gpu}: their kernels fail with "
-            f"{error_words(told.predicted_error)}, the others run",
+            f"{error_words(code.predicted_error)}, the others run",
             evidence=_holds(case),
             fix=_more_architectures(case),
-            severity="warning" if told.for_chosen_gpus else None,
+            severity="warning" if code.for_chosen_gpus else None,
         )
 
 
@@ -92,15 +92,15 @@ def _counts(case: Case) -> tuple[int, int, int, int]:
     fix="build and link it for this GPU too, or take a release that has code for it",
 )
 def device_link_without_code(case: Case) -> Iterator[Found]:
-    told = case.code
-    if told.outcome != "fails" or not (_failed_by(case, SYMBOL_NOT_FOUND) or _failed_by(case, INVALID_SOURCE)):
+    code = case.code
+    if code.outcome != "fails" or not (_failed_by(case, SYMBOL_NOT_FOUND) or _failed_by(case, INVALID_SOURCE)):
         return
-    if told.alternatives:
+    if code.alternatives:
         reason = f"only some of its relocatable objects fit: {error_words(SYMBOL_NOT_FOUND)}, or "
-        reason += f"{' or '.join(map(error_words, told.alternatives))}; their names could not be read"
-    elif told.predicted_error == INVALID_SOURCE:
+        reason += f"{' or '.join(map(error_words, code.alternatives))}; their names could not be read"
+    elif code.predicted_error == INVALID_SOURCE:
         reason = f"relocatable objects that fit need others that do not: {error_words(INVALID_SOURCE)}"
-    elif told.mixed_objects:
+    elif code.mixed_objects:
         reason = f"the relocatable objects that fit have no kernels: {error_words(SYMBOL_NOT_FOUND)}"
     else:
         reason = f"neither its linked code nor its objects fit: {error_words(SYMBOL_NOT_FOUND)}"
@@ -210,13 +210,13 @@ def jit_switched_off(case: Case) -> Iterator[Found]:
     fix="none needed; machine code for this GPU would start at once",
 )
 def compiled_by_driver(case: Case) -> Iterator[Found]:
-    told = case.code
-    taken = [each for each in told.taken if each.how == "jit"]
-    if told.outcome == "jit" and told.basis != "relocatable":
+    code = case.code
+    taken = [each for each in code.taken if each.how == "jit"]
+    if code.outcome == "jit" and code.basis != "relocatable":
         yield Found(
             message=f"for the {case.gpu} the driver compiles {some(sorted({each.arch for each in taken}))}: it runs, "
             "and the first start takes longer",
-            evidence=(f"{told.containers.jit} of {sum(_counts(case))} containers have no machine code for it",),
+            evidence=(f"{code.containers.jit} of {sum(_counts(case))} containers have no machine code for it",),
         )
 
 
@@ -231,9 +231,9 @@ def compiled_by_driver(case: Case) -> Iterator[Found]:
     fix="none needed; linked code for this GPU would start at once",
 )
 def linked_at_load(case: Case) -> Iterator[Found]:
-    told = case.code
-    if told.basis == "relocatable" and told.outcome == "jit":
-        archs = sorted({each.arch for each in told.taken if not each.linked})
+    code = case.code
+    if code.basis == "relocatable" and code.outcome == "jit":
+        archs = sorted({each.arch for each in code.taken if not each.linked})
         yield Found(
             message=f"no linked code fits the {case.gpu}: the driver links the relocatable objects at load",
             evidence=(f"it takes {' or '.join(archs)} of them",),
@@ -251,14 +251,14 @@ def linked_at_load(case: Case) -> Iterator[Found]:
     fix="none needed",
 )
 def chooses_kernels_itself(case: Case) -> Iterator[Found]:
-    told = case.code
-    if told.basis == "fitting":
-        how = "its containers suggest that it chooses" if told.heuristic else "it chooses"
+    code = case.code
+    if code.basis == "fitting":
+        how = "its containers suggest that it chooses" if code.heuristic else "it chooses"
         yield Found(
-            message=f"{told.containers.none} of {sum(_counts(case))} containers hold nothing for the {case.gpu}, and "
+            message=f"{code.containers.none} of {sum(_counts(case))} containers hold nothing for the {case.gpu}, and "
             f"{how} its kernels itself",
-            evidence=("guessed from its containers",) if told.heuristic else ("listed in libraries.toml",),
-            fix="none needed" if not told.heuristic else "if it fails with error 209 after all, the guess was wrong",
+            evidence=("guessed from its containers",) if code.heuristic else ("listed in libraries.toml",),
+            fix="none needed" if not code.heuristic else "if it fails with error 209 after all, the guess was wrong",
         )
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     fix="take the wheel whose tags fit this machine, or build one on it",
 )
 def wheel_tag_mismatch(whole: Whole) -> Iterator[Found]:
-    told = whole.survey.distribution
-    found = tags.fits(told.tags, whole.machine) if told else ()
+    distribution = whole.survey.distribution
+    found = tags.fits(distribution.tags, whole.machine) if distribution else ()
     if found and found[0].problems:
         yield Found(
             message=f"it cannot be installed: {' and '.join(found[0].problems)}",

@@ -41,8 +41,8 @@ def host_compiler_too_new(machine: MachineProfile) -> Iterator[Found]:
     else:
         name = f"g++-{limit}" if compiler.kind == "gcc" else f"clang-{limit}"
         install = f"apt install {name}" if view.prefers_apt(machine) else f"conda install -c conda-forge gxx={limit}"
-        told = view.setting(machine, **toolchains.ccbin(known.version, name), CUDAHOSTCXX=name)
-        fix = f"{install} && {told}"
+        setting = view.setting(machine, **toolchains.ccbin(known.version, name), CUDAHOSTCXX=name)
+        fix = f"{install} && {setting}"
     yield Found(
         message=f"nvcc {versions.minor(toolkit.version)} accepts {compiler.kind} up to {limit}, but would use "
         f"{compiler.version}",

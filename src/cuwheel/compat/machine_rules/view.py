@@ -64,8 +64,8 @@ def is_jetson(machine: MachineProfile) -> bool:
 
 
 def prefers_apt(machine: MachineProfile) -> bool:
-    told = machine.system.distribution.value.lower() if machine.system.distribution else ""
-    return not any(name in told for name in ("fedora", "red hat", "rocky", "alma", "centos", "suse", "arch"))
+    distribution = machine.system.distribution.value.lower() if machine.system.distribution else ""
+    return not any(name in distribution for name in ("fedora", "red hat", "rocky", "alma", "centos", "suse", "arch"))
 
 
 def setting(machine: MachineProfile, **variables: str) -> str:

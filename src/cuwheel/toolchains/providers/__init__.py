@@ -12,7 +12,7 @@ from cuwheel.toolchains.toolchain import ProviderName
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cuwheel.toolchains.from_archives import Making
+    from cuwheel.toolchains.from_archives import Workplace
     from cuwheel.toolchains.toolchain import Installed, Recipe, Wanted
     from cuwheel.toolchains.world import Surroundings
 
@@ -25,7 +25,7 @@ class Provider(Protocol):
     def decide(self, wanted: Wanted, around: Surroundings) -> Recipe:
         """What to do; raises with the reason where this provider cannot."""
 
-    def make(self, recipe: Recipe, making: Making) -> Installed:
+    def make(self, recipe: Recipe, workplace: Workplace) -> Installed:
         """Do it."""
 
 
@@ -51,14 +51,14 @@ def decide(
         try:
             recipe = provider(name).decide(wanted, around)
         except CuwheelError as error:
-            trail.append(Attempt(fact="toolchain", tried=name, outcome=_told(error)))
+            trail.append(Attempt(fact="toolchain", tried=name, outcome=_in_a_line(error)))
             continue
         trail.append(Attempt(fact="toolchain", tried=name, outcome=recipe.found_via or "can"))
         return recipe, tuple(trail)
     raise none_can(wanted, trail)
 
 
-def _told(error: CuwheelError) -> str:
+def _in_a_line(error: CuwheelError) -> str:
     """In one line: what happened, and the last that a program said of it."""
     lines = [line.strip(" |") for line in error.message.splitlines() if line.strip(" |")]
     return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1]}"
@@ -66,8 +66,10 @@ def _told(error: CuwheelError) -> str:
 
 def none_can(wanted: Wanted, trail: Sequence[Attempt]) -> UnavailableError:
     parts = ", ".join(row.name for row in wanted.components if not row.base)
-    told = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
+    tried = "".join(f"\n  - {each.tried}: {each.outcome}" for each in trail)
     hint = "cuwheel toolkits lists the versions; docs/toolchains.md lists what each provider needs"
     if wanted.offline:
         hint = "--offline uses only earlier downloads: run once without it, or bring the files: cuwheel toolchain fetch"
-    return UnavailableError(f"no provider has CUDA {wanted.asked}{f' with {parts}' if parts else ''}:{told}", hint=hint)
+    return UnavailableError(
+        f"no provider has CUDA {wanted.asked}{f' with {parts}' if parts else ''}:{tried}", hint=hint
+    )

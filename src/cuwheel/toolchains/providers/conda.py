@@ -13,7 +13,7 @@ from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
 from cuwheel.toolchains import finish
-from cuwheel.toolchains import from_archives as making_
+from cuwheel.toolchains import from_archives as _workplace
 from cuwheel.toolchains.store import size_of
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Recipe
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.facts.rows.toolchains import Component
-    from cuwheel.toolchains.from_archives import Making
+    from cuwheel.toolchains.from_archives import Workplace
     from cuwheel.toolchains.toolchain import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
@@ -60,12 +60,12 @@ def _packages(row: Component) -> tuple[str, ...]:
     return row.conda
 
 
-def make(recipe: Recipe, making: Making) -> Installed:
+def make(recipe: Recipe, workplace: Workplace) -> Installed:
     """At its last place from the start, which conda writes into files: the store's folder only holds the note of it."""
-    root = making.supply.store.folder / "conda" / making.final.name
+    root = workplace.supply.store.folder / "conda" / workplace.final.name
     shutil.rmtree(root, ignore_errors=True)  # without a note: of an attempt that was interrupted
     root.parent.mkdir(parents=True, exist_ok=True)
-    explicit = _explicit(recipe, making)
+    explicit = _explicit(recipe, workplace)
     for command in recipe.commands or _locked_commands():
         words = [word.format(root=root, explicit=explicit) for word in command]
         process.run(words, timeout=_CREATE_S)
@@ -75,10 +75,10 @@ def make(recipe: Recipe, making: Making) -> Installed:
         (root / "lib64").symlink_to("lib")
     headers = next((path.parent.parent for path in root.glob("targets/*/include/cuda.h")), root)
     if not any(root.glob("**/stubs/libcuda.so")):
-        finish.write_stub(headers, making.scratch / "stubs", recipe.platform.rpartition("-")[2])
-    noted = making_.installed(
+        finish.write_stub(headers, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
+    noted = _workplace.installed(
         recipe,
-        making,
+        workplace,
         root=root,
         version=finish.nvcc_version(root / "bin" / "nvcc"),
         host_compiler=_compiler(root),
@@ -86,9 +86,9 @@ def make(recipe: Recipe, making: Making) -> Installed:
     return replace(noted, archives=archives, size=size_of(root))
 
 
-def _explicit(recipe: Recipe, making: Making) -> Path:
+def _explicit(recipe: Recipe, workplace: Workplace) -> Path:
     """For a locked environment: the very files, by address."""
-    path = making.scratch / "explicit.txt"
+    path = workplace.scratch / "explicit.txt"
     path.write_text("@EXPLICIT\n" + "".join(f"{each.url}\n" for each in recipe.archives), encoding="utf-8")
     return path
 
@@ -109,16 +109,16 @@ def _archives(root: Path) -> tuple[Archive, ...]:
     found = []
     for path in sorted((root / "conda-meta").glob("*.json")):
         try:
-            told = codec.decode(path.read_bytes())
+            record = codec.decode(path.read_bytes())
             found.append(
                 Archive(
                     kind="conda",
-                    name=told["name"],
-                    version=told["version"],
-                    file=told["fn"],
-                    url=told["url"],
-                    sha256=told.get("sha256", ""),
-                    size=told.get("size"),
+                    name=record["name"],
+                    version=record["version"],
+                    file=record["fn"],
+                    url=record["url"],
+                    sha256=record.get("sha256", ""),
+                    size=record.get("size"),
                 )
             )
         except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:

@@ -12,13 +12,13 @@ from cuwheel.errors import CuwheelError, MalformedError, UnavailableError
 from cuwheel.facts import toolchains
 from cuwheel.facts.tables import tables
 from cuwheel.toolchains import commands
-from cuwheel.toolchains import from_archives as making_
+from cuwheel.toolchains import from_archives as _workplace
 from cuwheel.toolchains.finish import version_in
 from cuwheel.toolchains.providers import index, redist
 from cuwheel.toolchains.toolchain import HostCompiler, Recipe
 
 if TYPE_CHECKING:
-    from cuwheel.toolchains.from_archives import Making
+    from cuwheel.toolchains.from_archives import Workplace
     from cuwheel.toolchains.toolchain import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
@@ -77,19 +77,19 @@ def _carried(wanted: Wanted, around: Surroundings) -> Recipe:
     raise UnavailableError("; ".join(reasons))
 
 
-def make(recipe: Recipe, making: Making) -> Installed:
+def make(recipe: Recipe, workplace: Workplace) -> Installed:
     for command in recipe.commands:
         process.run(command, timeout=_PULL_S)
     if recipe.archives:
-        carried = replace(making_.from_archives(recipe, making), prefix=recipe.prefix)
+        carried = replace(_workplace.from_archives(recipe, workplace), prefix=recipe.prefix)
         mount = ("--volume", f"{carried.root}:{carried.root}:ro")
         # Asked without the toolkit, which is not at its place yet: an engine would make a folder of its own there.
         compiler = _compiler(carried)
         return replace(carried, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]), host_compiler=compiler)
-    noted = making_.installed(recipe, making, root=Path(recipe.place), version="", prefix=recipe.prefix)
+    noted = _workplace.installed(recipe, workplace, root=Path(recipe.place), version="", prefix=recipe.prefix)
     nvcc = f"{recipe.place}/bin/nvcc"
-    said = process.run(commands.command(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
-    version = version_in(said)
+    output = process.run(commands.command(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout
+    version = version_in(output)
     if version is None or not version.startswith(f"{recipe.cuda}."):
         raise MalformedError(recipe.prefix[-1], f"its nvcc is {version or 'none'}, not {recipe.cuda}")
     return replace(noted, version=version, host_compiler=_compiler(noted))

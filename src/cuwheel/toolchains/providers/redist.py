@@ -102,9 +102,9 @@ def _archives(row: Component, manifest: dict[str, Any], platform: str, base: str
         yield _archive(key, str(there.get("version", "")), there[platform], base)
 
 
-def _archive(key: str, version: str, told: dict[str, Any], base: str) -> Archive:
+def _archive(key: str, version: str, row: dict[str, Any], base: str) -> Archive:
     """Sizes are strings there. A path that leads out of the folder is not valid."""
-    path, sha256, size = str(told.get("relative_path", "")), str(told.get("sha256", "")).lower(), str(told.get("size"))
+    path, sha256, size = str(row.get("relative_path", "")), str(row.get("sha256", "")).lower(), str(row.get("size"))
     inside = path and not path.startswith("/") and "://" not in path and ".." not in unquote(path).split("/")
     if not inside or not _SHA256.fullmatch(sha256):
         raise MalformedError(base, f"its manifest has no usable entry for {key}: {path!r} {sha256!r}")

@@ -9,7 +9,7 @@ from cuwheel.errors import UnavailableError
 from cuwheel.facts import versions
 from cuwheel.machine import python_environment, toolkits
 from cuwheel.toolchains import finish
-from cuwheel.toolchains import from_archives as making_
+from cuwheel.toolchains import from_archives as _workplace
 from cuwheel.toolchains.toolchain import Recipe
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
-    from cuwheel.toolchains.from_archives import Making
+    from cuwheel.toolchains.from_archives import Workplace
     from cuwheel.toolchains.toolchain import Installed, Wanted
     from cuwheel.toolchains.world import Surroundings
 
@@ -72,10 +72,10 @@ def missing(root: Path, components: Iterable[Component]) -> Iterator[str]:
             yield f"lib{row.library}.so"
 
 
-def make(recipe: Recipe, making: Making) -> Installed:
+def make(recipe: Recipe, workplace: Workplace) -> Installed:
     """Nothing but a note of where it is, and a libcuda to link with where it has none."""
     root = Path(recipe.place)
     if not any((root / folder / "libcuda.so").exists() for folder in ("lib64/stubs", "lib/stubs")):
-        finish.write_stub(root, making.scratch / "stubs", recipe.platform.rpartition("-")[2])
+        finish.write_stub(root, workplace.scratch / "stubs", recipe.platform.rpartition("-")[2])
     version = finish.nvcc_version(root / "bin" / "nvcc")
-    return making_.installed(recipe, making, root=root, version=version)
+    return _workplace.installed(recipe, workplace, root=root, version=version)

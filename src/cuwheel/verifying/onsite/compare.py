@@ -86,29 +86,29 @@ def _by_checks(
 def _said_runs(
     predicted: Mapping[str, Any], seen: Mapping[str, Optional[str]], passed: Sequence[str]
 ) -> tuple[str, str]:
-    said = f"predicted to run ({predicted['outcome']})"
+    words = f"predicted to run ({predicted['outcome']})"
     refused = {name: code for name, code in seen.items() if code}
     if refused:
         name, code = next(iter(refused.items()))
-        return "contradicted", f"{said}, but {name} hit CUDA error {code}"
+        return "contradicted", f"{words}, but {name} hit CUDA error {code}"
     if seen:
-        return "open", f"{said}; {', '.join(seen)} did not pass, for another reason than the device code"
-    return "agreed", f"{said}, and {len(passed)} check{'s' if len(passed) > 1 else ''} on the GPU passed"
+        return "open", f"{words}; {', '.join(seen)} did not pass, for another reason than the device code"
+    return "agreed", f"{words}, and {len(passed)} check{'s' if len(passed) > 1 else ''} on the GPU passed"
 
 
 def _said_fails(
     predicted: Mapping[str, Any], seen: Mapping[str, Optional[str]], passed: Sequence[str]
 ) -> tuple[str, str]:
     error = predicted.get("error") or {}
-    said = f"predicted to fail{' with ' + error['name'] if error else ''}"
+    words = f"predicted to fail{' with ' + error['name'] if error else ''}"
     if passed:
-        return "contradicted", f"{said}, but {', '.join(passed)} passed on the GPU"
+        return "contradicted", f"{words}, but {', '.join(passed)} passed on the GPU"
     codes = {code for code in seen.values() if code}
     if error and codes and str(error["code"]) not in codes:
-        return "contradicted", f"{said}, and it failed with CUDA error {', '.join(sorted(codes))}"
+        return "contradicted", f"{words}, and it failed with CUDA error {', '.join(sorted(codes))}"
     if codes or not error:
-        return "agreed", f"{said}, and {', '.join(seen)} failed that way"
-    return "open", f"{said}; {', '.join(seen)} failed without naming a CUDA error"
+        return "agreed", f"{words}, and {', '.join(seen)} failed that way"
+    return "open", f"{words}; {', '.join(seen)} failed without naming a CUDA error"
 
 
 def _error(result: Mapping[str, Any], signs: Mapping[str, Sequence[str]]) -> Optional[str]:

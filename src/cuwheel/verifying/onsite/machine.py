@@ -104,10 +104,10 @@ def _asked(question: str, python: str, environ: Mapping[str, str], *, cut: bool 
     for line in reversed(_output([python, "-c", question], environ, cut=cut).splitlines()):
         if line.startswith("cuwheel "):
             try:
-                said = json.loads(line[len("cuwheel ") :])
+                answer = json.loads(line[len("cuwheel ") :])
             except ValueError:
                 return {}
-            return said if isinstance(said, dict) else {}
+            return answer if isinstance(answer, dict) else {}
     return {}
 
 

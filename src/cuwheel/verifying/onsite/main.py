@@ -197,30 +197,30 @@ class _Job:
     ) -> dict[str, Any]:
         wheel = self._wheel
         terminal.wheel(wheel)
-        said: dict[str, Any] = {
+        report: dict[str, Any] = {
             key: wheel[key] for key in ("file", "sha256", "size", "name", "version", "requirements")
         }
-        said.update(problem="", frameworks={}, prediction=None, agreement="none", why="", checks=[], seconds=0.0)
-        said["probed"] = {"loaded": 0, "refused": 0, "compared": 0, "against": []}
+        report.update(problem="", frameworks={}, prediction=None, agreement="none", why="", checks=[], seconds=0.0)
+        report["probed"] = {"loaded": 0, "refused": 0, "compared": 0, "against": []}
         began = time.monotonic()
         try:
             made = self._installed(environ)
         except install.InstallError as error:
-            said.update(problem=str(error), why="it was not installed")
+            report.update(problem=str(error), why="it was not installed")
         except OSError as error:
-            said.update(problem=f"it could not be installed: {error}", why="it was not installed")
+            report.update(problem=f"it could not be installed: {error}", why="it was not installed")
         else:
-            said["frameworks"] = machine.frameworks(made.python, made.environ, cut=self._confines.cut)
-            said["prediction"] = compare.prediction(wheel, here, said["frameworks"])
-            terminal.predicted(said["prediction"])
-            said["checks"] = [*self._probed(made, here, said), *self._checked(made, here)]
-            said["agreement"], said["why"] = compare.agreement(
-                said["prediction"], said["checks"], said["probed"], signs, here["variables"]
+            report["frameworks"] = machine.frameworks(made.python, made.environ, cut=self._confines.cut)
+            report["prediction"] = compare.prediction(wheel, here, report["frameworks"])
+            terminal.predicted(report["prediction"])
+            report["checks"] = [*self._probed(made, here, report), *self._checked(made, here)]
+            report["agreement"], report["why"] = compare.agreement(
+                report["prediction"], report["checks"], report["probed"], signs, here["variables"]
             )
-        said["seconds"] = round(time.monotonic() - began, 3)
-        if said["problem"]:
-            terminal.problem(said["problem"])
-        return said
+        report["seconds"] = round(time.monotonic() - began, 3)
+        if report["problem"]:
+            terminal.problem(report["problem"])
+        return report
 
     def _installed(self, environ: Mapping[str, str]) -> fresh_environment.Environment:
         """Tags first. That all is what was packed is known by now."""
@@ -247,7 +247,7 @@ class _Job:
         return made
 
     def _probed(
-        self, made: fresh_environment.Environment, here: Mapping[str, Any], said: dict[str, Any]
+        self, made: fresh_environment.Environment, here: Mapping[str, Any], report: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """The device code alone, before anything of the package runs. Nothing where there is none, or no GPU."""
         check = probing.check(self._wheel, made.place) if here["gpus"] else None
@@ -255,7 +255,7 @@ class _Job:
             return []
         result = self._one(check, made, here, self._folder / "scratch" / "probe")
         first = here["gpus"][0]["capability"]
-        result, said["probed"] = probing.judged(result, self._wheel, first, here["driver_cuda"])
+        result, report["probed"] = probing.judged(result, self._wheel, first, here["driver_cuda"])
         terminal.check(result)
         return [result]
 

@@ -62,11 +62,11 @@ def judged(
 
     It passes if the driver answers as predicted, even with an error: the prediction says whether that is enough.
     """
-    said = {int(index): int(code) for index, code in _SAID.findall(result["output"])}
+    codes = {int(index): int(code) for index, code in _SAID.findall(result["output"])}
     learnt: dict[str, Any] = {"loaded": 0, "refused": 0, "compared": 0, "against": []}
     refused: dict[int, list[str]] = {}
     for index, probe in enumerate(wheel["probes"]):
-        code = said.get(index)
+        code = codes.get(index)
         if code is None:
             continue
         learnt["refused" if code else "loaded"] += 1
@@ -75,8 +75,8 @@ def judged(
         expected = _expected(wheel["answers"][probe["answers"]], capability, driver)
         learnt["compared"] += expected is not None
         if expected is not None and expected != code:
-            told = f"the prediction was {_word(expected)}, but the driver gives {_word(code)}"
-            words = f"{probe['path']} ({probe['holds']}): {told}"
+            message = f"the prediction was {_word(expected)}, but the driver gives {_word(code)}"
+            words = f"{probe['path']} ({probe['holds']}): {message}"
             learnt["against"] += [] if words in learnt["against"] else [words]
     found = dict(result)
     if result["outcome"] == "passed":

@@ -42,9 +42,9 @@ def _python(python: str, abi: str) -> str:
         return words
     if abi == "abi3" and _free_threaded():
         return words
-    later = kind == "py" or abi == "abi3"
+    newer_too = kind == "py" or abi == "abi3"
     same = here[0] == major and (here[1] == minor or (kind == "py" and not match[3]))
-    return "" if same or (later and here[0] == major and here[1] >= minor) else words
+    return "" if same or (newer_too and here[0] == major and here[1] >= minor) else words
 
 
 def _free_threaded() -> bool:

@@ -68,8 +68,8 @@ def problem(text: str) -> None:
 
 def check(result: Mapping[str, Any]) -> None:
     seconds = f"{result['seconds']:.1f} s" if result["outcome"] != "skipped" else ""
-    told = f": {result['problem']}" if result["problem"] else ""
-    say(f"  {_MARKS.get(result['outcome'], result['outcome']):8}{result['name']}  {seconds}{told}".rstrip())
+    detail = f": {result['problem']}" if result["problem"] else ""
+    say(f"  {_MARKS.get(result['outcome'], result['outcome']):8}{result['name']}  {seconds}{detail}".rstrip())
     if result["outcome"] not in ("passed", "skipped"):
         for line in result["output"].rstrip().splitlines()[-_LAST_LINES:]:
             say(f"          | {line}")
@@ -79,9 +79,9 @@ def summary(proof: Mapping[str, Any], written: str) -> None:
     """What hardware contradicted comes first."""
     say()
     for each in sorted(proof["wheels"], key=lambda wheel: _ORDER.index(wheel["agreement"])):
-        said = _SAID.get(each["agreement"])
-        if said:
-            say(f"{said}: {each['file']}: {each['why']}")
+        words = _SAID.get(each["agreement"])
+        if words:
+            say(f"{words}: {each['file']}: {each['why']}")
     results = [result for each in proof["wheels"] for result in each["checks"]]
     counts = {mark: sum(1 for each in results if each["outcome"] == mark) for mark in _MARKS}
     say(", ".join(f"{count} {mark}" for mark, count in counts.items() if count) or "no checks were run")

@@ -57,7 +57,7 @@ def proved(proof: Path, word: str) -> Optional[dict[str, Any]]:
     """What the check said at its end, or None if it did not get there."""
     try:
         with proof.open("rb") as file:
-            said = json.loads(file.read(_MOST_PROOF))
+            content = json.loads(file.read(_MOST_PROOF))
     except (OSError, ValueError):
         return None
-    return said if isinstance(said, dict) and said.get("word") == word else None
+    return content if isinstance(content, dict) and content.get("word") == word else None

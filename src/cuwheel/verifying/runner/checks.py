@@ -79,10 +79,10 @@ def _run(
         cut=cut,
     )
     end = child.run(words, environ, str(place), limits, capture, word)
-    said = boot.proved(proof, word)
+    proof_of_end = boot.proved(proof, word)
     proof.unlink(missing_ok=True)
-    outcome, problem = _judge(check, end, said, capture, limits)
-    return _result(check, outcome, problem=problem, end=end, capture=capture, said=said)
+    outcome, problem = _judge(check, end, proof_of_end, capture, limits)
+    return _result(check, outcome, problem=problem, end=end, capture=capture, said=proof_of_end)
 
 
 def _words(check: Mapping[str, Any], python: str, proof: Path, word: str) -> list[str]:

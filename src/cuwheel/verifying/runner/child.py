@@ -63,7 +63,7 @@ def run(
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, selectors.EVENT_READ, name)
             stopped = _attend(child, selector, capture, watch)
-            left = () if stopped else _left(child.pid, mark, selector, capture)
+            remaining = () if stopped else _still_running(child.pid, mark, selector, capture)
     finally:
         processes.end(child.pid, mark)
         # A process stuck in the kernel (a hung GPU driver) cannot be killed: leave it rather than hang too.
@@ -73,7 +73,7 @@ def run(
             if stream is not None:
                 stream.close()
     status = None if stopped else child.returncode
-    return End(status, stopped, time.monotonic() - began, watch.most, left)
+    return End(status, stopped, time.monotonic() - began, watch.most, remaining)
 
 
 def _attend(child: subprocess.Popen[bytes], selector: selectors.BaseSelector, capture: Capture, watch: _Watch) -> str:
@@ -91,16 +91,16 @@ def _attend(child: subprocess.Popen[bytes], selector: selectors.BaseSelector, ca
     return ""
 
 
-def _left(session: int, mark: str, selector: selectors.BaseSelector, capture: Capture) -> tuple[str, ...]:
+def _still_running(session: int, mark: str, selector: selectors.BaseSelector, capture: Capture) -> tuple[str, ...]:
     """What still runs a moment after the check itself has ended."""
     until = time.monotonic() + _GRACE_S
     while True:
-        left = processes.of_check(session, mark)
-        if not left or time.monotonic() >= until:
+        remaining = processes.of_check(session, mark)
+        if not remaining or time.monotonic() >= until:
             break
         time.sleep(_LOOK_S / 2)
         _drain(selector, capture)
-    return tuple(f"{each.name} ({each.pid})" for each in left)
+    return tuple(f"{each.name} ({each.pid})" for each in remaining)
 
 
 def _take(selector: selectors.BaseSelector, capture: Capture, wait: float) -> bool:

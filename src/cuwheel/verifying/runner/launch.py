@@ -81,14 +81,14 @@ def start(words: Sequence[str], environ: Mapping[str, str], folder: str, *, cut:
         )
         os.close(writer)
         writer = -1
-        told = os.read(reader, _MOST_TOLD)
+        answer = os.read(reader, _MOST_TOLD)
     finally:
         os.close(reader)
         if writer >= 0:
             os.close(writer)
-    if told:
+    if answer:
         child.communicate()
-        raise LaunchError(told.decode("utf-8", "replace"))
+        raise LaunchError(answer.decode("utf-8", "replace"))
     return child
 
 

@@ -45,15 +45,15 @@ def end(session: int, mark: str) -> None:
     if session > 0:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(session, signal.SIGKILL)
-    left = of_check(session, mark)
+    remaining = of_check(session, mark)
     for _ in range(_ROUNDS):
-        if not left:
+        if not remaining:
             break
-        for process in left:
+        for process in remaining:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.01)
-        left = of_check(session, mark)
+        remaining = of_check(session, mark)
 
 
 def end_marked(mark: str) -> None:

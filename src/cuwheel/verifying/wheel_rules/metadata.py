@@ -69,11 +69,11 @@ def differs(subject: Subject) -> Iterator[Found]:
         name, version, _, _ = parse_wheel_filename(plain_name(subject.file))
     except InvalidWheelFilename:
         return
-    said = dict(reversed(list(fields(subject.wheel.metadata or ""))))
-    if "name" in said and canonicalize_name(said["name"]) != name:
-        yield Found(message=f"its name is {said['name']!r} in METADATA and {name!r} in the file name")
-    if "version" in said and not _same(said["version"], version):
-        yield Found(message=f"its version is {said['version']} in METADATA and {version} in the file name")
+    written = dict(reversed(list(fields(subject.wheel.metadata or ""))))
+    if "name" in written and canonicalize_name(written["name"]) != name:
+        yield Found(message=f"its name is {written['name']!r} in METADATA and {name!r} in the file name")
+    if "version" in written and not _same(written["version"], version):
+        yield Found(message=f"its version is {written['version']} in METADATA and {version} in the file name")
 
 
 def _same(text: str, version: Version) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import confined, files
+from cuwheel import codec, confined, files
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.slimming.journal import Root
 from cuwheel.wheel.installed import site_packages
@@ -98,7 +98,7 @@ class Copy:
         except OSError as error:
             raise UnreadableError.from_os(error, path) from error
         try:
-            found = msgspec.json.decode(data, type=Journal)
+            found = codec.decode(data, Journal)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise MalformedError(
                 path, f"is not the journal of an install: {error}", hint=f"remove {path.parent}"
@@ -194,7 +194,7 @@ class Copy:
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def _write(self, journal: Journal) -> None:
-        files.write(self._folder / _JOURNAL, msgspec.json.encode(journal), durable=True)
+        files.write(self._folder / _JOURNAL, codec.encode(journal), durable=True)
 
     def _put_back(self, journal: Journal, number: int) -> None:
         entry = journal.before[number]

@@ -282,7 +282,7 @@ def would_install(interpreter: Path, requirements: Sequence[str], environ: dict[
         program = [*any_pip, "--python", str(interpreter)]
     options = ["--dry-run", "--quiet", "--only-binary=:all:", "--report", "-"]
     done = process.run([*program, "install", *options, *requirements], timeout=_RESOLVE_S, env=environ)
-    return tuple(_from_report(each) for each in msgspec.json.decode(done.stdout)["install"])
+    return tuple(_from_report(each) for each in codec.decode(done.stdout)["install"])
 
 
 def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
@@ -299,4 +299,4 @@ def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[st
         command = [venvs.uv() or "uv", "--quiet", "pip", "compile", str(file), *listed]
         told = process.run(command, timeout=_RESOLVE_S, env=its_environ).stdout
     wanted = Wanted(requirements=pins, python=venvs.version_of(interpreter))
-    return tuple(_from_lock(each, wanted) for each in msgspec.toml.decode(told)["packages"])
+    return tuple(_from_lock(each, wanted) for each in decode.toml(told.encode())["packages"])

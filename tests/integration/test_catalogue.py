@@ -10,10 +10,13 @@ import jsonschema
 import pytest
 
 from cuwheel import api
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.cli import main
 from cuwheel.delivery import catalogue
-from cuwheel.errors import MalformedError, NewerSchemaError, UsageError
+from cuwheel.errors import MalformedError, NetworkError, NewerSchemaError, UsageError
+from cuwheel.inspection import wheel_facts
 from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import clean_environment, serving
 from tests.integration.test_find import LINUX, NATIVE, _served, _wheel
 
@@ -131,3 +134,31 @@ def test_what_add_and_list_take_is_checked(capsys: pytest.CaptureFixture[str], t
     assert "hint" in capsys.readouterr().err
     with pytest.raises(UsageError):
         api.catalogue([], to=tmp_path)
+
+
+def test_half_a_wheel_does_not_pass_for_a_whole_one(tmp_path: Path) -> None:
+    """A line that breaks says nothing about the libraries that were not read."""
+
+    class Breaking(MemoryBuffer):
+        def read(self, offset: int, count: int) -> bytes:
+            if offset < self.size // 2:
+                raise NetworkError("http://example.com", "the line broke")
+            return super().read(offset, count)
+
+    path = _wheel(tmp_path, "1.0", NATIVE)
+    with WheelFile(path, Breaking(path.name, path.read_bytes())) as wheel, pytest.raises(NetworkError):
+        wheel_facts.of_wheel(wheel, sha256="0" * 64)
+
+
+def test_the_catalogue_that_ships_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    held = catalogue.Catalogue(catalogue.SHIPPED)
+    assert len({each.name for each in held.contents.wheels}) >= 30
+    for each in held.contents.wheels:
+        facts = held.facts(each.sha256)
+        assert facts is not None, each.file
+        assert not [found for found in facts.findings if found.rule == "library-unreadable"], each.file
+    found = api.catalogue_list(on=["gtx 1080 ti", "h100"])
+    newest = {each.machine: each.version for row in found.projects if row.name == "bitsandbytes" for each in row.newest}
+    assert newest["gtx 1080 ti"]
+    assert newest["h100"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import log
 from cuwheel.compat import matrix
 from cuwheel.compat.predict import Outcome
 from cuwheel.facts import architectures
@@ -32,11 +31,15 @@ class Newest(Struct, frozen=True, kw_only=True):
 
 
 class ProjectReach(Struct, frozen=True, kw_only=True):
-    """`versions`: those that are held, the newest first. `uploaded`: the newest one, where its index says it."""
+    """`versions`: those that are held, the newest first. `uploaded`: the newest one, where its index says it.
+
+    `device_code`: whether any of them has some.
+    """
 
     name: str
     versions: tuple[str, ...]
     uploaded: str | None
+    device_code: bool
     newest: tuple[Newest, ...]
 
 
@@ -54,8 +57,14 @@ def newest(catalogue: Catalogue, machines: Sequence[Machine]) -> Iterator[Projec
             name=name,
             versions=tuple(dict.fromkeys(each.version for each in found)),
             uploaded=found[0].uploaded,
+            device_code=any(_has_code(catalogue, each) for each in found),
             newest=tuple(_newest(catalogue, found, machines)),
         )
+
+
+def _has_code(catalogue: Catalogue, listed: Listed) -> bool:
+    facts = catalogue.facts(listed.sha256)
+    return facts is not None and any(each.device_code for each in facts.libraries)
 
 
 def _version(listed: Listed) -> Version:
@@ -78,6 +87,5 @@ def _newest(catalogue: Catalogue, wheels: Sequence[Listed], machines: Sequence[M
             if verdict.outcome in RUNS or (verdict.outcome == "partial" and verdict.predicted_error is None):
                 answers[machine.name] = Newest(machine=machine.name, version=listed.version, outcome=verdict.outcome)
                 del waiting[machine.name]
-    log.debug("judged %s", wheels[0].name)
     for machine in machines:
         yield answers.get(machine.name, Newest(machine=machine.name, version=None, outcome="fails"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel import log
 from cuwheel.buffer import MemoryBuffer
-from cuwheel.errors import CuwheelError, MalformedError
+from cuwheel.errors import CuwheelError, MalformedError, NetworkError
 from cuwheel.facts import packages
 from cuwheel.inspection import elf, library, pe, source, torch_symbols
 from cuwheel.inspection.libraries import Survey
@@ -142,6 +142,8 @@ def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, search:
 def is_library(item: Item, findings: list[Finding]) -> bool:
     try:
         head = item.head()
+    except NetworkError:
+        raise
     except CuwheelError as error:
         findings.append(source.unread(item.path, error))
         return False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel.delivery.catalogue_reach import ProjectReach
+from cuwheel.delivery.catalogue_reach import Newest, ProjectReach
 from cuwheel.delivery.cataloguing import Filled, Row
 from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
 from cuwheel.units import size
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from cuwheel.report.document import Block, Cell
 
+_LEGEND = (
+    "The newest release that runs on each. 'jit': compiled by the driver; 'partly': not all of it runs; "
+    "'no code': none of them has device code"
+)
 _HOW = {"native": "", "compatible": "", "jit": " jit", "partial": " partly"}
 
 
@@ -61,7 +65,7 @@ def document(answer: Catalogue, *, verbose: bool) -> Document:
         )
     if answer.projects:
         blocks += [
-            Paragraph("The newest release that runs on each; 'jit': compiled by the driver, 'partly': not all of it"),
+            Paragraph(_LEGEND),
             _table(answer.projects),
             Paragraph(f"{answer.wheels} wheels of {len(answer.projects)} packages, as of {answer.date}"),
         ]
@@ -74,9 +78,15 @@ def _table(projects: tuple[ProjectReach, ...]) -> Table:
         (
             each.name,
             each.versions[0],
-            *(f"{one.version}{_HOW.get(one.outcome, '')}" if one.version else "–" for one in each.newest),
+            *(_cell(each, one) for one in each.newest),
         )
         for each in projects
     ]
     columns = (Column("package"), Column("newest"), *(Column(each) for each in machines))
     return Table(columns, tuple(rows))
+
+
+def _cell(project: ProjectReach, newest: Newest) -> str:
+    if not project.device_code:
+        return "no code"
+    return f"{newest.version}{_HOW.get(newest.outcome, '')}" if newest.version else "–"

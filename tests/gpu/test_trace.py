@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,17 @@ from tests.gpu import traced
 if TYPE_CHECKING:
     from pathlib import Path
 
+
+def gpu_there() -> bool:
+    try:
+        return bool(ctypes.CDLL("libcuda.so.1").cuInit(0) == 0)
+    except OSError:
+        return False
+
+
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.skipif(not gpu_there(), reason="needs an NVIDIA GPU"),
     pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc"),
 ]
 

@@ -70,6 +70,11 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "repair": [wheel, "--dry-run"],
         "verify": [wheel, "--static"],
         "slim": [odd, "--for", "h100", "-o", f"slim-{ODD}", "--dry-run"],
+        "publish": [wheel, "--to", str(folder / "index"), "--dry-run"],
+        "trace": ["--", "cc", "-c", f"{ODD}.c"],
+        "find": ["subject", "--no-index", "--find-links", str(folder), "--on", "h100"],
+        "install": ["subject", "--no-index", "--find-links", str(folder), "--on", "h100", "--dry-run"],
+        "catalogue": ["list", "--on", "h100"],
         "record": ["--", "cc", "-c", f"{ODD}.c"],
         "replay": ["recorded", "--print"],
         "explain": ["build.log"],
@@ -93,7 +98,7 @@ def test_output_never_crashes(world: Path, verb: str, setting: str) -> None:
     html = ["--html", str(page)] if verb in WITH_PAGE else []
     done = cuwheel(world, SETTINGS[setting], verb, *html, *words)
     sound(done)
-    if verb != "record":  # whose output is the compiler's
+    if verb not in ("record", "trace"):  # whose output is the compiler's
         (done.stdout + done.stderr).decode(SETTINGS[setting].get("PYTHONIOENCODING", "ascii").partition(":")[0])
     if page.exists():
         assert "<html" in page.read_bytes().decode("utf-8")
@@ -102,7 +107,7 @@ def test_output_never_crashes(world: Path, verb: str, setting: str) -> None:
 
 
 @pytest.mark.parametrize("setting", ["C locale", "ascii"])
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "record"])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("record", "trace")])
 def test_json_is_utf8_everywhere(world: Path, verb: str, setting: str) -> None:
     done = cuwheel(world, SETTINGS[setting], verb, "--json", *words_of(verb, world))
     sound(done)

@@ -5,10 +5,11 @@ A URL is stripped where it comes in, by `plain`, so that no file, message or rep
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, unquote_to_bytes, urlsplit, urlunsplit
 
 from cuwheel.errors import NetworkError
 
@@ -117,5 +118,5 @@ def is_file_name(name: str) -> bool:
 def local_path(url: str) -> Path | None:
     """Of a folder or a file: URL; None for what is on a server."""
     if url.startswith("file:"):
-        return Path(unquote(split(url).path))
+        return Path(os.fsdecode(unquote_to_bytes(split(url).path)))  # names of files need not be text
     return Path(url) if url and "://" not in url else None

@@ -7,9 +7,8 @@ together.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +35,9 @@ _BLANKS = " \t\r\n"
 _WORD = re.compile(r"""(?:\\.|"(?:\\.|[^"\\])*(?:"|\\?$)|'(?:\\.|[^'\\])*(?:'|\\?$)|\\$|[^ \t\r\n"'\\])+""", re.DOTALL)
 
 
-class Asked(Struct):
+# Not a struct: the shim in Python runs without packages.
+@dataclass(slots=True)
+class Asked:
     """What nvcc is asked for: to tell something and make nothing; for one architecture alone; not to be timed."""
 
     telling: bool = False

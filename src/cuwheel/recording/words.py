@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.units import file_name
 
@@ -46,7 +44,7 @@ _TAKING = frozenset(
 _DEFAULT_TARGET = re.compile(r"sm_(\w+)")
 
 
-class Parsed(Struct, frozen=True, kw_only=True):
+class Parsed(NamedTuple):  # not a struct: the shim in Python runs without packages
     """`archs`: what code is made for, as nvcc names it (`sm_90a`, `compute_90`); empty where no flag says."""
 
     inputs: tuple[str, ...]

@@ -330,8 +330,7 @@ def _cmake_problems(file: CMake, _known: Known | None) -> Iterator[str]:
 
 
 def _index_problems(file: Indexes, _known: Known | None) -> Iterator[str]:
-    yield from _source_problems(file.sources, file.upload)
-    yield from _repeated("host", [host for row in file.upload for host in row.hosts])
+    yield from _source_problems(file.sources, (file.public,))
 
 
 def _variant_problems(table: Variants, known: Known | None) -> Iterator[str]:

@@ -152,6 +152,12 @@ def public_index() -> str:
     raise UnavailableError("neither pip nor uv was found, and no index is configured", hint="--index URL")
 
 
+def is_public(url: str) -> bool:
+    """Whether a server belongs to the public index: that which takes its uploads has a name of its own."""
+    host, public = (addresses.origin(each)[1].lower() for each in (url, public_index()))
+    return host == public or host.endswith(f".{public}")
+
+
 def pip_environment() -> dict[str, str]:
     """As the user's, but without patience for servers that are not there."""
     asked = {"retries", "default-timeout", "timeout"} & pip_settings.options(os.environ).keys()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api
+from cuwheel import api, resolver
 from cuwheel.cli import main
+from cuwheel.network import addresses
 from tests.integration import index_server
 from tests.unit.delivery.published import cuda_wheel, wheel
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.integration
-PUBLIC = "https://upload.pypi.org/legacy/"
 
 
 @pytest.fixture
@@ -111,14 +111,15 @@ def test_a_server_that_is_not_there(dist: Path) -> None:
 def test_the_rules_of_the_public_index(dist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All at once, and nothing is sent."""
     monkeypatch.setattr("cuwheel.delivery.upload._uploaded", lambda *_: pytest.fail("it was sent"))
+    public = f"https://upload.{addresses.origin(resolver.public_index())[1]}/legacy/"
     large = wheel(dist, name="bar")
     given = [cuda_wheel(dist, "2.0+cu130"), wheel(dist), large]
-    answer = api.publish_upload(*given, url=PUBLIC, limit=large.stat().st_size - 1)
+    answer = api.publish_upload(*given, url=public, limit=large.stat().st_size - 1)
     assert {each.rule for each in answer.findings} == {"upload-local-version", "upload-platform", "upload-size"}
     assert not any(each.added for each in answer.wheels)
-    assert api.publish_upload(wheel(dist), url=PUBLIC, dry_run=True).succeeded
+    assert api.publish_upload(wheel(dist), url=public, dry_run=True).succeeded
     broken = wheel(dist, "9.0", metadata_version="8.0")
-    assert {each.rule for each in api.publish_upload(broken, url=PUBLIC).findings} == {"metadata-differs"}
+    assert {each.rule for each in api.publish_upload(broken, url=public).findings} == {"metadata-differs"}
 
 
 def test_other_indexes_have_rules_of_their_own(dist: Path) -> None:

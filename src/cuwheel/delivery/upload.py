@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import extras, masking, process
+from cuwheel import extras, masking, process, resolver
 from cuwheel.delivery import arrivals, layout
 from cuwheel.delivery.publishing import PublishedWheel, merged
 from cuwheel.facts import indexes
@@ -83,9 +83,9 @@ def _row(arrival: Arrival, outcome: Outcome) -> PublishedWheel:
 
 
 def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]:
-    """What the rules of a known index say against a wheel."""
-    index, wheel = indexes.find_upload(addresses.origin(url)[1]), layout.wheel_name(arrival.name)
-    if index is None or wheel is None:
+    """What the rules of the public index say against a wheel; any other decides when it is asked."""
+    index, wheel = indexes.public(), layout.wheel_name(arrival.name)
+    if wheel is None or not resolver.is_public(url):
         return
     version = layout.version(wheel.version)
     if version is not None and version.local and not index.local_versions:

@@ -1,4 +1,4 @@
-"""What indexes accept that take uploads."""
+"""What the public index accepts of uploads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.indexes import UploadIndex
 
 
-def find_upload(host: str) -> UploadIndex | None:
-    """By the host that takes the uploads; None for one of which nothing is known beforehand."""
-    return next((row for row in tables().indexes.upload if host.lower() in row.hosts), None)
+def public() -> UploadIndex:
+    return tables().indexes.public
 
 
 def takes_platform(index: UploadIndex, tag: str) -> bool:

@@ -1,4 +1,4 @@
-"""Indexes that take uploads, and what they accept."""
+"""What the public index accepts of uploads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ class UploadIndex(Struct, frozen=True, kw_only=True):
     """`largest`: bytes of a file, unless the index raised it for a project. `platforms`: tags, with `*`."""
 
     name: str
-    hosts: tuple[str, ...]
     local_versions: bool
     variants: bool
     largest: int
@@ -23,4 +22,4 @@ class Indexes(Struct, frozen=True, kw_only=True):
     """indexes.toml."""
 
     sources: dict[str, Source]
-    upload: tuple[UploadIndex, ...]
+    public: UploadIndex

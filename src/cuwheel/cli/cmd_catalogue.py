@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, numbers, option_values, places
+from cuwheel.cli import numbers, option_values, places, shared_options
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,24 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=("add", "list"), help="add, list")
     parser.add_argument("names", metavar="NAME", nargs="*", help="add: packages, perhaps with versions; list: a place")
     parser.add_argument("--to", metavar="FOLDER", type=places.new_folder, help="add: the catalogue's folder")
-    parser.add_argument(
-        "--on",
-        metavar="WHAT",
-        type=names.machines(),
-        action="append",
-        default=[],
-        help="list: GPUs, capabilities, machine profiles, fleet.toml; repeatable, or with commas",
-    )
+    shared_options.add_on(parser)
     group = parser.add_argument_group("what is added")
-    group.add_argument(
-        "--index",
-        dest="indexes",
-        metavar="PLACE",
-        type=places.place,
-        action="append",
-        default=[],
-        help="an index, URL or folder, instead of those that pip or uv is configured with; repeatable",
-    )
+    shared_options.add_indexes(group)
     group.add_argument("--platform", metavar="TAG", type=option_values.platform, help="of the wheels (Linux x86-64)")
     group.add_argument("--days", metavar="N", type=numbers.count, help="releases of the last N days (730)")
     group.add_argument("--budget", metavar="SIZE", type=numbers.size, help="most that is downloaded (no limit)")

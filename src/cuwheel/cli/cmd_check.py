@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, option_values, places
+from cuwheel.cli import option_values, places, shared_options
 from cuwheel.cli.cmd_inspect import add_html, add_where, write_html
 from cuwheel.errors import UsageError
 
@@ -30,14 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a wheel or its facts file, a library or folder; an installed distribution; or name==version",
     )
     add_where(parser, env=places.environment)
-    parser.add_argument(
-        "--on",
-        metavar="WHAT",
-        type=names.machines(),
-        action="append",
-        default=[],
-        help="GPUs, capabilities, machine profiles, fleet.toml, 'this'; repeatable, or with commas",
-    )
+    shared_options.add_on(parser)
     add_html(parser)
     add_refinement(parser)
 

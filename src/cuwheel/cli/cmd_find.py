@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, numbers, option_values, places
+from cuwheel.cli import numbers, option_values, places, shared_options
 from cuwheel.cli.cmd_check import add_refinement, refinement
 from cuwheel.cli.cmd_check import refuse_conflicts as refuse_conflicts_of_machines
 from cuwheel.cli.cmd_inspect import add_html, write_html
@@ -35,14 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) ->
         type=option_values.package,
         help="a package, perhaps with versions: 'torch>=2.5'",
     )
-    parser.add_argument(
-        "--on",
-        metavar="WHAT",
-        type=names.machines(),
-        action="append",
-        default=[],
-        help="GPUs, capabilities, machine profiles, fleet.toml, 'this'; repeatable, or with commas",
-    )
+    shared_options.add_on(parser)
     parser.add_argument(
         "--gpu",
         dest="gpus",
@@ -63,15 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) ->
 def add_places(parser: argparse.ArgumentParser) -> None:
     """Where candidates come from; `install` takes them too."""
     group = parser.add_argument_group("where to look")
-    group.add_argument(
-        "--index",
-        dest="indexes",
-        metavar="PLACE",
-        type=places.place,
-        action="append",
-        default=[],
-        help="an index, URL or folder, instead of those that pip or uv is configured with; repeatable",
-    )
+    shared_options.add_indexes(group)
     group.add_argument(
         "--find-links",
         metavar="PLACE",

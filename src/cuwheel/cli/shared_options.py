@@ -14,6 +14,31 @@ if TYPE_CHECKING:
 _LOCK = "cuwheel.lock"
 
 
+def add_on(parser: Group) -> None:
+    """The machines that are asked about."""
+    parser.add_argument(
+        "--on",
+        metavar="WHAT",
+        type=names.machines(),
+        action="append",
+        default=[],
+        help="GPUs, capabilities, machine profiles, fleet.toml, 'this'; repeatable, or with commas",
+    )
+
+
+def add_indexes(group: Group) -> None:
+    """Where packages are looked for, in place of where installers would."""
+    group.add_argument(
+        "--index",
+        dest="indexes",
+        metavar="PLACE",
+        type=places.place,
+        action="append",
+        default=[],
+        help="an index, URL or folder, instead of those that pip or uv is configured with; repeatable",
+    )
+
+
 def add_machines(parser: Group, cuda: str) -> None:
     """`--for` and `--cuda`; `cuda`: what its versions mean to the verb."""
     parser.add_argument(

@@ -13,15 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from cuwheel import codec, decode, files, log
+from cuwheel.compat import tags
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.inspection import wheel_facts
 from cuwheel.network import addresses, client, transfer
+from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cuwheel.delivery.candidates import Candidate
     from cuwheel.inspection.wheel_facts import WheelFacts
 
 LIST: Final = "catalogue.json"
@@ -76,6 +81,21 @@ class Catalogue:
         found = wheel_facts.parse(data, f"{self._place}: {sha256}")
         return found if found.sha256 == sha256 else None
 
+    def of_sibling(self, wheel: WheelName, version: str) -> WheelFacts | None:
+        """Of another wheel of the same release and platform, for another Python: they hold the same device code."""
+        for listed in self._releases.get((normalised(wheel.name), version), ()):
+            other = WheelName.parse(listed.file)
+            if other and _made_alike(other, wheel) and (found := self.facts(listed.sha256)):
+                return replace(found, file=str(wheel), tags=wheel.tags)
+        return None
+
+    @cached_property
+    def _releases(self) -> dict[tuple[str, str], list[Listed]]:
+        found: dict[tuple[str, str], list[Listed]] = {}
+        for each in self.contents.wheels:
+            found.setdefault((each.name, each.version), []).append(each)
+        return found
+
     def _read(self, name: str, limit: int) -> bytes:
         if self._folder is None:
             return transfer.fetch(f"{self._place.rstrip('/')}/{name}", limit=limit, session=self._session)
@@ -88,6 +108,11 @@ class Catalogue:
         if len(data) > limit:
             raise MalformedError(path, f"has more than {limit:,} bytes: too large for a catalogue")
         return data
+
+
+def _made_alike(one: WheelName, other: WheelName) -> bool:
+    mine, theirs = (tags.platform_of(each.platforms[0]) for each in (one, other))
+    return (one.build, one.variant, mine.os, mine.cpu) == (other.build, other.variant, theirs.os, theirs.cpu)
 
 
 def parse(data: bytes, name: str) -> Contents:
@@ -121,11 +146,13 @@ def opened(places: Iterable[str | Path], session: client.Session) -> tuple[Catal
     return tuple(Catalogue(each, session) for each in (*places, *shipped))
 
 
-def look_up(catalogues: Iterable[Catalogue], sha256: str | None) -> WheelFacts | None:
+def look_up(catalogues: Iterable[Catalogue], candidate: Candidate) -> WheelFacts | None:
     """In the first that has it. One that cannot be read is a warning: the wheel itself can be."""
     for each in catalogues:
         try:
-            if found := each.facts(sha256):
+            if found := each.facts(candidate.told.sha256):
+                return found
+            if candidate.wheel and (found := each.of_sibling(candidate.wheel, str(candidate.version))):
                 return found
         except CuwheelError as error:
             log.warning("the catalogue is not used: %s", error.message)

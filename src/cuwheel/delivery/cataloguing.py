@@ -23,6 +23,8 @@ from cuwheel.wheel.metadata import normalised
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from packaging.version import Version
+
     from cuwheel.delivery.candidates import Candidate
     from cuwheel.delivery.request import CatalogueRequest
 
@@ -89,9 +91,15 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
             continue
         minor = each.version.release[:2]
         known = newest.get(minor)
-        if known is None or (each.version, each.file) > (known.version, known.file):
+        if known is None or _preference(each) > _preference(known):
             newest[minor] = each
     yield from (newest[each] for each in sorted(newest, reverse=True))
+
+
+def _preference(candidate: Candidate) -> tuple[Version, bool, str]:
+    """Of a release the wheel that most would take: free-threaded Pythons (`cp314t`) are few."""
+    abi = candidate.wheel.abi if candidate.wheel else ""
+    return candidate.version, not abi.endswith("t"), candidate.file
 
 
 def _older(candidate: Candidate, since: datetime | None) -> bool:

@@ -42,7 +42,7 @@ def from_facts(
     """Without the wheel. `ask`: also for a facts file that no index mentions."""
     if kept := _kept(candidate):
         return Contents(wheel_facts.survey(kept), "cache")
-    if known := catalogue.look_up(catalogues, candidate.told.sha256):
+    if known := catalogue.look_up(catalogues, candidate):
         return Contents(wheel_facts.survey(known), "catalogue")
     data = _beside(candidate, session, ask=ask)
     facts = _checked(data, candidate) if data else None

@@ -27,7 +27,8 @@ class Install(Struct, frozen=True, kw_only=True):
     """`changes`: what changes in the environment, or with `dry_run` would. `refused`: those that `--allow` must name.
 
     `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the
-    last install was put back. `pins`: variables that the package needs here. `fallback`: what was taken instead.
+    last install was put back. `pins`, `fallback`: nothing
+    is pinned and nothing taken instead yet, so they are empty.
     """
 
     schema: Literal["cuwheel.install/1"] = "cuwheel.install/1"

@@ -26,6 +26,11 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
+def _listed(problems: Sequence[str], most: int = 1000) -> str:
+    rest = f"\n  and {len(problems) - most:,} more" if len(problems) > most else ""
+    return "".join(f"\n  - {problem}" for problem in problems[:most]) + rest
+
+
 class CuwheelError(Exception):
     """Base of all; `meaning` is what the exit-code page says of the class."""
 
@@ -48,9 +53,7 @@ class ConfigurationError(UsageError):
 
     def __init__(self, path: str | Path, problems: Sequence[str], hint: str = "") -> None:
         self.problems = tuple(problems)
-        listed = "".join(f"\n  - {problem}" for problem in self.problems[:_MOST_PROBLEMS])
-        if len(self.problems) > _MOST_PROBLEMS:
-            listed += f"\n  and {len(self.problems) - _MOST_PROBLEMS:,} more"
+        listed = _listed(self.problems, _MOST_PROBLEMS)
         count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
         super().__init__(f"{path} has {count}:{listed}", hint)
 
@@ -140,8 +143,7 @@ class FactsError(CuwheelError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
-        listed = "".join(f"\n  - {problem}" for problem in self.problems)
-        super().__init__(f"the tables of facts are inconsistent:{listed}", hint="reinstall cuwheel")
+        super().__init__(f"the tables of facts are inconsistent:{_listed(self.problems)}", hint="reinstall cuwheel")
 
 
 class UnavailableError(CuwheelError):
@@ -160,10 +162,8 @@ class UnsafeWheelError(CuwheelError):
 
     def __init__(self, path: str | Path, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
-        shown = "".join(f"\n  - {problem}" for problem in self.problems[:_SHOWN])
-        more = f"\n  and {len(self.problems) - _SHOWN:,} more" if len(self.problems) > _SHOWN else ""
         super().__init__(
-            f"{path} is not safe to read or to install:{shown}{more}",
+            f"{path} is not safe to read or to install:{_listed(self.problems, _SHOWN)}",
             hint="do not install this wheel; download it again from its publisher",
         )
 

@@ -1,4 +1,4 @@
-"""Writing files that people keep: beside their place and renamed, on the disk, with room, errors said in words."""
+"""Files: written beside their place and renamed, read up to a limit, hashed; errors say which file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnreadableError
+from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.units import size
 
 if TYPE_CHECKING:
@@ -77,6 +77,47 @@ def cache_folder(given: Path | None = None) -> Path:
 
         given = user_cache_path("cuwheel")
     return given.absolute()
+
+
+def read(path: Path, limit: int, what: str, *, hint: str = "") -> bytes:
+    """The whole of a file that others may have written. `what`: what it is said to be too large for."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path, hint=hint) from error
+    if len(data) > limit:
+        raise MalformedError(path, f"has more than {limit:,} bytes: too large for {what}", hint)
+    return data
+
+
+def read_if_present(path: Path, limit: int, what: str) -> bytes | None:
+    """The same; None where there is no such file."""
+    try:
+        return read(path, limit, what)
+    except UnreadableError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            return None
+        raise
+
+
+def head(path: Path, limit: int = 1 << 20) -> str:
+    """As much of a text file as one could want to look at; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit).decode(errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
+def tail(path: Path, limit: int, start: int = 0) -> str:
+    """The end of a log, from `start` on; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(start, path.stat().st_size - limit))
+            return file.read(limit).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def chunks(path: Path) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 Thing = TypeVar("Thing")
 _MINUTE = 60
@@ -55,10 +55,13 @@ def file_name(path: str) -> str:
     return path.replace("\\", "/").rsplit("/", maxsplit=1)[-1]
 
 
-def first_few(things: Sequence[Thing], most: int = 5, words: Callable[[Thing], str] = str) -> tuple[str, ...]:
-    """The first ones, and how many more. Only those are put into words: there may be thousands."""
-    rest = len(things) - most
-    return (*map(words, things[:most]), *([f"and {rest:,} more"] if rest > 0 else []))
+def first_few(
+    things: Iterable[Thing], most: int = 5, words: Callable[[Thing], str] = str, *, more: str = "more"
+) -> tuple[str, ...]:
+    """The first ones, and how many `more`. Only those are put into words: there may be thousands."""
+    listed = list(things)
+    rest = len(listed) - most
+    return (*map(words, listed[:most]), *([f"and {rest:,} {more}"] if rest > 0 else []))
 
 
 def some(names: Sequence[str], most: int = 5) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel import files
-from cuwheel.errors import UnreadableError
+from cuwheel.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,3 +60,33 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
         second.write(b"second")
     assert target.read_bytes() == b"first"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    path.write_bytes(b"12345")
+    assert files.read(path, 5, "a proof") == b"12345"
+    with pytest.raises(MalformedError, match=r"has more than 4 bytes: too large for a proof") as caught:
+        files.read(path, 4, "a proof", hint="write one")
+    assert caught.value.hint == "write one"
+
+
+def test_a_missing_file_is_an_error_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"here")
+    assert files.read_if_present(path, 4, "a page") == b"here"
+    for missing in (tmp_path / "none", path / "below"):
+        assert files.read_if_present(missing, 4, "a page") is None
+        with pytest.raises(UnreadableError):
+            files.read(missing, 4, "a page")
+    with pytest.raises(UnreadableError):
+        files.read_if_present(tmp_path, 4, "a page")
+
+
+def test_the_head_and_the_tail_of_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"first\nlast \xff")
+    assert files.head(path, 5) == "first"
+    assert files.tail(path, 6) == "last \ufffd"
+    assert files.tail(path, 100, start=6) == "last \ufffd"
+    assert files.head(tmp_path / "none") == files.tail(tmp_path / "none", 5) == ""

@@ -11,15 +11,13 @@ from cuwheel.building import gate_units
 from cuwheel.building.gate_units import Allowance, Unit
 from cuwheel.building.gate_values import Listed, Wanted
 from cuwheel.inspection.libraries import Library, Survey
-from cuwheel.units import first_few
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.arch import Arch
 
 Thing = TypeVar("Thing")
-_SHOWN = 4
 DEBUG = "debug"  # among the words of `allow`, beside architectures
 
 
@@ -108,11 +106,6 @@ def order(arch: str) -> tuple[bool, int, str]:
 
 def joined(archs: Iterable[str]) -> str:
     return " ".join(sorted(set(archs), key=order))
-
-
-def some(things: Iterable[Thing], words: Callable[[Thing], str] = str) -> tuple[str, ...]:
-    """The first few, and how many more. Only those are put into words: a library may have thousands."""
-    return first_few(list(things), _SHOWN, words)
 
 
 def of(count: int, total: int, noun: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.building import gate_reasons, gate_units
-from cuwheel.building.gate_case import DEBUG, joined, of, order, some
+from cuwheel.building.gate_case import DEBUG, joined, of, order
 from cuwheel.building.gate_reasons import Reason
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import libraries, toolkits, versions
-from cuwheel.units import file_name
+from cuwheel.units import file_name, first_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -37,7 +37,7 @@ def built_without_device_code(case: Case) -> Iterator[Found]:
         if there:
             yield Found(
                 message="it contains CUDA device code, but [gate] device-code = false says it has none",
-                evidence=some(there),
+                evidence=first_few(there),
                 severity="warning",
                 fix="remove that line from the configuration",
             )
@@ -89,7 +89,7 @@ def _missing(case: Case, lacks: Callable[[Unit], tuple[str, ...]]) -> Iterator[F
         yield Found(
             message=f"{library}: {joined(lacking)} was planned but is missing from "
             f"{of(len(units), total[library], 'container')}{_because(reason, units)}",
-            evidence=(*some(units, _held), *reason.evidence),
+            evidence=(*first_few(units, words=_held), *reason.evidence),
             fix=reason.fix,
         )
 
@@ -149,7 +149,7 @@ def _unplanned_in(case: Case, library: str, found: list[tuple[Unit, list[str]]],
     return Found(
         message=f"{library}: {joined(extra)} in {of(len(found), total, 'container')}, not planned"
         + (f": {reason.words}" if reason.words else ""),
-        evidence=(*some(found, lambda each: f"{each[0].words} has {joined(each[1])}"), *reason.evidence),
+        evidence=(*first_few(found, words=lambda each: f"{each[0].words} has {joined(each[1])}"), *reason.evidence),
         fix="; ".join(filter(None, (reason.fix, f"to accept it: {allow}"))),
     )
 
@@ -201,7 +201,7 @@ def compiled_by_other_cuda(case: Case) -> Iterator[Found]:
         yield Found(
             message=f"{library}: {by}, but CUDA {planned.version} was planned"
             + (": the wrong nvcc was used" if strangers or not case.wanted.record else ""),
-            evidence=(*some(units, lambda unit: unit.words), *strangers),
+            evidence=(*first_few(units, words=lambda unit: unit.words), *strangers),
             fix=_own_nvcc(case),
             severity=None if any(unit.registered for unit in units) else "warning",
         )

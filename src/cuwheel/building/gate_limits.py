@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from cuwheel import units
-from cuwheel.building.gate_case import DEBUG, order, some
+from cuwheel.building.gate_case import DEBUG, order
 from cuwheel.compat import library_rules
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import libraries, versions
-from cuwheel.units import file_name, size
+from cuwheel.units import file_name, first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -151,7 +151,7 @@ def glibc_over_ceiling(case: Case) -> Iterator[Found]:
         newest = max((each.glibc or "" for each in over), key=versions.key)
         yield Found(
             message=f"it needs glibc {newest}, but may need at most {ceiling}",
-            evidence=some(f"{each.path} needs GLIBC_{each.glibc}" for each in over),
+            evidence=first_few(f"{each.path} needs GLIBC_{each.glibc}" for each in over),
         )
 
 
@@ -171,13 +171,13 @@ def search_path_into_build_machine(case: Case) -> Iterator[Found]:
         others = [entry for entry in entries if entry not in within and not entry.startswith(("$ORIGIN", "${ORIGIN}"))]
         if within:
             yield Found(
-                message=f"{library.path}: its {kind} points to folders of the build machine", evidence=some(within)
+                message=f"{library.path}: its {kind} points to folders of the build machine", evidence=first_few(within)
             )
         if others:
             named = "absolute" if all(entry.startswith("/") for entry in others) else "relative to the current folder"
             yield Found(
                 message=f"{library.path}: its {kind} has folders that are {named}",
-                evidence=some(repr(entry) for entry in others),
+                evidence=first_few(repr(entry) for entry in others),
                 severity="warning",
             )
 

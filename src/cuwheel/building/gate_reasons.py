@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.recording import failures, summary
+from cuwheel.units import first_few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from cuwheel.building.gate_values import Wanted
     from cuwheel.recording.calls import Call
@@ -64,8 +66,7 @@ def for_unplanned(wanted: Wanted, archs: Iterable[str]) -> Reason:
     if asking:
         return Reason(
             "the build system passed it to nvcc itself",
-            tuple(f"{_named(call)} asks for {_joined(extra & there)}" for call, there in asking[:_SHOWN])
-            + _more(asking),
+            _calls(asking, words=lambda each: f"{_named(each[0])} asks for {_joined(extra & each[1])}"),
             FORCE,
         )
     return _silent(wanted)
@@ -78,7 +79,7 @@ def for_missing(wanted: Wanted, archs: Iterable[str]) -> Reason:
     if short:
         return Reason(
             "the build system passed nvcc a list of its own",
-            tuple(f"{_named(call)} asks for {_joined(there)}" for call, there in short[:_SHOWN]) + _more(short),
+            _calls(short, words=lambda each: f"{_named(each[0])} asks for {_joined(each[1])}"),
             FORCE,
         )
     return _silent(wanted)
@@ -90,7 +91,7 @@ def _silent(wanted: Wanted) -> Reason:
     if silent:
         return Reason(
             "nvcc got no architecture and used its default: the list never reached it",
-            tuple(map(_named, silent[:_SHOWN])) + _more(silent),
+            _calls(silent, words=_named),
             FORCE,
         )
     if wanted.record is None:
@@ -98,8 +99,7 @@ def _silent(wanted: Wanted) -> Reason:
     return Reason()
 
 
-def _more(listed: Sequence[object]) -> tuple[str, ...]:
-    return (f"and {len(listed) - _SHOWN} more calls",) if len(listed) > _SHOWN else ()
+_calls = partial(first_few, most=_SHOWN, more="more calls")
 
 
 def _nvcc_calls(wanted: Wanted) -> Iterator[Call]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from cuwheel import codec, process, venvs
+from cuwheel import codec, files, process, venvs
 from cuwheel.building import build_tools, resources, texts, variables, workspace
 from cuwheel.building.job import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
@@ -198,7 +197,7 @@ def _key(job: Job, order: Order) -> str:
         [job.before, job.requires, job.config_settings, str(job.folder), job.subdirectory],
         [[each.name, each.value] for each in job.settings if each.name not in _NO_INPUT | passed],
     ]
-    return hashlib.sha256(codec.encode(parts)).hexdigest()
+    return files.sha256_of(codec.encode(parts))
 
 
 def serves(wheel: str, python: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import decode
+from cuwheel import decode, files
 from cuwheel.building.job import Project
 from cuwheel.errors import MalformedError
 from cuwheel.wheel import metadata
@@ -74,12 +74,7 @@ def _text(table: dict[str, Any], name: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """Its first megabytes; nothing where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_MAX_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    return files.head(path, _MAX_BYTES)
 
 
 def _packed(folder: Path) -> Distribution:

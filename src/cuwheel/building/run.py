@@ -185,9 +185,7 @@ class _Work:
             now = self.session.progress()
             if now.calls_ended and not self.step:
                 parts[0] += f" {now.calls_ended} compiler calls"
-            parts += [f"{label} for {units.lasted(seconds)}" for label, seconds in now.running[:_SHOWN]]
-            if len(now.running) > _SHOWN:
-                parts.append(f"and {len(now.running) - _SHOWN} more")
+            parts += units.first_few(now.running, _SHOWN, lambda each: f"{each[0]} for {units.lasted(each[1])}")
         return f"{units.lasted(round(since))}: {', '.join(parts)}"
 
     def _problem_of(self, error: CuwheelError) -> Problem:

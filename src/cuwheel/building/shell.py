@@ -7,7 +7,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING
 
-from cuwheel import masking, process
+from cuwheel import files, masking, process
 from cuwheel.errors import ToolError
 from cuwheel.toolchains import commands
 
@@ -57,7 +57,7 @@ class Shell:
         )
         if status:
             ended = f"was ended by signal {-status}" if status < 0 else f"failed with status {status}"
-            raise ToolError(words, ended, self._tail(start))
+            raise ToolError(words, ended, files.tail(self.log, _TAIL, start))
 
     def answer(self, words: Sequence[str]) -> str:
         """The output of a short command; not logged."""
@@ -76,8 +76,3 @@ class Shell:
     def write(self, text: str) -> None:
         with self.log.open("a", encoding="utf-8", errors="surrogateescape") as file:
             file.write(masking.known(text.rstrip("\n"), self.environ) + "\n")
-
-    def _tail(self, start: int) -> str:
-        with self.log.open("rb") as file:
-            file.seek(max(start, self.log.stat().st_size - _TAIL))
-            return file.read().decode(errors="replace")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import signal
@@ -34,7 +33,7 @@ _END_S = 5.0
 def place(store: Store, *, name: str, cuda: str, archs: tuple[str, ...], python: str) -> Path:
     """The same job is always built at the same path: names of kernels depend on it."""
     parts = codec.encode([name.lower(), cuda, archs, python])
-    return store.folder / "builds" / hashlib.sha256(parts).hexdigest()[:16]
+    return store.folder / "builds" / files.sha256_of(parts)[:16]
 
 
 @contextlib.contextmanager

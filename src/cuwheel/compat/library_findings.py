@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from cuwheel.units import file_name
+from cuwheel.units import file_name, some
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -50,7 +50,7 @@ def of_libraries(found: Mapping[str, Finding], everything: Collection[str]) -> F
 def _of_some(message: str, paths: Collection[str], everything: Collection[str]) -> str:
     shared = Counter(file_name(each) for each in everything)
     names = [each if shared[file_name(each)] > 1 else file_name(each) for each in paths]
-    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    listed = some(names, _NAMED)
     if not message.startswith(_SUBJECT):
         return f"{listed}: {message}"
     return f"{'each of ' if len(names) > 1 else ''}{listed} {message.removeprefix(_SUBJECT)}"

@@ -11,15 +11,16 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from cuwheel.compat import tags
 from cuwheel.compat.loading import is_loadable, loading
 from cuwheel.compat.rule import Found, rule
-from cuwheel.compat.wheel_subject import Subject, some
 from cuwheel.facts import manylinux, versions
 from cuwheel.machine.fleet import Machine
+from cuwheel.units import first_few
 from cuwheel.wheel.metadata import fields
 from cuwheel.wheel.name import plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.compat.wheel_subject import Subject
     from cuwheel.facts.rows.manylinux import ManylinuxPolicy
     from cuwheel.finding import Severity
     from cuwheel.inspection.libraries import Library
@@ -79,8 +80,8 @@ def tags_differ(subject: Subject) -> Iterator[Found]:
         severity="warning" if _alike(named) == _alike(written) else None,
         message="the tags of the file name are not those of its WHEEL file",
         evidence=(
-            *(f"only in the file name: {each}" for each in some(named - written)),
-            *(f"only in WHEEL: {each}" for each in some(written - named)),
+            *(f"only in the file name: {each}" for each in first_few(sorted(named - written))),
+            *(f"only in WHEEL: {each}" for each in first_few(sorted(written - named))),
         ),
     )
 
@@ -104,7 +105,7 @@ def without_platform(subject: Subject) -> Iterator[Found]:
     if "any" in _platforms(subject) and libraries:
         yield Found(
             message="its tag says any platform, but it contains machine code",
-            evidence=some(f"{each.path}: {each.machine}" for each in libraries),
+            evidence=first_few(sorted(f"{each.path}: {each.machine}" for each in libraries)),
         )
 
 
@@ -134,7 +135,7 @@ def processor(subject: Subject) -> Iterator[Found]:
         wrong = strangers or libraries
         yield Found(
             message=f"its tag is for {', '.join(empty or platforms)}, but it contains code for something else",
-            evidence=some(f"{each.path}: {each.format.upper()} for {each.machine}" for each in wrong),
+            evidence=first_few(sorted(f"{each.path}: {each.format.upper()} for {each.machine}" for each in wrong)),
         )
 
 
@@ -165,7 +166,7 @@ def glibc(subject: Subject) -> Iterator[Found]:
         most = max((each.glibc or "" for each in libraries), key=versions.key)
         yield Found(
             message=f"its tag promises glibc {lowest}, and {what} {most}",
-            evidence=some(f"{each.path}: GLIBC_{each.glibc}" for each in libraries),
+            evidence=first_few(sorted(f"{each.path}: GLIBC_{each.glibc}" for each in libraries)),
             severity=severity,
         )
 
@@ -201,7 +202,7 @@ def libstdcxx(subject: Subject) -> Iterator[Found]:
     for libraries, what, severity in _by_gravity(subject, wanting):
         yield Found(
             message=f"its tag promises GLIBCXX_{policy.glibcxx} and CXXABI_{policy.cxxabi}, and {what} newer ones",
-            evidence=some(f"{each.path}: {', '.join(_newer_cxx(each, policy))}" for each in libraries),
+            evidence=first_few(sorted(f"{each.path}: {', '.join(_newer_cxx(each, policy))}" for each in libraries)),
             severity=severity,
         )
 
@@ -258,7 +259,7 @@ def extension(subject: Subject) -> Iterator[Found]:
             has = sorted({each for name in wrong for each in modules[name]})
             yield Found(
                 message=f"its tag {tag} does not match the Python its modules are for ({', '.join(has)})",
-                evidence=some(wrong),
+                evidence=first_few(sorted(wrong)),
             )
 
 

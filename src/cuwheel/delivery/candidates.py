@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import log, resolver
+from cuwheel import files, log, resolver
 from cuwheel.delivery import project_page
 from cuwheel.delivery.project_page import IndexFile
 from cuwheel.errors import NetworkError, UnknownNameError, UnreadableError, UsageError
@@ -101,10 +101,10 @@ def listed(requirement: Requirement, where: Places, session: client.Session) -> 
     ]
     found: dict[str, Candidate] = {}
     seen_index = False
-    for place, files in _answers(asked):
+    for place, answer in _answers(asked):
         if seen_index and where.first_only and place in where.indexes:
             continue
-        made = [each for file in files if (each := _candidate(file, project, place))]
+        made = [each for file in answer if (each := _candidate(file, project, place))]
         seen_index = seen_index or (bool(made) and place in where.indexes)
         for each in made:
             found.setdefault(each.file, each)
@@ -120,16 +120,16 @@ def _answers(
     """In order, asked at the same time. One that cannot be reached is a warning, unless none can."""
     failures: list[NetworkError | UnreadableError] = []
 
-    def ask(files: Callable[[], Iterable[IndexFile]]) -> tuple[IndexFile, ...] | NetworkError | UnreadableError:
+    def ask(source: Callable[[], Iterable[IndexFile]]) -> tuple[IndexFile, ...] | NetworkError | UnreadableError:
         try:
-            return tuple(files())
+            return tuple(source())
         except client.NotThereError:
             return ()
         except (NetworkError, UnreadableError) as error:
             return error
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(ask, [files for _, files in asked]))
+        answers = list(pool.map(ask, [source for _, source in asked]))
     for (place, _), answer in zip(asked, answers, strict=True):
         if isinstance(answer, tuple):
             yield place, answer
@@ -176,13 +176,7 @@ def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
 
 
 def _of_page(path: Path) -> Iterable[IndexFile]:
-    try:
-        with path.open("rb") as file:
-            body = file.read(_LARGEST_PAGE + 1)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    if len(body) > _LARGEST_PAGE:
-        raise UnreadableError(path, f"has more than {_LARGEST_PAGE:,} bytes: too large for a page of an index")
+    body = files.read(path, _LARGEST_PAGE, "a page of an index")
     kind = "application/json" if path.suffix == ".json" else "text/html"
     return project_page.files(body, kind, path.absolute().as_uri())
 

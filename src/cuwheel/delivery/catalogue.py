@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cuwheel import codec, decode, files, log
 from cuwheel.compat import tags
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError
 from cuwheel.inspection import wheel_facts
 from cuwheel.network import addresses, client, transfer
 from cuwheel.wheel.metadata import normalised
@@ -99,15 +99,7 @@ class Catalogue:
     def _read(self, name: str, limit: int) -> bytes:
         if self._folder is None:
             return transfer.fetch(f"{self._place.rstrip('/')}/{name}", limit=limit, session=self._session)
-        path = self._folder / name
-        try:
-            with path.open("rb") as file:
-                data = file.read(limit + 1)
-        except OSError as error:
-            raise UnreadableError.from_os(error, path) from error
-        if len(data) > limit:
-            raise MalformedError(path, f"has more than {limit:,} bytes: too large for a catalogue")
-        return data
+        return files.read(self._folder / name, limit, "a catalogue")
 
 
 def _made_alike(one: WheelName, other: WheelName) -> bool:

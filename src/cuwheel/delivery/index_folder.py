@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, locking
+from cuwheel import codec, files, locking
 from cuwheel.delivery import layout, simple_api
 from cuwheel.delivery.simple_api import ListedProject, Project, ProjectList
-from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.errors import MalformedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,17 +60,7 @@ class IndexFolder:
 
     def read(self, relative: str) -> bytes | None:
         """None where there is no such file."""
-        path = self.path(relative)
-        try:
-            with path.open("rb") as file:
-                data = file.read(simple_api.LARGEST_PAGE + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise UnreadableError.from_os(error, path) from error
-        if len(data) > simple_api.LARGEST_PAGE:
-            raise MalformedError(path, f"is too large: it has more than {simple_api.LARGEST_PAGE:,} bytes")
-        return data
+        return files.read_if_present(self.path(relative), simple_api.LARGEST_PAGE, "a page of an index")
 
     def listed(self) -> Mapping[str, ListedProject]:
         path = f"{layout.list_page()}.json"

@@ -5,7 +5,6 @@ A page that was opened from a folder may not fetch anything, but it may load scr
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 from functools import cache
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import codec
+from cuwheel import codec, files
 from cuwheel.delivery import layout, page_verdicts
 from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
@@ -130,7 +129,7 @@ def wheel(facts: WheelFacts) -> bytes:
 
 def mark(facts: WheelFacts) -> bytes:
     """How its script begins: the same cuwheel makes the same of the same facts."""
-    digest = hashlib.sha256(wheel_facts.encoded(facts)).hexdigest()
+    digest = files.sha256_of(wheel_facts.encoded(facts))
     return f"// cuwheel {__version__} of {digest}\n".encode()
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from cuwheel import files, log
 from cuwheel.delivery import catalogue
-from cuwheel.errors import CuwheelError, UnreadableError
+from cuwheel.errors import CuwheelError
 from cuwheel.inspection import source, wheel_facts
 from cuwheel.inspection.survey import survey_wheel
 from cuwheel.network import addresses, client, transfer
@@ -56,13 +55,7 @@ def _beside(candidate: Candidate, session: client.Session, *, ask: bool) -> byte
     """The facts file that lies where the wheel does."""
     if candidate.path:
         place = candidate.path.with_name(candidate.file + wheel_facts.SUFFIX)
-        try:
-            with place.open("rb") as file:
-                return file.read(_LARGEST_FACTS + 1)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise UnreadableError.from_os(error, place) from error
+        return files.read_if_present(place, _LARGEST_FACTS, "facts of a wheel")
     if not (candidate.told.facts or ask) or addresses.split(candidate.told.url).query:
         return None
     try:
@@ -75,7 +68,7 @@ def _checked(data: bytes, candidate: Candidate) -> WheelFacts | None:
     """None, and a warning, where it is not what the index says, or about another wheel: the wheel itself decides."""
     told = candidate.told
     problem = ""
-    if told.facts and hashlib.sha256(data).hexdigest() != told.facts:
+    if told.facts and files.sha256_of(data) != told.facts:
         problem = "its hash is not the one that the index lists"
     else:
         try:
@@ -128,7 +121,7 @@ def _place(candidate: Candidate) -> Path | None:
     if candidate.told.sha256 is None:
         return None
     server = "" if candidate.path else "//{1}:{2}".format(*addresses.origin(candidate.told.url))
-    key = hashlib.sha256(f"{candidate.told.sha256}{server}".encode()).hexdigest()
+    key = files.sha256_of(f"{candidate.told.sha256}{server}".encode())
     return files.cache_folder() / "facts-files" / key[:2] / f"{key}{wheel_facts.SUFFIX}"
 
 

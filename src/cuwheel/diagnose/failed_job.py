@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import masking
+from cuwheel import files, masking
 from cuwheel.diagnose import ending, inquiry
 from cuwheel.diagnose.diagnosis import Failure
 from cuwheel.recording import failures, reader
@@ -42,7 +42,7 @@ def _of_build(problem: Problem, built: Built, record: Record | None, environ: di
         return masking.known(text, environ)
 
     call = _guilty(problem, record) if record else None
-    tail = masked(_tail(Path(built.log)))
+    tail = masked(files.tail(Path(built.log), _TAIL))
     words = ending.of(tail) if problem.kind == "program" else None
     printed = masked("".join(reader.output(record, call))) if record and call else ""
     if words and words.decides and not words.quotes(printed):
@@ -73,15 +73,6 @@ def _causes(*texts: str) -> tuple[Cause, ...]:
     """Of the first that tells something."""
     found = (inquiry.causes(text, building=True) for text in texts if text.strip())
     return next((causes for causes in found if causes), ())
-
-
-def _tail(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def described(problem: Problem, call: Call | None = None, output: str = "", causes: Sequence[Cause] = ()) -> Failure:

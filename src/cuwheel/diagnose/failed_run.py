@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import masking
+from cuwheel import files, masking
 from cuwheel.diagnose import inquiry
 from cuwheel.recording import quoting, reader, rerun
 
@@ -26,7 +26,7 @@ def causes(run: Run) -> tuple[tuple[Cause, ...], str]:
         return (), ""
     log = Path(run.log)
     found = inquiry.inquire(Path(run.record))
-    printed = log.read_bytes()[-_TAIL:].decode(errors="replace") if log.is_file() else ""
+    printed = files.tail(log, _TAIL)
     if not found.diagnosis.causes and log.is_file():
         call, found = found.case.call, inquiry.inquire(log)
         if call and call.output:

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, decode
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnreadableError
+from cuwheel import codec, decode, files
+from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError
 from cuwheel.finding import Finding
 from cuwheel.version import __version__
 
@@ -174,16 +174,8 @@ def of_wheel(wheel: WheelFile) -> Description | None:
 
 def _of_folder(info: Path) -> Description | None:
     path = info / NAME
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LIMIT + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    if len(data) > _LIMIT:
-        raise MalformedError(path, f"has more than {_LIMIT:,} bytes: too large for a description")
-    return parse(data, str(path))
+    data = files.read_if_present(path, _LIMIT, "a description")
+    return None if data is None else parse(data, str(path))
 
 
 def parse(data: bytes, name: str) -> Description:

@@ -34,7 +34,6 @@ _TEXT = (
 )
 _TEXT_SUFFIXES = frozenset(f".{each}" for each in _TEXT.split())
 
-_SMALL = 1 << 20
 SUFFIXES = (".whl", ".so", ".dll", ".pyd")  # a name that ends so is a path, never what is installed
 
 
@@ -266,15 +265,6 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return ""
-
-
-def small_text(path: Path) -> str:
-    """As much of a text file as one could want to look at; empty where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_SMALL).decode("utf-8", "replace")
-    except (OSError, ValueError):
         return ""
 
 

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cuwheel import codec, decode
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel import codec, decode, files
+from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.inspection import description
@@ -153,8 +153,7 @@ _SAME_IN_CODE = CodeFacts.__struct_fields__
 
 def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
     """`sha256`: of the file, where it is known already."""
-    from cuwheel import files  # noqa: PLC0415 - who reads facts writes none
-    from cuwheel.inspection.survey import survey_wheel  # noqa: PLC0415 - as above
+    from cuwheel.inspection.survey import survey_wheel  # noqa: PLC0415 - who reads facts writes none
 
     found = survey_wheel(wheel, detail="containers")
     told = wheel.distribution
@@ -284,11 +283,7 @@ def _problems(facts: WheelFacts) -> Iterator[str]:
 
 
 def load(path: Path) -> WheelFacts:
-    try:
-        with path.open("rb") as file:
-            return parse(file.read(_MOST_BYTES + 1), str(path))
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
+    return parse(files.read(path, _MOST_BYTES, "facts of a wheel", hint=_HINT), str(path))
 
 
 def survey(facts: WheelFacts, *, target: str | None = None) -> Survey:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cuwheel import codec, files, printable
 from cuwheel.decode import is_newer
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.facts.arch import Capability
 from cuwheel.machine import privacy
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "cuwheel.machine/1"
 _SCHEMA_NAME = SCHEMA.partition("/")[0]
 _MAX_BYTES = 8 * 1024 * 1024
+_HINT = "write one with: cuwheel doctor --save FILE"
 
 NvmlState = Literal[
     "ok", "library-missing", "driver-not-loaded", "version-mismatch", "no-permission", "timeout", "error"
@@ -165,30 +166,22 @@ def save(profile: MachineProfile, path: Path) -> None:
 
 
 def load(path: Path) -> MachineProfile:
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path, hint="write one with: cuwheel doctor --save FILE") from error
-    if len(text) > _MAX_BYTES:
-        raise MalformedError(path, "too large for a machine profile")
-    return decode(text, str(path))
+    return decode(files.read(path, _MAX_BYTES, "a machine profile", hint=_HINT), str(path))
 
 
 def decode(text: bytes, name: str) -> MachineProfile:
-    hint = "write one with: cuwheel doctor --save FILE"
     try:
         data = codec.decode(text)
-        _check_schema(data, name, hint)
+        _check_schema(data, name)
         return codec.convert(privacy.each_string(data, printable.line), MachineProfile)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise MalformedError(name, f"is not a machine profile: {error}", hint) from error
+        raise MalformedError(name, f"is not a machine profile: {error}", _HINT) from error
 
 
-def _check_schema(data: object, name: str, hint: str) -> None:
+def _check_schema(data: object, name: str) -> None:
     """Before its fields: of a newer schema one can say nothing but that it is newer."""
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, str) or not schema.startswith(_SCHEMA_NAME + "/"):
-        raise MalformedError(name, f"is not a machine profile (its schema is {schema!r})", hint)
+        raise MalformedError(name, f"is not a machine profile (its schema is {schema!r})", _HINT)
     if is_newer(schema, SCHEMA):
         raise NewerSchemaError(name, schema, SCHEMA)

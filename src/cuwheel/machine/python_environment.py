@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import files
 from cuwheel.errors import UnreadableError
 from cuwheel.machine.profile import Framework, Package, Python
 from cuwheel.wheel import installed
@@ -67,7 +68,7 @@ def probe_frameworks(
 def _version(prefix: Path, folders: Sequence[Path]) -> str:
     if prefix == Path(sys.prefix):
         return ".".join(map(str, sys.version_info[:3]))
-    config = _read(prefix / "pyvenv.cfg")
+    config = files.head(prefix / "pyvenv.cfg")
     if match := re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", config, re.MULTILINE):
         return match[1]
     named = (re.fullmatch(r"python(3\.\d+)", folder.parent.name) for folder in folders)
@@ -75,7 +76,7 @@ def _version(prefix: Path, folders: Sequence[Path]) -> str:
 
 
 def _torch(folder: Path, installed: Mapping[str, str]) -> Framework | None:
-    text = _read(folder / "torch" / "version.py")
+    text = files.head(folder / "torch" / "version.py")
     match = re.search(_ASSIGNED.format("__version__"), text, re.MULTILINE)
     version = match[1] if match else installed.get("torch")
     if version is None or not (folder / "torch").is_dir():
@@ -109,7 +110,7 @@ def _tensorflow(folder: Path, installed: Mapping[str, str]) -> Framework | None:
     if version is None:
         return None
     where = "tensorflow/python/platform/build_info.py"
-    cuda = _TENSORFLOW_CUDA.search(_read(folder / where))
+    cuda = _TENSORFLOW_CUDA.search(files.head(folder / where))
     return Framework(name="tensorflow", version=version, cuda=cuda[1] if cuda else None, found_via=where)
 
 
@@ -135,11 +136,3 @@ FRAMEWORKS: tuple[Callable[[Path, Mapping[str, str]], Framework | None], ...] = 
     _tensorflow,
     _bitsandbytes,
 )
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(1 << 20).decode(errors="replace")
-    except OSError:
-        return ""

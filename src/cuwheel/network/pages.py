@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,7 +29,7 @@ class Page(msgspec.Struct, frozen=True):
 
 def read(url: str, *, accept: str, limit: int, session: client.Session) -> Page:
     """Raises `client.NotThereError` where the server has none."""
-    place = files.cache_folder() / "pages" / hashlib.sha256(f"{accept}\n{addresses.plain(url)}".encode()).hexdigest()
+    place = files.cache_folder() / "pages" / files.sha256_of(f"{accept}\n{addresses.plain(url)}".encode())
     kept = _kept(place, limit)
     headers = {"Accept": accept, **_conditions(kept)}
     with client.request("GET", url, headers, session=session) as response:

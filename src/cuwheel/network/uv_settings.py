@@ -16,7 +16,6 @@ from cuwheel.network.tool_settings import Index, ToolSettings, index, is_true, s
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_LARGEST = 1 << 20  # of a configuration file that a person wrote
 _NAMED = re.compile(r"(?:(?P<name>[A-Za-z0-9._-]+)=)?(?P<url>\S+)")
 
 
@@ -102,12 +101,10 @@ def _of_project(cwd: Path) -> dict[str, Any]:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-        return decode.toml(data) if len(data) <= _LARGEST else {}
+        return decode.toml_file(path)
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.DecodeError) as error:
         log.debug("%s is not read: %s", path, error)
         return {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import sys
@@ -21,7 +20,7 @@ def launcher(home: Path) -> Path:
     """A script that links under any compiler's name may lead to. It finds this Python and this cuwheel by itself."""
     words = (sys.executable, "-S", "-E", "-s", "-c", _PROGRAM, str(_ROOT))
     text = f'#!/bin/sh\nexec {shlex.join(words)} "$0" "$@"\n'
-    target = home / "record" / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    target = home / "record" / f"python-{files.sha256_of(text.encode())[:16]}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(target) as file:

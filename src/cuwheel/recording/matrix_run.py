@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import stat
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, process
+from cuwheel import codec, files, process
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
 from cuwheel.recording import cache_server, reader, session
 from cuwheel.toolchains import provide, settings
@@ -32,6 +31,7 @@ Result: TypeAlias = Literal["succeeded", "failed", "timeout", "not-run"]
 _KILLED = -9
 _NOT_STARTED = 127
 _CLEAN_S = 600.0
+_TAIL = 4096  # bytes of what a failed command printed
 # What takes compiler caches out of the way: ccache's, cargo's and CMake's manuals.
 _NO_CACHE = {
     "CCACHE_DISABLE": "1",
@@ -64,7 +64,7 @@ class Run(Struct, frozen=True, kw_only=True):
 def fingerprint(plan: Plan, configuration: Configuration) -> str:
     """Of all that makes a run what it is: a resumed matrix takes over what has the same."""
     whole = (configuration, plan.clean, plan.leave_out, plan.timeout, str(plan.source))
-    return hashlib.sha256(codec.encode(whole)).hexdigest()[:16]
+    return files.sha256_of(codec.encode(whole))[:16]
 
 
 def folder_name(plan: Plan, configuration: Configuration) -> str:
@@ -176,7 +176,7 @@ def _source(plan: Plan, to: Path, environ: Mapping[str, str]) -> Path:
     log = to / "clean.log"
     status = process.follow(plan.clean, output=log, timeout=_CLEAN_S, env=environ, cwd=plan.source)
     if status:
-        raise ToolError(plan.clean, f"failed with status {status}, so the folder is not clean", _tail(log))
+        raise ToolError(plan.clean, f"failed with status {status}, so the folder is not clean", files.tail(log, _TAIL))
     return plan.source
 
 
@@ -210,9 +210,3 @@ def _inside(source: Path, directory: str) -> Path:
     if not place.is_dir():
         raise UnreadableError(place, "no such folder")
     return place
-
-
-def _tail(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 4096))
-        return file.read().decode(errors="replace")

@@ -8,13 +8,13 @@ without a record under way the shims only step aside.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import files
 from cuwheel.recording import words
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class _Made:
         return str(self._folder("programs", value, fill) / path.name)
 
     def _folder(self, kind: str, key: str, fill: Callable[[Path], None]) -> Path:
-        digest = hashlib.sha256(f"{self._shim}\0{key}".encode(errors="surrogateescape")).hexdigest()[:16]
+        digest = files.sha256_of(f"{self._shim}\0{key}".encode(errors="surrogateescape"))[:16]
         target = self._home / kind / digest
         if not target.is_dir():
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
 from cuwheel.inspection.elf import MACHINES
 from cuwheel.repairing import paths
-from cuwheel.units import file_name, size
+from cuwheel.units import file_name, size, some
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.places import installed_path
 from cuwheel.wheel.requirements import parse
@@ -166,7 +166,7 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
     missing = [each for each in facts if each.fate == "missing"]
     if not missing:
         return
-    names = ", ".join(each.soname for each in missing[:_SHOWN]) + _more(missing)
+    names = some([each.soname for each in missing], _SHOWN)
     folders = list(dict.fromkeys(looked.folder for each in missing for looked in each.trail))
     odd = (f"{looked.folder}/{each.soname} {looked.found}" for each in missing for looked in each.trail if looked.odd)
     needs = (f"{each.soname} is needed by {', '.join(each.needed_by[:3])}" for each in missing[:_SHOWN])
@@ -174,15 +174,11 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
         rule="library-missing",
         severity="error",
         message=f"{names} {'was' if len(missing) == 1 else 'were'} not found, and users would not have it",
-        evidence=(*needs, *list(odd)[:_SHOWN], f"searched {', '.join(folders[:_SHOWN])}{_more(folders)}"),
+        evidence=(*needs, *list(odd)[:_SHOWN], f"searched {some(folders, _SHOWN)}"),
         fix="--lib-dir FOLDER if you have it, or if users have it: "
         # To be copied: with some of them the next run would say the rest. The names are somebody else's.
         + " ".join(f"--exclude {shlex.quote(each.soname)}" for each in missing[:_MOST_COPIED]),
     )
-
-
-def _more(listed: Sequence[object]) -> str:
-    return f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
 
 
 def _nvidia_inside(found: Contents) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.inspection.compare import KernelChange, LibraryComparison, PartChange, SetChange, SizeChange
-from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
 from cuwheel.units import file_name, some
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def document(answer: Compare, *, verbose: bool) -> Document:
         for library in changed if verbose else changed[:_SHOWN]:
             blocks += _library(library)
         if not verbose and len(changed) > _SHOWN:
-            blocks.append(Paragraph(f"and {len(changed) - _SHOWN} more libraries that differ (--verbose)"))
+            blocks.append(hidden(len(changed) - _SHOWN, "libraries that differ"))
     else:
         blocks += [Facts(tuple(_values(library))) for library in changed]
     blocks += _kernels(answer.kernels, verbose=verbose)

@@ -122,6 +122,11 @@ class Findings(Struct, frozen=True):
     items: tuple[Finding, ...]
 
 
+def hidden(count: int, what: str = "") -> Paragraph:
+    """What a table leaves out: `  and 3 more (--verbose)`."""
+    return Paragraph(f"  and {count:,} more{what and f' {what}'} (--verbose)")
+
+
 Block: TypeAlias = Heading | Paragraph | Verbatim | Facts | Table | HeatMap | Matrix | Timeline | Findings
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuwheel.finding import SEVERITIES
 from cuwheel.inspection.libraries import Library
 from cuwheel.report.document import Amount, Column, Facts, HeatMap, Row, Table
-from cuwheel.units import file_name, size
+from cuwheel.units import file_name, first_few, size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -80,7 +80,7 @@ def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
             alike.setdefault(sentence, []).append(_called(group, count))
     if len(groups) == len(alike) == 1:
         return Facts((Row("reach", next(iter(alike))),))
-    rows = [Row(_named(names), sentence) for sentence, names in alike.items()]
+    rows = [Row(some(names, 1), sentence) for sentence, names in alike.items()]
     if len(rows) > _SENTENCES:
         rest = sum(len(names) for names in list(alike.values())[_SENTENCES - 1 :])
         rows = [*rows[: _SENTENCES - 1], Row(f"{rest} more", "with --verbose")]
@@ -89,10 +89,6 @@ def where_it_runs(answer: Inspect, groups: Sequence[Group]) -> Facts:
 
 def _called(group: Group, count: int) -> str:
     return f"{count:,} loose cubins" if len(group.libraries) > 1 else file_name(group.name)
-
-
-def _named(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def heat_map(groups: Sequence[Group]) -> HeatMap:
@@ -187,9 +183,7 @@ def findings(answer: Inspect, *, verbose: bool) -> tuple[Finding, ...]:
 def _brief_finding(finding: Finding) -> Finding:
     if finding.severity != "error":
         return replace(finding, evidence=(), fix="" if finding.severity == "note" else finding.fix)
-    more = len(finding.evidence) - 2
-    rest = (f"and {more} more (--verbose)",) if more > 0 else ()
-    return replace(finding, evidence=(*finding.evidence[:2], *rest))
+    return replace(finding, evidence=first_few(finding.evidence, 2, more="more (--verbose)"))
 
 
 def _merged_of(libraries: tuple[Library, ...]) -> Iterator[Finding]:
@@ -209,13 +203,12 @@ def _merged_of(libraries: tuple[Library, ...]) -> Iterator[Finding]:
 def _merged(found: list[tuple[str, Finding]]) -> Finding:
     first = found[0][1]
     places = list(dict.fromkeys(path for path, _ in found))
-    more = f" and {len(places) - _FEW} more" if len(places) > _FEW else ""
     if all(finding.message == first.message for _, finding in found):
         return replace(
             first,
             message=f"{first.message} ({len(places)} libraries)",
-            evidence=(", ".join(file_name(path) for path in places[:_FEW]) + more,),
+            evidence=(some([file_name(path) for path in places], _FEW),),
         )
-    messages = [f"{file_name(path)}: {finding.message}" for path, finding in found[:_FEW]]
+    messages = [f"{file_name(path)}: {finding.message}" for path, finding in found]
     message = f"{len(places)} libraries, such as {messages[0]}"
-    return replace(first, message=message, evidence=(*messages[1:-1], messages[-1] + more))
+    return replace(first, message=message, evidence=first_few(messages[1:], _FEW - 1))

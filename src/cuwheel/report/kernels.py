@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.inspection.kernels import CodeKernels, Presence
-from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table
+from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
 from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def document(answer: Kernels, *, verbose: bool) -> Document:
         for presence in shown:
             blocks += _kernel(answer, presence)
         if len(shown) < len(answer.presence):
-            blocks += [Heading(""), Paragraph(f"and {len(answer.presence) - len(shown):,} more (--verbose, or --json)")]
+            blocks += [Heading(""), hidden(len(answer.presence) - len(shown))]
     elif answer.code:
         blocks.append(_totals(answer))
     if answer.pattern and answer.presence and answer.absent_from:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.planning.plan import Job, NotServed, OnMachine, Reading, Served
-from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, hidden
 from cuwheel.spellings import table
-from cuwheel.units import size
+from cuwheel.units import size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -134,13 +134,13 @@ def _not_served(rows: Iterable[NotServed], *, verbose: bool, fixes: bool = True)
         )
     )
     if not verbose and len(found) > _SHOWN:
-        yield Paragraph(f"  and {len(found) - _SHOWN} more kinds of machine (--verbose)")
+        yield hidden(len(found) - _SHOWN, "kinds of machine")
 
 
 def _names(names: Sequence[str], *, verbose: bool) -> str:
     distinct = list(dict.fromkeys(names))
-    shown = distinct if verbose or len(distinct) <= _NAMED + 1 else distinct[:_NAMED]
-    return ", ".join(shown) + (f" and {len(distinct) - len(shown)} more" if len(shown) < len(distinct) else "")
+    everything = verbose or len(distinct) <= _NAMED + 1
+    return some(distinct, len(distinct) if everything else _NAMED)
 
 
 def _number(rows: Sequence[NotServed]) -> str:

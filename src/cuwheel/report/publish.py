@@ -10,7 +10,7 @@ from cuwheel.delivery.publishing import Change, PublishedWheel
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.finding import Finding
 from cuwheel.report import variants
-from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table
+from cuwheel.report.document import Amount, Column, Document, Findings, Heading, Paragraph, Table, hidden
 from cuwheel.units import size
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
     if shown:
         yield _wheels(shown if verbose else shown[:_SHOWN])
         if len(shown) > _SHOWN and not verbose:
-            yield Paragraph(f"  and {len(shown) - _SHOWN} more (--verbose)")
+            yield hidden(len(shown) - _SHOWN)
     if answer.removed and answer.succeeded:
         yield Paragraph(f"{'would be removed' if answer.dry_run else 'removed'}: {', '.join(answer.removed)}")
     if answer.channels:

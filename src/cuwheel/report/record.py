@@ -15,7 +15,7 @@ from cuwheel.recording.summary import CallSummary, FileTime, Share, Summary
 from cuwheel.recording.words import readable
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
-from cuwheel.units import size
+from cuwheel.units import size, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -167,8 +167,7 @@ def _failure_rows(failure: Failure, *, verbose: bool) -> Iterator[Row]:
     yield Row("command", failure.command if verbose else _shortened(failure.command))
     yield Row("in", failure.cwd)
     if failure.files:
-        more = f" and {len(failure.files) - 1} more" if len(failure.files) > 1 else ""
-        yield Row("files", ", ".join(failure.files) if verbose else failure.files[0] + more)
+        yield Row("files", some(failure.files, len(failure.files) if verbose else 1))
     if failure.archs:
         yield Row("for", " ".join(failure.archs))
     yield Row("again", failure.replay)

@@ -8,7 +8,19 @@ from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.repairing.decision import Fact, SearchPath
-from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import (
+    Amount,
+    Column,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    Paragraph,
+    Row,
+    Table,
+    Verbatim,
+    hidden,
+)
 from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
@@ -198,7 +210,7 @@ def _search_paths(paths: Sequence[SearchPath], *, verbose: bool) -> Iterator[Blo
             rows.append(Row("", f"without {_joined(gone)}"))
     yield Facts(tuple(rows))
     if not verbose and len(shown) > _SHOWN:
-        yield Paragraph(f"  and {len(shown) - _SHOWN} more (--verbose)")
+        yield hidden(len(shown) - _SHOWN)
 
 
 def _joined(entries: Sequence[str]) -> str:

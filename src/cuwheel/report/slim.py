@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.finding import Finding
-from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
+from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, hidden
 from cuwheel.report.inspect_summary import arch_order
 from cuwheel.slimming.note import names_of
 from cuwheel.slimming.outcome import FileChange, Heavy, Remaining, Size
 from cuwheel.slimming.targets import Kind
-from cuwheel.units import file_name, size
+from cuwheel.units import file_name, first_few, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -175,7 +175,7 @@ def _files(files: Iterable[FileChange], *, verbose: bool) -> Iterator[Block]:
     )
     yield Table(columns, tuple(_row(each, verbose=verbose) for each in shown))
     if len(ordered) > len(shown):
-        yield Paragraph(f"  and {len(ordered) - len(shown)} more (--verbose)")
+        yield hidden(len(ordered) - len(shown))
 
 
 def _row(each: FileChange, *, verbose: bool) -> tuple[str | Amount, ...]:
@@ -226,11 +226,8 @@ def merged(findings: Sequence[Finding], *, verbose: bool) -> tuple[Finding, ...]
 
 def _together(found: list[Finding]) -> Finding:
     first = found[0]
-    few = tuple(each.message for each in found[1:3])
-    more = (f"and {len(found) - 3} more like it (--verbose)",) if len(found) > 3 else ()  # noqa: PLR2004 - three are shown
-    return Finding(
-        rule=first.rule, severity=first.severity, message=first.message, evidence=(*few, *more), fix=first.fix
-    )
+    others = first_few([each.message for each in found[1:]], 2, more="more like it (--verbose)")
+    return Finding(rule=first.rule, severity=first.severity, message=first.message, evidence=others, fix=first.fix)
 
 
 def _next(answer: Slim) -> Iterator[Block]:

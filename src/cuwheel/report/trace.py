@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from msgspec import Struct
 
 from cuwheel import masking
-from cuwheel.report.document import Amount, Bar, Column, Document, Facts, Heading, Paragraph, Row, Table, Timeline
+from cuwheel.report.document import (
+    Amount,
+    Bar,
+    Column,
+    Document,
+    Facts,
+    Heading,
+    Paragraph,
+    Row,
+    Table,
+    Timeline,
+    hidden,
+)
 from cuwheel.tracing.traced import Failure, LibraryUse, Load, Process, Trace
 from cuwheel.units import file_name, lasted, size
 
@@ -71,7 +83,7 @@ def document(answer: Traced, *, verbose: bool) -> Document:
     for each in shown:
         blocks += _failure(answer, each, verbose=verbose)
     if len(shown) < len(grave):
-        blocks.append(Paragraph(f"and {len(grave) - len(shown)} more failed calls (--verbose)"))
+        blocks.append(hidden(len(grave) - len(shown), "failed calls"))
     if swallowed:
         blocks += _swallowed(swallowed, verbose=verbose)
     blocks += _summary(answer, verbose=verbose)

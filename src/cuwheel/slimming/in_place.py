@@ -18,6 +18,7 @@ from cuwheel.slimming import changes as journalled
 from cuwheel.slimming import distributions, licence, note, proposal, workers
 from cuwheel.slimming.journal import Header
 from cuwheel.slimming.outcome import FileChange, Outcome
+from cuwheel.units import some
 from cuwheel.wheel import record
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.record import Digest
@@ -225,18 +226,16 @@ def _must_be_ours(root: Path, paths: Sequence[str]) -> None:
     folders = {(root / path).parent for path in paths}
     shut = sorted(str(each) for each in folders if not os.access(each, os.W_OK | os.X_OK))
     if shut:
-        more = f" and {len(shut) - 1} more" if len(shut) > 1 else ""
         raise UnreadableError(
-            shut[0],
-            f"is not writable{more}",
+            some(shut, 1),
+            "not writable",
             hint="run cuwheel as the user who owns the environment; nothing was changed",
         )
     me = os.geteuid()
     others = [path for path in paths if me and (root / path).lstat().st_uid != me]
     if others:
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         raise UnreadableError(
-            root / others[0],
-            f"belongs to another user{more}",
+            some([str(root / each) for each in others], 1),
+            "owned by another user",
             hint="run cuwheel as the user who owns the environment; nothing was changed",
         )

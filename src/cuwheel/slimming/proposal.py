@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel import files
 from cuwheel.binary.decisions import Dropped, LibraryPlan, Recompressed
 from cuwheel.facts import packages
 from cuwheel.finding import Finding
 from cuwheel.inspection.libraries import Library
-from cuwheel.inspection.source import small_text
 from cuwheel.slimming import decide as decisions
 from cuwheel.slimming.outcome import FileChange, Heavy, Remaining
 from cuwheel.units import file_name
@@ -52,7 +52,7 @@ class Owning(NamedTuple):
 
 def owning(name: str, version: str | None, folder: Path) -> Owning:
     """Of libraries in a folder: by the files beside them, else by its version."""
-    return Owning(name, packages.shown_release(name, lambda file: small_text(folder / file)) or version)
+    return Owning(name, packages.shown_release(name, lambda file: files.head(folder / file)) or version)
 
 
 def propose(

@@ -18,6 +18,7 @@ from cuwheel.inspection import description
 from cuwheel.inspection.description import Description, MergedPart
 from cuwheel.inspection.survey import survey_wheel
 from cuwheel.stamping import described, guard, restamp, stamp
+from cuwheel.units import first_few
 from cuwheel.wheel.edit import Taken, WheelEdit
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.record import Digest
@@ -102,11 +103,9 @@ def _conflicts(opened: Sequence[_Opened]) -> Iterator[str]:
             yield f"the platform is {first.name.platform} in {first.label}, {other.name.platform} in {other.label}"
         common = first.digests.keys() & other.digests.keys()
         differing = sorted(each for each in common if first.is_common(each) and _differ(first, other, each))
-        for name in differing[:_SHOWN]:
-            where = f"in {first.label} and in {other.label}"
-            yield f"{name} is {where}, and not the same{_why(first, other, name)}"
-        if len(differing) > _SHOWN:
-            yield f"and {len(differing) - _SHOWN} more files"
+        where = f"in {first.label} and in {other.label}"
+        words = [f"{name} is {where}, and not the same{_why(first, other, name)}" for name in differing[:_SHOWN]]
+        yield from (*words, *first_few(differing[_SHOWN:], 0, more="more files"))
 
 
 def _differ(one: _Opened, other: _Opened, name: str) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from cuwheel import codec
+from cuwheel import codec, files
 from cuwheel.facts.rows.toolchains import Component
 from cuwheel.facts.rows.toolkits import Toolkit
 from cuwheel.machine.profile import Attempt
@@ -86,7 +85,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
         parts = [[each.name, each.version, each.sha256] for each in self.archives]
         whole = [self.provider, self.cuda, self.platform, sorted(self.components), sorted(parts)]
         whole += [self.place, self.commands, "" if self.archives else self.release]
-        return hashlib.sha256(codec.encode(whole)).hexdigest()
+        return files.sha256_of(codec.encode(whole))
 
 
 class HostCompiler(Struct, frozen=True, kw_only=True):

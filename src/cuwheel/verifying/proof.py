@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel import codec, decode, printable
+from cuwheel import codec, decode, files, printable
 from cuwheel.compat.choose import CudaError
 from cuwheel.compat.predict import Outcome as Predicted
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
@@ -148,14 +148,7 @@ class Proof(Struct, frozen=True, kw_only=True):
 
 def read(path: Path, wheels: Sequence[Path] = ()) -> Proof:
     """`wheels`: files that the proof is expected to be of."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LIMIT + 1)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    if len(data) > _LIMIT:
-        raise MalformedError(path, f"has more than {_LIMIT:,} bytes: too large for a proof")
-    return _against(parse(data, str(path)), wheels)
+    return _against(parse(files.read(path, _LIMIT, "a proof"), str(path)), wheels)
 
 
 def parse(data: bytes, name: str) -> Proof:
@@ -165,8 +158,7 @@ def parse(data: bytes, name: str) -> Proof:
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a proof: {error}", hint="write one with: python3 kit.pyz") from error
     schema = str(found.get("schema", ""))
-    version = schema.rpartition("/")[2]
-    if schema.startswith("cuwheel.proof/") and version.isdecimal() and int(version[:9]) > int(SCHEMA[-1]):
+    if decode.is_newer(schema, SCHEMA):
         raise NewerSchemaError(name, schema[:100], SCHEMA)
     found = {
         key: each_string(value, printable.line if key == "machine" else printable.text) for key, value in found.items()

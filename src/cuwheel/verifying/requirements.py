@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from typing import TYPE_CHECKING
 
-from cuwheel import log, process, venvs
+from cuwheel import files, log, process, venvs
 from cuwheel.errors import MissingExtraError, ToolError
 from cuwheel.wheel.name import WheelName
 from cuwheel.wheel.unlabelled import unlabelled
@@ -31,7 +30,7 @@ def download(
     offline: bool = False,
 ) -> tuple[Path, ...]:
     """Without the wheel itself. Only wheels: on the machine nothing can be built."""
-    place = folder / hashlib.sha256(str(wheel).encode()).hexdigest()[:12]
+    place = folder / files.sha256_of(str(wheel).encode())[:12]
     place.mkdir()
     wheel = unlabelled(wheel, place / "plain")
     options = ["--only-binary", ":all:", "--dest", str(place), *_target(wheel, python)]

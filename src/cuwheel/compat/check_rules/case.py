@@ -15,11 +15,7 @@ from cuwheel.inspection.torch_symbols import TorchExports
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cuwheel.compat.choose import CudaError
-
-_SHOWN = 4
 
 
 class Case(Struct, frozen=True, kw_only=True):
@@ -60,8 +56,3 @@ def named(machine: Machine) -> str:
 
 def error_words(error: CudaError) -> str:
     return f"error {error.code} ({error.name})"
-
-
-def some(texts: Sequence[str]) -> str:
-    rest = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return "; ".join(texts[:_SHOWN]) + rest

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import drivers, platforms, remedies
-from cuwheel.compat.check_rules.case import Case, error_words, some
+from cuwheel.compat.check_rules.case import Case, error_words
 from cuwheel.compat.choose import INVALID_SOURCE, JIT_DISABLED, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.targets import serves
 from cuwheel.facts import versions
+from cuwheel.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

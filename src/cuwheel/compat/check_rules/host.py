@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.compat.check_rules.case import Case, some
 from cuwheel.compat.rule import Found, rule
 from cuwheel.facts import libraries, packages, versions
 from cuwheel.inspection import demangle
+from cuwheel.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuwheel.compat.check_rules.case import Case
     from cuwheel.compat.library_sources import Needed
 
 _SYSTEMS = {"elf": "linux", "pe": "windows"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import tags
-from cuwheel.compat.check_rules.case import some
 from cuwheel.compat.loading import is_loadable
 from cuwheel.compat.modules import of_driver
 from cuwheel.compat.rule import Found, rule
+from cuwheel.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,11 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.rule import Found, rule
-from cuwheel.compat.wheel_subject import Subject, some
+from cuwheel.units import first_few
 from cuwheel.wheel.metadata import fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cuwheel.compat.wheel_subject import Subject
 
 _SOURCE = "PEP 639"
 _LIKE = re.compile(r"(?:^|/)(?:licen[sc]e|copying|notice|authors|eula)[^/]*$", re.IGNORECASE)
@@ -34,7 +36,9 @@ def named_and_missing(subject: Subject) -> Iterator[Found]:
         & there.keys()
     ]
     if missing:
-        yield Found(message="licence files that METADATA names are not in the wheel", evidence=some(missing))
+        yield Found(
+            message="licence files that METADATA names are not in the wheel", evidence=first_few(sorted(missing))
+        )
 
 
 @rule(

@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.rule import Found, rule
-from cuwheel.compat.wheel_subject import Subject, counted, some
+from cuwheel.compat.wheel_subject import Subject, counted
+from cuwheel.units import first_few, some
 from cuwheel.wheel import member_hashes
 from cuwheel.wheel.metadata import RecordRow, record_rows
 from cuwheel.wheel.record import SIGNATURES
@@ -25,8 +26,8 @@ def _rows(subject: Subject) -> list[RecordRow]:
 
 def _unreadable(text: str) -> str:
     """What is wrong with lines that are not rows of a table."""
-    bad = [number for number, row in enumerate(record_rows(text), 1) if not row.path]
-    return f"line {bad[0]}" + (f" and {len(bad) - 1} more" if len(bad) > 1 else "") if bad else ""
+    bad = [str(number) for number, row in enumerate(record_rows(text), 1) if not row.path]
+    return f"line {some(bad, 1)}" if bad else ""
 
 
 def _own(subject: Subject) -> set[str]:
@@ -53,16 +54,17 @@ def rows(subject: Subject) -> Iterator[Found]:
     if extra := there - set(listed) - _own(subject):
         yield Found(
             message=f"{counted(len(extra), 'a file is', 'files are')} in the wheel and not in RECORD",
-            evidence=some(extra),
+            evidence=first_few(sorted(extra)),
         )
     if lost := {path for path in listed if path not in there and not path.endswith("/")} - _own(subject):
         yield Found(
             message=f"{counted(len(lost), 'a file is', 'files are')} in RECORD and not in the wheel",
-            evidence=some(lost),
+            evidence=first_few(sorted(lost)),
         )
     if twice := {path for path, count in Counter(listed).items() if count > 1}:
         yield Found(
-            message=f"RECORD lists {counted(len(twice), 'a file', 'files')} more than once", evidence=some(twice)
+            message=f"RECORD lists {counted(len(twice), 'a file', 'files')} more than once",
+            evidence=first_few(sorted(twice)),
         )
 
 
@@ -75,7 +77,7 @@ def rows(subject: Subject) -> Iterator[Found]:
 )
 def unsafe_path(subject: Subject) -> Iterator[Found]:
     if paths := {row.path for row in _rows(subject) if escapes(row.path)}:
-        yield Found(message="RECORD names files outside the installation folder", evidence=some(paths))
+        yield Found(message="RECORD names files outside the installation folder", evidence=first_few(sorted(paths)))
 
 
 @rule(
@@ -91,20 +93,20 @@ def hashes(subject: Subject) -> Iterator[Found]:
     if weak := {f"{row.path} ({row.hash[:40] or 'none'})" for row in named} - {
         f"{row.path} ({row.hash[:40] or 'none'})" for row in strong
     }:
-        yield Found(message="RECORD has no hash, or a weak one, for some files", evidence=some(weak))
+        yield Found(message="RECORD has no hash, or a weak one, for some files", evidence=first_few(sorted(weak)))
     wrong, broken = member_hashes.compare(subject.wheel, {row.path: row.hash for row in strong})
     if wrong:
         yield Found(
             message=f"the hash of {counted(len(wrong), 'a file', 'files')} is not the one in RECORD",
-            evidence=some(wrong),
+            evidence=first_few(sorted(wrong)),
         )
     sizes = subject.wheel.sizes
     if other := {row.path for row in named if row.size and row.size != str(sizes[row.path])} - wrong:
-        yield Found(message="the size in RECORD is not that of the file", evidence=some(other))
+        yield Found(message="the size in RECORD is not that of the file", evidence=first_few(sorted(other)))
     if broken:
         yield Found(
             message=f"{counted(len(broken), 'a file', 'files')} in the wheel cannot be unpacked",
-            evidence=some(f"{name}: {problem}" for name, problem in broken.items()),
+            evidence=first_few(sorted(f"{name}: {problem}" for name, problem in broken.items())),
         )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat.rule import Found, rule
-from cuwheel.compat.wheel_subject import Subject, some
+from cuwheel.units import first_few
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.places import installed_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cuwheel.compat.wheel_subject import Subject
 
 _SOURCE = "the binary distribution format, packaging.python.org/specifications"
 
@@ -73,7 +75,7 @@ def same_file_twice(subject: Subject) -> Iterator[Found]:
         if (other := seen.setdefault(place.lower(), member)) != member:
             twice.append(f"{other} and {member}")
     if twice:
-        yield Found(message="several files would be installed under the same name", evidence=some(twice))
+        yield Found(message="several files would be installed under the same name", evidence=first_few(sorted(twice)))
 
 
 RULES = (structure, dist_info_name, same_file_twice)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat import variant_claims, variant_reach
 from cuwheel.compat.rule import Found, rule
+from cuwheel.units import some
 from cuwheel.wheel import variant as variants
 
 if TYPE_CHECKING:
@@ -54,10 +55,9 @@ def untrue(subject: Subject) -> Iterator[Found]:
     if variant is None:
         return
     if found := variant_reach.untrue(subject.survey, variant):
-        shown = ", ".join(str(each.capability) for each in found[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        gpus = some([str(each.capability) for each in found], _SHOWN)
         yield Found(
-            message=f"the variant {variant.label} says that it is for GPUs on which it does not run: {shown}{more}",
+            message=f"the variant {variant.label} says that it is for GPUs on which it does not run: {gpus}",
             evidence=(
                 *variant_claims.words(variant),
                 *(f"{each.capability}, a driver of CUDA {each.cuda}: {each.outcome}" for each in found[:_SHOWN]),

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -21,31 +19,13 @@ from cuwheel.delivery.environment_copy import FOLDER
 from cuwheel.errors import CuwheelError, MalformedError, MissingExtraError, NewerSchemaError, UsageError
 from cuwheel.report.answer import SCHEMAS, to_json
 from tests.integration.index_server import clean_environment
+from tests.integration.install_world import state, versions, wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from cuwheel.report.install import Install
-
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
-
-
-def _wheel(folder: Path, name: str, version: str, body: str = "", *, requires: str = "", library: str = "") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    info = f"{name}-{version}.dist-info"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(f"{name}/__init__.py", f"__version__ = '{version}'\n{body}\n")
-        archive.writestr(f"{name}/data/more.txt", version)
-        if library:
-            archive.write(FIXTURES / library, f"{name}/libdemo.so")
-        wanted = f"Requires-Dist: {requires}\n" if requires else ""
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{wanted}")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name}-tool = {name}:main\n")
-        names = [each for each in archive.namelist() if each]
-        archive.writestr(f"{info}/RECORD", "".join(f"{each},,\n" for each in (*names, f"{info}/RECORD")))
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -70,27 +50,12 @@ def _install(wanted: str, env: Path, dist: Path, **fields: Any) -> Install:
     return api.install(wanted, env=env, find_links=[str(dist)], no_index=True, **fields)
 
 
-def _state(env: Path) -> dict[str, tuple[Any, ...]]:
-    """Every file of an environment: what it is, and which file it is."""
-    found: dict[str, tuple[Any, ...]] = {}
-    for path in sorted(each for each in env.rglob("*") if FOLDER not in each.parts):
-        status = path.lstat()
-        told = path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else None
-        times = (status.st_mtime_ns, status.st_ino) if path.is_file() and not path.is_symlink() else ()
-        found[str(path.relative_to(env))] = (status.st_mode, told, *times)
-    return found
-
-
-def _versions(env: Path) -> set[str]:
-    return {each.name.removesuffix(".dist-info") for each in env.rglob("*.dist-info")}
-
-
 def test_a_dry_run_says_what_happens_and_changes_nothing(env: Path, dist: Path) -> None:
-    _wheel(dist, "needed", "1.0")
-    _wheel(dist, "subject", "1.0", "import needed", requires="needed>=1")
-    before = _state(env)
+    wheel(dist, "needed", "1.0")
+    wheel(dist, "subject", "1.0", "import needed", requires="needed>=1")
+    before = state(env)
     told = _install("subject", env, dist, dry_run=True)
-    assert _state(env) == before
+    assert state(env) == before
     assert [(each.name, each.from_, each.to) for each in told.changes] == [
         ("needed", None, "1.0"),
         ("subject", None, "1.0"),
@@ -100,7 +65,7 @@ def test_a_dry_run_says_what_happens_and_changes_nothing(env: Path, dist: Path) 
     assert done.succeeded
     assert done.written
     assert [(each.name, each.outcome) for each in done.checks] == [("import subject", "passed")]
-    assert _versions(env) >= {"needed-1.0", "subject-1.0"}
+    assert versions(env) >= {"needed-1.0", "subject-1.0"}
     schema = json.loads((SCHEMAS / "install-1.json").read_text())
     shown = json.loads(to_json(done))
     jsonschema.validate(shown, schema)
@@ -110,16 +75,16 @@ def test_a_dry_run_says_what_happens_and_changes_nothing(env: Path, dist: Path) 
 
 
 def test_undo_puts_it_back(env: Path, dist: Path) -> None:
-    _wheel(dist, "subject", "1.0")
+    wheel(dist, "subject", "1.0")
     _install("subject==1.0", env, dist)
-    before = _state(env)
-    _wheel(dist, "subject", "2.0")
+    before = state(env)
+    wheel(dist, "subject", "2.0")
     _install("subject", env, dist)
     subprocess.run([env / "bin/python", "-c", "import subject"], check=True)  # which leaves compiled files
     done = api.install_undo(env)
     assert done.succeeded
     assert [(each.name, each.from_, each.to) for each in done.changes] == [("subject", "2.0", "1.0")]
-    after = _state(env)
+    after = state(env)
     assert {path: after.get(path) for path in before} == before
     assert not [path for path in after.keys() - before.keys() if "__pycache__" not in path]
     with pytest.raises(UsageError, match="no install to undo"):
@@ -129,66 +94,66 @@ def test_undo_puts_it_back(env: Path, dist: Path) -> None:
 def test_a_failing_import_leaves_the_environment_as_it_was(
     env: Path, dist: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _wheel(dist, "subject", "1.0")
-    _wheel(dist, "old", "1.0")
+    wheel(dist, "subject", "1.0")
+    wheel(dist, "old", "1.0")
     _install("old", env, dist)
     _install("subject==1.0", env, dist)
-    before = _state(env)
-    _wheel(dist, "subject", "2.0", "raise ImportError('libcudart.so.12: cannot open shared object file')")
+    before = state(env)
+    wheel(dist, "subject", "2.0", "raise ImportError('libcudart.so.12: cannot open shared object file')")
     words = ["install", "subject", "--env", str(env), "--find-links", str(dist), "--no-index"]
     assert main([*words, "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["rolled_back"] is True
     assert "libcudart.so.12" in told["problem"]
     assert "missing-cuda-runtime-lib" in [each["id"] for each in told["causes"]]
-    assert _state(env) == before
+    assert state(env) == before
     assert main(words) == 1
     assert "put back as it was" in capsys.readouterr().out
 
 
 def test_an_installed_package_is_replaced_only_if_that_is_allowed(env: Path, dist: Path) -> None:
-    _wheel(dist, "torch", "2.8.0")
+    wheel(dist, "torch", "2.8.0")
     _install("torch", env, dist)
-    _wheel(dist, "torch", "2.9.0")
-    _wheel(dist, "subject", "1.0", requires="torch==2.9.0")
-    before = _state(env)
+    wheel(dist, "torch", "2.9.0")
+    wheel(dist, "subject", "1.0", requires="torch==2.9.0")
+    before = state(env)
     refused = _install("subject", env, dist)
     assert not refused.succeeded
     assert [(each.name, each.from_, each.to) for each in refused.refused] == [("torch", "2.8.0", "2.9.0")]
-    assert _state(env) == before
+    assert state(env) == before
     allowed = _install("subject", env, dist, allow=["torch"])
     assert allowed.succeeded
-    assert "torch-2.9.0" in _versions(env)
+    assert "torch-2.9.0" in versions(env)
 
 
 def test_nothing_runs(env: Path, dist: Path) -> None:
-    _wheel(dist, "subject", "1.0", library="plain-130.so")
-    before = _state(env)
+    wheel(dist, "subject", "1.0", library="plain-130.so")
+    before = state(env)
     done = _install("subject", env, dist, on=["gtx 1080 ti"])
     assert not done.succeeded
     assert "no code for" in done.candidates[0].reasons[0]
-    assert _state(env) == before
+    assert state(env) == before
 
 
 def test_a_wheel_that_is_not_what_the_index_says_is_not_installed(env: Path, tmp_path: Path) -> None:
-    made = _wheel(tmp_path / "files", "subject", "1.0")
+    made = wheel(tmp_path / "files", "subject", "1.0")
     page = tmp_path / "simple" / "subject" / "index.html"
     page.parent.mkdir(parents=True)
     page.write_text(f'<a href="../../files/{made.name}#sha256={"ab" * 32}">x</a>')
-    before = _state(env)
+    before = state(env)
     done = api.install("subject", env=env, indexes=[str(tmp_path / "simple")])
     assert done.rolled_back
     assert "hash" in done.problem.lower()
-    assert _state(env) == before
+    assert state(env) == before
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_an_install_that_is_ended_is_put_back(env: Path, dist: Path, how: int, tmp_path: Path) -> None:
-    _wheel(dist, "subject", "1.0")
+    wheel(dist, "subject", "1.0")
     _install("subject==1.0", env, dist)
-    before = _state(env)
+    before = state(env)
     mark = tmp_path / "imported"
-    _wheel(dist, "subject", "2.0", f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\ntime.sleep(60)")
+    wheel(dist, "subject", "2.0", f"import pathlib, time\npathlib.Path({str(mark)!r}).touch()\ntime.sleep(60)")
     words = ["install", "subject", "--env", str(env), "--find-links", str(dist), "--no-index"]
     with subprocess.Popen([sys.executable, "-m", "cuwheel", *words], env=os.environ.copy()) as running:
         deadline = time.monotonic() + 300
@@ -198,14 +163,14 @@ def test_an_install_that_is_ended_is_put_back(env: Path, dist: Path, how: int, t
         assert running.wait(120) != 0
     assert mark.exists()
     if how == signal.SIGKILL:
-        assert "subject-2.0" in _versions(env)
-        _wheel(dist, "other", "1.0")
+        assert "subject-2.0" in versions(env)
+        wheel(dist, "other", "1.0")
         assert _install("other", env, dist, dry_run=True).recovered == "subject"
-    assert _state(env) == before
+    assert state(env) == before
 
 
 def test_what_was_changed_since_is_not_undone(env: Path, dist: Path) -> None:
-    _wheel(dist, "subject", "1.0")
+    wheel(dist, "subject", "1.0")
     _install("subject", env, dist)
     (init,) = env.rglob("subject/__init__.py")
     init.unlink()
@@ -227,14 +192,14 @@ def test_what_was_changed_since_is_not_undone(env: Path, dist: Path) -> None:
 def test_a_journal_is_not_believed_blindly(
     env: Path, dist: Path, change: Callable[[bytes], bytes], error: type[CuwheelError]
 ) -> None:
-    _wheel(dist, "subject", "1.0")
+    wheel(dist, "subject", "1.0")
     _install("subject", env, dist)
     journal = env / FOLDER / "journal.json"
     journal.write_bytes(change(journal.read_bytes()))
-    before = _state(env)
+    before = state(env)
     with pytest.raises(error):
         api.install_undo(env)
-    assert _state(env) == before
+    assert state(env) == before
 
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])
@@ -242,8 +207,8 @@ def test_requirements_come_from_the_same_index(
     env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     """Also where there is no pip at all, as with tools and environments that uv made."""
-    made = [_wheel(tmp_path / "files", "subject", "1.0", "import needed", requires="needed>=1")]
-    made += [_wheel(tmp_path / "files", "needed", version) for version in ("1.0", "2.0")]
+    made = [wheel(tmp_path / "files", "subject", "1.0", "import needed", requires="needed>=1")]
+    made += [wheel(tmp_path / "files", "needed", version) for version in ("1.0", "2.0")]
     for each in made:
         page = tmp_path / "simple" / each.name.partition("-")[0] / "index.html"
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -260,4 +225,4 @@ def test_requirements_come_from_the_same_index(
     done = api.install("subject", env=env, indexes=[str(tmp_path / "simple")])
     assert done.succeeded
     assert {(each.name, each.to) for each in done.changes} == {("subject", "1.0"), ("needed", "2.0")}
-    assert _versions(env) >= {"subject-1.0", "needed-2.0"}
+    assert versions(env) >= {"subject-1.0", "needed-2.0"}

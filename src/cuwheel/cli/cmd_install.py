@@ -37,7 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="installed packages that may be replaced, such as torch; repeatable, or with commas",
     )
+    _add_fallbacks(parser)
     group.add_argument("--undo", action="store_true", help="put the environment back as it was before the last install")
+
+
+def _add_fallbacks(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "where no wheel of the newest release runs",
+        "An older release is taken, else one is built from source for this machine,\nelse a build for the CPU.",
+    )
+    group.add_argument("--no-older", action="store_true", help="do not take an older release")
+    group.add_argument("--any-version", action="store_true", help="also take versions other than those asked for")
+    group.add_argument("--wheel-only", action="store_true", help="build nothing")
+    group.add_argument("--no-cpu", action="store_true", help="do not take a build for the CPU")
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
@@ -58,6 +70,15 @@ def run(args: argparse.Namespace) -> Install:
     asked = cmd_find.request(args)
     given = {each.name: getattr(asked, each.name) for each in fields(FindRequest)}
     allowed = [each for text in args.allow for each in option_values.parts(text)]
-    answer = api.install(InstallRequest(**given, allow=allowed, dry_run=args.dry_run))
+    request = InstallRequest(
+        **given,
+        allow=allowed,
+        dry_run=args.dry_run,
+        no_older=args.no_older,
+        any_version=args.any_version,
+        wheel_only=args.wheel_only,
+        no_cpu=args.no_cpu,
+    )
+    answer = api.install(request)
     write_html(answer, args)
     return answer

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 8
 _MISSES = 3  # facts files that are not there, before an index is taken to have none
 _LOOKED = 3  # older releases that are read for device code where a newer one has none
-_MAY_BE_TAKEN = 2  # the highest rank that is
+MAY_BE_TAKEN = 2  # the highest rank that is
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ def find(request: FindRequest) -> Found:
         rulings = _by_facts(_once_a_build(rulings), bench, session, known)
         rulings = list(_by_wheels(rulings, bench, session, budget))
     ranked = sorted(_preferred(rulings, order), key=lambda each: each.rank)
-    chosen = next((each for each in ranked[:1] if each.rank <= _MAY_BE_TAKEN), None)
+    chosen = next((each for each in ranked[:1] if each.rank <= MAY_BE_TAKEN), None)
     return Found(name=wanted.name, machines=machines, rulings=tuple(ranked), chosen=chosen, downloaded=budget.used)
 
 
@@ -162,7 +162,7 @@ def _facts(
 
 def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session, budget: Budget) -> Iterator[Ruling]:
     """With the verdicts of those that had to be read, until no other could be better."""
-    best = min((each for each in rulings if each.decided and each.rank <= _MAY_BE_TAKEN), key=_rank, default=None)
+    best = min((each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN), key=_rank, default=None)
     read: set[Version] = set()  # releases that were, after one that nothing speaks against
     for each in rulings:
         if each.decided:
@@ -173,7 +173,7 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
             yield replace(each, reasons=(f"not looked into: {best.candidate.version} {runs}",), decided=True)
             continue
         judged = _read(each, bench, session, budget)
-        if judged.rank <= _MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
+        if judged.rank <= MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
             best = judged
         elif best:
             read.add(_release(judged))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel import files, process, resolver, venvs
+from cuwheel.delivery import candidates
 from cuwheel.network import addresses, logins, settings, transfer
 from cuwheel.resolver import Release
 from cuwheel.wheel import requirements
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from packaging.requirements import Requirement
-
-    from cuwheel.delivery.judging import Ruling
+    from cuwheel.delivery.choosing import Choice
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.network.settings import Settings
 
@@ -54,20 +53,37 @@ def between(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change
 
 
 def planned(
-    interpreter: Path, chosen: Ruling, wanted: Requirement, request: InstallRequest, there: Mapping[str, str]
+    interpreter: Path, choices: Sequence[Choice], request: InstallRequest, there: Mapping[str, str]
 ) -> tuple[Release, ...]:
-    """The files that have to be installed: the chosen one, and of what it requires whatever is not there yet."""
-    told = chosen.candidate.told
-    version = str(chosen.candidate.version)
-    own = Release(
-        name=normalised(wanted.name), version=version, url=told.url, file=told.file, sha256=told.sha256, size=told.size
-    )
-    asked = _required(chosen.requires, wanted.extras)
+    """The files that have to be installed: the chosen ones, and of what they require whatever is not there yet."""
+    own: dict[str, Release] = {}
+    asked: list[str] = []
+    for choice in choices:
+        release, requires = _own(choice)
+        own[release.name] = release
+        asked += _required(requires, candidates.wanted(choice.wanted).extras)
     others: tuple[Release, ...] = ()
     if asked:
-        others = resolver.would_install(interpreter, asked, _indexes(request))
-    rest = tuple(each for each in others if normalised(each.name) != own.name)
-    return (*(() if there.get(own.name) == version else (own,)), *rest)
+        others = resolver.would_install(interpreter, list(dict.fromkeys(asked)), _indexes(request))
+    new = (own[each.name] for each in choices if not _is_there(own[each.name], each, there))
+    return (*new, *(each for each in others if normalised(each.name) not in own))
+
+
+def _own(choice: Choice) -> tuple[Release, tuple[str, ...]]:
+    """The file that was chosen; of a build that a dry run does not do, what would come of it."""
+    if choice.ruling is None:
+        plan = choice.build
+        if plan is None:
+            raise ValueError(choice.name)
+        return Release(name=plan.name, version=plan.version, url="", file=plan.source), plan.requires
+    told, version = choice.ruling.candidate.told, str(choice.ruling.candidate.version)
+    own = Release(name=choice.name, version=version, url=told.url, file=told.file, sha256=told.sha256, size=told.size)
+    return own, choice.ruling.requires
+
+
+def _is_there(own: Release, choice: Choice, there: Mapping[str, str]) -> bool:
+    """A build is of a version that may be installed from a wheel that does not run."""
+    return there.get(own.name) == own.version and choice.fallback != "source build"
 
 
 def _required(texts: Iterable[str], extras: Iterable[str]) -> list[str]:

@@ -15,19 +15,21 @@ from cuwheel.wheel.installed import distributions, site_packages
 from cuwheel.wheel.metadata import normalised, recorded_files
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuwheel.verifying.outcomes import Result
 
 _GOOD = ("passed", "skipped")
 
 
-def tried(prefix: Path, interpreter: Path, name: str, *, driver: bool) -> tuple[Result, ...]:
+def tried(prefix: Path, interpreter: Path, names: Sequence[str], *, driver: bool) -> tuple[Result, ...]:
     """`driver`: without one, an import that fails for want of it proves nothing."""
     found = []
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         environ = variables.clean(os.environ, prefix, Path(folder), is_secret=masking.is_secret)
         environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is put back, is put back as it was
         cut = launch.can_cut()
-        for number, module in enumerate(_modules(prefix, name)):
+        for number, module in enumerate(dict.fromkeys(each for name in names for each in _modules(prefix, name))):
             check = checks.importing(module)
             with log.progress(check.name):
                 told = runner.run(

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import locking, log, venvs
-from cuwheel.delivery import best_candidate, candidates, environment_changes, importing
-from cuwheel.delivery.best_candidate import Found
+from cuwheel.delivery import choosing, environment_changes, importing
+from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.environment_changes import Change
 from cuwheel.delivery.environment_copy import FOLDER, Copy
 from cuwheel.diagnose import inquiry
@@ -37,7 +37,7 @@ class Installed(Struct, frozen=True, kw_only=True):
 
     name: str
     prefix: str
-    found: Found | None = None
+    choices: tuple[Choice, ...] = ()
     changes: tuple[Change, ...] = ()
     refused: tuple[Change, ...] = ()
     checks: tuple[Result, ...] = ()
@@ -62,8 +62,8 @@ def install(request: InstallRequest) -> Installed:
         recovered = place.copy.recover()
         if recovered:
             log.warning("an install of %s had not ended: the environment was put back as it was", recovered)
-        found = best_candidate.find(request.for_environment(place.prefix))
-        done = _installed(request, place, found)
+        choices = (choosing.choose(request, request.wanted, place.prefix),)
+        done = _installed(request, place, choices)
     return replace(done, recovered=recovered)
 
 
@@ -86,17 +86,15 @@ def _place(env: Path | None) -> _Place:
     return _Place(prefix=prefix, interpreter=interpreter, copy=Copy(prefix))
 
 
-def _installed(request: InstallRequest, place: _Place, found: Found) -> Installed:
-    wanted = candidates.wanted(request.wanted)
-    name = normalised(wanted.name)
-    start = Installed(name=name, prefix=str(place.prefix), found=found)
-    if found.chosen is None:
+def _installed(request: InstallRequest, place: _Place, choices: tuple[Choice, ...]) -> Installed:
+    start = Installed(name=choices[0].name, prefix=str(place.prefix), choices=choices)
+    if not all(each.is_made for each in choices):
         return start
     there = environment_changes.installed(place.prefix)
-    releases = environment_changes.planned(place.interpreter, found.chosen, wanted, request, there)
+    releases = environment_changes.planned(place.interpreter, choices, request, there)
     after = there | {normalised(each.name): each.version for each in releases}
     changes = environment_changes.between(there, after)
-    allowed = {name, *map(normalised, request.allow)}
+    allowed = {*(each.name for each in choices), *map(normalised, request.allow)}
     refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
     planned = replace(start, changes=changes, refused=refused)
     if refused or request.dry_run or not releases:
@@ -133,8 +131,9 @@ def _attempt(planned: Installed, place: _Place, releases: tuple[Release, ...]) -
         return replace(planned, problem=error.message, causes=inquiry.causes(printed))
     except CuwheelError as error:
         return replace(planned, problem=error.message)
-    driver = any(each.driver for each in planned.found.machines) if planned.found else False
-    checks = importing.tried(place.prefix, place.interpreter, planned.name, driver=driver)
+    driver = any(machine.driver for each in planned.choices for machine in each.found.machines)
+    names = [each.name for each in planned.choices]
+    checks = importing.tried(place.prefix, place.interpreter, names, driver=driver)
     bad = importing.failed(checks)
     if not bad:
         return replace(planned, checks=checks)

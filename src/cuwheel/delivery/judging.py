@@ -35,7 +35,7 @@ _OF_TORCH = ("torch-symbols-missing", "torch-abi-differs")  # also of libraries 
 
 
 class Ruling(Struct, frozen=True, kw_only=True):
-    """What became of a candidate. `decided`: nobody need look into it any more.
+    """What became of a candidate. `decided`: nobody need look into it any more. `device_code`: whether it has some.
 
     `rank`: 0 it runs, 1 with something to lose, 2 nothing speaks against it, 3 not looked into, 4 it does not run, 5 a
     source distribution.
@@ -49,6 +49,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     predicted_error: CudaError | None = None
     origin: Origin | None = None
     requires: tuple[str, ...] = ()
+    device_code: bool | None = None
     decided: bool = True
 
 
@@ -126,6 +127,7 @@ class Bench:
             predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
             origin=contents.origin,
             requires=contents.survey.distribution.requires if contents.survey.distribution else (),
+            device_code=any(each.device_code for each in contents.survey.libraries),
             decided=True,
         )
 

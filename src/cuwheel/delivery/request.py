@@ -124,6 +124,10 @@ class FindRequest:
         must_be_positive(budget=self.budget)
         candidates.wanted(self.wanted)
 
+    def of(self, wanted: str) -> FindRequest:
+        """The same of another package, or of other versions."""
+        return FindRequest(**{each.name: getattr(self, each.name) for each in fields(self)} | {"wanted": wanted})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueRequest:
@@ -156,17 +160,22 @@ class InstallRequest(FindRequest):
     """The wheel that `find` puts first, into the environment `env`, or the active one.
 
     `allow`: installed packages that may be replaced by another version, beside the one that is asked for. `dry_run`:
-    only what would change.
+    only what would change. Where no wheel of the newest release runs: `no_older` takes no older one, `any_version` goes
+    beyond the versions in `wanted`, `wheel_only` builds nothing, `no_cpu` takes no build for the CPU.
     """
 
     allow: Sequence[str] = ()
     dry_run: bool = False
+    no_older: bool = False
+    any_version: bool = False
+    wheel_only: bool = False
+    no_cpu: bool = False
 
     def __post_init__(self) -> None:
         FindRequest.__post_init__(self)
         freeze(self, "allow")
 
-    def for_environment(self, prefix: Path) -> FindRequest:
+    def for_environment(self, prefix: Path, wanted: str) -> FindRequest:
         """What to look for, there."""
         given = {each.name: getattr(self, each.name) for each in fields(FindRequest)}
-        return FindRequest(**{**given, "env": prefix})
+        return FindRequest(**{**given, "env": prefix, "wanted": wanted})

@@ -44,9 +44,14 @@ def place(wheel: WheelName | None, order: Mapping[str, int]) -> int:
     return min(order.get(each, LAST) for each in wheel.tags)
 
 
-def _platforms(machine: Machine) -> Iterator[str]:
+def cpu_name() -> str:
+    """This machine's processor, as wheels for Linux name it."""
     here = platform.machine().lower()
-    cpu = machine.cpu or _CPUS.get(here, here)
+    return _CPUS.get(here, here)
+
+
+def _platforms(machine: Machine) -> Iterator[str]:
+    cpu = machine.cpu or cpu_name()
     if (machine.os or ("windows" if sys.platform == "win32" else "linux")) == "windows":
         yield _WINDOWS.get(cpu, f"win_{cpu}")
         return

@@ -67,6 +67,13 @@ def best_version(profile: PackageProfile, there: Iterable[str], wanted: str) -> 
     return max(lower, key=key) if lower else min(same, key=key, default=None)
 
 
+def cpu_distribution(name: str) -> str | None:
+    """What a package's makers publish for machines without a GPU, where that is a package of its own."""
+    wanted = re.sub(r"[-_.]+", "-", name).lower()
+    rows = tables().packages.cpu
+    return next((row.distribution for row in rows if any(fnmatchcase(wanted, each) for each in row.names)), None)
+
+
 def choosing_variables() -> frozenset[str]:
     """The variables by which somebody chooses what a package loads."""
     return frozenset(row.override for row in tables().packages.profile if row.override)

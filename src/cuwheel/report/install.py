@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from cuwheel.compat.predict import Outcome
+from cuwheel.delivery.choosing import Fallback, Passed
 from cuwheel.delivery.environment_changes import Change
+from cuwheel.delivery.source_build import PlannedBuild
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.finding import Finding
 from cuwheel.machine.fleet import Machine
@@ -16,6 +19,9 @@ from cuwheel.report.find import Candidate
 from cuwheel.verifying.outcomes import Result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuwheel.delivery.choosing import Choice
     from cuwheel.delivery.installing import Installed
     from cuwheel.report.document import Block
 
@@ -23,23 +29,41 @@ _CAUSES = 3
 _FIXES = 2
 
 
+class Package(Struct, frozen=True, kw_only=True):
+    """What is taken for one requirement; `version` is null where nothing is.
+
+    `fallback`: what it is in place of a wheel of the newest release, `why` that one is not taken, and `passed` the
+    fallbacks before it that came to nothing. `build`: what is built from source, and how.
+    """
+
+    name: str
+    wanted: str
+    version: str | None
+    file: str | None
+    outcome: Outcome
+    fallback: Fallback | None
+    why: str
+    passed: tuple[Passed, ...]
+    build: PlannedBuild | None
+
+
 class Install(Struct, frozen=True, kw_only=True):
     """`changes`: what changes in the environment, or with `dry_run` would. `refused`: those that `--allow` must name.
 
     `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the
-    last install was put back. `pins`, `fallback`: nothing
-    is pinned and nothing taken instead yet, so they are empty.
+    last install was put back. `fallback`: that of the first package that has one. `pins`: nothing is pinned yet.
     """
 
     schema: Literal["cuwheel.install/1"] = "cuwheel.install/1"
     name: str
     env: str
     machines: tuple[Machine, ...]
+    packages: tuple[Package, ...]
     candidates: tuple[Candidate, ...]
     changes: tuple[Change, ...]
     refused: tuple[Change, ...]
     pins: dict[str, str]
-    fallback: str | None
+    fallback: Fallback | None
     dry_run: bool
     written: bool
     rolled_back: bool
@@ -55,20 +79,23 @@ class Install(Struct, frozen=True, kw_only=True):
         """False where nothing runs, a change was refused, or the environment was put back."""
         if self.undone:
             return True
-        return any(each.chosen for each in self.candidates) and not self.refused and not self.rolled_back
+        taken = bool(self.packages) and all(each.version for each in self.packages)
+        return taken and not self.refused and not self.rolled_back
 
 
 def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
-    found = find.answer_of(done.found) if done.found else None
+    found = [find.answer_of(each.found) for each in done.choices]
+    packages = tuple(map(_package, done.choices))
     return Install(
         name=done.name,
         env=done.prefix,
-        machines=found.machines if found else (),
-        candidates=found.candidates if found else (),
+        machines=found[0].machines if found else (),
+        packages=packages,
+        candidates=tuple(candidate for each in found for candidate in each.candidates),
         changes=done.changes,
         refused=done.refused,
         pins={},
-        fallback=None,
+        fallback=next((each.fallback for each in packages if each.fallback), None),
         dry_run=dry_run,
         written=done.written,
         rolled_back=done.rolled_back,
@@ -84,15 +111,13 @@ def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
 def document(answer: Install, *, verbose: bool) -> Document:
     title = f"cuwheel install {answer.name}"
     blocks: list[Block] = [Heading(f"{answer.name} in {answer.env}")]
-    chosen = next((each for each in answer.candidates if each.chosen), None)
     if answer.recovered:
         blocks.append(Paragraph(f"  an install of {answer.recovered} had not ended: put back as it was"))
-    if not answer.undone and chosen is None:
+    chosen = {each.file: each for each in answer.candidates if each.chosen}
+    blocks += [Facts(tuple(_taken(each, chosen.get(each.file or "")))) for each in answer.packages]
+    if any(each.version is None for each in answer.packages):
         none = find.Find(name=answer.name, machines=answer.machines, candidates=answer.candidates, downloaded=0)
         return Document(title, (*blocks, *find.document(none, verbose=verbose).blocks))
-    if chosen:
-        takes = "; ".join(chosen.reasons[:_FIXES])
-        blocks.append(Facts((Row("take", chosen.version, origin=chosen.file), Row("outcome", chosen.outcome, takes))))
     blocks += _changes(answer)
     blocks.append(Paragraph(f"  {_outcome(answer)}"))
     if answer.problem:
@@ -101,6 +126,41 @@ def document(answer: Install, *, verbose: bool) -> Document:
     if answer.findings:
         blocks += [Heading("Beside that"), Findings(answer.findings)]
     return Document(title, tuple(blocks))
+
+
+def _package(choice: Choice) -> Package:
+    candidate = choice.ruling.candidate if choice.ruling else None
+    planned = choice.build.version if choice.build else None
+    return Package(
+        name=choice.name,
+        wanted=choice.wanted,
+        version=str(candidate.version) if candidate else planned,
+        file=candidate.file if candidate else None,
+        outcome=choice.ruling.outcome if choice.ruling else "unknown",
+        fallback=choice.fallback,
+        why=choice.why,
+        passed=choice.passed,
+        build=choice.build,
+    )
+
+
+def _taken(package: Package, chosen: Candidate | None) -> Iterator[Row]:
+    if package.version:
+        yield Row("take", f"{package.name} {package.version}", origin=package.file or f"built from {package.wanted}")
+    if chosen:
+        yield Row("outcome", chosen.outcome, "; ".join(chosen.reasons[:_FIXES]))
+    if package.fallback:
+        yield Row("fallback", package.fallback, origin=package.why)
+    elif not package.version:
+        yield Row("take", "nothing", origin=package.why)
+    yield from (Row("no " + each.way, each.reason) for each in package.passed)
+    if package.build:
+        yield Row("build", _build(package.build), origin=package.build.source)
+
+
+def _build(plan: PlannedBuild) -> str:
+    torch = f", torch {plan.torch}" if plan.torch else ""
+    return f"{', '.join(plan.archs)} with CUDA {plan.toolkit}, {plan.compiler}, Python {plan.python}{torch}"
 
 
 def _changes(answer: Install) -> list[Block]:

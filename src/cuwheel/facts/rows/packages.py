@@ -71,6 +71,14 @@ class FrameworkLibraries(Struct, frozen=True, kw_only=True):
     some: tuple[SomeBring, ...] = ()
 
 
+class CpuDistribution(Struct, frozen=True, kw_only=True):
+    """The package for the CPU, of packages whose wheels are for GPUs."""
+
+    names: tuple[str, ...]
+    distribution: str
+    source: tuple[str, ...]
+
+
 class Packages(Struct, frozen=True, kw_only=True):
     """packages.toml."""
 
@@ -78,3 +86,4 @@ class Packages(Struct, frozen=True, kw_only=True):
     profile: tuple[PackageProfile, ...]
     system: SystemLibraries
     framework: tuple[FrameworkLibraries, ...]
+    cpu: tuple[CpuDistribution, ...] = ()

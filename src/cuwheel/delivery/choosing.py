@@ -1,0 +1,216 @@
+"""What `install` takes for a requirement: what `find` puts first, or in its place a fallback, tried in this order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.version import Version
+
+from cuwheel import files, log
+from cuwheel.delivery import best_candidate, candidates, judging, source_build, wheel_reading
+from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
+from cuwheel.delivery.candidates import Candidate
+from cuwheel.delivery.judging import Ruling
+from cuwheel.delivery.project_page import IndexFile
+from cuwheel.delivery.source_build import PlannedBuild
+from cuwheel.errors import CuwheelError, UnknownNameError
+from cuwheel.facts import packages
+from cuwheel.network import client
+from cuwheel.network.remote import Budget
+from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.name import WheelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from cuwheel.delivery.request import FindRequest, InstallRequest
+
+Fallback: TypeAlias = Literal["older version", "newer version", "source build", "cpu build"]
+Way: TypeAlias = Literal["another version", "source build", "cpu build"]
+_CPU_LABEL = "cpu"  # of a local version, as torch has it
+
+
+class Passed(Struct, frozen=True, kw_only=True):
+    """A fallback that was not taken, and why."""
+
+    way: Way
+    reason: str
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """What is taken for one requirement: nothing where both `ruling` and `build` are None.
+
+    `build`: what would be built, in a dry run. `fallback`: what it is instead of the newest release's wheel, and `why`.
+    """
+
+    name: str
+    wanted: str
+    found: Found
+    ruling: Ruling | None = None
+    build: PlannedBuild | None = None
+    fallback: Fallback | None = None
+    why: str = ""
+    passed: tuple[Passed, ...] = ()
+
+    @property
+    def is_made(self) -> bool:
+        return self.ruling is not None or self.build is not None
+
+
+def choose(request: InstallRequest, wanted: str, prefix: Path) -> Choice:
+    """By name, in the order of the fallbacks; each says why it was passed over."""
+    asked = request.for_environment(prefix, wanted)
+    found = best_candidate.find(asked)
+    start = Choice(name=normalised(found.name), wanted=wanted, found=found)
+    if made := _as_asked(start, request):
+        return made
+    passed: list[Passed] = []
+    for way, look in _WAYS:
+        answer = look(start, request, asked)
+        if isinstance(answer, Choice):
+            return replace(answer, why=answer.why or _why(found.rulings), passed=tuple(passed))
+        passed.append(Passed(way=way, reason=answer))
+    return replace(start, found=replace(found, chosen=None), why=_why(found.rulings), passed=tuple(passed))
+
+
+def _as_asked(start: Choice, request: InstallRequest) -> Choice | None:
+    """The best of what the requirement allows, unless it is the CPU's; an older release counts as a fallback."""
+    rulings, newest = start.found.rulings, _newest(start.found.rulings)
+    usable = (each for each in rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, start.found))
+    first = next((each for each in usable if not request.no_older or _release(each) == newest), None)
+    if first is None:
+        return None
+    taken = replace(start, found=replace(start.found, chosen=first), ruling=first)
+    if newest is None or _release(first) == newest:
+        return taken
+    return replace(taken, fallback="older version", why=_why(rulings))
+
+
+def _another_version(start: Choice, request: InstallRequest, asked: FindRequest) -> Choice | str:
+    """Beyond what the requirement allows."""
+    if request.no_older and not request.any_version:
+        return "switched off: --no-older"
+    limits = candidates.wanted(start.wanted)
+    if not limits.specifier:
+        return "no release runs"
+    found = best_candidate.find(asked.of(limits.name))
+    usable = [each for each in found.rulings if each.rank <= MAY_BE_TAKEN and not _is_for_cpu(each, found)]
+    if not usable:
+        return "no release runs, whatever its version"
+    if not request.any_version:
+        return f"{usable[0].candidate.version} runs, but it is not {limits.specifier}: --any-version takes it"
+    newest = _newest(start.found.rulings)
+    newer = newest is None or _release(usable[0]) > newest
+    return replace(
+        start,
+        found=replace(found, chosen=usable[0]),
+        ruling=usable[0],
+        fallback="newer version" if newer else "older version",
+    )
+
+
+def _source_build(start: Choice, request: InstallRequest, _: FindRequest) -> Choice | str:
+    if request.wheel_only:
+        return "switched off: --wheel-only"
+    sources = [
+        each for each in start.found.rulings if each.candidate.wheel is None and each.candidate.told.yanked is None
+    ]
+    newest = _newest(start.found.rulings)
+    if request.no_older:
+        sources = [each for each in sources if _release(each) == newest]
+    if not sources:
+        return "there is no source distribution"
+    candidate = max(sources, key=_release).candidate
+    machines = start.found.machines
+    python = next((each.python for each in machines if each.python), None)
+    if python is None:
+        return "the version of Python is not known"
+    try:
+        plan = source_build.foresee(candidate, machines, python)
+        log.info(
+            "building %s for %s with CUDA %s (%s), Python %s",
+            plan.source, ", ".join(plan.archs), plan.cuda, plan.compiler or plan.toolkit, plan.python,
+        )  # fmt: skip
+        planned = replace(start, build=plan, fallback="source build")
+        if request.dry_run:
+            return planned
+        ruling = _judged(source_build.build(candidate, machines, python), start.found, request)
+    except CuwheelError as error:
+        return error.message
+    if ruling.rank > MAY_BE_TAKEN:
+        return f"what was built does not run: {'; '.join(ruling.reasons)}"
+    found = replace(start.found, chosen=ruling, rulings=(ruling, *start.found.rulings))
+    return replace(planned, found=found, ruling=ruling)
+
+
+def _judged(wheel: Path, found: Found, request: InstallRequest) -> Ruling:
+    """A wheel on this machine, as `find` judges those of an index."""
+    name = WheelName.parse(wheel.name)
+    told = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
+    version = Version(name.version.replace("_", "-")) if name else Version("0")
+    candidate = Candidate(told=told, version=version, wheel=name, index=str(wheel.parent))
+    bench = judging.Bench(found.machines, request.env, installed=True)
+    with client.Session() as session:
+        return bench.rule(Ruling(candidate=candidate), wheel_reading.read(candidate, session, Budget(request.budget)))
+
+
+def _cpu_build(start: Choice, request: InstallRequest, asked: FindRequest) -> Choice | str:
+    """A wheel without device code of the same package, or the package that its makers publish for the CPU."""
+    if request.no_cpu:
+        return "switched off: --no-cpu"
+    usable = [each for each in start.found.rulings if each.rank <= MAY_BE_TAKEN and _is_for_cpu(each, start.found)]
+    if usable:
+        found = replace(start.found, chosen=usable[0])
+        return replace(start, found=found, ruling=usable[0], fallback="cpu build")
+    other = packages.cpu_distribution(start.name)
+    if other is None:
+        return "no wheel without device code was found, and no package for the CPU is known"
+    limits = candidates.wanted(start.wanted)
+    try:
+        found = best_candidate.find(asked.of(f"{other}{limits.specifier}"))
+    except UnknownNameError as error:
+        return error.message
+    if found.chosen is None:
+        return f"{other} does not run either"
+    both = replace(found, rulings=(*found.rulings, *start.found.rulings))
+    return replace(start, name=other, found=both, ruling=found.chosen, fallback="cpu build")
+
+
+_WAYS: tuple[tuple[Way, Callable[[Choice, InstallRequest, FindRequest], Choice | str]], ...] = (
+    ("another version", _another_version),
+    ("source build", _source_build),
+    ("cpu build", _cpu_build),
+)
+
+
+def _is_for_cpu(ruling: Ruling, found: Found) -> bool:
+    """Without device code, of a package that has some: a GPU that is there would stay unused."""
+    if not any(each.capability for each in found.machines) or ruling.device_code is not False:
+        return False
+    label = (ruling.candidate.version.local or "").split(".")[0]
+    return label == _CPU_LABEL or any(each.device_code for each in found.rulings)
+
+
+def _is_yanked(ruling: Ruling) -> bool:
+    return ruling.candidate.told.yanked is not None
+
+
+def _release(ruling: Ruling) -> Version:
+    return Version(ruling.candidate.version.public)
+
+
+def _newest(rulings: Sequence[Ruling]) -> Version | None:
+    return max((_release(each) for each in rulings if not _is_yanked(each)), default=None)
+
+
+def _why(rulings: Sequence[Ruling]) -> str:
+    """Why the newest release is not taken: what speaks against the best of its files."""
+    newest = _newest(rulings)
+    if newest is None:
+        return "no file fits what was asked for"
+    own = [each for each in rulings if _release(each) == newest and not _is_yanked(each)]
+    wheels = [each for each in own if each.candidate.wheel] or own
+    return f"{newest}: {'; '.join(wheels[0].reasons[:2]) or wheels[0].outcome}"

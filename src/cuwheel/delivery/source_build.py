@@ -1,0 +1,185 @@
+"""A release built from its source distribution for exactly the machines that need it: foreseen, then done."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel import codec, files
+from cuwheel.building import pipeline
+from cuwheel.building.request import BuildRequest
+from cuwheel.delivery.tag_order import cpu_name
+from cuwheel.diagnose import failed_job
+from cuwheel.errors import UnavailableError, UsageError
+from cuwheel.facts import versions
+from cuwheel.network import transfer
+from cuwheel.wheel import metadata, requirements
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.building.results import BuildResult, JobResult
+    from cuwheel.delivery.candidates import Candidate
+    from cuwheel.machine.fleet import Machine
+
+_BUILT = "installed-builds"
+_KNOWN = ("driver", "driver_cuda", "os", "cpu", "glibc", "torch_cuda", "jax_cuda", "l4t", "jit")
+_LARGEST_METADATA = 1 << 20
+
+
+class PlannedBuild(Struct, frozen=True, kw_only=True):
+    """What is built, for what, and with what. `requires`: as its metadata says before it is built."""
+
+    name: str
+    version: str
+    source: str
+    cuda: str
+    archs: tuple[str, ...]
+    python: str
+    backend: str
+    toolkit: str
+    compiler: str
+    torch: str | None
+    requires: tuple[str, ...]
+
+
+class _Work(Struct, frozen=True, kw_only=True):
+    """`cuda`, `torch`: in place of what the project's own configuration says."""
+
+    source: Path
+    fleet: Path
+    python: str
+    cuda: tuple[str, ...] | None = None
+    torch: str | None = None
+
+    def request(self, output: Path | None = None) -> BuildRequest:
+        """Without an `output`, a dry run. One plain wheel, whatever the project publishes."""
+        settings: dict[str, object] = {"naming": "none", "merge": False, "variants": False}
+        settings |= {} if self.cuda is None else {"cuda": list(self.cuda)}
+        settings |= {"requires": [f"torch=={self.torch}"]} if self.torch else {}
+        return BuildRequest(
+            str(self.source),
+            machines=[str(self.fleet)],
+            python=[versions.minor(self.python)],
+            settings=settings,
+            output=output or self.fleet.parent / "unused",
+            resume=True,
+            dry_run=output is None,
+        )
+
+
+def foresee(candidate: Candidate, machines: Sequence[Machine], python: str) -> PlannedBuild:
+    """Nothing but the source is fetched. Raises a CuwheelError that says why it cannot be built."""
+    with _prepared(candidate, machines, python) as work:
+        return _foreseen(candidate, *_decided(work, machines))
+
+
+def build(candidate: Candidate, machines: Sequence[Machine], python: str) -> Path:
+    """The wheel; one that an earlier run made of the same parts is taken again."""
+    with _prepared(candidate, machines, python) as given:
+        work, decided = _decided(given, machines)
+        output = files.cache_folder() / _BUILT / f"{normalised(decided.order.project.name)}-{candidate.version}"
+        job = pipeline.build(work.request(output), dict(os.environ)).jobs[0]
+        if job.wheel is None:
+            raise UnavailableError(_failure(job, candidate.file))
+        return job.wheel.path
+
+
+@contextmanager
+def _prepared(candidate: Candidate, machines: Sequence[Machine], python: str) -> Iterator[_Work]:
+    """The source, and the machines as a fleet file: a build plans for their drivers and their torch too."""
+    _must_be_like_here(machines)
+    with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:
+        source = candidate.path or Path(scratch, candidate.file)
+        if candidate.path is None:
+            told = candidate.told
+            transfer.download(told.url, source, sha256=told.sha256, size=told.size, label=told.file)
+        fleet = Path(scratch, "machines.toml")
+        fleet.write_text("".join(map(_row, machines)), encoding="utf-8")
+        yield _Work(source=source, fleet=fleet, python=python)
+
+
+def _must_be_like_here(machines: Sequence[Machine]) -> None:
+    if not all(each.capability for each in machines):
+        raise UnavailableError("no GPU is known to build for", hint="name one: --on h100")
+    here = {"os": platform.system().lower(), "cpu": cpu_name()}
+    for machine in machines:
+        for name, own in here.items():
+            if getattr(machine, name) not in (None, own):
+                raise UnavailableError(f"it cannot be built on {own} for {getattr(machine, name)}")
+
+
+def _row(machine: Machine) -> str:
+    known = {name: value for name in _KNOWN if (value := getattr(machine, name)) is not None}
+    told = {"name": machine.name, "capability": str(machine.capability), **known}
+    lines = (f"{name} = {codec.encode(value).decode()}\n" for name, value in told.items())
+    return f"[[machine]]\n{''.join(lines)}"
+
+
+def _decided(work: _Work, machines: Sequence[Machine]) -> tuple[_Work, BuildResult]:
+    """By the project's own list of CUDA versions, if one of them serves these machines; else by whichever does."""
+    try:
+        made = pipeline.build(work.request(), dict(os.environ))
+    except UsageError:
+        work = replace(work, cuda=())
+        made = pipeline.build(work.request(), dict(os.environ))
+    serving = [each.plan.cuda for each in made.jobs if not each.problem]
+    if not serving and made.jobs and made.jobs[0].problem:
+        raise UnavailableError(made.jobs[0].problem.what, hint=made.jobs[0].problem.hint)
+    work = replace(work, cuda=(max(serving, key=versions.key),), torch=_torch(made, machines))
+    made = pipeline.build(work.request(), dict(os.environ))
+    if made.unserved:
+        reasons = "; ".join(why for each in made.unserved for why in each.why)
+        raise UnavailableError(f"no single CUDA version serves all of these GPUs: {reasons}")
+    return work, made
+
+
+def _torch(decided: BuildResult, machines: Sequence[Machine]) -> str | None:
+    wanted = (*decided.order.table.requires, *decided.order.project.requires)
+    names = {normalised(each.name) for each in map(requirements.parse, wanted) if each}
+    if decided.order.project.backend != "torch" and "torch" not in names:
+        return None
+    return next((each.torch.partition("+")[0] for each in machines if each.torch), None)
+
+
+def _foreseen(candidate: Candidate, work: _Work, decided: BuildResult) -> PlannedBuild:
+    job, project = decided.jobs[0], decided.order.project
+    toolchain = job.job.toolchain if job.job else None
+    compiler = toolchain.host_compiler if toolchain else None
+    told = metadata.from_texts(_text(decided.order.tree.folder / "PKG-INFO"), "")
+    return PlannedBuild(
+        name=normalised(project.name),
+        version=str(candidate.version),
+        source=candidate.file,
+        cuda=job.plan.cuda,
+        archs=tuple(map(str, (*job.plan.archs, *job.plan.ptx))),
+        python=job.python,
+        backend=project.backend,
+        toolkit=f"{toolchain.toolkit.release} ({toolchain.toolkit.provider})" if toolchain else "",
+        compiler=f"{compiler.kind} {compiler.version}" if compiler else "",
+        torch=work.torch,
+        requires=told.requires,
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST_METADATA).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _failure(job: JobResult, source: str) -> str:
+    found = failed_job.failure(job)
+    what = found.what if found else job.reason or job.outcome
+    cause = f" ({found.causes[0].title})" if found and found.causes else ""
+    return f"the build of {source} failed: {what}{cause}"

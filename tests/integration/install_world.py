@@ -1,0 +1,72 @@
+"""Wheels to install, and the state of the environments that they are installed into."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from cuwheel.delivery.environment_copy import FOLDER
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
+
+
+def wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    body: str = "",
+    *,
+    requires: str = "",
+    library: str = "",
+    tag: str = "py3-none-any",
+    files: dict[str, str] | None = None,
+) -> Path:
+    """`library`, and the values of `files`: fixtures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / f"{name}-{version}-{tag}.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{name}/__init__.py", f"__version__ = '{version}'\n{body}\n")
+        archive.writestr(f"{name}/data/more.txt", version)
+        if library:
+            archive.write(FIXTURES / library, f"{name}/libdemo.so")
+        for path, fixture in (files or {}).items():
+            archive.write(FIXTURES / fixture, path)
+        wanted = f"Requires-Dist: {requires}\n" if requires else ""
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{wanted}")
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
+        archive.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name}-tool = {name}:main\n")
+        names = [each for each in archive.namelist() if each]
+        archive.writestr(f"{info}/RECORD", "".join(f"{each},,\n" for each in (*names, f"{info}/RECORD")))
+    return made
+
+
+def state(env: Path) -> dict[str, tuple[Any, ...]]:
+    """Every file of an environment: what it is, and which file it is."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for path in sorted(each for each in env.rglob("*") if FOLDER not in each.parts):
+        status = path.lstat()
+        told = path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        times = (status.st_mtime_ns, status.st_ino) if path.is_file() and not path.is_symlink() else ()
+        found[str(path.relative_to(env))] = (status.st_mode, told, *times)
+    return found
+
+
+def versions(env: Path) -> set[str]:
+    return {each.name.removesuffix(".dist-info") for each in env.rglob("*.dist-info")}
+
+
+def sdist(folder: Path, name: str, version: str, files: dict[str, str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / f"{name}-{version}.tar.gz"
+    info = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    with tarfile.open(made, "w:gz") as archive:
+        for path, text in {"PKG-INFO": info, **files}.items():
+            member = tarfile.TarInfo(f"{name}-{version}/{path}")
+            data = text.encode()
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return made

@@ -61,6 +61,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scratch", type=Path, help="a folder on the file system of the packages")
     parser.add_argument("--site", type=Path, default=Path(sysconfig.get_path("purelib")))
     parser.add_argument("--options", type=shlex.split, default=[], help="further options for cuwheel slim")
+    parser.add_argument("--frameworks", type=lambda words: words.split(","), default=list(FRAMEWORKS))
+    parser.add_argument("--lazy-only", action="store_true", help="half the runs: no eager loading")
+    parser.add_argument("--starts", type=int, default=3, help="how often a process is started with each")
     return parser.parse_args()
 
 
@@ -71,27 +74,49 @@ def _examine(scratch: Path, args: argparse.Namespace) -> dict[str, Any]:
     slim = _slim(overlay, args)
     after = _sizes(overlay)
     # Times and memory first, one at a time: nothing else must run beside them. The first pair warms the disk.
-    starts: dict[str, list[Any]] = {"original": [], "slimmed": []}
-    for _ in range(3):
-        for which, path in (("original", None), ("slimmed", overlay)):
-            starts[which].append(_child("start", scratch / "start.json", path, "LAZY"))
-    jobs = [(run, framework) for framework in FRAMEWORKS for run in RUNS]
+    starts = _starts(scratch, overlay, args)
+    chosen = [run for run in RUNS if not (args.lazy_only and run.endswith("eager"))]
+    jobs = [(run, framework) for framework in args.frameworks for run in chosen]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         done = list(pool.map(lambda job: _run(scratch, overlay, *job), jobs))
     results = dict(zip(jobs, done, strict=True))
-    operators = [row for framework in FRAMEWORKS for row in _compare(framework, results)]
+    operators = [row for framework in args.frameworks for row in _compare(framework, results)]
     return {
         "schema": "cuwheel.slim-operators/1",
         "machine": _machine(),
         "slim": slim,
         "sizes": {"linked_files": linked, "before": before, "after": after},
-        "start": {which: {"cold": runs[0], "warm": runs[1:]} for which, runs in starts.items()},
+        "start": starts,
         "runs": {f"{run}, {framework}": _short(results[run, framework]) for run, framework in jobs},
         "not_from_the_copy": _elsewhere(overlay, args.site, results),
         "operators": operators,
         "summary": _summary(operators, results),
         "undo": _undo(overlay, args),
     }
+
+
+def _starts(scratch: Path, overlay: Path, args: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
+    """From the start of a process to its first result, with the libraries out of the system's cache and in it."""
+    found: dict[str, dict[str, list[Any]]] = {"original": {"cold": [], "warm": []}, "slimmed": {"cold": [], "warm": []}}
+    for number in range(args.starts):
+        for which, path in (("original", None), ("slimmed", overlay)):
+            for state in ("cold", "warm") if number else ("warm",):  # the first warms what both share
+                if state == "cold":
+                    _evict(path or args.site)
+                answer = _child("start", scratch / "start.json", path, "LAZY")
+                if number:
+                    found[which][state].append(answer)
+    return found
+
+
+def _evict(folder: Path) -> None:
+    """The files of the packages are out of the system's cache afterwards, as far as it lets us."""
+    for name in PACKAGES:
+        for path in (folder / name).rglob("*"):
+            if path.is_file():
+                handle = os.open(path, os.O_RDONLY)
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.close(handle)
 
 
 def _link(site: Path, overlay: Path) -> int:
@@ -184,12 +209,17 @@ def _compare(framework: str, results: dict[tuple[str, str], dict[str, Any]]) -> 
         name for (_, which), result in results.items() if which == framework for name in result["operators"]
     )
     return [
-        _row(framework, name, {run: results[run, framework]["operators"].get(name) for run in RUNS}) for name in names
+        _row(
+            framework,
+            name,
+            {run: results[run, framework]["operators"].get(name) for run in RUNS if (run, framework) in results},
+        )
+        for name in names
     ]
 
 
 def _row(framework: str, name: str, by_run: dict[str, Any]) -> dict[str, Any]:
-    first, second, eager = (by_run[run] or {} for run in list(RUNS)[:3])
+    first, second, eager = (by_run.get(run) or {} for run in list(RUNS)[:3])
     known = {*first.get("hashes", ()), *second.get("hashes", ())}
     row: dict[str, Any] = {
         "framework": framework,
@@ -198,6 +228,8 @@ def _row(framework: str, name: str, by_run: dict[str, Any]) -> dict[str, Any]:
         "error_before": first.get("error") or second.get("error"),
     }
     for loading, before in (("lazy", first), ("eager", eager)):
+        if f"slimmed {loading}" not in by_run:
+            continue
         after = by_run[f"slimmed {loading}"] or {}
         row[f"{loading}_identical"] = (
             bool(known) and set(after.get("hashes", ())) <= known and bool(after.get("hashes"))
@@ -209,8 +241,8 @@ def _row(framework: str, name: str, by_run: dict[str, Any]) -> dict[str, Any]:
 
 def _summary(operators: list[dict[str, Any]], results: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
     deterministic = [row for row in operators if row["deterministic"]]
-    different = [row for row in deterministic if not (row["lazy_identical"] and row["eager_identical"])]
-    new = [row for row in operators if row["lazy_new_error"] or row["eager_new_error"]]
+    different = [row for row in deterministic if not (row["lazy_identical"] and row.get("eager_identical", True))]
+    new = [row for row in operators if row["lazy_new_error"] or row.get("eager_new_error")]
     crashes = {
         f"{run}, {framework}": result["crash"] for (run, framework), result in results.items() if result["crash"]
     }
@@ -221,7 +253,7 @@ def _summary(operators: list[dict[str, Any]], results: dict[tuple[str, str], dic
         "identical": len(deterministic) - len(different),
         "different": [f"{row['framework']} {row['operator']}" for row in different],
         "new_errors": [
-            f"{row['framework']} {row['operator']}: {row['lazy_error'] or row['eager_error']}" for row in new
+            f"{row['framework']} {row['operator']}: {row['lazy_error'] or row.get('eager_error')}" for row in new
         ],
         "errors_before_too": [f"{row['framework']} {row['operator']}" for row in operators if row["error_before"]],
         "crashes": crashes,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary import elf_writer, layout, loader, references
+from cuwheel.binary import elf_writer, emptied, layout, loader, references
 from cuwheel.binary.fatbin_writer import NewContainer, Piece, pack, pieces, rebuilt
-from cuwheel.binary.geometry import PAGES, Shift, without
+from cuwheel.binary.geometry import PAGES, Cut, Shift, without
 from cuwheel.errors import MalformedError
 from cuwheel.finding import Finding
 from cuwheel.inspection import elf, fatbin, limits, wrappers
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.binary.decisions import LibraryPlan
     from cuwheel.binary.elf_writer import Patch
+    from cuwheel.binary.emptied import Emptied
     from cuwheel.binary.fatbin_writer import Packed, Replacement
     from cuwheel.binary.layout import Layout
     from cuwheel.binary.references import Reference, SymbolAt
@@ -38,6 +39,7 @@ class Draft(NamedTuple):
     elf: Elf
     containers: tuple[NewContainer, ...]
     registration: Registration
+    emptied: tuple[Emptied, ...]
     replacements: Mapping[int, Replacement]
     placed: Mapping[int, int]
     pieces: tuple[Piece, ...]
@@ -54,15 +56,17 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
     walk, registration = walked(file)
     containers = _containers(buffer, walk, registration, plan, replacements)
     packed = dict(_packed(file, containers))
+    blank = emptied.find(file, plan)
     changed = [(header.address, header.address + header.size) for header in (file.headers[each] for each in packed)]
     loader.must_agree(file, [file.headers[each] for each in packed])
     pointers = tuple(references.pointers(file, changed))
     tables = elf_writer.read(file)
-    made = layout.plan(file, tables.programs, tables.places, packed)
+    made = layout.plan(file, tables.programs, tables.places, packed, blank)
     shift = Shift(made.cuts, made.block)
     moved, placed = _moves(file, packed, shift)
     _check_pointers(file, pointers, containers, moved)
-    moving = [*changed, *_block_addresses(file, made)]
+    split = [(each.address, each.address + each.size) for each in (file.headers[number] for number in made.emptied)]
+    moving = [*changed, *split, *_block_addresses(file, made)]
     symbols = tuple(references.symbols(file, moving))
     _check_symbols(buffer.name, symbols, changed)
     try:
@@ -73,9 +77,10 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
         elf=file,
         containers=containers,
         registration=registration,
+        emptied=blank,
         replacements=replacements,
         placed=placed,
-        pieces=tuple(_pieces(file, made, containers, shift)),
+        pieces=tuple(_pieces(file, made, containers, blank, shift)),
         patches=patches,
         shift=shift,
         size=elf_writer.size(file, tables, made),
@@ -204,23 +209,32 @@ def _block_addresses(file: Elf, made: Layout) -> Iterator[tuple[int, int]]:
                 yield header.address, header.address + max(header.size, 1)
 
 
-def _pieces(file: Elf, made: Layout, containers: Sequence[NewContainer], shift: Shift) -> Iterator[Piece]:
+def _pieces(
+    file: Elf, made: Layout, containers: Sequence[NewContainer], blank: Sequence[Emptied], shift: Shift
+) -> Iterator[Piece]:
     position = 0
+    gone = [*made.cuts, *(Cut(each.start - len(each.header), each.end) for each in blank)]
     for number in sorted(made.packed, key=lambda each: file.headers[each].offset):
         header = file.headers[number]
-        yield from _host(position, header.offset, made, shift)
+        yield from _host(file, made, (position, header.offset), gone, shift)
         for each in containers:
             if each.old.offset in made.packed[number].places:
                 yield from pieces(each, shift.placed(made.packed[number].places[each.old.offset]))
         position = header.offset + header.size
-    yield from _host(position, file.buffer.size, made, shift)
+    yield from _host(file, made, (position, file.buffer.size), gone, shift)
+    for empty in blank:  # the headers stay
+        if empty.header:
+            yield Piece(shift.placed(empty.start - len(empty.header)), len(empty.header), data=empty.header)
     if made.block:
         yield Piece(shift.placed(made.block.to), made.block.end - made.block.start, made.block.start)
 
 
-def _host(start: int, end: int, made: Layout, shift: Shift) -> Iterator[Piece]:
-    for low, high in without(start, end, made.cuts):
-        yield Piece(shift.placed(low), high - low, low)
+def _host(file: Elf, made: Layout, place: tuple[int, int], gone: Sequence[Cut], shift: Shift) -> Iterator[Piece]:
+    """What is no registered device code. Where code was emptied in place, what stays there is compared afterwards."""
+    inside = [(file.headers[each].offset, file.headers[each].offset + file.headers[each].size) for each in made.emptied]
+    for low, high in without(*place, gone):
+        device = any(start <= low and high <= end for start, end in inside)
+        yield Piece(shift.placed(low), high - low, low, device=device)
 
 
 def _no_room(zeros: int) -> Finding:

@@ -10,7 +10,7 @@ from cuwheel.binary.layout import Table, page_of
 from cuwheel.binary.loader import MOVABLE_TAGS
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.dynamic import SYMBOL
-from cuwheel.inspection.elf import HEADER_SIZE, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
+from cuwheel.inspection.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,18 +26,18 @@ _PAIR = struct.Struct("<QQ")
 _WORD = struct.Struct("<Q")
 _PT_PHDR = 6
 _FIRST_RESERVED = 0xFF00  # section number: those from here on mean something else
-_PF_X = 0x1
 _STT_SECTION, _TYPE_MASK = 3, 15
 
 Patch: TypeAlias = tuple[int, bytes]
 
 
 class _Part(NamedTuple):
-    """A part of a section: its number in the new table, from and to in the original file."""
+    """A part of a section: its number in the new table, from and to in the original file. `blank`: of zeros."""
 
     number: int
     start: int
     end: int
+    blank: bool = False
 
 
 class Tables(NamedTuple):
@@ -85,7 +85,8 @@ def patches(
     at = shift.placed(tables.programs.offset)
     yield at, table
     if layout.block:
-        unused = layout.block.end - (tables.programs.offset + len(table))
+        behind = tables.programs.offset + len(table)
+        unused = min([layout.block.end, *(cut.start for cut in layout.cuts if cut.start >= behind)]) - behind
         yield at + len(table), bytes(max(unused, 0))
     parts = _parts(tables, layout)
     sections = b"".join(_SECTION.pack(*each) for each in _sections(tables, layout, parts, shift))
@@ -100,32 +101,44 @@ def sections_at(elf: Elf, tables: Tables, layout: Layout) -> int:
     """Where the section headers go in the new file: at its end where there are more of them than before."""
     shift = Shift(layout.cuts, layout.block)
     end = tables.sections_at + len(tables.sections) * _SECTION.size
-    if not _more_sections(layout) or end + _SECTION.size > elf.buffer.size:
+    if not _more_sections(tables, layout) or end + _SECTION.size > elf.buffer.size:
         return shift(tables.sections_at)
     return up(shift.placed(elf.buffer.size), _WORD.size)
 
 
 def size(elf: Elf, tables: Tables, layout: Layout) -> int:
     """Of the new file."""
-    count = len(tables.sections) + _more_sections(layout)
+    count = len(tables.sections) + _more_sections(tables, layout)
     end = sections_at(elf, tables, layout) + count * _SECTION.size
-    return max(Shift(layout.cuts, layout.block).placed(elf.buffer.size), end if _more_sections(layout) else 0)
+    return max(Shift(layout.cuts, layout.block).placed(elf.buffer.size), end if _more_sections(tables, layout) else 0)
 
 
-def _more_sections(layout: Layout) -> int:
-    return sum(len(tuple(layout.parts(number))) - 1 for number in layout.packed)
+def _more_sections(tables: Tables, layout: Layout) -> int:
+    return sum(len(parts) - 1 for parts in _parts(tables, layout).values())
 
 
 def _parts(tables: Tables, layout: Layout) -> dict[int, list[_Part]]:
-    """What each section of device code becomes: itself and, behind a cut, sections more at the table's end."""
+    """What each section of device code becomes: itself and, behind a cut, sections more at the table's end.
+
+    What is loaded as zeros is a section without bytes of its own, so that tools which write segments by the sections
+    in them keep it.
+    """
     found: dict[int, list[_Part]] = {}
     following = len(tables.sections)
-    for number in sorted(layout.packed):
-        for start, end in layout.parts(number):
+    for number in sorted([*layout.packed, *layout.emptied]):
+        pieces = [(start, end, False) for start, end in layout.parts(number)] if number in layout.packed else []
+        for start, end, blank in pieces or _with_blanks(tables, layout, number):
             known = found.setdefault(number, [])
-            known.append(_Part(following if known else number, start, end))
+            known.append(_Part(following if known else number, start, end, blank))
             following += len(known) > 1
     return found
+
+
+def _with_blanks(tables: Tables, layout: Layout, number: int) -> list[tuple[int, int, bool]]:
+    start, size = tables.sections[number][4:6]
+    cuts = [each for each in layout.cuts if each.zeros]
+    blanks = [(each.start, each.end, True) for each in cuts if each.size and start <= each.start < start + size]
+    return sorted([*((low, high, False) for low, high in without(start, start + size, cuts)), *blanks])
 
 
 def _file_header(elf: Elf, tables: Tables, layout: Layout, count: int) -> bytes:
@@ -133,8 +146,8 @@ def _file_header(elf: Elf, tables: Tables, layout: Layout, count: int) -> bytes:
     fields[5] = Shift(layout.cuts, layout.block).placed(tables.programs.offset)
     fields[6] = sections_at(elf, tables, layout)
     fields[10] = count
-    fields[12] = tables.header[12] + _more_sections(layout)
-    if _more_sections(layout) and len(tables.sections) + _more_sections(layout) >= _FIRST_RESERVED:
+    fields[12] = tables.header[12] + _more_sections(tables, layout)
+    if _more_sections(tables, layout) and len(tables.sections) + _more_sections(tables, layout) >= _FIRST_RESERVED:
         raise MalformedError(elf.buffer.name, "it has more sections than its header can hold")
     return _HEADER.pack(*fields)
 
@@ -177,12 +190,13 @@ def _aligned(elf: Elf, tables: Tables, rows: tuple[tuple[int, ...], ...]) -> tup
 def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
     kind, flags, offset, address, physical, stored, memory, alignment = row
     parts = tuple(without(offset, offset + stored, layout.cuts)) or ((offset, offset),)
+    zeros = {each.start: each.end for each in layout.cuts if each.zeros and each.size}
     for start, end in parts:
         # Loaders go by segments: what a section's flags say of the rest of a file proves nothing. Device code is
         # not run by the host.
-        flags = row[1] & ~_PF_X if len(parts) > 1 and _is_device_code(elf, layout, start, end) else row[1]
-        last = end == offset + stored
-        extra = memory - stored if last else 0
+        flags = row[1] & ~PF_X if len(parts) > 1 and _is_device_code(elf, layout, start, end) else row[1]
+        until = zeros.get(end, end)
+        extra = until - end + (memory - stored if until == offset + stored else 0)
         place = shift.placed(start)
         step = start - offset
         if alignment > 1 and (place - address - step) % alignment:
@@ -193,9 +207,13 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
 
 
 def _is_device_code(elf: Elf, layout: Layout, start: int, end: int) -> bool:
-    """Whether a part of the file lies within a section of device code, and what was moved to its end."""
-    headers = [elf.headers[number] for number in layout.packed]
-    return any(each.offset <= start and end <= each.offset + each.size for each in headers)
+    """Whether a part of the file lies within sections of device code, and what was moved to the end of one."""
+    for each in sorted(
+        (elf.headers[number] for number in (*layout.packed, *layout.emptied)), key=lambda one: one.offset
+    ):
+        if each.offset <= start < each.offset + each.size:
+            start = each.offset + each.size
+    return end <= start
 
 
 def _sections(
@@ -207,7 +225,8 @@ def _sections(
         if number in parts:
             for part in parts[number]:
                 place = address + part.start - offset, shift.placed(part.start), part.end - part.start
-                added[part.number] = (name, kind, flags, *place, link, info, alignment, width)
+                blank = SHT_NOBITS if part.blank else kind
+                added[part.number] = (name, blank, flags, *place, link, info, alignment, width)
             yield added.pop(number)
             continue
         if kind:
@@ -249,7 +268,7 @@ def _symbols(
         name, info, other, section, value, size = SYMBOL.unpack(elf.buffer.read(each.at, SYMBOL.size))
         if delta := _moved_by(layout.block, elf.headers[section].offset if section < len(elf.headers) else 0):
             value += delta
-        elif section in parts:
+        elif section in layout.packed:
             base = elf.headers[section].address - elf.headers[section].offset
             first, *others = parts[section]
             if info & _TYPE_MASK == _STT_SECTION:
@@ -260,6 +279,9 @@ def _symbols(
                 value = min(max(value, base + first.start), base + first.end)
             section = first.number
             size = min(size, base + first.end - value)
+        elif section in parts:
+            base = elf.headers[section].address - elf.headers[section].offset
+            section = next(part.number for part in reversed(parts[section]) if base + part.start <= value)
         else:
             continue
         yield shift(each.at), SYMBOL.pack(name, info, other, section, value, size)

@@ -5,6 +5,8 @@ Everything is counted in offsets of the original file; `Shift` turns them into o
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,10 +16,11 @@ PAGES = {"x86_64": 1 << 12, "aarch64": 1 << 16}  # the largest that a kernel of 
 
 
 class Cut(NamedTuple):
-    """Whole pages that are left out."""
+    """Whole pages that are left out. `zeros`: whoever reads them finds zeros; else nothing is loaded there."""
 
     start: int
     end: int
+    zeros: bool = False
 
     @property
     def size(self) -> int:
@@ -40,7 +43,8 @@ class Shift:
     """From an offset in the original file to the one in the new file."""
 
     def __init__(self, cuts: Sequence[Cut], block: Block | None = None) -> None:
-        self._cuts = tuple(cuts)
+        self._ends = [cut.end for cut in sorted(cuts)]
+        self._gone = [0, *itertools.accumulate(cut.size for cut in sorted(cuts))]
         self._block = block
 
     def __call__(self, offset: int) -> int:
@@ -51,7 +55,7 @@ class Shift:
 
     def placed(self, offset: int) -> int:
         """Of a place, whatever stood there before."""
-        return offset - sum(cut.size for cut in self._cuts if cut.end <= offset)
+        return offset - self._gone[bisect.bisect_right(self._ends, offset)]
 
 
 def up(value: int, step: int) -> int:

@@ -2,7 +2,7 @@
 
 A cut in the middle of a segment makes two of it, so the table of program headers grows. It stays where it is, right
 behind the file's header, where every tool looks for it: the small sections behind it (build id, hash table) move into
-room that the device code no longer needs.
+room that the device code no longer needs; where hundreds of cuts want it, the dynamic relocations too.
 """
 
 from __future__ import annotations
@@ -11,34 +11,50 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.binary import loader
 from cuwheel.binary.geometry import PAGES, Block, Cut, down, up, without
-from cuwheel.inspection.elf import PT_LOAD, SHT_DYNSYM, SHT_HASH, SHT_NOBITS, SHT_NOTE, SHT_STRTAB
+from cuwheel.binary.loader import SHT_GNU_HASH, SHT_VERDEF, SHT_VERNEED, SHT_VERSYM
+from cuwheel.inspection.elf import (
+    PF_X,
+    PT_LOAD,
+    SHT_DYNSYM,
+    SHT_HASH,
+    SHT_NOBITS,
+    SHT_NOTE,
+    SHT_RELA,
+    SHT_STRTAB,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from cuwheel.binary.emptied import Emptied
     from cuwheel.binary.fatbin_writer import Packed
     from cuwheel.inspection.elf import Elf, Header, Segment
 
-SHT_GNU_HASH = 0x6FFFFFF6
-_SHT_VERSYM = 0x6FFFFFFF
 PROGRAM_HEADER = 56
 _BLOCK_ALIGNMENT = 64
 # How to make room, the best way first: rows to spare, and what may move. patchelf adds rows of its own, and looks for
 # room only where section headers are in order. Where the dynamic symbols have moved, strip puts their section elsewhere
 # in its table without telling the symbols: harmless, but better avoided.
 _SMALL = frozenset({SHT_NOTE, SHT_HASH, SHT_GNU_HASH})
-_MOVABLE = _SMALL | {SHT_DYNSYM, SHT_STRTAB, _SHT_VERSYM}
-_WAYS = ((4, _SMALL), (3, _SMALL), (2, _SMALL), (4, _MOVABLE), (1, _SMALL), (0, _SMALL), (0, _MOVABLE))
+_MOVABLE = _SMALL | {SHT_DYNSYM, SHT_STRTAB, SHT_VERSYM}
+_ALL = _MOVABLE | {SHT_VERDEF, SHT_VERNEED, SHT_RELA}
+_WAYS = ((4, _SMALL), (3, _SMALL), (2, _SMALL), (4, _MOVABLE), (1, _SMALL), (0, _SMALL), (0, _MOVABLE), (4, _ALL))
+# Where code that is emptied in place lies close together, what is between is not worth a program header.
+_SMALLEST_ZEROS = 1 << 14
 _INTERPRETER = ".interp"
 
 
 class Layout(NamedTuple):
-    """`packed`: by the number of the section. `zeros`: bytes not cut out for want of room for program headers."""
+    """`packed`: by the number of the section. `zeros`: bytes not cut out for want of room for program headers.
+
+    `emptied`: numbers of the sections that code was emptied in, in place.
+    """
 
     packed: Mapping[int, Packed]
     cuts: tuple[Cut, ...]
     block: Block | None
     zeros: int = 0
+    emptied: tuple[int, ...] = ()
 
     def parts(self, number: int) -> Iterator[tuple[int, int]]:
         """What is left of a section, from and to: a cut in the middle of it makes two."""
@@ -46,6 +62,23 @@ class Layout(NamedTuple):
         for start, end in without(packed.low, packed.high, self.cuts):
             if inside := [high for low, high in packed.islands if low < end and start < high]:
                 yield start, min(end, max(inside))
+
+
+class Zone(NamedTuple):
+    """A part of the file that was emptied in place: where its first cut may begin at the earliest."""
+
+    start: int
+    end: int
+    page: int
+    first: int
+
+
+class Free(NamedTuple):
+    """What the file no longer needs: behind packed containers, and in place. `parting`: cuts that take nothing."""
+
+    packed: Mapping[int, Packed]
+    zones: tuple[Zone, ...]
+    parting: tuple[Cut, ...]
 
 
 class Table(NamedTuple):
@@ -59,51 +92,87 @@ class Table(NamedTuple):
         return self.offset + self.rows * PROGRAM_HEADER
 
 
-def plan(elf: Elf, table: Table, tables: Sequence[tuple[int, int]], packed: Mapping[int, Packed]) -> Layout:
+def plan(
+    elf: Elf,
+    table: Table,
+    tables: Sequence[tuple[int, int]],
+    packed: Mapping[int, Packed],
+    emptied: Sequence[Emptied] = (),
+) -> Layout:
     """`tables`: where the tables of section and program headers are, from and to."""
+    free = Free(packed, *_zones(elf, emptied))
     used = sorted(_used(elf, tables))
-    every = _cuts(elf, packed, used)
+    every = _cuts(elf, free, used)
+    made = _attempt(elf, table, free, used, len(every))
+    zeros = 0
+    low, high = 0, len(every)
+    while made is None or (low and low + 1 < high):  # where not all fit the table, as many of the largest as do
+        count = (low + high) // 2
+        if count == 0:
+            made = Layout(free.packed, (), None)
+        elif found := _attempt(elf, table, free, used, count):
+            made, low = found, count
+        else:
+            high = count
+        zeros = sum(cut.size for cut in every) - sum(cut.size for cut in _largest(every, low))
+    inside = (_section_of(elf, cut.start) for cut in made.cuts if cut.zeros and cut.size)
+    numbers = tuple(sorted({each.number for each in inside if each}))
+    return made._replace(zeros=zeros, emptied=numbers)
+
+
+def _attempt(elf: Elf, table: Table, free: Free, used: Sequence[tuple[int, int]], count: int) -> Layout | None:
+    """With the largest `count` cuts, or not at all."""
+    cuts = _largest(_cuts(elf, free, used), count)
     first = min((start for start, _ in used if start >= table.end), default=elf.buffer.size)
-    wanted = sum(cut.size for cut in every)
-    for count in range(len(every), 0, -1):  # where not all fit the table, the largest
-        cuts = _largest(every, count)
-        zeros = wanted - sum(cut.size for cut in cuts)
-        wanted_end = table.end + _splits(elf, cuts) * PROGRAM_HEADER
-        if wanted_end <= first and loader.is_blank(elf.buffer, table.end, wanted_end):
-            return Layout(packed, cuts, None, zeros)
-        for way in _WAYS:
-            if made := _with_room(elf, table, packed, used, count, way):
-                return made._replace(zeros=zeros)
-    return Layout(packed, (), None, wanted)
+    wanted_end = table.end + _splits(elf, cuts) * PROGRAM_HEADER
+    if wanted_end <= first and loader.is_free(elf, table.end, wanted_end):
+        return Layout(free.packed, cuts, None)
+    ways = (_with_room(elf, table, free, used, count, way) for way in _WAYS)
+    return next((made for made in ways if made), None)
 
 
 def _largest(cuts: Sequence[Cut], count: int) -> tuple[Cut, ...]:
-    return tuple(sorted(sorted(cuts, key=lambda cut: -cut.size)[:count]))
+    """Those of no size only part what may be run from what may not: they cost a row and are always wanted."""
+    parting = [cut for cut in cuts if not cut.size]
+    largest = sorted((cut for cut in cuts if cut.size), key=lambda cut: -cut.size)
+    return tuple(sorted([*parting, *largest[:count]]))
 
 
 def _with_room(
     elf: Elf,
     table: Table,
-    packed: Mapping[int, Packed],
+    free: Free,
     used: Sequence[tuple[int, int]],
     count: int,
     way: tuple[int, frozenset[int]],
 ) -> Layout | None:
     """Move what stands behind the table to behind device code, which makes a cut the smaller."""
-    cuts = _largest(_cuts(elf, packed, used), count)
+    cuts = _largest(_cuts(elf, free, used), count)
     spare, movable = way
-    block = _block(elf, table.end, table.end + (_splits(elf, cuts) + spare) * PROGRAM_HEADER, used, movable)
+    rows = _splits(elf, cuts) + spare
+    block = _block(elf, table.end, table.end + rows * PROGRAM_HEADER, used, movable)
     if block is None:
         return None
     start, end = block
-    free, until = max(_holes(elf, packed), key=lambda hole: hole[1] - hole[0])
-    to = up(free - start, _BLOCK_ALIGNMENT) + start
-    if to + end - start > until:
+    hole = max(_holes(elf, free), key=lambda hole: hole[1] - hole[0], default=(0, 0))
+    to = up(hole[0] - start, _BLOCK_ALIGNMENT) + start
+    if to + end - start > hole[1]:
         return None
-    remaining = _largest(_cuts(elf, packed, used, (to, to + end - start)), count)
+    remaining = _largest(_cuts(elf, free, used, (to, to + end - start)), count)
     if not remaining or _splits(elf, remaining) > _splits(elf, cuts):
         return None
-    return Layout(packed, remaining, Block(start, end, to, _distance(elf, start, to)))
+    left = _left_behind(elf, table.end + (rows + 1) * PROGRAM_HEADER, end)
+    return Layout(free.packed, tuple(sorted([*left, *remaining])), Block(start, end, to, _distance(elf, start, to)))
+
+
+def _left_behind(elf: Elf, table_end: int, end: int) -> Iterator[Cut]:
+    """The pages between the table and `end`, from where a large block has moved away."""
+    home = next((each for each in elf.segments if each.type == PT_LOAD and each.offset <= table_end < _end(each)), None)
+    page = page_of(elf, home) if home else None
+    if home and page:
+        cut = Cut(up(table_end, page), down(min(end, _end(home)), page))
+        if cut.size > _SMALLEST_ZEROS:
+            yield cut
 
 
 def page_of(elf: Elf, segment: Segment) -> int | None:
@@ -128,28 +197,30 @@ def segment_of(elf: Elf, header: Header) -> Segment | None:
     return found[0]
 
 
-def _holes(elf: Elf, packed: Mapping[int, Packed]) -> Iterator[tuple[int, int]]:
-    """What is free behind each part of a section that is used."""
-    for number, each in packed.items():
+def _holes(elf: Elf, free: Free) -> Iterator[tuple[int, int]]:
+    """What is free behind each part of a section that is used; in place only where there is nothing else."""
+    for number, each in free.packed.items():
         following = [start for start, _ in each.islands[1:]]
         for (_, end), until in zip(each.islands, [*following, _section_end(elf, number)], strict=True):
             yield end, until
+    if not free.packed:
+        yield from ((each.start, each.end) for each in free.zones)
 
 
 def _cuts(
-    elf: Elf, packed: Mapping[int, Packed], used: Sequence[tuple[int, int]], block: tuple[int, int] | None = None
+    elf: Elf, free: Free, used: Sequence[tuple[int, int]], block: tuple[int, int] | None = None
 ) -> tuple[Cut, ...]:
     """The pages that nothing needs; `block`: what else goes among the device code."""
-    cuts = []
-    for number, each in packed.items():
+    cuts = [*free.parting, *_zeros(free.zones, block)]
+    for number, each in free.packed.items():
         header = elf.headers[number]
         segment = segment_of(elf, header)
         page = page_of(elf, segment) if segment else None
         if segment is None or page is None:
             continue
-        free = _free_behind(elf, header, segment, used)
-        inside = [block] if block and header.offset <= block[0] < free else []
-        taken = sorted([*each.islands, *inside, (free, free)])
+        until = _free_behind(elf, header, segment, used)
+        inside = [block] if block and header.offset <= block[0] < until else []
+        taken = sorted([*each.islands, *inside, (until, until)])
         start = header.offset
         for low, high in taken:
             cut = Cut(up(start, page), down(low, page))
@@ -157,6 +228,60 @@ def _cuts(
                 cuts.append(cut)
             start = max(start, high)
     return tuple(sorted(cuts))
+
+
+def _zeros(zones: Sequence[Zone], block: tuple[int, int] | None) -> Iterator[Cut]:
+    """The whole pages of what was emptied in place."""
+    for start, end, page, first in zones:
+        free = block[1] if block and start <= block[0] < end else start
+        cut = Cut(max(up(free, page), first), down(end, page), zeros=True)
+        if cut.size >= _SMALLEST_ZEROS:
+            yield cut
+
+
+def _zones(elf: Elf, emptied: Sequence[Emptied]) -> tuple[tuple[Zone, ...], tuple[Cut, ...]]:
+    """Memory that may be run is not made of zeros (systems forbid it): there a section is parted from what is before.
+
+    A page of the section stays before its first cut: it is what the zeros behind it are loaded with.
+    """
+    zones: list[Zone] = []
+    parting: dict[int, Cut] = {}
+    for start, end in _together(elf, emptied):
+        header = _section_of(elf, start)
+        segment = segment_of(elf, header) if header else None
+        page = page_of(elf, segment) if segment else None
+        if header and segment and page:
+            begin = up(header.offset, page)
+            zones.append(Zone(start, end, page, begin + page))
+            if segment.flags & PF_X:
+                parting[header.number] = Cut(begin, begin, zeros=True)
+    return tuple(zones), tuple(parting.values())
+
+
+def _together(elf: Elf, emptied: Sequence[Emptied]) -> Iterator[tuple[int, int]]:
+    """What was emptied, neighbours as one where only zeros are between them."""
+    start = end = 0
+    for each in emptied:
+        if (
+            end
+            and not each.header
+            and each.start - end < _BLOCK_ALIGNMENT
+            and loader.is_blank(elf.buffer, end, each.start)
+        ):
+            end = each.end
+            continue
+        if end:
+            yield start, end
+        start, end = each.start, each.end
+    if end:
+        yield start, end
+
+
+def _section_of(elf: Elf, offset: int) -> Header | None:
+    inside = (
+        each for each in elf.headers if each.type != SHT_NOBITS and each.offset <= offset < each.offset + each.size
+    )
+    return next(inside, None)
 
 
 def _free_behind(elf: Elf, header: Header, segment: Segment, used: Sequence[tuple[int, int]]) -> int:
@@ -224,7 +349,7 @@ def _block(
         end = section.offset + section.size
     if end < wanted and any(offset < wanted for offset, stop in used if offset >= end and stop > end):
         return None
-    if not loader.is_blank(elf.buffer, end, wanted) or loader.is_pointed_into(elf, start, end):
+    if not loader.is_free(elf, end, wanted) or loader.is_pointed_into(elf, start, end):
         return None
     if end <= start or not all(_moves_with(each, start, end) for each in elf.segments if each.file_size):
         return None

@@ -24,22 +24,27 @@ if TYPE_CHECKING:
 _ALLOC = 0x2
 _AT_ONCE = 1 << 20
 _HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
-MOVABLE_TAGS = frozenset({_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM})
-_SHT_GNU_HASH, _SHT_VERSYM = 0x6FFFFFF6, 0x6FFFFFFF
+_RELA, _RELASZ, _VERDEF, _VERNEED = 7, 8, 0x6FFFFFFC, 0x6FFFFFFE
+MOVABLE_TAGS = frozenset({_HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM, _RELA, _VERDEF, _VERNEED})
+SHT_GNU_HASH, SHT_VERDEF, SHT_VERNEED, SHT_VERSYM = 0x6FFFFFF6, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 _TAG_OF = {
     SHT_HASH: _HASH,
     SHT_STRTAB: _STRTAB,
     SHT_DYNSYM: _SYMTAB,
-    _SHT_GNU_HASH: _GNU_HASH,
-    _SHT_VERSYM: _VERSYM,
+    SHT_GNU_HASH: _GNU_HASH,
+    SHT_VERSYM: _VERSYM,
+    SHT_VERDEF: _VERDEF,
+    SHT_VERNEED: _VERNEED,
+    SHT_RELA: _RELA,
 }
 # Entries of the dynamic section that hold addresses: PLTGOT, RELA, INIT, FINI, JMPREL, INIT_ARRAY, FINI_ARRAY,
 # PREINIT_ARRAY, RELR, VERDEF, VERNEED, and those that may move.
-_ADDRESSES = MOVABLE_TAGS | {3, 7, 12, 13, 23, 25, 26, 32, 36, 0x6FFFFFFC, 0x6FFFFFFE}
+_ADDRESSES = MOVABLE_TAGS | {3, 12, 13, 23, 25, 26, 32, 36}
 # Tables of relocations: where, how long, and the type of their section.
-_RELOCATIONS = ((7, 8, SHT_RELA), (23, 2, SHT_RELA), (36, 35, references.SHT_RELR))
+_RELOCATIONS = ((_RELA, _RELASZ, SHT_RELA), (23, 2, SHT_RELA), (36, 35, references.SHT_RELR))
 _NOTE = struct.Struct("<III")
 _LINKERS = b"GNU\0"
+_PATCHELF_FILLS = b"X\0"
 
 
 def must_agree(elf: Elf, changing: Sequence[Header]) -> None:
@@ -73,8 +78,7 @@ def _relocations_agree(elf: Elf, tags: dict[int, int]) -> None:
         if start < end:
             raise MalformedError(elf.buffer.name, f"no section header describes the relocations at {start:#x}")
     if _SYMTAB in tags and not any(
-        each.type == SHT_DYNSYM and each.address == tags[_SYMTAB] == _loaded_at(elf, each.offset)
-        for each in elf.headers
+        each.type == SHT_DYNSYM and each.address == tags[_SYMTAB] == loaded_at(elf, each.offset) for each in elf.headers
     ):
         raise MalformedError(elf.buffer.name, "its dynamic symbols are not where its section headers say")
 
@@ -84,10 +88,12 @@ def finds(elf: Elf, section: Header) -> bool:
 
     Notes of the linker's own are such; what another put into a note, code beside it may read.
     """
-    if section.address != _loaded_at(elf, section.offset):
+    if section.address != loaded_at(elf, section.offset):
         return False
     if (tag := _TAG_OF.get(section.type)) is not None:
-        return dict(dynamic.tags(elf)).get(tag) == section.address
+        tags = dict(dynamic.tags(elf))
+        whole = tag != _RELA or tags.get(_RELASZ) == section.size  # some linkers count those of the calls with them
+        return whole and tags.get(tag) == section.address
     kind = PT_NOTE if section.type == SHT_NOTE else PT_INTERP
     end = section.offset + section.size
     covered = any(each.type == kind and each.offset <= section.offset and end <= _end(each) for each in elf.segments)
@@ -107,7 +113,7 @@ def _by_linker(buffer: Buffer, at: int, end: int) -> bool:
 
 def is_pointed_into(elf: Elf, start: int, end: int) -> bool:
     """Whether a relocation, or an entry of the dynamic section that is not known to move, names a part of the file."""
-    low = _loaded_at(elf, start)
+    low = loaded_at(elf, start)
     if low is None:
         return True
     ranges = [(low, low + end - start)]
@@ -115,13 +121,24 @@ def is_pointed_into(elf: Elf, start: int, end: int) -> bool:
     return any(low <= value < low + end - start for value in others) or any(references.pointers(elf, ranges))
 
 
-def is_blank(buffer: Buffer, start: int, end: int) -> bool:
-    """Whether nothing but zeros stands there: what no table tells of may be needed all the same."""
+def is_free(elf: Elf, start: int, end: int) -> bool:
+    """Whether nothing needs a part of the file that no section is at.
+
+    It is blank, or has what patchelf fills the places with from which it moved sections, and nothing points there.
+    """
+    if is_blank(elf.buffer, start, end):
+        return True
+    return is_blank(elf.buffer, start, end, _PATCHELF_FILLS) and not is_pointed_into(elf, start, end)
+
+
+def is_blank(buffer: Buffer, start: int, end: int, filling: bytes = b"\0") -> bool:
+    """Whether nothing but zeros, or `filling`, stands there: what no table tells of may be needed all the same."""
     end = min(end, buffer.size)
-    return not any(any(buffer.read(at, min(_AT_ONCE, end - at))) for at in range(start, end, _AT_ONCE))
+    pieces = (buffer.read(at, min(_AT_ONCE, end - at)) for at in range(start, end, _AT_ONCE))
+    return not any(piece.strip(filling) for piece in pieces)
 
 
-def _loaded_at(elf: Elf, offset: int) -> int | None:
+def loaded_at(elf: Elf, offset: int) -> int | None:
     for each in elf.segments:
         if each.type == PT_LOAD and each.offset <= offset < _end(each):
             return offset - each.offset + each.address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -105,6 +106,29 @@ def _relr_slots(words: Iterator[int]) -> Iterator[int]:
             bits >>= 1
             at += _WORD.size
         following += _BITS * _WORD.size
+
+
+def written(elf: Elf, ranges: Sequence[tuple[int, int]]) -> Iterator[int]:
+    """The addresses in `ranges` (which do not overlap) that the loader writes to."""
+    ordered = sorted(ranges)
+    starts = [start for start, _ in ordered]
+    for table in elf.headers if ordered else ():
+        if not table.flags & _ALLOC or table.type not in (SHT_RELA, SHT_RELR):
+            continue
+        for address in _slots(elf, table):
+            index = bisect.bisect_right(starts, address + _WORD.size - 1) - 1
+            if index >= 0 and address < ordered[index][1]:
+                yield address
+
+
+def _slots(elf: Elf, table: Header) -> Iterator[int]:
+    if table.type == SHT_RELR:
+        yield from _relr_slots(
+            each for _, data in _pieces(elf, table, _WORD.size) for each in memoryview(data).cast("Q").tolist()
+        )
+        return
+    for _, data in _pieces(elf, table, _RELA.size):
+        yield from memoryview(data).cast("Q")[::3].tolist()
 
 
 def _in_place(elf: Elf, ranges: Sequence[tuple[int, int]]) -> Iterator[Reference]:

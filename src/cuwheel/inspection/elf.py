@@ -36,6 +36,7 @@ _SYMBOL_TYPES = {SHT_SYMTAB, SHT_STRTAB, SHT_HASH, SHT_DYNSYM, 0x6FFFFFF6, 0x6FF
 _SHF_ALLOC, _SHF_EXEC = 0x2, 0x4
 _UNWIND = (".eh_frame", ".gcc_except_table")
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
+PF_X = 0x1
 _EXTENDED_INDEX = 0xFFFF
 _NAMES_LIMIT = 1 << 28
 _COPIES = 8
@@ -190,14 +191,17 @@ class NameTable:
     def __init__(self, owner: str, data: bytes) -> None:
         self._owner, self._data = owner, data
         self._budget = _COPIES * len(data) + 1
+        self._known: dict[int, str] = {}  # many sections may have one name
 
     def at(self, start: int) -> str:
+        if (known := self._known.get(start)) is not None:
+            return known
         end = self._data.find(b"\0", start)
         name = self._data[start : end if end >= 0 else len(self._data)]
         self._budget -= len(name)
         if self._budget < 0:
             raise MalformedError(self._owner, "its names are many times longer than the table that holds them")
-        return name.decode("utf-8", "replace")
+        return self._known.setdefault(start, name.decode("utf-8", "replace"))
 
 
 def _address_map(segments: Sequence[Segment], headers: Sequence[Header]) -> AddressMap:

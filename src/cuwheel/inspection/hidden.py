@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,6 +10,7 @@ from cuwheel.buffer import SCAN_CHUNK, occurrences
 from cuwheel.finding import Finding
 from cuwheel.inspection import elf, fatbin, limits
 from cuwheel.inspection.image import AMD_SECTIONS
+from cuwheel.inspection.payload import ZSTD_MAGIC
 from cuwheel.units import first_few
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _ELF = elf.MAGIC + b"\x02\x01"
 _CUDA = struct.pack("<H", elf.MACHINE_CUDA)
+_ZSTD = re.compile(re.escape(ZSTD_MAGIC))  # in compressed data, where no byte is rare, the fastest way
 _OVERLAP = elf.HEADER_SIZE
 _MOST = 1 << 18  # in one file; cuFFT has 24,448
 _SHOWN = 5
@@ -32,6 +35,7 @@ class Hit(NamedTuple):
     section: str
     offset: int
     end: int  # of the place it was found in
+    compressed: bool = False  # a ZSTD frame, which may hold a cubin
 
 
 class Hidden(NamedTuple):
@@ -49,7 +53,7 @@ def search(buffer: Buffer, sections: Sequence[Section], *, where: Search) -> Hid
     for name, start, end in _regions(buffer, sections, whole=where == "whole"):
         _search_region(buffer, name, start, end, containers, cubins)
     amd = tuple(each.name for each in sections if each.name in AMD_SECTIONS and each.size)
-    return Hidden(tuple(containers), tuple(cubins), amd)
+    return Hidden(tuple(containers), tuple(sorted(cubins, key=lambda hit: hit.offset)), amd)
 
 
 def _regions(buffer: Buffer, sections: Sequence[Section], *, whole: bool) -> Iterator[tuple[str, int, int]]:
@@ -82,6 +86,11 @@ def _search_region(buffer: Buffer, name: str, start: int, end: int, containers: 
             Hit(name, position + at, end)
             for at in occurrences(chunk, _ELF, 0)
             if at < SCAN_CHUNK and chunk[at + 18 : at + 20] == _CUDA
+        ]
+        cubins += [
+            Hit(name, position + match.start(), end, compressed=True)
+            for match in _ZSTD.finditer(chunk)
+            if match.start() < SCAN_CHUNK
         ]
         position += SCAN_CHUNK
 

@@ -225,7 +225,10 @@ def _loose_cubins(draft: _Draft, hits: Sequence[hidden.Hit]) -> Iterator[hidden.
             continue
         end = min(hit.end, starts[index]) if index < len(starts) else hit.end
         try:
-            draft.loose.append(loose.read(draft.buffer, hit.section, hit.offset, end))
+            read = loose.unpacked if hit.compressed else loose.read
+            if (cubin := read(draft.buffer, hit.section, hit.offset, end)) is None:
+                continue
+            draft.loose.append(cubin)
         except MalformedError as error:
             draft.findings.append(_broken_member(f"the cubin at {hit.offset:#x}", error))
             continue

@@ -1,18 +1,22 @@
-"""Cubins that stand in no container: whole files, or pieces embedded by hand."""
+"""Cubins that stand in no container: whole files, or pieces embedded by hand, as they are or as ZSTD frames."""
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.buffer import SliceBuffer
-from cuwheel.inspection import cubin, payload
-from cuwheel.inspection.libraries import DeviceCode, Entry
+from cuwheel.inspection import cubin, elf, payload
+from cuwheel.inspection.libraries import Compression, DeviceCode, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.buffer import Buffer
     from cuwheel.facts.arch import Arch
+
+_HEADER = struct.Struct("<16sHHIQQQI")  # as far as the flags
+_ABI_AT = 8
 
 
 class Loose(NamedTuple):
@@ -24,6 +28,12 @@ class Loose(NamedTuple):
     linked: bool
     debug: bool
     toolkit: str | None
+    compression: Compression = "none"
+    real_size: int | None = None
+
+    @property
+    def real(self) -> int:
+        return self.size if self.real_size is None else self.real_size
 
 
 def read(buffer: Buffer, section: str, start: int, end: int) -> Loose:
@@ -41,22 +51,47 @@ def read(buffer: Buffer, section: str, start: int, end: int) -> Loose:
     )
 
 
+def unpacked(buffer: Buffer, section: str, start: int, end: int) -> Loose | None:
+    """A cubin in a ZSTD frame, by the cubin's header alone: of an architecture that not every toolkit tells whole
+    (`sm_100f` may be `sm_100`), so never one that fewer GPUs load. None where the frame holds anything else.
+    """
+    head = payload.start(buffer, start, end - start, "zstd")
+    if len(head) < _HEADER.size or head[:4] != elf.MAGIC:
+        return None
+    ident, kind, machine, _, _, _, _, flags = _HEADER.unpack_from(head)
+    if machine != elf.MACHINE_CUDA or (frame := payload.zstd_frame(buffer, start, end)) is None:
+        return None
+    stored, real = frame
+    abi = ident[_ABI_AT]
+    return Loose(
+        section=section,
+        offset=start,
+        size=stored,
+        arch=cubin.arch_by_flags(flags, abi),
+        abi=abi,
+        linked=kind != elf.TYPE_RELOCATABLE,
+        debug=False,
+        toolkit=None,
+        compression="zstd",
+        real_size=real,
+    )
+
+
 def rows(cubins: Sequence[Loose]) -> Iterator[DeviceCode]:
-    alike: dict[tuple[str, Arch, bool], list[Loose]] = {}
+    alike: dict[tuple[str, Arch, bool, Compression], list[Loose]] = {}
     for each in cubins:
-        alike.setdefault((each.section, each.arch, each.linked), []).append(each)
-    for (section, arch, linked), group in alike.items():
-        size = sum(each.size for each in group)
+        alike.setdefault((each.section, each.arch, each.linked, each.compression), []).append(each)
+    for (section, arch, linked, compression), group in alike.items():
         yield DeviceCode(
             kind="cubin",
             arch=arch,
             section=section,
             linked=linked,
-            compression="none",
+            compression=compression,
             ptx_isa=None,
             count=len(group),
-            bytes=size,
-            real_bytes=size,
+            bytes=sum(each.size for each in group),
+            real_bytes=sum(each.real for each in group),
             debug_count=sum(each.debug for each in group),
         )
 
@@ -69,13 +104,13 @@ def entry(found: Loose) -> Entry:
         kind="cubin",
         arch=found.arch,
         linked=found.linked,
-        compression="none",
+        compression=found.compression,
         ptx_isa=None,
         cubin_abi=found.abi,
         header_size=0,
         bytes=found.size,
-        compressed_bytes=0,
-        real_bytes=found.size,
+        compressed_bytes=found.size if found.compression != "none" else 0,
+        real_bytes=found.real,
         debug=found.debug,
         flags=0,
         options="",

@@ -16,6 +16,9 @@ _SMALL = 1 << 16
 _START = 512
 _ZSTD_BLOCK = (1 << 17) + 32  # the most that one takes with the headers before it: it is decoded as a whole
 LIMIT = 1 << 29
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_HEADER = 18  # the most that one takes
+_RAW_BLOCK, _REPEATED, _COMPRESSED = 0, 1, 2
 
 
 def read(buffer: Buffer, offset: int, stored: int, real: int, compression: Compression) -> bytes:
@@ -39,6 +42,31 @@ def start(buffer: Buffer, offset: int, stored: int, compression: Compression) ->
     if compression == "none":
         return data
     return _lz4_start(data) if compression == "lz4" else _zstd_start(data)
+
+
+def zstd_frame(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:
+    """How long the ZSTD frame at `offset` is, and what it unpacks to by its own word; None where none is whole."""
+    import zstandard  # noqa: PLC0415 - only where something is compressed with it
+
+    head = buffer.read(offset, min(_ZSTD_HEADER, end - offset))
+    try:
+        told = zstandard.get_frame_parameters(head)
+        at = offset + zstandard.frame_header_size(head)
+    except (zstandard.ZstdError, ValueError):
+        return None
+    if told.content_size in (zstandard.CONTENTSIZE_ERROR, zstandard.CONTENTSIZE_UNKNOWN):
+        return None
+    last = 0
+    while not last:
+        if at + 3 > end:
+            return None
+        block = int.from_bytes(buffer.read(at, 3), "little")
+        last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        if kind not in (_RAW_BLOCK, _REPEATED, _COMPRESSED):
+            return None
+        at += 3 + (1 if kind == _REPEATED else size)
+    at += 4 if told.has_checksum else 0
+    return (at - offset, told.content_size) if at <= end else None
 
 
 def _lz4_start(data: bytes) -> bytes:

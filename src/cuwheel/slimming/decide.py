@@ -16,6 +16,7 @@ from cuwheel.compat.entries import LOADABLE, chosen, code, device, possible, wit
 from cuwheel.compat.modules import device_linked, without_kernels
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
+from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.slimming import unchanged
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["EntryDecision", "LibraryPlan", "SlimOptions", "decide"]
 
 _ANY = "for every architecture"
+_OTHERS = "none of these machines could load it"
+_WORTH = 1 << 14  # of code that stays where it is: only whole pages of it are saved
 # Emptied, it could not be told from one that lost its kernels.
 _NO_KERNEL = "it has no kernels and is small"
 # What is left of a payload, by how it was and will be stored: measured on bitsandbytes, NCCL and CuPy.
@@ -50,6 +53,7 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
     if fixed is None:
         members = _members(library)
         verdicts = _verdicts(library, options, members)
+        verdicts.update(_unregistered(library, options))
         if options.drop_relocatable:
             refused = _drop_relocatable(library, options, members, verdicts)
         if options.strip_debug:
@@ -68,7 +72,7 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
         path=library.path,
         options=options,
         entries=entries,
-        untouched=tuple(unchanged.findings(library, options, fixed, wanted)),
+        untouched=tuple(unchanged.findings(library, options, fixed, wanted, verdicts)),
         refused=refused,
         bytes_before=library.size,
         bytes_after_estimate=library.size - sum(map(_saved, entries)),
@@ -109,6 +113,30 @@ def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[in
             seen[key] = _container(entries, known, future)
         verdicts.update(zip(indices, seen[key], strict=True))
     return verdicts
+
+
+def _unregistered(library: Library, options: SlimOptions) -> dict[int, _Verdict]:
+    """What the library finds by itself, nobody knows how: it goes, in place, where no machine could load any of it.
+
+    Not by what the driver would choose: each piece by itself must be for other GPUs, and large enough to save pages.
+    """
+    devices = [device(each) for each in options.targets or ()]
+    if not devices or None in devices:
+        return {}
+    known = [each for each in devices if each]
+    known += _later_devices([each.capability for each in known]) if options.future else ()
+    groups: dict[tuple[int | None, int], list[int]] = {}
+    for index, entry in enumerate(library.entries):
+        if entry.container is None or entry.section not in FATBIN_SECTIONS:
+            alone = index if entry.container is None else -1
+            groups.setdefault((entry.container, alone), []).append(index)
+    found: dict[int, _Verdict] = {}
+    for indices in groups.values():
+        entries = [library.entries[index] for index in indices]
+        worth = sum(each.header_size + each.bytes for each in entries) >= _WORTH
+        if worth and not any(unchanged.fits(each, known) for each in entries):
+            found.update((index, _Verdict(keep=False, reason=_OTHERS)) for index in indices)
+    return found
 
 
 def _container(

@@ -16,7 +16,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.units import first_few, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from cuwheel.binary.decisions import SlimOptions
     from cuwheel.inspection.libraries import Compression, Entry, Library
@@ -66,12 +66,21 @@ def named(library: Library) -> frozenset[int]:
 
 
 def findings(
-    library: Library, options: SlimOptions, fixed: Reason | None, wanted: Compression | None
+    library: Library,
+    options: SlimOptions,
+    fixed: Reason | None,
+    wanted: Compression | None,
+    decided: Collection[int] = (),
 ) -> Iterator[Finding]:
+    """`decided`: the entries that a plan does not simply leave."""
     if fixed and library.entries:
         yield _finding(fixed.rule, fixed.words, library.entries, options, fix=fixed.fix)
         return
-    outside = [each for each in library.entries if each.section not in FATBIN_SECTIONS or each.container is None]
+    outside = [
+        each
+        for index, each in enumerate(library.entries)
+        if (each.section not in FATBIN_SECTIONS or each.container is None) and index not in decided
+    ]
     if outside:
         words = "device code is outside the sections that the CUDA runtime registers: the library loads it itself"
         yield _finding("code-elsewhere", words, outside, options)
@@ -109,7 +118,7 @@ def _could_save(entries: Sequence[Entry], options: SlimOptions) -> int:
     for container, group in groups.items():
         kept = {index for on in devices if on for index in possible(group, on)}
         if container is None:  # each stands alone
-            kept = {index for index, each in enumerate(group) if _fits(each, devices)}
+            kept = {index for index, each in enumerate(group) if fits(each, devices)}
         saved += sum(
             each.header_size + each.bytes
             for index, each in enumerate(group)
@@ -118,7 +127,8 @@ def _could_save(entries: Sequence[Entry], options: SlimOptions) -> int:
     return saved
 
 
-def _fits(entry: Entry, devices: Sequence[Device | None]) -> bool:
+def fits(entry: Entry, devices: Sequence[Device | None]) -> bool:
+    """Whether one of these GPUs could load it, or nobody can tell."""
     found = code(entry)
     return found is None or any(on and serves(found.arch, on.capability) for on in devices)
 

@@ -1,0 +1,80 @@
+"""Device code that the library finds by itself, outside the sections made for it: it goes where it stands.
+
+Whatever finds it (an address in the library's data, a place computed by its code) still finds the same address. A
+container keeps its header and says that it holds nothing; the rest becomes zeros.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.binary import loader, references
+from cuwheel.errors import MalformedError
+from cuwheel.inspection import elf as elf_file
+from cuwheel.inspection.fatbin import CONTAINER, MAGIC
+from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.inspection.payload import ZSTD_MAGIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.binary.decisions import EntryDecision, LibraryPlan
+    from cuwheel.buffer import Buffer
+    from cuwheel.inspection.elf import Elf
+
+
+class Emptied(NamedTuple):
+    """Of the file, [start, end) becomes zeros. `header`: what is then before it, of a container."""
+
+    start: int
+    end: int
+    header: bytes = b""
+
+
+def find(file: Elf, plan: LibraryPlan) -> tuple[Emptied, ...]:
+    """Raises MalformedError where the file is not the one that was planned for, or something writes into the code."""
+    containers: dict[int, list[EntryDecision]] = {}
+    found = []
+    for each in plan.entries:
+        if each.entry.container is None:
+            found += [] if each.keep else [_cubin(file.buffer, each)]
+        elif each.entry.section not in FATBIN_SECTIONS:
+            containers.setdefault(each.entry.container, []).append(each)
+    found += [_container(file.buffer, each) for each in containers.values() if not all(one.keep for one in each)]
+    made = tuple(sorted(found))
+    _must_be_unwritten(file, made)
+    return made
+
+
+def _cubin(buffer: Buffer, each: EntryDecision) -> Emptied:
+    start = each.entry.offset
+    if buffer.read(start, 4) not in (elf_file.MAGIC, ZSTD_MAGIC):
+        raise _other_file(buffer)
+    return Emptied(start, start + each.bytes)
+
+
+def _container(buffer: Buffer, entries: Sequence[EntryDecision]) -> Emptied:
+    start = entries[0].entry.offset
+    head = buffer.read(start - CONTAINER.size, CONTAINER.size) if start >= CONTAINER.size else bytes(CONTAINER.size)
+    magic, version, header, size = CONTAINER.unpack(head)
+    if any(each.keep for each in entries):
+        raise MalformedError(buffer.name, f"a part of the container at {start:#x} was to go, which only whole ones can")
+    if head[:4] != MAGIC or header != CONTAINER.size or size != sum(each.bytes for each in entries):
+        raise _other_file(buffer)
+    return Emptied(start, start + size, CONTAINER.pack(magic, version, header, 0))
+
+
+def _must_be_unwritten(file: Elf, emptied: Sequence[Emptied]) -> None:
+    """What the loader relocates is no device code, whatever it looks like."""
+    if (address := next(references.written(file, list(_addresses(file, emptied))), None)) is not None:
+        raise MalformedError(file.buffer.name, f"its loader writes into what seems to be device code, at {address:#x}")
+
+
+def _addresses(file: Elf, emptied: Sequence[Emptied]) -> Iterator[tuple[int, int]]:
+    for each in emptied:
+        if (address := loader.loaded_at(file, each.start)) is not None:
+            yield address, address + each.end - each.start
+
+
+def _other_file(buffer: Buffer) -> MalformedError:
+    return MalformedError(buffer.name, "it is not the file that was planned for")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import cmd_find, option_values
+from cuwheel.cli import cmd_find, names, option_values
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="installed packages that may be replaced, such as torch; repeatable, or with commas",
     )
+    group.add_argument(
+        "--pin",
+        metavar="WHERE",
+        type=names.pin,
+        action="append",
+        default=[],
+        help="write settings that the package needs here: activate, env-file=PATH, systemd=FOLDER, dockerfile=PATH",
+    )
     _add_fallbacks(parser)
     group.add_argument("--undo", action="store_true", help="put the environment back as it was before the last install")
 
@@ -54,7 +62,7 @@ def _add_fallbacks(parser: argparse.ArgumentParser) -> None:
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
     cmd_find.refuse_conflicts(args)
-    if args.undo and (args.wanted or args.dry_run or args.allow):
+    if args.undo and (args.wanted or args.dry_run or args.allow or args.pin):
         raise UsageError("--undo takes no other option than --env", hint="cuwheel install --undo")
     if not args.undo and not args.wanted:
         raise UsageError("no package to install was given", hint="cuwheel install NAME")
@@ -74,6 +82,7 @@ def run(args: argparse.Namespace) -> Install:
         **given,
         allow=allowed,
         dry_run=args.dry_run,
+        pin=args.pin,
         no_older=args.no_older,
         any_version=args.any_version,
         wheel_only=args.wheel_only,

@@ -151,3 +151,11 @@ def binary(text: str) -> str:
         raise UsageError(f"{option_values.shortened(text)}: no such file or folder")
     _asked(lambda: source.installed_info(text))
     return text
+
+
+def pin(text: str) -> str:
+    """A place for settings: `activate`, `env-file=PATH` and so on."""
+    from cuwheel.delivery import pin_files
+
+    pin_files.place(text)
+    return text

@@ -145,12 +145,18 @@ def is_loadable(library: Library) -> bool:
 
 
 def _one(profile: PackageProfile, paths: Sequence[str], machine: Machine) -> Loading:
+    versioned = by_cuda(profile, paths, machine)
+    # Beside those for CUDA there are libraries for other kinds of machine (CPU, ROCm, XPU): none of our business.
+    return choose(profile, versioned, machine) if versioned else Loading(always=tuple(paths))
+
+
+def by_cuda(profile: PackageProfile, paths: Sequence[str], machine: Machine) -> dict[str, tuple[str, ...]]:
+    """The libraries of a package that has one for each CUDA, by that; of two for one CUDA those for the GPU."""
     versioned: dict[str, tuple[str, ...]] = {}
     for path in paths:
         if (cuda := packages.made_for(profile, path)) and _of_gpu(profile, path, machine):
             versioned[cuda] = (*versioned.get(cuda, ()), path)
-    # Beside those for CUDA there are libraries for other kinds of machine (CPU, ROCm, XPU): none of our business.
-    return choose(profile, versioned, machine) if versioned else Loading(always=tuple(paths))
+    return versioned
 
 
 def choose(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], machine: Machine) -> Loading:
@@ -158,7 +164,7 @@ def choose(profile: PackageProfile, versioned: Mapping[str, tuple[str, ...]], ma
     value = machine.loads_by(profile.override) if profile.override else None
     if value or (value is not None and profile.override_digits):
         return _by_variable(profile, versioned, machine, value)
-    cuda = _framework_cuda(profile, machine)
+    cuda = framework_cuda(profile, machine)
     if cuda is None:
         candidates = tuple(Candidate(cuda=each, paths=versioned[each]) for each in sorted(versioned, key=versions.key))
         return Loading(always=(), candidates=candidates, follows=profile.follows)
@@ -181,7 +187,7 @@ def _below(profile: PackageProfile, machine: Machine) -> bool | None:
     return machine.capability < profile.variant.below
 
 
-def _framework_cuda(profile: PackageProfile, machine: Machine) -> str | None:
+def framework_cuda(profile: PackageProfile, machine: Machine) -> str | None:
     return {"torch": machine.torch_cuda, "jax": machine.jax_cuda}.get(profile.follows or "")
 
 
@@ -189,11 +195,11 @@ def _by_variable(
     profile: PackageProfile, there: Mapping[str, tuple[str, ...]], machine: Machine, value: str
 ) -> Loading:
     setting = f"{profile.override}={value}"
-    cuda = _framework_cuda(profile, machine)
+    cuda = framework_cuda(profile, machine)
     otherwise = packages.best_version(profile, there, cuda) if cuda else None
     fix = f"unset {profile.override}" + (f": it then loads the library for CUDA {otherwise}" if otherwise else "")
     if not otherwise:
-        fix += f", or set it to {' or '.join(_digits(each) for each in sorted(there, key=versions.key))}"
+        fix += f", or set it to {' or '.join(digits(each) for each in sorted(there, key=versions.key))}"
     if profile.override_digits and not (value.isascii() and value.isdigit()):
         return _nothing(profile, f"{setting}: it must be digits only", fix)
     if _below(profile, machine) and not profile.override_keeps_variant:
@@ -232,12 +238,17 @@ def _stand_in(profile: PackageProfile, there: Mapping[str, tuple[str, ...]], cud
     other = max(lower, key=versions.key) if lower else min(same, key=versions.key)
     ways = []
     if profile.override and (profile.override_keeps_variant or not _below(profile, machine)):
-        ways.append(f"set {profile.override}={_digits(other)}, which loads the one for CUDA {other}")
-    name = there[other][0].replace("\\", "/").rpartition("/")[2]
-    link = name.replace(_digits(other), _digits(versions.minor(cuda)), 1)
+        ways.append(f"set {profile.override}={digits(other)}, which loads the one for CUDA {other}")
+    return ", or ".join([*ways, f"in its folder: {link(there[other][0], other, cuda, machine)}", release])
+
+
+def link(path: str, cuda: str, wanted: str, machine: Machine) -> str:
+    """The command that gives a library for one CUDA the name of one for another."""
+    name = path.replace("\\", "/").rpartition("/")[2]
     make = "copy" if machine.os == "windows" else "ln -s"
-    return ", or ".join([*ways, f"in its folder: {make} {name} {link}", release])
+    return f"{make} {name} {name.replace(digits(cuda), digits(versions.minor(wanted)), 1)}"
 
 
-def _digits(cuda: str) -> str:
+def digits(cuda: str) -> str:
+    """As variables name it: 126 for 12.6."""
     return cuda.replace(".", "")

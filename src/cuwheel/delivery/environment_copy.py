@@ -17,6 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import codec, confined, files
+from cuwheel.delivery import pin_files
+from cuwheel.delivery.pin_files import Pinned
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.slimming.journal import Root
 from cuwheel.wheel.installed import site_packages
@@ -57,7 +59,10 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Journal(Struct, frozen=True, kw_only=True):
-    """`before`: what was there; once it is done, only what is there no longer. `added`: what is there instead."""
+    """`before`: what was there; once it is done, only what is there no longer. `added`: what is there instead.
+
+    `pinned`: files with settings, which may lie anywhere.
+    """
 
     schema: str = SCHEMA
     state: State
@@ -65,6 +70,7 @@ class Journal(Struct, frozen=True, kw_only=True):
     root: Root
     before: tuple[Entry, ...]
     added: tuple[Entry, ...] = ()
+    pinned: tuple[Pinned, ...] = ()
 
 
 class Copy:
@@ -74,8 +80,8 @@ class Copy:
         self.prefix = prefix
         self._folder = prefix / FOLDER
 
-    def begin(self, name: str) -> None:
-        """What `install --undo` could have put back until now is forgotten."""
+    def begin(self, name: str, pinned: tuple[Pinned, ...] = ()) -> None:
+        """What `install --undo` could have put back until now is forgotten. `pinned`: settings that will be written."""
         self.forget()
         before = tuple(self._entries())
         store = self._folder / _STORES["installing"]
@@ -86,7 +92,7 @@ class Copy:
                     _link(self.prefix / entry.path, store / str(number))
         except OSError as error:
             raise UnreadableError.from_os(error, store) from error
-        self._write(Journal(state="installing", name=name, root=Root.of(self.prefix), before=before))
+        self._write(Journal(state="installing", name=name, root=Root.of(self.prefix), before=before, pinned=pinned))
 
     def journal(self) -> Journal | None:
         """What a run left; None where there is nothing to put back."""
@@ -136,6 +142,11 @@ class Copy:
         for number, entry in enumerate(journal.before):
             if not entry.is_same(now.get(entry.path)):
                 self._put_back(journal, number)
+        self._settle(journal)
+
+    def _settle(self, journal: Journal) -> None:
+        for each in journal.pinned:
+            pin_files.restore(each)
         self._folder_times(journal.before)
         self.forget()
 
@@ -184,8 +195,7 @@ class Copy:
             _remove(self.prefix / entry.path)
         for number in range(len(journal.before)):
             self._put_back(journal, number)
-        self._folder_times(journal.before)
-        self.forget()
+        self._settle(journal)
 
     def forget(self) -> None:
         """The journal first: without it nothing is put back."""

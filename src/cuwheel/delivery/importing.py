@@ -15,18 +15,24 @@ from cuwheel.wheel.installed import distributions, site_packages
 from cuwheel.wheel.metadata import normalised, recorded_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cuwheel.verifying.outcomes import Result
 
 _GOOD = ("passed", "skipped")
 
 
-def tried(prefix: Path, interpreter: Path, names: Sequence[str], *, driver: bool) -> tuple[Result, ...]:
-    """`driver`: without one, an import that fails for want of it proves nothing."""
+def tried(
+    prefix: Path, interpreter: Path, names: Sequence[str], settings: Mapping[str, str], *, driver: bool
+) -> tuple[Result, ...]:
+    """`settings`: variables that the packages need.
+
+    `driver`: without one, an import that fails for want of it proves nothing.
+    """
     found = []
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         environ = variables.clean(os.environ, prefix, Path(folder), is_secret=masking.is_secret)
+        environ |= settings
         environ["PYTHONDONTWRITEBYTECODE"] = "1"  # what is put back, is put back as it was
         cut = launch.can_cut()
         for number, module in enumerate(dict.fromkeys(each for name in names for each in _modules(prefix, name))):

@@ -10,10 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import locking, log, venvs
-from cuwheel.delivery import choosing, environment_changes, importing
+from cuwheel.delivery import choosing, environment_changes, importing, pin_files, pinning
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.environment_changes import Change
 from cuwheel.delivery.environment_copy import FOLDER, Copy
+from cuwheel.delivery.pin_files import Pinned
+from cuwheel.delivery.pinning import Settings
 from cuwheel.diagnose import inquiry
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import CuwheelError, ToolError, UnreadableError
@@ -32,12 +34,15 @@ if TYPE_CHECKING:
 class Installed(Struct, frozen=True, kw_only=True):
     """What became of it. `refused`: changes that nobody allowed. `problem`: why the environment was put back.
 
-    `written`: the environment is another one than before. `recovered`: what a run that was killed had begun.
+    `settings`: what has to be set, and `pinned` the files that say so. `written`: the environment is another one than
+    before. `recovered`: what a run that was killed had begun.
     """
 
     name: str
     prefix: str
     choices: tuple[Choice, ...] = ()
+    settings: Settings = Settings()
+    pinned: tuple[Pinned, ...] = ()
     changes: tuple[Change, ...] = ()
     refused: tuple[Change, ...] = ()
     checks: tuple[Result, ...] = ()
@@ -96,20 +101,30 @@ def _installed(request: InstallRequest, place: _Place, choices: tuple[Choice, ..
     changes = environment_changes.between(there, after)
     allowed = {*(each.name for each in choices), *map(normalised, request.allow)}
     refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
-    planned = replace(start, changes=changes, refused=refused)
-    if refused or request.dry_run or not releases:
+    settings = pinning.decided(choices, releases)
+    if settings.problems:
+        return replace(start, choices=tuple(_without(each, settings) for each in choices))
+    places = tuple(map(pin_files.place, request.pin))
+    pinned = pin_files.pending(places, place.prefix, settings.variables) if places else ()
+    planned = replace(start, changes=changes, refused=refused, settings=settings, pinned=pinned)
+    if refused or request.dry_run or not (releases or pinned):
         return planned
     return _carried_out(planned, place, releases)
+
+
+def _without(choice: Choice, settings: Settings) -> Choice:
+    why = settings.problems.get(choice.name)
+    return replace(choice, ruling=None, build=None, fallback=None, why=why) if why else choice
 
 
 def _carried_out(planned: Installed, place: _Place, releases: tuple[Release, ...]) -> Installed:
     """Whatever happens in between, Ctrl-C too, leaves the environment as it was."""
     broken = set(venvs.conflicts(place.interpreter))
     total = sum(each.size or 0 for each in releases)
-    log.info(
-        "installing %s%s", ", ".join(f"{e.name} {e.version}" for e in releases), f" ({size(total)})" if total else ""
-    )
-    place.copy.begin(planned.name)
+    if releases:
+        named = ", ".join(f"{each.name} {each.version}" for each in releases)
+        log.info("installing %s%s", named, f" ({size(total)})" if total else "")
+    place.copy.begin(planned.name, planned.pinned)
     try:
         done = _attempt(planned, place, releases)
         if done.problem:
@@ -125,7 +140,10 @@ def _carried_out(planned: Installed, place: _Place, releases: tuple[Release, ...
 def _attempt(planned: Installed, place: _Place, releases: tuple[Release, ...]) -> Installed:
     try:
         with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:
-            environment_changes.apply(place.interpreter, releases, Path(scratch))
+            if releases:
+                environment_changes.apply(place.interpreter, releases, Path(scratch))
+        for each in planned.pinned:
+            pin_files.write(each, planned.settings.variables)
     except ToolError as error:
         printed = error.output or error.message
         return replace(planned, problem=error.message, causes=inquiry.causes(printed))
@@ -133,7 +151,7 @@ def _attempt(planned: Installed, place: _Place, releases: tuple[Release, ...]) -
         return replace(planned, problem=error.message)
     driver = any(machine.driver for each in planned.choices for machine in each.found.machines)
     names = [each.name for each in planned.choices]
-    checks = importing.tried(place.prefix, place.interpreter, names, driver=driver)
+    checks = importing.tried(place.prefix, place.interpreter, names, planned.settings.needed, driver=driver)
     bad = importing.failed(checks)
     if not bad:
         return replace(planned, checks=checks)

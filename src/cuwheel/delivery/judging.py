@@ -8,12 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from cuwheel.compat import matrix, tags
+from cuwheel.compat import matrix, pins, tags
 from cuwheel.compat.choose import CudaError
+from cuwheel.compat.pins import Pin
 from cuwheel.compat.predict import Outcome
 from cuwheel.compat.verdict import worst
 from cuwheel.delivery.candidates import Candidate
 from cuwheel.delivery.wheel_reading import Origin
+from cuwheel.inspection.libraries import Survey
 from cuwheel.machine import torch_installed
 from cuwheel.units import some
 from cuwheel.wheel import requirements
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from cuwheel.compat.verdict import Verdict
     from cuwheel.delivery.wheel_reading import Contents
-    from cuwheel.inspection.libraries import Survey
+    from cuwheel.finding import Finding
     from cuwheel.inspection.torch_symbols import TorchExports
     from cuwheel.machine.fleet import Machine
 
@@ -34,9 +36,13 @@ _ARCHS = 4
 _OF_TORCH = ("torch-symbols-missing", "torch-abi-differs")  # also of libraries that are said to be optional
 
 
+_NO_LIBRARY = "no-library-to-load"
+
+
 class Ruling(Struct, frozen=True, kw_only=True):
     """What became of a candidate. `decided`: nobody need look into it any more. `device_code`: whether it has some.
 
+    `pin`: the setting with which it is judged. `survey`: of a package that such a setting is known for.
     `rank`: 0 it runs, 1 with something to lose, 2 nothing speaks against it, 3 not looked into, 4 it does not run, 5 a
     source distribution.
     """
@@ -50,6 +56,8 @@ class Ruling(Struct, frozen=True, kw_only=True):
     origin: Origin | None = None
     requires: tuple[str, ...] = ()
     device_code: bool | None = None
+    pin: Pin | None = None
+    survey: Survey | None = None
     decided: bool = True
 
 
@@ -108,10 +116,12 @@ class Bench:
 
     def rule(self, ruling: Ruling, contents: Contents) -> Ruling:
         self.expect([contents.survey])
-        verdicts = matrix.judge_all(contents.survey, self._machines, self._torch)
+        pin = pins.needed(contents.survey, self._machines, self._torch)
+        machines = [pin.on(each) for each in self._machines] if pin else self._machines
+        verdicts = matrix.judge_all(contents.survey, machines, self._torch)
         outcome = worst(each.outcome for each in verdicts)
         errors = [
-            _of(machine, finding.message, self._machines)
+            _of(machine, _text(finding), self._machines)
             for machine, verdict in zip(self._machines, verdicts, strict=True)
             for finding in verdict.findings
             if finding.severity == "error" or finding.rule in _OF_TORCH
@@ -123,11 +133,13 @@ class Bench:
             outcome=outcome,
             rank=max(rank, 1) if replaced else rank,
             reasons=tuple(dict.fromkeys((*errors, *replaced))) or tuple(self._words(verdicts)),
-            conditions=tuple(dict.fromkeys(self._conditions(verdicts))),
+            conditions=tuple(dict.fromkeys((*_setting(pin), *self._conditions(verdicts)))),
             predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
             origin=contents.origin,
             requires=contents.survey.distribution.requires if contents.survey.distribution else (),
             device_code=any(each.device_code for each in contents.survey.libraries),
+            pin=pin,
+            survey=contents.survey if pins.variable_of(contents.survey) else None,
             decided=True,
         )
 
@@ -154,6 +166,16 @@ class Bench:
     def _conditions(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
         for machine, verdict in zip(self._machines, verdicts, strict=True):
             yield from (_of(machine, each, self._machines) for each in verdict.conditions)
+
+
+def _text(finding: Finding) -> str:
+    """Of a package that finds no library to load also what helps: it is the same for every release of it."""
+    return f"{finding.message}; {finding.fix}" if finding.rule == _NO_LIBRARY else finding.message
+
+
+def _setting(pin: Pin | None) -> Iterator[str]:
+    if pin:
+        yield f"{pin.setting} is set: {pin.why}"
 
 
 def _rank(outcome: Outcome, errors: Sequence[str]) -> int:

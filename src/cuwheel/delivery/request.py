@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from cuwheel import printable
-from cuwheel.delivery import candidates, layout
+from cuwheel.delivery import candidates, layout, pin_files
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.inspection import pinned
 from cuwheel.machine.fleet import Machine, Refinement
@@ -160,12 +160,16 @@ class InstallRequest(FindRequest):
     """The wheel that `find` puts first, into the environment `env`, or the active one.
 
     `allow`: installed packages that may be replaced by another version, beside the one that is asked for. `dry_run`:
-    only what would change. Where no wheel of the newest release runs: `no_older` takes no older one, `any_version` goes
-    beyond the versions in `wanted`, `wheel_only` builds nothing, `no_cpu` takes no build for the CPU.
+    only what would change. `pin`: where settings that it needs are written: `activate`, `env-file=PATH`,
+    `systemd=FOLDER`, `dockerfile=PATH`.
+
+    Where no wheel of the newest release runs: `no_older` takes no older one, `any_version` goes beyond the versions in
+    `wanted`, `wheel_only` builds nothing, `no_cpu` takes no build for the CPU.
     """
 
     allow: Sequence[str] = ()
     dry_run: bool = False
+    pin: Sequence[str] = ()
     no_older: bool = False
     any_version: bool = False
     wheel_only: bool = False
@@ -173,7 +177,9 @@ class InstallRequest(FindRequest):
 
     def __post_init__(self) -> None:
         FindRequest.__post_init__(self)
-        freeze(self, "allow")
+        freeze(self, "allow", "pin")
+        for each in self.pin:
+            pin_files.place(each)
 
     def for_environment(self, prefix: Path, wanted: str) -> FindRequest:
         """What to look for, there."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.compat.predict import Outcome
+from cuwheel.delivery import pinning
 from cuwheel.delivery.choosing import Fallback, Passed
 from cuwheel.delivery.environment_changes import Change
 from cuwheel.delivery.source_build import PlannedBuild
@@ -51,7 +52,8 @@ class Install(Struct, frozen=True, kw_only=True):
     """`changes`: what changes in the environment, or with `dry_run` would. `refused`: those that `--allow` must name.
 
     `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the
-    last install was put back. `fallback`: that of the first package that has one. `pins`: nothing is pinned yet.
+    last install was put back. `fallback`: that of the first package that has one. `pins`: what has to
+    be set for these packages on this machine, and `pinned` the files that `--pin` changes to say so.
     """
 
     schema: Literal["cuwheel.install/1"] = "cuwheel.install/1"
@@ -63,6 +65,7 @@ class Install(Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     refused: tuple[Change, ...]
     pins: dict[str, str]
+    pinned: tuple[str, ...]
     fallback: Fallback | None
     dry_run: bool
     written: bool
@@ -94,7 +97,8 @@ def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
         candidates=tuple(candidate for each in found for candidate in each.candidates),
         changes=done.changes,
         refused=done.refused,
-        pins={},
+        pins=done.settings.needed,
+        pinned=tuple(each.path for each in done.pinned),
         fallback=next((each.fallback for each in packages if each.fallback), None),
         dry_run=dry_run,
         written=done.written,
@@ -104,7 +108,7 @@ def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
         problem=done.problem,
         checks=done.checks,
         causes=done.causes,
-        findings=done.findings,
+        findings=(*pinning.findings(done.settings, written=bool(done.pinned)), *done.findings),
     )
 
 
@@ -119,6 +123,11 @@ def document(answer: Install, *, verbose: bool) -> Document:
         none = find.Find(name=answer.name, machines=answer.machines, candidates=answer.candidates, downloaded=0)
         return Document(title, (*blocks, *find.document(none, verbose=verbose).blocks))
     blocks += _changes(answer)
+    if answer.pins:
+        wanted = "\n".join(f"{name}={value}" for name, value in answer.pins.items())
+        where = ", ".join(answer.pinned)
+        tense = "would be written to" if answer.dry_run else "written to"
+        blocks.append(Facts((Row("set", wanted, origin=f"{tense} {where}" if where else ""),)))
     blocks.append(Paragraph(f"  {_outcome(answer)}"))
     if answer.problem:
         blocks += [Heading("Why"), Paragraph(f"  {answer.problem}")]
@@ -183,7 +192,8 @@ def _outcome(answer: Install) -> str:
     if answer.refused:
         return "nothing was changed: an installed package would be replaced"
     if answer.dry_run:
-        return "nothing was changed: --dry-run" if answer.changes else "nothing to change: it is installed"
+        changes = answer.changes or answer.pinned
+        return "nothing was changed: --dry-run" if changes else "nothing to change: it is installed"
     if not answer.written:
         return "nothing to change: it is installed"
     tried = ", ".join(f"{each.name} {each.outcome}" for each in answer.checks)

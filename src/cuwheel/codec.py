@@ -5,17 +5,25 @@ A text that knows its parts (`Arch`, `Capability`) is written as the text it is,
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
 
 from cuwheel.errors import CuwheelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 T = TypeVar("T")
 
 
 def encode(value: object, *, order: Literal["deterministic"] | None = None) -> bytes:
     return msgspec.json.encode(value, enc_hook=_written, order=order)
+
+
+def encode_lines(values: Iterable[object]) -> bytes:
+    """A line for each: no value has a line break of its own, since JSON escapes those in texts."""
+    return _LINES.encode_lines(values)
 
 
 def indented(value: object, indent: int = 1, *, order: Literal["deterministic"] | None = None) -> bytes:
@@ -54,6 +62,9 @@ def _written(value: object) -> str:
     if isinstance(value, str):
         return str(value)
     raise NotImplementedError
+
+
+_LINES = msgspec.json.Encoder(enc_hook=_written)
 
 
 def _read(type_: Any, data: object) -> Any:  # noqa: ANN401 - a type with `restored`

@@ -24,6 +24,14 @@ def test_nothing_half_done(job: str, mode: str) -> None:
     assert found.tried > 0
 
 
+@pytest.mark.parametrize("job", ["publish", "publish-remove"])
+def test_an_index_for_which_there_is_no_room(job: str) -> None:
+    """Killed at random moments it is by test_publish_killed.py."""
+    found = sweep("sweep", job, "full", SECONDS)
+    assert found.problems == []
+    assert found.tried > 0
+
+
 @pytest.mark.parametrize("mode", ["kill", "torn", "once", "full"])
 def test_a_lock_is_struck_at_every_call(mode: str) -> None:
     found = sweep("sweep", "toolchain-lock", mode, seconds=600)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 _PUBLISHING = f"{layout.PRIVATE}/publishing"
 JOURNAL = f"{_PUBLISHING}/journal.json"
-_HEX = re.compile(r"[0-9a-f]{64}")
+_HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_HEXES = re.compile(r"(?:[0-9a-f]{64},)*", re.ASCII)
+_SUMS = re.compile(r"(?:[0-9a-f]{64}  .+\n)*", re.ASCII)
+_PATH_AT = 66  # in a line of sums: behind the hash and two blanks
 
 
 class Journal(Struct, frozen=True, kw_only=True):
@@ -116,16 +119,20 @@ def strange(file: PublishedFile) -> str:
         return f"names a file {file.filename!r}"
     if not layout.is_link(file.url, file.filename):
         return f"links to {file.url!r}"
-    if strange := next((each for each in file.channels if not layout.is_channel(each)), ""):
-        return f"names a channel {strange!r}"
-    if not all(_HEX.fullmatch(value) for each in hashes if isinstance(each, dict) for value in each.values()):
+    if file.channels and not all(map(layout.is_channel, file.channels)):
+        return f"names a channel {next(each for each in file.channels if not layout.is_channel(each))!r}"
+    values = [f"{value}," for each in hashes if isinstance(each, dict) for value in each.values()]
+    if not _HEXES.fullmatch("".join(values)):
         return f"has a hash of {file.filename} that is none"
     return ""
 
 
 def sums(data: bytes) -> dict[str, str]:
     """Path → sha256, of the lines that say so."""
-    lines = (line.partition("  ") for line in data.decode("utf-8", "replace").splitlines())
+    text = data.decode("utf-8", "replace")
+    if _SUMS.fullmatch(text):  # as we write it: there may be tens of thousands of lines
+        return {line[_PATH_AT:]: line[: _PATH_AT - 2] for line in text.split("\n") if line}
+    lines = (line.partition("  ") for line in text.splitlines())
     return {path: digest for digest, _, path in lines if _HEX.fullmatch(digest) and path}
 
 

@@ -14,7 +14,7 @@ from cuwheel.delivery.simple_api import FACTS, METADATA
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 FILES, SIMPLE = "files", "simple"
 SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
@@ -70,6 +70,25 @@ def version(spelled: str) -> Version | None:
         return None
 
 
+def spelled_version(file: str) -> str:
+    """The version in the name of a wheel, or of what lies beside it, as it is spelt there."""
+    return file.split("-", 2)[1]
+
+
+def versions(files: Iterable[str], known: Sequence[str] = ()) -> dict[str, str]:
+    """Every spelling in these names → its version in the standard's spelling, the lowest first.
+
+    `known`: versions that are in order already, which makes sorting thousands of them cheap.
+    """
+    places = {each: number for number, each in enumerate(known)}
+    spelled = sorted({spelled_version(each) for each in files}, key=lambda each: places.get(each, len(places)))
+    parsed = [(each, found) for each in spelled if (found := version(each))]
+    return {each: _standard(found) for each, found in sorted(parsed, key=lambda pair: pair[1])}
+
+
+_standard = lru_cache(maxsize=1 << 15)(str)
+
+
 def project_page(project: str, channel: str = "") -> str:
     """Without `.json` or `.html`."""
     return f"{list_page(channel).removesuffix('index')}{project}/index"
@@ -96,7 +115,7 @@ def is_here(link: str) -> bool:
 
 def is_link(link: str, file: str) -> bool:
     """Whether the flat index may link so to a file."""
-    return link in (_HERE + file, _HERE + quote(file)) or bool(_ADDRESS.fullmatch(link))
+    return link == _HERE + file or link == _HERE + quote(file) or bool(_ADDRESS.fullmatch(link))
 
 
 def file(name: str) -> str:

@@ -5,13 +5,11 @@ A page that was opened from a folder may not fetch anything, but it may load scr
 
 from __future__ import annotations
 
-import itertools
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
 
 from cuwheel import codec, files
 from cuwheel.delivery import layout, page_verdicts
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
 # What ends a script, or a line of one, in the eyes of some reader.
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
+_HYPHENS = 4  # in the name of a wheel, at least
 _MARK = re.compile(rb"// cuwheel \S+ of ([0-9a-f]{64})\n")
 
 
@@ -80,6 +79,8 @@ def machines() -> bytes:
 
 def is_shown(file: str) -> bool:
     """Variants are for installers that know them: the page has the plain wheel."""
+    if file.count("-") == _HYPHENS:  # neither a build number nor a variant: a page may have thousands of these
+        return file.endswith(".whl")
     name = WheelName.parse(file)
     return name is not None and name.variant is None
 
@@ -87,19 +88,16 @@ def is_shown(file: str) -> bool:
 def project(page: Project) -> bytes:
     """Its wheels by release, the newest first: names alone, so that a project of thousands stays small."""
     wheels = [each for each in page.files if is_shown(each.filename)]
-    ordered = sorted(wheels, key=_version, reverse=True)
-    releases = [
-        (public, [_listed(each) for each in group])
-        for public, group in itertools.groupby(ordered, key=lambda each: _version(each).public)
-    ]
-    return script("project", page.name, {"releases": releases})
-
-
-def _version(file: PublishedFile) -> Version:
-    try:
-        return Version(file.wheel.version if file.wheel else "0")
-    except InvalidVersion:
-        return Version("0")
+    by_version: dict[str, list[PublishedFile]] = {each: [] for each in reversed(page.versions)}
+    for each in wheels:
+        spelled = layout.spelled_version(each.filename)
+        version = spelled if spelled in by_version else str(layout.version(spelled) or spelled)
+        by_version.setdefault(version, []).append(each)
+    releases: dict[str, list[dict[str, Any]]] = {}
+    for version, files in by_version.items():
+        if files:
+            releases.setdefault(version.partition("+")[0], []).extend(map(_listed, files))
+    return script("project", page.name, {"releases": list(releases.items())})
 
 
 def _listed(file: PublishedFile) -> dict[str, Any]:
@@ -109,8 +107,9 @@ def _listed(file: PublishedFile) -> dict[str, Any]:
         told["url"] = file.url
     if file.yanked is not False:
         told["yanked"] = file.yanked if isinstance(file.yanked, str) else ""
-    if releases := [each.rpartition("/torch")[2] for each in file.channels if "/torch" in each]:
-        told["torch"] = releases[0]
+    torch = next((each for each in file.channels if "/torch" in each), "")
+    if torch:
+        told["torch"] = torch.rpartition("/torch")[2]
     return told
 
 

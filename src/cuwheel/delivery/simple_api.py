@@ -39,7 +39,7 @@ class Meta(Struct, frozen=True, rename={"api_version": "api-version"}):
     api_version: str = API_VERSION
 
 
-class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_FILE_KEYS):
+class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, rename=_FILE_KEYS):
     """A file of a project, as its page shows it.
 
     `hashes`: empty for a file that changes its content, such as the list of variants. `yanked`: a reason, or whether.
@@ -98,7 +98,7 @@ def encoded(page: Project | ProjectList) -> bytes:
     key = "files" if isinstance(page, Project) else "projects"
     rows: Iterable[Any] = getattr(page, key)
     bare = codec.encode(msgspec.structs.replace(page, **{key: ()}))
-    lines = b",\n".join(map(codec.encode, rows))
+    lines = codec.encode_lines(rows).rstrip(b"\n").replace(b"\n", b",\n")
     return bare.replace(b'"%s":[]' % key.encode(), b'"%s":[\n%s\n]' % (key.encode(), lines)) + b"\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from cuwheel.delivery.simple_api import API_VERSION, Project, ProjectList, Publi
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _HEAD = """\
 <!DOCTYPE html>
@@ -25,6 +26,7 @@ _HEAD = """\
 <h1>{title}</h1>
 """
 _TAIL = "</body>\n</html>\n"
+_SPECIAL = re.compile(r"[&<>\"'\0]")
 
 
 def page(shown: Project | ProjectList) -> bytes:
@@ -37,37 +39,31 @@ def page(shown: Project | ProjectList) -> bytes:
 
 
 def _file(file: PublishedFile) -> str:
-    names, values = zip(*_attributes(file), strict=True)
-    *escaped, label = _escaped((*values, file.filename))
-    attributes = "".join([f' {name}="{value}"' for name, value in zip(names, escaped, strict=True)])
-    return f"<a{attributes}>{label}</a><br>\n"
-
-
-def _escaped(values: tuple[str, ...]) -> list[str]:
-    """All at once, which takes a third of the time: a page may have ten thousand links."""
-    joined = "\0".join(values)
-    if joined.count("\0") >= len(values):
-        joined = "\0".join(each.replace("\0", "") for each in values)
-    return escape(joined).split("\0")
-
-
-def _attributes(file: PublishedFile) -> Iterator[tuple[str, str]]:
-    yield "href", f"{file.url}#sha256={file.sha256}" if file.sha256 else file.url
+    """A list and one join: a page may have ten thousand of them."""
+    link = f"{file.url}#sha256={file.sha256}" if file.sha256 else file.url
+    parts = [f'<a href="{_escaped(link)}"']
     if file.requires_python:
-        yield "data-requires-python", file.requires_python
+        parts.append(f'data-requires-python="{_escaped(file.requires_python)}"')
     if file.yanked:
-        yield "data-yanked", file.yanked if isinstance(file.yanked, str) else ""
+        parts.append(f'data-yanked="{_escaped(file.yanked) if isinstance(file.yanked, str) else ""}"')
     for name, hashes in (
         ("data-core-metadata", file.core_metadata),
         ("data-dist-info-metadata", file.dist_info_metadata),
         ("data-cuwheel-facts", file.facts),
     ):
         if hashes:
-            yield name, f"sha256={hashes.get('sha256', '')}" if isinstance(hashes, dict) else "true"
+            value = f"sha256={hashes.get('sha256', '')}" if isinstance(hashes, dict) else "true"
+            parts.append(f'{name}="{_escaped(value)}"')
     if file.size is not None:
-        yield "data-size", str(file.size)
+        parts.append(f'data-size="{file.size}"')
     if file.upload_time:
-        yield "data-upload-time", file.upload_time
+        parts.append(f'data-upload-time="{_escaped(file.upload_time)}"')
+    return f"{' '.join(parts)}>{_escaped(file.filename)}</a><br>\n"
+
+
+def _escaped(text: str) -> str:
+    """Few have anything to escape."""
+    return escape(text.replace("\0", "")) if _SPECIAL.search(text) else text
 
 
 def files(text: str) -> tuple[PublishedFile, ...]:

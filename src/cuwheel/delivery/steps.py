@@ -99,14 +99,19 @@ def _changes(index: IndexFolder, step: Step, before: Step | None) -> bool:
 
 
 def _sums(wanted: Update) -> Mapping[str, str]:
-    return {path: digest for page in wanted.projects.values() for each in page.files for path, digest in sums_of(each)}
+    """Of what was given, and of what an interrupted run may have left without them."""
+    given = filter(None, (wanted.published(each.name) for each in wanted.arrivals))
+    repaired = wanted.repairs.projects if wanted.repairs else ()
+    listed = (each for name in repaired for each in wanted.projects[name].files)
+    return {path: digest for each in (*given, *listed) for path, digest in sums_of(each)}
 
 
 def sums_of(file: PublishedFile) -> Iterator[tuple[str, str]]:
     """What SHA256SUMS says of a file and of what lies beside it."""
+    path = layout.file(file.filename)
     for suffix, hashes in (("", file.hashes), (METADATA, file.core_metadata), (FACTS, file.facts)):
         if isinstance(hashes, dict) and "sha256" in hashes:
-            yield layout.file(file.filename + suffix), hashes["sha256"]
+            yield path + suffix, hashes["sha256"]
 
 
 def _pages(wanted: Update) -> Iterator[Write]:

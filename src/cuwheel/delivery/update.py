@@ -171,7 +171,9 @@ class _Draft:
             made = variant_sets.documents(self.index, files, arrivals)
             variant_sets.put(self.index, files, made, self._now)
             documents |= made
-        projects = {name: project_page(name, files.values()) for name, files in self._files.items()}
+        projects = {
+            name: project_page(name, files.values(), self.before[name].versions) for name, files in self._files.items()
+        }
         listed = dict(self.listed)
         for name, page in projects.items():
             listed[name] = ListedProject(name, channels_of(page))
@@ -188,10 +190,11 @@ class _Draft:
         )
 
 
-def project_page(name: str, files: Iterable[PublishedFile]) -> Project:
-    """Of the flat index."""
+def project_page(name: str, files: Iterable[PublishedFile], known: Sequence[str] = ()) -> Project:
+    """Of the flat index. `known`: versions that it had before, in order."""
     ordered = tuple(sorted(files, key=lambda each: each.filename))
-    return Project(name=name, versions=tuple(map(str, sorted(_versions(ordered)))), files=ordered)
+    versions = layout.versions((each.filename for each in ordered), known)
+    return Project(name=name, versions=tuple(dict.fromkeys(versions.values())), files=ordered)
 
 
 def channel_page(page: Project, channel: str) -> Project:
@@ -201,14 +204,8 @@ def channel_page(page: Project, channel: str) -> Project:
         for each in page.files
         if channel in each.channels
     )
-    there = set(map(str, _versions(files)))
-    return Project(name=page.name, versions=tuple(each for each in page.versions if each in there), files=files)
-
-
-def _versions(files: Iterable[PublishedFile]) -> set[Version]:
-    """Many files have few of them: only those are taken apart."""
-    spelled = {each.filename.split("-", 2)[1] for each in files}
-    return {version for each in spelled if (version := layout.version(each))}
+    there = layout.versions((each.filename for each in files), page.versions)
+    return Project(name=page.name, versions=tuple(dict.fromkeys(there.values())), files=files)
 
 
 def channels_of(page: Project) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def _document(index: IndexFolder, wheel: WheelName, arrived: Mapping[str, Docume
 def put(index: IndexFolder, files: dict[str, PublishedFile], made: Mapping[str, bytes], now: str) -> None:
     """The documents among the files of a project, in place of those that it had, and its files in their channels."""
     there = {name: files.pop(name) for name in list(files) if is_document(name)}
-    links = {variant.set_name(wheel): each.url for each in files.values() if (wheel := each.wheel) and wheel.variant}
+    links = {name: files[str(wheels[-1])].url for name, wheels in sets(files).items()}
     for name, data in made.items():
         before = there.get(name)
         kept = before is not None and index.read(layout.file(name)) == data

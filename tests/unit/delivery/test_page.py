@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from cuwheel.delivery import page, page_data, page_verdicts
+from cuwheel.delivery import page, page_data, page_verdicts, update
 from cuwheel.delivery.simple_api import Project, PublishedFile
 from cuwheel.inspection import wheel_facts
 from cuwheel.inspection.description import Description
@@ -55,7 +55,7 @@ def test_what_is_new_is_written_and_nothing_else(facts: WheelFacts) -> None:
 
 def test_releases_are_in_order_and_labels_make_none_of_their_own() -> None:
     names = ["1.9", "1.10", "1.10+cu126", "1.10+cu130", "1.10rc1"]
-    project = Project(name="a", files=tuple(listed(f"a-{each}-py3-none-any.whl") for each in names))
+    project = update.project_page("a", [listed(f"a-{each}-py3-none-any.whl") for each in names])
     releases = value_of(page_data.project(project))["releases"]
     assert [release for release, _ in releases] == ["1.10", "1.10rc1", "1.9"]
     assert [row["file"].split("-")[1] for row in releases[0][1]] == ["1.10+cu130", "1.10+cu126", "1.10"]

@@ -39,6 +39,7 @@ class _Ground:
     after: dict[str, str]
     whole_s: float
     writing_s: float
+    sums: frozenset[str]
 
     @property
     def index(self) -> Path:
@@ -50,6 +51,11 @@ def _start(index: Path, new: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "cuwheel", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+
+
+def _sums(index: Path) -> list[str]:
+    """Where something comes and something goes it is written twice: with what comes, then without what goes."""
+    return (index / "SHA256SUMS").read_text().splitlines()
 
 
 def _await_lock(index: Path, process: subprocess.Popen[bytes]) -> None:
@@ -79,6 +85,7 @@ def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Ground:
         after=published.state(index),
         whole_s=end - begin,
         writing_s=end - locked,
+        sums=frozenset({*_sums(model), *_sums(index)}),
     )
 
 
@@ -101,8 +108,10 @@ def _killed_at(ground: _Ground, seed: int) -> list[str]:
         for path, digest in now.items()
         if not path.startswith(".cuwheel/")
         and not path.endswith(".part")
+        and path != "SHA256SUMS"
         and digest not in (ground.before.get(path), ground.after.get(path))
     ]
+    wrong += [f"SHA256SUMS has {line!r}" for line in _sums(ground.index) if line not in ground.sums]
     removed = (ground.index / "simple" / "gone").exists()
     cuwheel.publish(ground.folder / "new", to=ground.index, remove=["gone==0.9"] if removed else [])
     wrong += [each.message for each in api.publish_check(ground.index).findings]

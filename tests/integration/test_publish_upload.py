@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import subprocess
 import sys
 import threading
@@ -15,9 +16,11 @@ import pytest
 
 from cuwheel import api, resolver
 from cuwheel.cli import main
+from cuwheel.errors import ToolError
 from cuwheel.network import addresses
 from tests.integration import index_server
 from tests.unit.delivery.published import cuda_wheel, wheel
+from tests.unit.delivery.test_attestations import attestation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,6 +119,8 @@ def test_the_rules_of_the_public_index(dist: Path, monkeypatch: pytest.MonkeyPat
     given = [cuda_wheel(dist, "2.0+cu130"), wheel(dist), large]
     answer = api.publish_upload(*given, url=public, limit=large.stat().st_size - 1)
     assert {each.rule for each in answer.findings} == {"upload-local-version", "upload-platform", "upload-size"}
+    spelt = wheel(dist, "3.0", name="Foo.Bar")
+    assert {each.rule for each in api.publish_upload(spelt, url=public).findings} == {"upload-name"}
     assert not any(each.added for each in answer.wheels)
     assert api.publish_upload(wheel(dist), url=public, dry_run=True).succeeded
     broken = wheel(dist, "9.0", metadata_version="8.0")
@@ -126,3 +131,26 @@ def test_other_indexes_have_rules_of_their_own(dist: Path) -> None:
     answer = api.publish_upload(cuda_wheel(dist, "2.0+cu130"), url="https://a.example/legacy/", dry_run=True)
     assert answer.succeeded
     assert [each.outcome for each in answer.wheels] == ["planned"]
+
+
+def test_attested_where_the_machine_has_an_identity(
+    dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for `pypi-attestations`, which needs a signing service."""
+    made = wheel(dist)
+    (tmp_path / "attestation").write_text(json.dumps(attestation(made)))
+    program = tmp_path / "bin" / "pypi-attestations"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = sign ] || exit 9\nshift\n'
+        f'for each; do cp {tmp_path}/attestation "$each.publish.attestation"; done\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    monkeypatch.setenv("ACTIONS_ID_TOKEN_REQUEST_URL", "https://example.com")
+    answer = api.publish(made, to=tmp_path / "index", attest=True)
+    assert answer.findings == ()
+    assert (tmp_path / "index" / "files" / f"{made.name}.provenance").exists()
+    program.write_text("#!/bin/sh\necho nobody knows you >&2\nexit 1\n")
+    with pytest.raises(ToolError, match="nobody knows you"):
+        api.publish(wheel(dist, "2.0"), to=tmp_path / "index", attest=True)

@@ -26,12 +26,12 @@ The folder can be served by any web server, put into a bucket, or used as it is:
 exit status: 0 done, or nothing to do, 1 a wheel was refused, or the check
 found something wrong"""
 _NOT_CHECKING = (
-    *("to", "dry_run", "variants", "files_url", "platform", "sign"),
+    *("to", "dry_run", "variants", "files_url", "platform", "sign", "attest"),
     *("yank", "reason", "unyank", "remove", "keep"),
     *("upload", "upload_limit"),
 )
 _NOT_UPLOADING = (
-    *("to", "variants", "files_url", "sign", "signers"),
+    *("to", "variants", "files_url", "sign", "signers", "attest"),
     *("yank", "reason", "unyank", "remove", "keep"),
 )
 
@@ -86,6 +86,11 @@ def _add_groups(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=places.file,
         help="with --check: an allowed_signers file; one of them must have signed the index",
+    )
+    signing.add_argument(
+        "--attest",
+        action="store_true",
+        help="attest the wheels (PEP 740) where this machine has an identity for it, as CI jobs have",
     )
     away = parser.add_argument_group("taking away")
     away.add_argument(
@@ -182,6 +187,7 @@ def run(args: argparse.Namespace) -> Publish:
             yank=args.yank,
             unyank=args.unyank,
             reason=args.reason,
+            attest=args.attest,
             remove=args.remove,
             keep=args.keep,
             sign=args.sign,

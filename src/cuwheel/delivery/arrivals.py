@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cuwheel import files
 from cuwheel.compat.wheel_subject import Subject
-from cuwheel.delivery import channels, layout
+from cuwheel.delivery import attestations, channels, layout
 from cuwheel.delivery.simple_api import PublishedFile
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.finding import Finding
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Arrival(Struct, frozen=True, kw_only=True):
     """A wheel, with the files that are going to stand beside it. `findings`: with an error among them it is refused.
 
-    `variants`: what a variant wheel says of itself. `file`: as its project's page is to show it, without link and
-    time; None where it cannot be published at all.
+    `provenance`: its attestations, empty where it has none. `variants`: what a variant wheel says of itself. `file`: as
+    its project's page is to show it, without link and time; None where it cannot be published at all.
     """
 
     path: Path
@@ -37,6 +37,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
     file: PublishedFile | None = None
     metadata: bytes = b""
     facts: bytes = b""
+    provenance: bytes = b""
     variants: Document | None = None
     findings: tuple[Finding, ...] = ()
 
@@ -51,14 +52,19 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 def read_all(wheels: Sequence[str | Path], platform: str | None = None) -> list[Arrival]:
     """In the order of their names. The same file given twice is one."""
-    paths = dict.fromkeys(path.absolute() for wheel in wheels for path in _paths(wheel, platform))
-    found = [read(each) for each in sorted(paths, key=lambda each: (each.name, str(each)))]
+    found = [read(each) for each in paths(wheels, platform)]
     unique: dict[str, Arrival] = {}
     for each in found:
         other = unique.setdefault(each.name, each)
         if other.sha256 != each.sha256:
             unique[each.name] = replace(other, findings=(*other.findings, _two(other, each)))
     return list(unique.values())
+
+
+def paths(wheels: Sequence[str | Path], platform: str | None = None) -> list[Path]:
+    """Each once, in the order of their names."""
+    found = {path.absolute() for wheel in wheels for path in _paths(wheel, platform)}
+    return sorted(found, key=lambda each: (each.name, str(each)))
 
 
 def _paths(wheel: str | Path, platform: str | None) -> Iterator[Path]:
@@ -96,6 +102,7 @@ def _read(wheel: WheelFile, sha256: str) -> Arrival:
     metadata, encoded = wheel.read(f"{wheel.info}METADATA"), wheel_facts.encoded(facts)
     metadata_hashes = {"sha256": files.sha256_of(metadata)}
     chosen = channels.of(facts)
+    provenance, problem = attestations.beside(path, sha256)
     file = PublishedFile(
         filename=path.name,
         url="",
@@ -105,6 +112,7 @@ def _read(wheel: WheelFile, sha256: str) -> Arrival:
         core_metadata=metadata_hashes,
         dist_info_metadata=metadata_hashes,
         facts={"sha256": files.sha256_of(encoded)},
+        provenance_hashes={"sha256": files.sha256_of(provenance)} if provenance else None,
         channels=chosen.names,
     )
     return Arrival(
@@ -114,8 +122,9 @@ def _read(wheel: WheelFile, sha256: str) -> Arrival:
         file=file,
         metadata=metadata,
         facts=encoded,
+        provenance=provenance,
         variants=variant.document_of(wheel) if facts.variant else None,
-        findings=(*found, *chosen.findings),
+        findings=(*found, *chosen.findings, *([problem] if problem else [])),
     )
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from cuwheel import files
 from cuwheel.compat import rule
 from cuwheel.compat.wheel_subject import Subject
-from cuwheel.delivery import channels
-from cuwheel.delivery.simple_api import FACTS, METADATA
+from cuwheel.delivery import attestations, channels
+from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
 from cuwheel.errors import CuwheelError, NetworkError
 from cuwheel.finding import Finding
 from cuwheel.inspection import wheel_facts
@@ -72,6 +72,8 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
         yield _found("index-metadata", problem, fix=_RENEW)
     if problem := _beside(site, page, file.url + FACTS, wheel_facts.encoded(facts), (file.facts,)):
         yield _found("index-facts", problem, fix=_RENEW)
+    if file.provenance and (problem := _provenance(site, page, file)):
+        yield _found("index-provenance", problem, fix=_RENEW)
     if file.requires_python != facts.requires_python:
         told = f"the page says requires-python {file.requires_python}, and its METADATA {facts.requires_python}"
         yield _found("index-metadata", told, fix=_RENEW)
@@ -80,6 +82,16 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
     if (wanted := channels.of(facts).names) != there:
         told = f"it is in {', '.join(file.channels) or 'no channel'} and belongs in {', '.join(wanted) or 'none'}"
         yield _found("index-channel", told, fix=_RENEW)
+
+
+def _provenance(site: Site, page: str, file: PublishedFile) -> str:
+    with site.file(page, file.provenance or "") as path:
+        if path is None:
+            return f"there is no {file.filename}{PROVENANCE} beside it"
+        data = b"".join(files.chunks(path)) if path.stat().st_size <= attestations.LARGEST else b""
+    if file.provenance_hashes != {"sha256": files.sha256_of(data)}:
+        return "its attestations are not those that the page has the hash of"
+    return attestations.problem(data, file.filename, file.sha256)
 
 
 def _beside(site: Site, page: str, link: str, wanted: bytes, told: Sequence[object]) -> str:

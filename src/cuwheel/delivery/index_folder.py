@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cuwheel import codec, files, locking
 from cuwheel.delivery import layout, simple_api
-from cuwheel.delivery.simple_api import ListedProject, Project, ProjectList
+from cuwheel.delivery.simple_api import PROVENANCE, ListedProject, Project, ProjectList
 from cuwheel.errors import MalformedError, UsageError
 
 if TYPE_CHECKING:
@@ -114,11 +114,13 @@ class IndexFolder:
 
 def strange(file: PublishedFile) -> str:
     """What no page of ours says: it would be written on into other pages, or lead out of the folder."""
-    hashes = (file.hashes, file.core_metadata, file.dist_info_metadata, file.facts)
+    hashes = (file.hashes, file.core_metadata, file.dist_info_metadata, file.facts, file.provenance_hashes)
     if not layout.is_file(file.filename):
         return f"names a file {file.filename!r}"
     if not layout.is_link(file.url, file.filename):
         return f"links to {file.url!r}"
+    if file.provenance and not layout.is_link(file.provenance, file.filename + PROVENANCE):
+        return f"links to {file.provenance!r}"
     if file.channels and not all(map(layout.is_channel, file.channels)):
         return f"names a channel {next(each for each in file.channels if not layout.is_channel(each))!r}"
     values = [f"{value}," for each in hashes if isinstance(each, dict) for value in each.values()]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cuwheel.delivery.simple_api import FACTS, METADATA
+from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
@@ -127,3 +127,4 @@ def beside(name: str) -> Iterator[str]:
     yield file(name)
     yield file(name + METADATA)
     yield file(name + FACTS)
+    yield file(name + PROVENANCE)

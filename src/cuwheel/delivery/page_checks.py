@@ -96,6 +96,8 @@ class PageChecks:
         rows: Sequence[PublishedFile | ListedProject]
         if isinstance(expected, Project):
             rows = simple_html.files(text)
+            shown = tuple(simple_html.as_shown(each) for each in expected.files)
+            expected = replace(expected, files=shown)
         else:
             rows = [ListedProject(name) for name in simple_html.projects(text)]
         self._wrong(path, list(differences(expected, rows)))

@@ -94,9 +94,9 @@ def project(page: Project) -> bytes:
         version = spelled if spelled in by_version else str(layout.version(spelled) or spelled)
         by_version.setdefault(version, []).append(each)
     releases: dict[str, list[dict[str, Any]]] = {}
-    for version, files in by_version.items():
-        if files:
-            releases.setdefault(version.partition("+")[0], []).extend(map(_listed, files))
+    for version, listed in by_version.items():
+        if listed:
+            releases.setdefault(version.partition("+")[0], []).extend(map(_listed, listed))
     return script("project", page.name, {"releases": list(releases.items())})
 
 

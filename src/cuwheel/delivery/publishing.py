@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.delivery import arrivals, layout, page, signing, steps, transaction, update, variants
+from cuwheel.delivery import arrivals, attestations, layout, page, signing, steps, transaction, update, variants
 from cuwheel.delivery.index_folder import IndexFolder
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import UsageError
@@ -66,6 +66,7 @@ class Published(Struct, frozen=True, kw_only=True):
 
 
 def publish(request: PublishRequest) -> Published:
+    unattested = tuple(attestations.make(arrivals.paths(request.named, request.platform))) if request.attest else ()
     given = arrivals.read_all(request.named, request.platform)
     index = IndexFolder(request.to)
     index.must_be_ours()
@@ -87,7 +88,7 @@ def publish(request: PublishRequest) -> Published:
         removed=() if refused else wanted.gone,
         changes=tuple(_changes(todo)),
         variants=() if refused else made.variants,
-        findings=(*_findings(given, wanted, request), *made.findings),
+        findings=(*_findings(given, wanted, request), *made.findings, *unattested),
     )
 
 

@@ -29,7 +29,8 @@ class PublishRequest:
     `wheels`: files, folders of them, or `name==version`, which is downloaded for `platform`. `files_url`: where the
     folder `files` is going to be served from, if not beside the pages. `yank`, `unyank`, `remove`: file names of the
     index, or `name==version`; `reason`: why they are yanked. `keep`: the newest releases of each project that stay.
-    `sign`: an OpenSSH key. `variants`: variant wheels of the plain ones, too. `dry_run`: nothing is written.
+    `sign`: an OpenSSH key. `attest`: attestations for the wheels, where the machine has an identity. `variants`:
+    variant wheels of the plain ones, too. `dry_run`: nothing is written.
     """
 
     wheels: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
@@ -41,6 +42,7 @@ class PublishRequest:
     remove: Sequence[str] = ()
     keep: int | None = None
     sign: Path | None = None
+    attest: bool = False
     variants: bool = False
     platform: str | None = None
     dry_run: bool = False

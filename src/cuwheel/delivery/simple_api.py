@@ -1,7 +1,7 @@
 """The simple repository API as values and as JSON: a project with its files, and the list of projects.
 
-PEP 503, 691, 700, 714. Keys that begin with an underscore are the index's own (PEP 691 leaves them to it): they carry
-what cuwheel knows of a file, so that a project's `index.json` is all that has to be read to publish one more wheel.
+PEP 503, 691, 700, 714, 740. Keys that begin with an underscore are the index's own (PEP 691 leaves them to it): they
+carry what cuwheel knows of a file, so that a project's `index.json` is all that has to be read to publish one more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from cuwheel.wheel.name import WheelName
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-API_VERSION = "1.1"
+API_VERSION = "1.3"
 SCHEMA = "cuwheel.index/1"
-METADATA, FACTS = ".metadata", wheel_facts.SUFFIX  # what stands behind a wheel's name for the files beside it
+# What stands behind a wheel's name for the files beside it.
+METADATA, FACTS, PROVENANCE = ".metadata", wheel_facts.SUFFIX, ".provenance"
 LARGEST_PAGE = 1 << 28
 
 Page = TypeVar("Page", bound="Project | ProjectList")
@@ -31,6 +32,7 @@ _FILE_KEYS = {
     "core_metadata": "core-metadata",
     "dist_info_metadata": "dist-info-metadata",
     "facts": "_facts",
+    "provenance_hashes": "_provenance",
     "channels": "_channels",
 }
 
@@ -44,7 +46,8 @@ class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     `hashes`: empty for a file that changes its content, such as the list of variants. `yanked`: a reason, or whether.
     `core_metadata`, `dist_info_metadata`: the hash of `<file>.metadata`, under both names that installers know.
-    `facts`: the hash of `<file>.cuwheel.json`. `channels`: `cu130`, `cu130/torch2.11`.
+    `facts`: the hash of `<file>.cuwheel.json`. `provenance`: a link to its attestations. `channels`: `cu130`,
+    `cu130/torch2.11`.
     """
 
     filename: str
@@ -57,6 +60,8 @@ class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     core_metadata: dict[str, str] | bool = False
     dist_info_metadata: dict[str, str] | bool = False
     facts: dict[str, str] | None = None
+    provenance: str | None = None
+    provenance_hashes: dict[str, str] | None = None
     channels: tuple[str, ...] = ()
 
     @property

@@ -7,6 +7,8 @@ from html import escape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cuwheel.delivery.simple_api import API_VERSION, Project, ProjectList, PublishedFile
 from cuwheel.units import file_name
 
@@ -26,6 +28,7 @@ _HEAD = """\
 <h1>{title}</h1>
 """
 _TAIL = "</body>\n</html>\n"
+_SECURE = "https://"  # PEP 740 allows no other address in HTML
 _SPECIAL = re.compile(r"[&<>\"'\0]")
 
 
@@ -54,6 +57,8 @@ def _file(file: PublishedFile) -> str:
         if hashes:
             value = f"sha256={hashes.get('sha256', '')}" if isinstance(hashes, dict) else "true"
             parts.append(f'{name}="{_escaped(value)}"')
+    if file.provenance and file.provenance.startswith(_SECURE):
+        parts.append(f'data-provenance="{_escaped(file.provenance)}"')
     if file.size is not None:
         parts.append(f'data-size="{file.size}"')
     if file.upload_time:
@@ -67,8 +72,14 @@ def _escaped(text: str) -> str:
 
 
 def files(text: str) -> tuple[PublishedFile, ...]:
-    """What a page of a project links to, as an installer reads it; without channels, which HTML does not show."""
+    """What a page of a project links to, as an installer reads it; without what HTML does not show."""
     return tuple(_read(attributes, label) for attributes, label in _anchors(text))
+
+
+def as_shown(file: PublishedFile) -> PublishedFile:
+    """Without what only the JSON has."""
+    secure = file.provenance if file.provenance and file.provenance.startswith(_SECURE) else None
+    return replace(file, provenance=secure, provenance_hashes=None)
 
 
 def projects(text: str) -> tuple[str, ...]:
@@ -91,6 +102,7 @@ def _read(attributes: Mapping[str, str], label: str) -> PublishedFile:
         core_metadata=_hashes(attributes.get("data-core-metadata", "")) or False,
         dist_info_metadata=_hashes(attributes.get("data-dist-info-metadata", "")) or False,
         facts=_hashes(attributes.get("data-cuwheel-facts", "")),
+        provenance=attributes.get("data-provenance"),
     )
 
 

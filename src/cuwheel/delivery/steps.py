@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from cuwheel import files
 from cuwheel.delivery import layout, simple_api, simple_html, update
 from cuwheel.delivery.index_folder import sums_text
-from cuwheel.delivery.simple_api import FACTS, METADATA
+from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -62,6 +62,8 @@ def _all(index: IndexFolder, wanted: Update, generators: Iterable[Generator], si
         yield Copy(layout.file(each.name), each.path, each.sha256, each.size)
         yield Write(layout.file(each.name + METADATA), each.metadata)
         yield Write(layout.file(each.name + FACTS), each.facts)
+        if each.provenance:
+            yield Write(layout.file(each.name + PROVENANCE), each.provenance)
     documents = [Write(layout.file(name), data) for name, data in wanted.documents.items()]
     yield from (each for each in documents if not index.path(each.path).exists())
     sums = {**index.sums(), **_sums(wanted)}
@@ -109,7 +111,12 @@ def _sums(wanted: Update) -> Mapping[str, str]:
 def sums_of(file: PublishedFile) -> Iterator[tuple[str, str]]:
     """What SHA256SUMS says of a file and of what lies beside it."""
     path = layout.file(file.filename)
-    for suffix, hashes in (("", file.hashes), (METADATA, file.core_metadata), (FACTS, file.facts)):
+    for suffix, hashes in (
+        ("", file.hashes),
+        (METADATA, file.core_metadata),
+        (FACTS, file.facts),
+        (PROVENANCE, file.provenance_hashes),
+    ):
         if isinstance(hashes, dict) and "sha256" in hashes:
             yield path + suffix, hashes["sha256"]
 

@@ -18,7 +18,7 @@ from cuwheel import spelling
 from cuwheel.delivery import layout, variant_sets
 from cuwheel.delivery.arrivals import Arrival
 from cuwheel.delivery.index_folder import Journal
-from cuwheel.delivery.simple_api import SCHEMA, ListedProject, Project, ProjectList, PublishedFile
+from cuwheel.delivery.simple_api import PROVENANCE, SCHEMA, ListedProject, Project, ProjectList, PublishedFile
 from cuwheel.errors import UnknownNameError
 from cuwheel.files import sha256
 from cuwheel.finding import Finding
@@ -134,7 +134,16 @@ class _Draft:
             return False
         url = there.url if there else layout.url(arrival.name, files_url)
         moment = (there and there.upload_time) or self._now
-        self.put(project, replace(arrival.file, url=url, upload_time=moment, yanked=there.yanked if there else False))
+        attested = arrival.file.provenance_hashes or (there.provenance_hashes if there else None)
+        listed = replace(
+            arrival.file,
+            url=url,
+            upload_time=moment,
+            yanked=there.yanked if there else False,
+            provenance=url + PROVENANCE if attested else None,
+            provenance_hashes=attested,
+        )
+        self.put(project, listed)
         return there is None
 
     def _unlisted(self, arrival: Arrival) -> str:
@@ -200,7 +209,12 @@ def project_page(name: str, files: Iterable[PublishedFile], known: Sequence[str]
 def channel_page(page: Project, channel: str) -> Project:
     """With the links as they are in the channel's folder; channels are the flat index's to know."""
     files = tuple(
-        replace(each, url=layout.url_from(channel, each.url), channels=())
+        replace(
+            each,
+            url=layout.url_from(channel, each.url),
+            provenance=each.provenance and layout.url_from(channel, each.provenance),
+            channels=(),
+        )
         for each in page.files
         if channel in each.channels
     )

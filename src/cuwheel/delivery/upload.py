@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -54,6 +55,7 @@ def upload(
     given = arrivals.read_all(wheels, platform)
     found = [(each.name, finding) for each in given for finding in (*each.findings, *_against(each, url, limit))]
     refused = {name for name, finding in found if finding.severity == "error"}
+    found += _together(given, url)
     outcomes: dict[str, Outcome] = dict.fromkeys(refused, "refused")
     if not refused and not dry_run:
         for each in given:
@@ -69,6 +71,20 @@ def upload(
         ),
         findings=tuple(merged(found)),
     )
+
+
+def _together(given: Sequence[Arrival], url: str) -> Iterator[tuple[str, Finding]]:
+    """What the public index says against all files of a project together; what it has already, it alone knows."""
+    index = indexes.public()
+    sizes: Counter[str] = Counter()
+    for each in given:
+        wheel = layout.wheel_name(each.name)
+        sizes[layout.project(wheel) if wheel else ""] += each.size
+    for project, total in sizes.items() if resolver.is_public(url) else ():
+        if total > index.largest_project:
+            message = f"these have {size(total)}, and {index.name} takes {size(index.largest_project)} of a project"
+            fix = "ask the index for more room, slim the wheels (cuwheel slim), or publish them in an index of your own"
+            yield project, Finding(rule="upload-project-size", severity="warning", message=message, fix=fix)
 
 
 def _row(arrival: Arrival, outcome: Outcome) -> PublishedWheel:
@@ -110,6 +126,13 @@ def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]
             message=f"{index.name} does not take the platform {', '.join(strange)}",
             fix="make it portable first: cuwheel repair WHEEL",
         )
+    if index.normalised_names and wheel.name != (named := layout.project(wheel).replace("-", "_")):
+        yield Finding(
+            rule="upload-name",
+            severity="error",
+            message=f"{index.name} wants the name to begin with {named!r}, not {wheel.name!r}",
+            fix="build it again with a current build backend, which writes names so",
+        )
     yield from _too_large(arrival, index, limit)
 
 
@@ -142,5 +165,6 @@ def _uploaded(program: str, wheel: Path, url: str) -> Finding | None:
         severity="error",
         message="it was not uploaded",
         evidence=tuple(lines[-_LINES:]),
-        fix="check the address, the login (UV_PUBLISH_TOKEN, or _USERNAME and _PASSWORD), and whether it is there",
+        fix="check the address, the login (UV_PUBLISH_TOKEN, or _USERNAME and _PASSWORD), and whether it is there"
+        + (f"; a release takes no file after {indexes.public().days} days" if resolver.is_public(url) else ""),
     )

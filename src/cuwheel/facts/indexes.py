@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import re
 from typing import TYPE_CHECKING
 
 from cuwheel.facts.tables import tables
 
 if TYPE_CHECKING:
-    from cuwheel.facts.rows.indexes import UploadIndex
+    from cuwheel.facts.rows.indexes import Identity, UploadIndex
 
 
 def public() -> UploadIndex:
     return tables().indexes.public
 
 
+def identities() -> tuple[Identity, ...]:
+    return tables().indexes.identity
+
+
 def takes_platform(index: UploadIndex, tag: str) -> bool:
-    return any(fnmatchcase(tag, pattern) for pattern in index.platforms)
+    return any(re.fullmatch(pattern, tag, re.ASCII) for pattern in index.platforms)

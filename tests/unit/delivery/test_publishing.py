@@ -40,7 +40,7 @@ def test_a_wheel_with_all_that_the_standards_want(dist: Path, index: Path) -> No
     (row,) = answer.wheels
     assert (row.file, row.added, row.outcome) == (FOO, True, "added")
     found = page(index, "simple/foo")
-    assert (found["name"], found["versions"], found["meta"]) == ("foo", ["1.0"], {"api-version": "1.1"})
+    assert (found["name"], found["versions"], found["meta"]) == ("foo", ["1.0"], {"api-version": "1.3"})
     (file,) = found["files"]
     assert file["hashes"] == {"sha256": row.sha256}
     assert file["size"] == made.stat().st_size

@@ -24,7 +24,7 @@ FILE = PublishedFile(
 
 def test_a_project_in_the_words_of_the_standards() -> None:
     page = json.loads(simple_api.encoded(Project(name="foo", versions=("1.0",), files=(FILE,))))
-    assert page["meta"] == {"api-version": "1.1"}
+    assert page["meta"] == {"api-version": "1.3"}
     assert (page["name"], page["versions"]) == ("foo", ["1.0"])
     (file,) = page["files"]
     assert file["requires-python"] == ">=3.9"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.recording import command as stage
-from cuwheel.recording import exports
+from cuwheel.recording import exports, failures
 from cuwheel.report import record as report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cuwheel.diagnose.diagnosis import Cause
+    from cuwheel.diagnose.failed_run import Stop
     from cuwheel.recording.command import Ended
     from cuwheel.recording.instructions import Wish
     from cuwheel.report.record import Recorded
@@ -37,13 +37,13 @@ def record(
     exports.see_that_they_can_be_written(*(path for path in (trace, compile_commands) if path))
     ended = stage.run(command, output=output, environ=environ, cwd=cwd, wish=wish, quiet_stdout=quiet_stdout)
     written = tuple(stage.exported(ended.record, trace, compile_commands))
-    return report.save(report.answer_of(ended, _causes(ended), written), ended.folder)
+    return report.save(report.answer_of(ended, _stop(ended), written), ended.folder)
 
 
-def _causes(ended: Ended) -> tuple[Cause, ...]:
-    """A command of which no call failed needs nothing of what explains failures, which takes a while to load."""
-    if ended.failed is None:
-        return ()
+def _stop(ended: Ended) -> Stop | None:
+    """A command that did not fail needs nothing of what explains failures, which takes a while to load."""
+    if not ended.status and failures.first(ended.record) is None:
+        return None
     from cuwheel.diagnose import failed_run
 
-    return failed_run.of_call(ended.record, ended.failed, ended.printed)
+    return failed_run.stop(ended.record, ended.tail)

@@ -34,7 +34,11 @@ class Ending(Struct, frozen=True, kw_only=True):
     of_call: bool
     decides: bool
 
-    def quotes(self, output: str) -> bool:
+    def outweighs(self, output: str) -> bool:
+        """Whether a call that failed and printed this was only a trial, or something that the build went on after."""
+        return self.decides and not self._quotes(output)
+
+    def _quotes(self, output: str) -> bool:
         """Whether it repeats an error that a call printed: then that call is what it speaks of."""
         text = " ".join(self.lines)
         errors = (line.strip() for line in output.splitlines() if "error" in line.lower() or "fatal" in line.lower())

@@ -85,8 +85,9 @@ def _recorded(log: str | Path) -> Case | None:
 
     record = reader.read(folder)
     call = target.chosen(record, number)
-    if call is None:
-        return Case(logs=(text.parse(""),), tried=recorded.tried(record))
+    told = recorded.last_words(record, call) if number is None else ()
+    if call is None or told:
+        return Case(logs=told or (text.parse(""),), tried=recorded.tried(record))
     origins = rerun.cargo_origins(record, rerun.environment(record, call))
     return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),

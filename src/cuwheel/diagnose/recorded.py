@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import masking
-from cuwheel.diagnose import text
+from cuwheel.diagnose import ending, text
 from cuwheel.diagnose.case import RecordedCall, Setting
 from cuwheel.diagnose.diagnosis import Evidence
 from cuwheel.recording import differences, failures, layout, quoting, reader, rerun
@@ -71,6 +71,15 @@ def _settings(record: Record, call: Call, origins: Mapping[str, str]) -> Iterato
                 steers=differences.weight(name) == "steers",
                 origin=origins.get(name, ""),
             )
+
+
+def last_words(record: Record, call: Call | None) -> tuple[Log, ...]:
+    """Of the command itself, then all that it printed last; none where the call is what they speak of."""
+    tail = reader.command_output(record) if record.status else ""
+    words = ending.of(tail)
+    if not tail.strip() or (call and not (words and words.outweighs(reader.printed(record, call, _PRINTED)))):
+        return ()
+    return tuple(map(text.parse, (*(("\n".join(words.lines),) if words else ()), tail)))
 
 
 def log(record: Record, call: Call) -> Log:

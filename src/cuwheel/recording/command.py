@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from cuwheel import log, process
 from cuwheel.errors import CuwheelError, UnreadableError
-from cuwheel.recording import exports, failures, reader, session
-from cuwheel.recording.calls import Call, Record
+from cuwheel.recording import exports, reader, session
+from cuwheel.recording.calls import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -21,18 +21,16 @@ if TYPE_CHECKING:
     from cuwheel.recording.instructions import Wish
 
 _NAME = "cuwheel-record"
-_MAX_OUTPUT = 256 * 1024
 _NOT_STARTED = 127  # as shells tell that a program could not be started
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """`failed`: the first call that failed and mattered, and `printed` what it printed. `folder`: of the record."""
+    """`folder`: of the record. `tail`: the end of what the command itself printed, where it did not succeed."""
 
     folder: Path
     status: int
     record: Record
-    failed: Call | None
-    printed: str
+    tail: str
 
 
 def run(
@@ -50,7 +48,9 @@ def run(
     cwd = (cwd or Path.cwd()).absolute()
     environ = dict(os.environ if environ is None else environ)
     with guard, session.recording(folder, command, environ, cwd, wish) as running:
-        words = ("/bin/sh", "-c", 'exec "$@" >&2', "sh", *running.command) if quiet_stdout else running.command
+        words = running.keeping_output(cwd)
+        if quiet_stdout:
+            words = ("/bin/sh", "-c", 'exec "$@" >&2', "sh", *words)
         try:
             status = process.attend(words, env=running.environ, cwd=cwd)
         except CuwheelError:
@@ -58,9 +58,8 @@ def run(
             raise
         running.finish(status)
     record = _read(folder, status)
-    failed = failures.first(record)
-    printed = reader.printed(record, failed, _MAX_OUTPUT) if failed else ""
-    return Ended(folder=folder, status=status, record=record, failed=failed, printed=printed)
+    tail = reader.command_output(record) if status else ""
+    return Ended(folder=folder, status=status, record=record, tail=tail)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 record.json        the command, where and when, and whether secrets were masked
 environment.json   what it was started with
 calls.jsonl        a line when a call begins, and one when it has ended; the last is the command's own end
-output/            what calls printed: <id>.out, <id>.err
+output/            what calls printed: <id>.out, <id>.err; command.txt: the end of what the command itself did
 phases/            nvcc's own timing of a call: <id>.csv
 cache/             what a compiler cache said of a call: <id>.txt
 blame-<n>.json     what `replay --diff` found of call n
@@ -25,6 +25,7 @@ HEAD = "record.json"
 ENVIRONMENT = "environment.json"
 CALLS = "calls.jsonl"
 REPORT = "report.json"
+COMMAND_OUTPUT = "output/command.txt"
 FOLDERS = ("output", "phases", "cache")
 
 

@@ -24,6 +24,7 @@ MAX_LINE = 64 << 20  # of a call with a hundred thousand arguments
 MAX_CALLS = 1_000_000
 MAX_OUTPUT = 64 << 20
 MAX_PHASES = 1 << 20
+MAX_TAIL = 1 << 20  # shims keep half of it
 _KINDS: dict[str, ToolKind] = {"nvcc": "nvcc", "compiler": "compiler", "linker": "linker", "cache": "cache"}
 _SECOND = 1e9
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
@@ -60,6 +61,12 @@ def output(record: Record, call: Call, limit: int = MAX_OUTPUT) -> tuple[str, st
     folder = Path(record.folder)
     out, err = (_kept(folder, name, limit) for name in (call.stdout, call.stderr))
     return (masking.text(out), masking.text(err)) if record.masked else (out, err)
+
+
+def command_output(record: Record) -> str:
+    """The end of what the recorded command itself printed, without colours; nothing where that was not kept."""
+    text = _kept(Path(record.folder), layout.COMMAND_OUTPUT, MAX_TAIL)
+    return uncoloured(masking.text(text) if record.masked else text)
 
 
 def printed(record: Record, call: Call, limit: int = MAX_OUTPUT) -> str:

@@ -51,8 +51,9 @@ class Progress(Struct, frozen=True, kw_only=True):
 class Session:
     """A record being made. Run `command` with `environ`, then `finish`."""
 
-    def __init__(self, folder: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
+    def __init__(self, folder: Path, shim: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
         self.folder, self.command, self.environ = folder, command, environ
+        self._shim = shim
         self._began = began
         cache_log = Path(environ.get(cachelog.VARIABLE) or Path(environ[instructions.VARIABLE], cachelog.NAME))
         self._cache_log = (cache_log, cachelog.size(cache_log))
@@ -60,6 +61,17 @@ class Session:
         self._seen = 0
         self._running: dict[str, tuple[str, int]] = {}
         self._ended = 0
+
+    def keeping_output(self, cwd: Path) -> tuple[str, ...]:
+        """The command, run by the shim, which passes on what it prints and keeps the end of it in the record.
+
+        One that cannot be found stays as it is: whoever starts it is told. A compiler runs by the shim anyway.
+        """
+        name = self.command[0] if self.command else ""
+        found = shutil.which(str(cwd / name) if "/" in name else name, path=self.environ.get("PATH", os.defpath))
+        if not name or not found or name == str(self._shim):
+            return self.command
+        return (str(self._shim), "--cuwheel-keep", *self.command)
 
     def finish(self, status: int) -> None:
         """The command has ended: with this status, negative for a signal."""
@@ -120,7 +132,7 @@ def recording(
             Orders(record=folder, began=began, wish=wish, library=means.library, environ=environ, led=changed),
         )
         led[instructions.VARIABLE] = str(own)
-        session = Session(folder, _through(means.shim, command, environ), led, began)
+        session = Session(folder, means.shim, _through(means.shim, command, environ), led, began)
         try:
             yield session
         finally:

@@ -18,16 +18,18 @@ from cuwheel.report.document import Amount, Column, Document, Facts, Heading, Pa
 from cuwheel.units import size, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cuwheel.diagnose.diagnosis import Cause
+    from cuwheel.diagnose.failed_run import Stop
     from cuwheel.recording.calls import Call
     from cuwheel.recording.command import Ended
     from cuwheel.report.document import Block
 
 _ROWS = 10
 _LINES = 25
+_LAST = 10  # lines, where none of them says why
 _MINUTE = 60.0
 
 
@@ -58,8 +60,22 @@ class Failure(Struct, frozen=True, kw_only=True):
     replay: str
 
 
+class LastWords(Struct, frozen=True, kw_only=True):
+    """What the command itself said when it gave up. `what`: in a line; empty where nothing in it says why.
+
+    `lines`: all of that, or the last of what it printed. `causes`: where no call is to blame.
+    """
+
+    what: str
+    lines: tuple[str, ...]
+    causes: tuple[Reason, ...]
+
+
 class Recorded(Struct, frozen=True, kw_only=True):
-    """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it."""
+    """`status`: of the command, negative for a signal; `exit_status`: the same as a shell has it.
+
+    `failure`: the call that made it stop; None where none did. `last_words`: of a command that failed and printed any.
+    """
 
     aside: ClassVar[bool] = True  # stdout is the command's
 
@@ -72,6 +88,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     damaged: int
     summary: Summary
     failure: Failure | None
+    last_words: LastWords | None = None
     written: tuple[str, ...] = ()
 
     @property
@@ -79,8 +96,8 @@ class Recorded(Struct, frozen=True, kw_only=True):
         return self.exit_status == 0
 
 
-def answer_of(ended: Ended, causes: Sequence[Cause], written: tuple[str, ...]) -> Recorded:
-    """`causes`: of the call that failed. `written`: the exports."""
+def answer_of(ended: Ended, stop: Stop | None, written: tuple[str, ...]) -> Recorded:
+    """`stop`: what made it stop, or what failed and did not. `written`: the exports."""
     found, status = ended.record, ended.status
     return Recorded(
         folder=readable(str(ended.folder)),
@@ -90,12 +107,26 @@ def answer_of(ended: Ended, causes: Sequence[Cause], written: tuple[str, ...]) -
         masked=found.masked,
         damaged=found.damaged,
         summary=summary.of(found),
-        failure=_failed(ended, ended.failed, causes) if ended.failed else None,
+        failure=_failed(ended, stop.call, stop) if stop and stop.call else None,
+        last_words=_last_words(ended, stop) if stop else None,
         written=written,
     )
 
 
-def _failed(ended: Ended, call: Call, causes: Sequence[Cause]) -> Failure:
+def _last_words(ended: Ended, stop: Stop) -> LastWords | None:
+    """Nothing where they only say that the call failed, which is shown."""
+    causes = () if stop.call else tuple(map(_reason, stop.causes))
+    if stop.words:
+        return (
+            None
+            if stop.call and stop.words.of_call
+            else LastWords(what=stop.words.what, lines=stop.words.lines, causes=causes)
+        )
+    lines = tuple(line for line in ended.tail.splitlines() if line.strip())[-_LAST:]
+    return LastWords(what="", lines=lines, causes=causes) if lines and not stop.call else None
+
+
+def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
     parsed = summary.parse(call)
     folder = ended.record.folder
     near = os.path.relpath(folder)
@@ -110,8 +141,8 @@ def _failed(ended: Ended, call: Call, causes: Sequence[Cause]) -> Failure:
         problem=call.problem,
         files=tuple(map(readable, parsed.inputs)),
         archs=tuple(map(readable, parsed.archs)),
-        output=ended.printed,
-        causes=tuple(map(_reason, causes)),
+        output=stop.printed,
+        causes=tuple(map(_reason, stop.causes)),
         replay=readable(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
     )
 
@@ -135,10 +166,10 @@ def document(answer: Recorded, *, verbose: bool) -> Document:
     if answer.failure:
         blocks += _failure(answer, answer.failure, verbose=verbose)
     elif answer.exit_status:
-        blocks += [
-            Heading(f"The command ended with {answer.exit_status}, and no compiler call failed"),
-            Paragraph("  Its output says why: COMMAND 2>&1 | cuwheel explain"),
-        ]
+        culprit = "no compiler call made it stop" if answer.summary.failed else "no compiler call failed"
+        blocks.append(Heading(f"The command ended with {answer.exit_status}, and {culprit}"))
+    if answer.last_words:
+        blocks += _told(answer.last_words, after_call=bool(answer.failure), verbose=verbose)
     blocks += _summary(answer, verbose=verbose)
     return Document("cuwheel record", tuple(blocks))
 
@@ -157,7 +188,17 @@ def _failure(answer: Recorded, failure: Failure, *, verbose: bool) -> Iterator[B
         yield Verbatim(tuple(f"  {line}" for line in shown))
     elif failure.state != "not-started":
         yield Paragraph("  It printed nothing.")
-    for cause in failure.causes[: 3 if verbose else 1]:
+    yield from _causes(failure.causes, verbose=verbose)
+
+
+def _told(words: LastWords, *, after_call: bool, verbose: bool) -> Iterator[Block]:
+    yield Heading("The last that it printed" if not words.what else "Then" if after_call else "What made it stop")
+    yield Verbatim(tuple(f"  {line}" for line in (words.lines if verbose else words.lines[:_LINES])))
+    yield from _causes(words.causes, verbose=verbose)
+
+
+def _causes(causes: tuple[Reason, ...], *, verbose: bool) -> Iterator[Block]:
+    for cause in causes[: 3 if verbose else 1]:
         yield Heading(f"{cause.id}  {cause.confidence:.0%}")
         yield Paragraph(f"  {cause.title}")
         yield Facts(tuple(Row("fix" if index == 0 else "or", fix) for index, fix in enumerate(cause.fix)))

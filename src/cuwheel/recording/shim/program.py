@@ -10,10 +10,10 @@ from typing import NoReturn
 
 from cuwheel.recording import words
 from cuwheel.recording.shim.call import Call, Session
-from cuwheel.recording.shim.streams import run_recorded
+from cuwheel.recording.shim.streams import run_command, run_recorded
 
 VARIABLE = "CUWHEEL_RECORD"
-RUN_WORD = "--cuwheel-run"
+RUN_WORD, KEEP_WORD = "--cuwheel-run", "--cuwheel-keep"
 SHIMS_MARK, TOOLKIT_LINK, PROGRAM_LINK = ".cuwheel-shims", ".cuwheel-toolkit", ".cuwheel-program"
 
 
@@ -62,6 +62,8 @@ def main(link: str, given: list[str]) -> NoReturn:
     session = None
     with contextlib.suppress(OSError, LookupError, ValueError):
         session = Session(os.environ[VARIABLE])
+    if given[:1] == [KEEP_WORD]:
+        run_command(session.record if session else None, given[1:])
     environ = own_environment(session)
     if given[:1] == [RUN_WORD]:
         program, argv = given[1], given[2:]

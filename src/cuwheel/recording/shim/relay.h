@@ -12,6 +12,7 @@
 #include "text.h"
 
 #define MAX_KEPT (16u << 20) /* of one stream of one call: a preprocessor's output can be endless */
+#define MAX_TAIL (1u << 19)  /* of what the recorded command itself printed: its end */
 #define HIGH 100             /* our own descriptors stay away from those that callers know by their numbers */
 
 struct stream {
@@ -21,6 +22,8 @@ struct stream {
     int kept;      /* the file in the record */
     size_t stored; /* bytes in it */
     bool cut;      /* there was more than we keep */
+    bool tail;     /* of the command itself: the end of it is kept, and its terminal stays the caller's in all it sets */
+    struct termios modes; /* of the terminal that the program got, as they were last */
     char name[96]; /* of that file, below the record */
 };
 
@@ -65,8 +68,10 @@ static bool open_terminal(struct stream *stream) {
         return false;
     }
     modes.c_oflag &= (tcflag_t)~OPOST; /* the caller's terminal does that */
-    modes.c_lflag &= (tcflag_t) ~(ECHO | ISIG | ICANON);
+    if (!stream->tail)
+        modes.c_lflag &= (tcflag_t) ~(ECHO | ISIG | ICANON);
     tcsetattr(slave, TCSANOW, &modes);
+    tcgetattr(slave, &stream->modes);
     if (ioctl(stream->target, TIOCGWINSZ, &size) == 0)
         ioctl(slave, TIOCSWINSZ, &size);
     stream->source = moved_high(master);
@@ -85,9 +90,9 @@ static bool open_pipe(struct stream *stream) {
 
 /* Decide what the program writes to. Where nobody listens it is kept all the same; never straight into the record: on a
  * full disk the program would fail, which the null device never lets it. */
-SHARED void open_stream(struct stream *stream, int target, const char *record, const char *name) {
+SHARED void open_stream(struct stream *stream, int target, const char *record, const char *name, bool tail) {
     char path[4096 + 128];
-    *stream = (struct stream){.target = target, .given = -1, .source = -1, .kept = -1};
+    *stream = (struct stream){.target = target, .given = -1, .source = -1, .kept = -1, .tail = tail};
     snprintf(stream->name, sizeof stream->name, "%s", name);
     snprintf(path, sizeof path, "%s/%s", record, name);
     stream->kept = moved_high(open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
@@ -122,7 +127,55 @@ static void close_source(struct stream *stream) {
     stream->source = -1;
 }
 
-/* Take what is there; false when nothing more will come. */
+/* Both streams of the command are kept in one file: its length is asked, and not counted. */
+static void keep_tail(struct stream *stream, const char *piece, size_t count) {
+    static char last[MAX_TAIL / 2];
+    off_t size = lseek(stream->kept, 0, SEEK_END);
+    if (size >= 0 && (size_t)size + count > MAX_TAIL) {
+        ssize_t had = pread(stream->kept, last, sizeof last, size - (off_t)sizeof last);
+        const char *line = had > 0 ? memchr(last, '\n', (size_t)had) : NULL; /* a secret that is cut is not known any more */
+        if (ftruncate(stream->kept, 0) == 0 && line)
+            write_all(stream->kept, line + 1, (size_t)(last + had - line - 1));
+        stream->cut = true;
+    }
+    write_all(stream->kept, piece, count);
+}
+
+static void keep(struct stream *stream, const char *piece, size_t count) {
+    size_t room = MAX_KEPT - stream->stored;
+    size_t most = count < room ? count : room;
+    stream->cut |= most < count;
+    if (write_all(stream->kept, piece, most))
+        stream->stored += most;
+}
+
+/* Programs that draw on a whole terminal set it up by their output: they mean the one that somebody types at. */
+static void pass_on_modes(struct stream *stream) {
+    struct termios theirs, callers;
+    if (!stream->tail || stream->target < 0 || tcgetattr(stream->source, &theirs) != 0)
+        return;
+    if (theirs.c_lflag == stream->modes.c_lflag && theirs.c_iflag == stream->modes.c_iflag &&
+        theirs.c_oflag == stream->modes.c_oflag &&
+        memcmp(theirs.c_cc, stream->modes.c_cc, sizeof theirs.c_cc) == 0)
+        return;
+    stream->modes = theirs;
+    if (tcgetattr(stream->target, &callers) != 0)
+        return;
+    callers.c_lflag = theirs.c_lflag;
+    callers.c_iflag = theirs.c_iflag;
+    callers.c_oflag = (theirs.c_oflag & (tcflag_t)~OPOST) | (callers.c_oflag & OPOST); /* that one we took away */
+    memcpy(callers.c_cc, theirs.c_cc, sizeof theirs.c_cc);
+    tcsetattr(stream->target, TCSANOW, &callers);
+}
+
+/* The caller's terminal has another size now. */
+SHARED void pass_on_size(const struct stream *stream) {
+    struct winsize size;
+    if (stream->source >= 0 && stream->target >= 0 && ioctl(stream->target, TIOCGWINSZ, &size) == 0)
+        ioctl(stream->source, TIOCSWINSZ, &size);
+}
+
+/* Take what is there, and close it when nothing more will come. */
 static void take(struct stream *stream) {
     char piece[1 << 16];
     ssize_t count = read(stream->source, piece, sizeof piece);
@@ -132,28 +185,27 @@ static void take(struct stream *stream) {
         close_source(stream);
         return;
     }
-    size_t room = MAX_KEPT - stream->stored;
-    size_t keep = (size_t)count < room ? (size_t)count : room;
-    stream->cut |= keep < (size_t)count;
-    if (stream->kept >= 0 && write_all(stream->kept, piece, keep))
-        stream->stored += keep;
+    if (stream->kept >= 0)
+        (stream->tail ? keep_tail : keep)(stream, piece, (size_t)count);
+    pass_on_modes(stream);
     if (stream->target >= 0 && !write_all(stream->target, piece, (size_t)count))
         close_source(stream); /* whoever listened has left: the program is to feel it too */
 }
 
-/* What the program left running may write to the null device for ever: somebody must go on reading. */
+/* What the program left running may write for ever: to the null device, or to what the command was started with.
+ * Somebody must go on reading, and passing on. */
 static void leave_reader(struct stream *stream) {
-    if (stream->target >= 0 || stream->source < 0 || fork() != 0)
+    if ((stream->target >= 0 && !stream->tail) || stream->source < 0 || fork() != 0)
         return;
     setsid();
-    int source = dup2(stream->source, 0) < 0 ? stream->source : 0;
-    for (int file = 1; file < 1024; file++)
-        if (file != source)
+    for (int file = 0; file < 1024; file++)
+        if (file != stream->source && file != stream->target)
             close(file);
     char piece[4096];
     ssize_t count;
-    while ((count = read(source, piece, sizeof piece)) > 0 || (count < 0 && errno == EINTR))
-        ;
+    while ((count = read(stream->source, piece, sizeof piece)) > 0 || (count < 0 && errno == EINTR))
+        if (count > 0 && stream->target >= 0 && !write_all(stream->target, piece, (size_t)count))
+            break;
     _exit(0);
 }
 
@@ -162,6 +214,7 @@ SHARED void drain(struct stream *stream) {
     while (stream->source >= 0) {
         struct pollfd ready = {.fd = stream->source, .events = POLLIN};
         if (poll(&ready, 1, 0) <= 0) {
+            pass_on_modes(stream);
             leave_reader(stream);
             return;
         }
@@ -178,7 +231,7 @@ SHARED void finish_stream(struct stream *stream, const char *record) {
         snprintf(path, sizeof path, "%s/%s", record, stream->name);
         unlink(path);
         stream->name[0] = 0;
-    } else if (found.st_size > (off_t)MAX_KEPT && ftruncate(stream->kept, MAX_KEPT) == 0) {
+    } else if (!stream->tail && found.st_size > (off_t)MAX_KEPT && ftruncate(stream->kept, MAX_KEPT) == 0) {
         stream->cut = true;
     }
     close(stream->kept);

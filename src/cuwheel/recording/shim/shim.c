@@ -1,7 +1,9 @@
 /* Stands in for a compiler: writes down that it was called, runs it, keeps what it prints, and ends as it did.
  *
  * Called by our library in place of the compiler (`shim --cuwheel-run PROGRAM ARGV0 WORDS…`), or found under the
- * compiler's own name in a folder of shims on PATH, or in a shadow of a toolkit. Without a session it only steps aside. */
+ * compiler's own name in a folder of shims on PATH, or in a shadow of a toolkit. Without a session it only steps aside.
+ * The recorded command itself runs below it too (`shim --cuwheel-keep COMMAND WORDS…`), and the end of what it prints is
+ * kept: what a build system says when it gives up is no compiler's output. */
 #define _GNU_SOURCE
 #include <sys/auxv.h>
 #include <sys/prctl.h>
@@ -11,7 +13,9 @@
 #include "prepare.h"
 #include "surroundings.h"
 
-static volatile sig_atomic_t child_ended;
+#define KEEP_WORD "--cuwheel-keep"
+
+static volatile sig_atomic_t child_ended, resized;
 static volatile pid_t child;
 static const int FORWARDED[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 #define FORWARDED_COUNT (sizeof FORWARDED / sizeof *FORWARDED)
@@ -26,6 +30,11 @@ static void on_signal(int number, siginfo_t *from, void *context) {
     /* A terminal sends its own to the whole group: the program has had it. */
     if (child > 0 && from->si_code != SI_KERNEL)
         kill(child, number);
+}
+
+static void on_resize(int number) {
+    (void)number;
+    resized = 1;
 }
 
 static void tell_start(const struct call *call, const struct session *session) {
@@ -82,6 +91,7 @@ static void start_child(const struct call *call, int report, const sigset_t *mas
     sigaction(SIGCHLD, &before[FORWARDED_COUNT], NULL);
     sigaction(SIGPIPE, &before[FORWARDED_COUNT + 1], NULL);
     sigaction(SIGXFSZ, &before[FORWARDED_COUNT + 2], NULL);
+    sigaction(SIGWINCH, &before[FORWARDED_COUNT + 3], NULL);
     if (call->out.given >= 0)
         dup2(call->out.given, STDOUT_FILENO);
     if (call->merged && call->out.given >= 0)
@@ -113,7 +123,14 @@ static void attend(struct call *call, const sigset_t *waiting) {
                 streams[count] = both[index];
                 ready[count++] = (struct pollfd){.fd = both[index]->source, .events = POLLIN};
             }
-        if (ppoll(ready, count, NULL, waiting) < 0)
+        int woken = ppoll(ready, count, NULL, waiting);
+        if (resized) {
+            resized = 0;
+            pass_on_size(&call->out);
+            pass_on_size(&call->err);
+            kill(child, SIGWINCH); /* the terminal's own came before there was anything to see */
+        }
+        if (woken < 0)
             continue;
         for (nfds_t index = 0; index < count; index++)
             if (ready[index].revents)
@@ -140,15 +157,17 @@ static void end_like(int status) {
 }
 
 static void open_streams(struct call *call, const struct session *session) {
-    char out[80], err[80];
-    snprintf(out, sizeof out, "output/%s.out", call->id);
-    snprintf(err, sizeof err, "output/%s.err", call->id);
+    char out[80] = "output/command.txt", err[80] = "output/command.txt";
+    if (call->tool) {
+        snprintf(out, sizeof out, "output/%s.out", call->id);
+        snprintf(err, sizeof err, "output/%s.err", call->id);
+    }
     call->merged = !goes_nowhere(STDOUT_FILENO) && same_target(STDOUT_FILENO, STDERR_FILENO);
-    open_stream(&call->out, STDOUT_FILENO, session->record, out);
+    open_stream(&call->out, STDOUT_FILENO, session->record, out, !call->tool);
     if (call->merged)
         call->err = (struct stream){.target = -1, .given = -1, .source = -1, .kept = -1};
     else
-        open_stream(&call->err, STDERR_FILENO, session->record, err);
+        open_stream(&call->err, STDERR_FILENO, session->record, err, !call->tool);
 }
 
 static void take_over(struct sigaction *before, sigset_t *mask) {
@@ -157,6 +176,7 @@ static void take_over(struct sigaction *before, sigset_t *mask) {
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigemptyset(&block);
     sigaddset(&block, SIGCHLD);
+    sigaddset(&block, SIGWINCH);
     for (size_t index = 0; index < FORWARDED_COUNT; index++)
         sigaddset(&block, FORWARDED[index]);
     sigprocmask(SIG_BLOCK, &block, mask);
@@ -166,6 +186,8 @@ static void take_over(struct sigaction *before, sigset_t *mask) {
             sigaction(FORWARDED[index], &action, NULL);
     }
     struct sigaction ended = {.sa_handler = on_end, .sa_flags = SA_NOCLDSTOP}, ignored = {.sa_handler = SIG_IGN};
+    struct sigaction larger = {.sa_handler = on_resize};
+    sigaction(SIGWINCH, &larger, &before[FORWARDED_COUNT + 3]);
     sigaction(SIGCHLD, &ended, &before[FORWARDED_COUNT]);
     sigaction(SIGPIPE, &ignored, &before[FORWARDED_COUNT + 1]);
 }
@@ -179,17 +201,19 @@ static void pass_on_early(const sigset_t *mask) {
         if (sigismember(&pending, FORWARDED[index]) == 1 && sigismember(mask, FORWARDED[index]) == 0)
             kill(child, FORWARDED[index]);
     sigaddset(&block, SIGCHLD);
+    sigaddset(&block, SIGWINCH);
     sigprocmask(SIG_SETMASK, &block, NULL);
 }
 
 static int run_recorded(struct call *call, const struct session *session) {
-    struct sigaction before[FORWARDED_COUNT + 3], ignored = {.sa_handler = SIG_IGN};
+    struct sigaction before[FORWARDED_COUNT + 4], ignored = {.sa_handler = SIG_IGN};
     sigset_t mask, waiting;
     int report[2] = {-1, -1}, problem = 0, status = 0;
     struct rusage used = {0};
     sigaction(SIGXFSZ, &ignored, &before[FORWARDED_COUNT + 2]); /* a limit on files is no reason to die of the record */
     open_streams(call, session);
-    tell_start(call, session);
+    if (call->tool)
+        tell_start(call, session);
     take_over(before, &mask);
     waiting = mask;
     sigdelset(&waiting, SIGCHLD);
@@ -217,7 +241,8 @@ static int run_recorded(struct call *call, const struct session *session) {
     }
     finish_stream(&call->out, session->record);
     finish_stream(&call->err, session->record);
-    tell_end(call, session, status, &used, problem);
+    if (call->tool)
+        tell_end(call, session, status, &used, problem);
     if (problem) {
         fprintf(stderr, "%s: %s\n", call->start, strerror(problem));
         _exit(problem == ENOENT ? 127 : 126);
@@ -226,11 +251,26 @@ static int run_recorded(struct call *call, const struct session *session) {
     return 0;
 }
 
+/* It is no call, and has the environment in which calls are seen. */
+static int run_command(struct call *call, const struct session *session) {
+    call->argv += 2;
+    call->start = *call->argv;
+    call->command = call->argv;
+    call->variables = environ;
+    if (session)
+        return run_recorded(call, session);
+    execvp(call->start, call->command);
+    fprintf(stderr, "%s: %s\n", call->start, strerror(errno));
+    return errno == ENOENT ? 127 : 126;
+}
+
 int main(int argc, char **argv) {
     static char found[PATH_ROOM];
     struct session session;
     struct call call = {.argv = argv};
     bool recording = load_session(&session, getenv(VARIABLE));
+    if (argc >= 3 && strcmp(argv[1], KEEP_WORD) == 0)
+        return run_command(&call, recording ? &session : NULL);
     call.variables = own_environment(&session);
     if (argc >= 4 && strcmp(argv[1], RUN_WORD) == 0) {
         call.program = argv[2];

@@ -13,25 +13,28 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from resource import struct_rusage
 
     from cuwheel.recording.shim.call import Call
 
 MAX_KEPT = 16 << 20
+MAX_TAIL = 1 << 19  # of what the recorded command itself printed: its end
+COMMAND_OUTPUT = "output/command.txt"
 HIGH = 100  # our own descriptors stay away from those that callers know by their numbers
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Stream:
-    """What the tool writes to, passed on and kept.
+    """What the tool writes to, passed on and kept. `tail`: of the command itself, whose end is kept.
 
     Never straight into the record: on a full disk the tool would fail, where the null device takes all.
     """
 
-    def __init__(self, target: int, call: Call, ending: str) -> None:
-        self.target, self.source, self.stored = target, -1, 0
-        self.name = f"output/{call.id}.{ending}"
-        self.path = f"{call.session.record}/{self.name}"
+    def __init__(self, target: int, record: str, name: str, *, tail: bool = False) -> None:
+        self.target, self.source, self.stored, self.tail = target, -1, 0, tail
+        self.name = name
+        self.path = f"{record}/{self.name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         self.kept = high(os.open(self.path, flags, 0o644))
         self.heard = not goes_nowhere(target)
@@ -44,7 +47,10 @@ class Stream:
             self._leave()
             return
         with contextlib.suppress(OSError):
-            self.stored += os.write(self.kept, piece[: MAX_KEPT - self.stored])
+            if self.tail:
+                self._keep_tail(piece)
+            else:
+                self.stored += os.write(self.kept, piece[: MAX_KEPT - self.stored])
         while piece and self.heard:
             try:
                 piece = piece[os.write(self.target, piece) :]
@@ -54,26 +60,42 @@ class Stream:
                 self._leave()
                 return
 
+    def _keep_tail(self, piece: bytes) -> None:
+        """Both streams of the command are kept in one file: its length is asked, and not counted."""
+        size = os.fstat(self.kept).st_size
+        if size + len(piece) > MAX_TAIL:
+            last = os.pread(self.kept, MAX_TAIL // 2, size - MAX_TAIL // 2)
+            os.ftruncate(self.kept, 0)
+            os.write(self.kept, last.partition(b"\n")[2])  # a secret that is cut is not known any more
+        os.write(self.kept, piece)
+
     def _leave(self) -> None:
         os.close(self.source)
         self.source = -1
 
     def leave_reader(self) -> None:
-        """What the tool left running may write to the null device for ever: somebody must go on reading."""
-        if self.heard or self.source < 0 or os.fork():
+        """What the tool left running may write for ever, to the null device or to what the command was started with.
+
+        Somebody must go on reading, and passing on.
+        """
+        if (self.heard and not self.tail) or self.source < 0 or os.fork():
             return
-        os.setsid()
-        os.dup2(self.source, 0)
-        os.closerange(1, 1024)
-        while os.read(0, 1 << 16):
-            pass
+        with contextlib.suppress(OSError):
+            os.setsid()
+            for file in set(range(1024)) - {self.source, self.target}:
+                with contextlib.suppress(OSError):
+                    os.close(file)
+            self.kept = -1
+            while self.source >= 0:
+                self.take()
         os._exit(0)
 
     def finish(self) -> None:
         size = os.fstat(self.kept).st_size
         if not size:
-            os.unlink(self.path)  # noqa: PTH108
-        elif size > MAX_KEPT:
+            with contextlib.suppress(FileNotFoundError):  # both streams may have had one file
+                os.unlink(self.path)  # noqa: PTH108
+        elif size > MAX_KEPT and not self.tail:
             os.ftruncate(self.kept, MAX_KEPT)
 
 
@@ -99,15 +121,14 @@ def one_place() -> bool:
     return not goes_nowhere(1) and (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino)
 
 
-def start_tool(call: Call, out: Stream, err: Stream, report: int) -> NoReturn:
+def start_tool(execute: Callable[[], object], out: Stream, err: Stream, report: int) -> NoReturn:
     try:
         os.dup2(out.given, 1)
         os.dup2(err.given, 2)
         for number in (*FORWARDED, signal.SIGPIPE, signal.SIGCHLD, signal.SIGXFSZ):
             if signal.getsignal(number) is not signal.SIG_IGN or number in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
-        run = os.execve if call.start == call.program else os.execvpe
-        run(call.start, call.command, call.environ | call.added)
+        execute()
     except OSError as error:
         os.write(report, str(error.errno or errno.EIO).encode())
     os._exit(127)
@@ -116,7 +137,7 @@ def start_tool(call: Call, out: Stream, err: Stream, report: int) -> NoReturn:
 class _Attended:
     """The tool while it runs: signals go to it, its output comes from it."""
 
-    def __init__(self, call: Call, out: Stream, err: Stream) -> None:
+    def __init__(self, execute: Callable[[], object], out: Stream, err: Stream) -> None:
         self._report, sent = (high(end) for end in os.pipe())
         self._woken, wake = (high(end) for end in os.pipe())
         self._child = 0
@@ -131,7 +152,7 @@ class _Attended:
         self._child = os.fork()
         if self._child == 0:
             signal.set_wakeup_fd(-1)
-            start_tool(call, out, err, sent)
+            start_tool(execute, out, err, sent)
         for early in self._early:
             self._pass_on(early, None)
         os.close(sent)
@@ -176,29 +197,72 @@ def run_recorded(call: Call) -> NoReturn:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a limit on file sizes must not kill the tool because of the record
     merged = one_place()
     try:
-        out = Stream(1, call, "out")
-        err = out if merged else Stream(2, call, "err")
+        out = Stream(1, call.session.record, f"output/{call.id}.out")
+        err = out if merged else Stream(2, call.session.record, f"output/{call.id}.err")
     except OSError:  # the record cannot be written: the build goes on without it
         os.execvpe(call.start, call.command, call.environ)  # noqa: S606 - no shell, no surprise
     call.tell_start(out.name, "" if merged else err.name)
-    status, problem, memory = _Attended(call, out, err).until_end()
+
+    def execute() -> None:
+        run = os.execve if call.start == call.program else os.execvpe
+        run(call.start, call.command, call.environ | call.added)
+
+    status, problem, memory = _Attended(execute, out, err).until_end()
     for each in {id(out): out, id(err): err}.values():
         each.finish()
-    finish(call, status, problem, memory)
+    tell_end(call, status, problem, memory)
+    end_like(call.start, status, problem)
 
 
-def finish(call: Call, status: int, problem: int, memory: int) -> NoReturn:
+def run_command(record: str | None, words: list[str]) -> NoReturn:
+    """The recorded command itself, the end of whose output is kept. On a terminal it keeps that, and nothing is."""
+
+    def execute() -> None:
+        try:
+            os.execvp(words[0], words)  # noqa: S606 - no shell, no surprise
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            os.execv("/bin/sh", ["sh", *words])  # noqa: S606 - a text that names no interpreter: shells run it themselves
+
+    streams = () if record is None or any(map(os.isatty, range(3))) else _command_streams(record)
+    status, problem = 0, 0
+    if streams:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        status, problem, _ = _Attended(execute, streams[0], streams[-1]).until_end()
+        for each in streams:
+            each.finish()
+    else:
+        try:
+            execute()
+        except OSError as error:
+            problem = error.errno or errno.EIO
+    end_like(words[0], status, problem)
+
+
+def _command_streams(record: str) -> tuple[Stream, ...]:
+    """None where the record cannot be written: the build goes on without it."""
+    with contextlib.suppress(OSError):
+        return tuple(Stream(each, record, COMMAND_OUTPUT, tail=True) for each in ((1,) if one_place() else (1, 2)))
+    return ()
+
+
+def tell_end(call: Call, status: int, problem: int, memory: int) -> None:
     signalled = os.WIFSIGNALED(status)
     key = "errno" if problem else "signal" if signalled else "status"
     value = problem or (os.WTERMSIG(status) if signalled else os.WEXITSTATUS(status))
     event = {"event": "end", "id": call.id, "ended": call.session.now(), key: value, "memory": memory}
     call.session.append(event, lasting=False)
+
+
+def end_like(start: str, status: int, problem: int) -> NoReturn:
     if problem:
-        sys.stderr.write(f"{call.start}: {os.strerror(problem)}\n")
+        sys.stderr.write(f"{start}: {os.strerror(problem)}\n")
         sys.stderr.flush()
         os._exit(127 if problem == errno.ENOENT else 126)
-    if signalled:
+    if os.WIFSIGNALED(status):
+        value = os.WTERMSIG(status)
         if value != signal.SIGKILL:
             signal.signal(value, signal.SIG_DFL)
         os.kill(os.getpid(), value)
-    os._exit(value)
+    os._exit(os.WEXITSTATUS(status))

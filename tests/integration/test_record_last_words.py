@@ -138,13 +138,15 @@ def test_the_end_is_kept_whole_lines_and_bounded(tmp_path: Path) -> None:
 @contextlib.contextmanager
 def _streams_to(file: int) -> Iterator[None]:
     """Both streams of this process lead there for a while: a command inherits them."""
-    before = os.dup(1), os.dup(2)
-    os.dup2(file, 1), os.dup2(file, 2)
+    before = {each: os.dup(each) for each in (1, 2)}
+    for each in before:
+        os.dup2(file, each)
     try:
         yield
     finally:
-        os.dup2(before[0], 1), os.dup2(before[1], 2)
-        os.close(before[0]), os.close(before[1])
+        for each, old in before.items():
+            os.dup2(old, each)
+            os.close(old)
 
 
 @pytest.mark.usefixtures("shim")

@@ -79,6 +79,7 @@ def modules(library: Library) -> tuple[Module, ...]:
 
     Left out: LTO-IR alone, which no driver loads; what stands in the sections of registered code without being
     registered, as linkers leave it behind; what holds no kernel, which no GPU can miss; and the driver's own code.
+    Objects and archives have the modules of what will be linked from them.
     """
     if of_driver(library):
         return ()
@@ -112,6 +113,8 @@ def modules(library: Library) -> tuple[Module, ...]:
         for index, row in enumerate(rows)
         if index not in inside
     ]
+    if library.type == "relocatable":
+        found = [replace(each, relocatable=False, device_linked=False) for each in found]
     return _counted(each for each in found if each.codes or each.empty)
 
 

@@ -120,7 +120,7 @@ def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, mac
     """The same for a library whose modules are known already: they are the same for every machine."""
     updated = drivers.once_updated(library, machine)
     device = drivers.device_of(library, updated)
-    if device is None or not _loadable(found) or library.type == "relocatable":
+    if device is None or not _loadable(found):
         return NOTHING
     newer = drivers.newer_toolkits(library, updated)
     # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
@@ -278,6 +278,8 @@ def _links_cubins(result: Prediction) -> bool:
 
 
 def _conditions(library: Library, machine: Machine, result: Prediction, *, compressed: bool) -> Iterable[str]:
+    if library.type == "relocatable" and library.format not in ("cubin", "fatbin"):
+        yield "it is linked into a library or a program"
     on = drivers.system(library, machine)
     needed = [each.ptx_isa for each in result.taken if each.how == "jit" and each.ptx_isa]
     newer = drivers.newer_toolkits(library, machine) if _links_cubins(result) else ()

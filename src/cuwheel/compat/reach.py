@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cuwheel.compat.choose import Device
 from cuwheel.compat.modules import Choosing, Module, choosing, modules
@@ -43,14 +42,8 @@ class Reach(Struct, frozen=True, kw_only=True):
         return by_code(self.modules, self.chooses, device)
 
     def sweep(self) -> dict[Capability, Outcome]:
-        """On every known capability and on one newer than all of them, by the code alone.
-
-        Objects and archives are judged as what will be linked from them.
-        """
-        found = self.modules
-        if self.library.type == "relocatable":
-            found = tuple(replace(each, relocatable=False, device_linked=False) for each in found)
-        return dict(_swept(found, self.chooses))
+        """On every known capability and on one newer than all of them, by the code alone."""
+        return dict(_swept(self.modules, self.chooses))
 
 
 @lru_cache(maxsize=1024)  # a package may have thousands of cubins for a few architectures

@@ -319,7 +319,14 @@ def test_what_is_not_known_becomes_a_condition() -> None:
 
 def test_what_cannot_be_told() -> None:
     assert predict(library("sm_90"), machine(None)).outcome == "unknown"
-    assert predict(library("sm_90", type="relocatable"), machine()).outcome == "unknown"
+
+
+def test_objects_and_archives_are_judged_as_what_will_be_linked_from_them() -> None:
+    """As `inspect` does: they run nowhere as they are, and that is a condition."""
+    archive = library(objects=("sm_90", "sm_90"), type="relocatable", format="archive")
+    served = predict(archive, machine())
+    assert (served.outcome, "it is linked into a library or a program" in served.conditions) == ("native", True)
+    assert _told(predict(archive, machine("7.0", **DRIVER))) == ("fails", 209)
 
 
 def test_switches() -> None:

@@ -102,5 +102,5 @@ def test_an_error_that_a_call_printed_is_known_again() -> None:
     found = ending.of(log)
     assert found
     assert found.decides
-    assert found.quotes("x.cxx:1:2: error: no such thing\n")
-    assert not found.quotes("y.cxx:1:2: error: another thing\n")
+    assert not found.outweighs("x.cxx:1:2: error: no such thing\n")
+    assert found.outweighs("y.cxx:1:2: error: another thing\n")

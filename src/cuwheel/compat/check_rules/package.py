@@ -65,7 +65,7 @@ def no_library_to_load(whole: Whole) -> Iterator[Found]:
 )
 def no_device_code(whole: Whole) -> Iterator[Found]:
     libraries = whole.survey.libraries
-    loadable = [each for each in libraries if is_loadable(each) or (len(libraries) == 1 and each.type == "executable")]
+    loadable = [each for each in libraries if is_loadable(each) or whole.survey.kind == "file"]
     if not any(each.path in whole.with_code for each in loadable):
         count = len(libraries)
         yield Found(

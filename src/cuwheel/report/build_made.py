@@ -116,7 +116,10 @@ def recipe_of(recipe: recipes.Recipe | None, table: Table) -> Recipe | None:
     if recipe is None:
         return None
     tried = (
-        f"{each.version} for {' '.join(each.archs)} with CUDA {each.cuda}: {each.outcome}" for each in recipe.tried
+        f"{each.version} for {' '.join(each.archs)} with CUDA {each.cuda}"
+        + (f" and torch {each.torch}" if each.torch else "")
+        + f": {each.outcome}"
+        for each in recipe.tried
     )
     return Recipe(name=recipe.name, why=recipe.why, settings=recipes.in_effect(recipe, table), tried=tuple(tried))
 

@@ -75,6 +75,32 @@ def test_all_mistakes_of_all_files_are_told(tmp_path: Path) -> None:
         assert words in told
 
 
+@pytest.mark.parametrize(
+    ("requires", "source", "torch", "problem"),
+    [
+        ("torch>=2.2", "its README", "2.11.0", ""),
+        ("torch>=2.2", "its README", "", "is not a release that it is for"),
+        ("torch>=2.2", "its README", "2.1.0", "is not a release that it is for"),
+        ("torch>=2.2", "", "2.11.0", "where the releases that fit are from is missing"),
+        ("torch", "its README", "2.11.0", "no release from which on it fits"),
+        ("psutil", "", "2.11.0", "which its settings do not require"),
+        ("psutil", "", "", ""),
+    ],
+)
+def test_which_torch_it_fits_and_was_tried_with(
+    tmp_path: Path, requires: str, source: str, torch: str, problem: str
+) -> None:
+    trial = f'{{ version = "1", cuda = "13.0", archs = ["sm_90"], outcome = "built", torch = "{torch}" }}'
+    text = f'names = ["foo"]\nwhy = ""\ntorch = "{source}"\ntried = [{trial}]\n[settings]\nrequires = ["{requires}"]\n'
+    (tmp_path / "foo.toml").write_text(text)
+    if not problem:
+        (found,) = recipes.load(tmp_path)
+        assert found.tried[0].torch == torch
+        return
+    with pytest.raises(FactsError, match=problem):
+        recipes.load(tmp_path)
+
+
 def test_somebodys_own_configuration_goes_before_it(tmp_path: Path) -> None:
     below = recipe(components=["cublas"], timeout=60.0, environment={"A": "1", "B": "1"}, gate={"size": "1 MB"})
     table = over(below, tmp_path, 'timeout = 7.0\nenvironment = { B = "2" }\n', components=("cufft",))

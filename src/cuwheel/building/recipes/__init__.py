@@ -1,7 +1,8 @@
 """How known packages are built: what nobody should have to find out again. Each is one file beside this one.
 
 `names`: of the project, as an index normalises them. `why`: what the settings are for. `versions`: the releases that it
-holds for. `tried`: what was really built with it. `settings`: as in `[tool.cuwheel]`, which goes before them.
+holds for. `tried`: what was really built with it. `settings`: as in `[tool.cuwheel]`, which goes before them. If they
+require torch, they say from which release on, `torch` says who says so, and each trial which release it had.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -19,6 +21,7 @@ from packaging.version import InvalidVersion, Version
 from cuwheel import codec, decode
 from cuwheel.building import config
 from cuwheel.errors import FactsError
+from cuwheel.wheel import requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +39,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     cuda: str
     archs: tuple[str, ...]
     outcome: str
+    torch: str = ""
 
 
 class Recipe(Struct, frozen=True, kw_only=True):
@@ -43,6 +47,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
     why: str
     tried: tuple[Trial, ...]
     versions: str = ""
+    torch: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -88,9 +93,10 @@ def _read(path: Path, problems: list[str]) -> Recipe | None:
     recipe = decode.convert(data, Recipe, path.name, problems)
     if recipe is None:
         return None
-    problems += [f"{path.name}: {each}" for each in _problems(recipe)]
     settings = config.settings(written, f"{path.name}: settings", problems)
-    return Recipe(names=recipe.names, why=recipe.why, tried=recipe.tried, versions=recipe.versions, settings=settings)
+    recipe = replace(recipe, settings=settings)
+    problems += [f"{path.name}: {each}" for each in (*_problems(recipe), *_torch_problems(recipe))]
+    return recipe
 
 
 def _problems(recipe: Recipe) -> Iterator[str]:
@@ -102,6 +108,23 @@ def _problems(recipe: Recipe) -> Iterator[str]:
         SpecifierSet(recipe.versions)
     except InvalidSpecifier:
         yield f"versions: {recipe.versions!r} is not a specifier such as >=1.2"
+
+
+def _torch_problems(recipe: Recipe) -> Iterator[str]:
+    """An extension is compiled for one release of torch: which ones will do is part of how it is built."""
+    given = map(requirements.parse, recipe.settings.get("requires") or ())
+    needed = next((each for each in given if each and canonicalize_name(each.name) == "torch"), None)
+    if needed is None:
+        if recipe.torch or any(each.torch for each in recipe.tried):
+            yield "it speaks of torch, which its settings do not require"
+        return
+    if not needed.specifier:
+        yield "the torch that it requires has no release from which on it fits"
+    if not recipe.torch:
+        yield "torch: where the releases that fit are from is missing"
+    for each in recipe.tried:
+        if not each.torch or not needed.specifier.contains(each.torch, prereleases=True):
+            yield f"tried {each.version}: torch {each.torch or '(not named)'} is not a release that it is for"
 
 
 def in_effect(recipe: Recipe, table: Table) -> tuple[str, ...]:

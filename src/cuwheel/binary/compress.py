@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from cuwheel import zstd
 from cuwheel.binary.fatbin_writer import Replacement
 from cuwheel.binary.geometry import up
 from cuwheel.buffer import Buffer, MemoryBuffer
@@ -135,9 +136,7 @@ def _compressed(data: bytes, wanted: Compression) -> bytes:
 
         packed: bytes = lz4.block.compress(data, mode="high_compression", compression=_LZ4_LEVEL, store_size=False)
         return packed
-    import zstandard  # noqa: PLC0415 - only here
-
-    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
+    return zstd.compressed(data, _ZSTD_LEVEL)
 
 
 def _unpacks_to(data: bytes, real: bytes, wanted: Compression) -> bool:

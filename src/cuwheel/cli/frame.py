@@ -119,10 +119,7 @@ def run(words: Sequence[str]) -> int:
     if words[0] == "completion":
         sys.stdout.write(_completion(words[1:]))
         return EXIT_OK
-    if words[0] not in VERBS:
-        raise _unknown_verb(words[0])
-    module = verb_module(words[0])
-    args = _parsed(words[0], module, words[1:])
+    module, args = understood(words)
     _listen(args)
     _end_as_interrupted()
     answer = module.run(args)
@@ -132,6 +129,14 @@ def run(words: Sequence[str]) -> int:
     if status is not None:
         return status
     return EXIT_OK if answer.succeeded else EXIT_NO
+
+
+def understood(words: Sequence[str]) -> tuple[Verb, argparse.Namespace]:
+    """The verb that is meant and its options."""
+    if words[0] not in VERBS:
+        raise _unknown_verb(words[0])
+    module = verb_module(words[0])
+    return module, _parsed(words[0], module, words[1:])
 
 
 def verb_module(verb: str) -> Verb:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, decode, files, log
+from cuwheel import codec, decode, files, log, zstd
 from cuwheel.compat import tags
 from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError
 from cuwheel.inspection import wheel_facts
@@ -120,13 +120,9 @@ def parse(data: bytes, name: str) -> Contents:
 
 def unpacked(data: bytes, name: str) -> bytes:
     """Bounded: what was packed small may be large."""
-    import zstandard  # noqa: PLC0415 - who asks for nothing packed need not load it
-
-    try:
-        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as stream:
-            made: bytes = stream.read(_MOST_FACTS + 1)
-    except zstandard.ZstdError as error:
-        raise MalformedError(name, f"its facts are damaged: {error}") from error
+    made = zstd.first_bytes(data, _MOST_FACTS + 1)
+    if made is None:
+        raise MalformedError(name, "its facts are damaged")
     if len(made) > _MOST_FACTS:
         raise MalformedError(name, "its facts are larger than any wheel's")
     return made
@@ -164,11 +160,9 @@ class Store:
         return sha256 in self._listed and self._path(sha256).is_file()
 
     def add(self, listed: Listed, facts: WheelFacts) -> None:
-        import zstandard  # noqa: PLC0415 - as above
-
         path = self._path(listed.sha256)
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.write(path, zstandard.ZstdCompressor(level=_LEVEL).compress(wheel_facts.encoded(facts)))
+        files.write(path, zstd.compressed(wheel_facts.encoded(facts), _LEVEL))
         self._listed[listed.sha256] = listed
 
     def save(self, date: str) -> None:

@@ -125,8 +125,9 @@ def _link(name: str) -> str:
 def _same_for_all() -> dict[str, bytes]:
     """The code, the style and the tables: the same for every index that this cuwheel writes."""
     styles = [html_templates.SHARED / "page.css", _TEMPLATES / "index.css"]
+    scripts = [_TEMPLATES / "page.js", html_templates.SHARED / "nvidia_smi.js"]
     return {
-        f"{FOLDER}/page.js": (_TEMPLATES / "page.js").read_bytes(),
+        f"{FOLDER}/page.js": b"".join(each.read_bytes() for each in scripts),
         f"{FOLDER}/page.css": b"".join(each.read_bytes() for each in styles),
         f"{FOLDER}/machines.js": page_data.machines(),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel import zstd
 from cuwheel.errors import MalformedError
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ def read(buffer: Buffer, offset: int, stored: int, real: int, compression: Compr
     data = buffer.read(offset, stored)
     if compression == "none":
         return data
-    unpacked = _lz4(data, real) if compression == "lz4" else _zstd(data, real)
-    if unpacked is None:
+    unpacked = _lz4(data, real) if compression == "lz4" else zstd.first_bytes(data, real + 1)
+    if unpacked is None or len(unpacked) != real:
         raise MalformedError(
             buffer.name, f"device code at {offset:#x} does not decompress to the {real:,} bytes it claims"
         )
@@ -41,7 +42,7 @@ def start(buffer: Buffer, offset: int, stored: int, compression: Compression) ->
     data = buffer.read(offset, min(stored, _ZSTD_BLOCK if compression == "zstd" else _START))
     if compression == "none":
         return data
-    return _lz4_start(data) if compression == "lz4" else _zstd_start(data)
+    return _lz4_start(data) if compression == "lz4" else zstd.first_bytes(data, _START) or b""
 
 
 def zstd_frame(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:
@@ -71,10 +72,15 @@ def zstd_frame(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:
 
 def _lz4_start(data: bytes) -> bytes:
     """The library decodes whole blocks only, and some are megabytes."""
+    return _lz4_decoded(data, _START)
+
+
+def _lz4_decoded(data: bytes, most: int) -> bytes:
+    """A block's first bytes, `most` and a few more, as far as `data` goes."""
     out = bytearray()
     at = 0
     try:
-        while len(out) < _START:
+        while len(out) < most:
             token = data[at]
             literals, at = _lz4_length(data, at + 1, token >> 4)
             out += data[at : at + literals]
@@ -83,11 +89,20 @@ def _lz4_start(data: bytes) -> bytes:
             if back == 0:  # the last literals, behind which nothing stands; anywhere else it would be damage
                 break
             count, at = _lz4_length(data, at + 2, token & 15)
-            for _ in range(min(count + 4, _START)):
-                out.append(out[-back])
+            _repeat(out, back, min(count + 4, most))
     except IndexError:  # the bytes that were read end here
         pass
     return bytes(out)
+
+
+def _repeat(out: bytearray, back: int, count: int) -> None:
+    """Copy `count` bytes that begin `back` bytes before the end: what is copied may be copied again."""
+    if back > len(out):
+        raise IndexError
+    while count > 0:
+        piece = out[-back:][:count]
+        out += piece
+        count -= len(piece)
 
 
 def _lz4_length(data: bytes, at: int, length: int) -> tuple[int, int]:
@@ -99,32 +114,13 @@ def _lz4_length(data: bytes, at: int, length: int) -> tuple[int, int]:
     return length + data[at], at + 1
 
 
-def _zstd_start(data: bytes) -> bytes:
-    import zstandard  # noqa: PLC0415 - only where something is compressed with it
-
-    try:
-        return zstandard.ZstdDecompressor().stream_reader(data).read(_START)
-    except (zstandard.ZstdError, ValueError, MemoryError):
-        return b""
-
-
 def _lz4(data: bytes, size: int) -> bytes | None:
-    import lz4.block  # noqa: PLC0415 - only where something is compressed with it
-
+    try:
+        import lz4.block  # noqa: PLC0415 - only where something is compressed with it
+    except ImportError:  # in a browser
+        return _lz4_decoded(data, size)
     try:
         unpacked: bytes = lz4.block.decompress(data, uncompressed_size=size)
     except (lz4.block.LZ4BlockError, ValueError, OverflowError, MemoryError):
         return None
-    return unpacked if len(unpacked) == size else None
-
-
-def _zstd(data: bytes, size: int) -> bytes | None:
-    import zstandard  # noqa: PLC0415 - only where something is compressed with it
-
-    try:
-        # A stream, because the one-call function believes the size that stands in the frame.
-        reader = zstandard.ZstdDecompressor().stream_reader(data)
-        unpacked = reader.read(size + 1)
-    except (zstandard.ZstdError, ValueError, OverflowError, MemoryError):
-        return None
-    return unpacked if len(unpacked) == size else None
+    return unpacked

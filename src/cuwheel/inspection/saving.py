@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cuwheel import zstd
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,13 +33,11 @@ def estimated(walk: Walk, rows: Sequence[DeviceCode]) -> tuple[DeviceCode, ...]:
 
 
 def _ratio(walk: Walk, entries: Sequence[RawEntry]) -> float:
-    import zstandard  # noqa: PLC0415 - only where something is stored raw
-
     before = after = 0
     for entry in entries:
         length = min(entry.payload, _SAMPLE_SIZE)
         middle = (entry.payload - length) // 2  # the ends are tables, which compress better than code
         sample = walk.buffer.read(entry.payload_offset + middle, length)
         before += len(sample)
-        after += len(zstandard.ZstdCompressor().compress(sample))
+        after += len(zstd.compressed(sample))
     return min(after / before, 1.0) if before else 1.0

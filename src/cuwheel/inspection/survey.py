@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import sys
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -157,7 +158,7 @@ def is_library(item: Item, findings: list[Finding]) -> bool:
 
 
 def _in_parallel(work: Callable[[Item], None], items: list[Item]) -> None:
-    if len(items) <= 1:
+    if len(items) <= 1 or sys.platform == "emscripten":  # a browser has no threads
         for item in items:
             work(item)
         return

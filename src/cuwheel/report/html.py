@@ -29,16 +29,20 @@ def save(answer: Answer, path: Path) -> None:
     files.write(path, printable.text(page(documents.of(answer, verbose=True))))
 
 
-def page(document: Document) -> str:
-    body = [
+def blocks(document: Document) -> list[Markup]:
+    """Its blocks, for a page that is there already."""
+    return [
         Markup(_template(block).render(block=block, number=number))  # noqa: S704 - escaped within
         for number, block in enumerate(document.blocks)
     ]
+
+
+def page(document: Document) -> str:
     # The first heading is the title.
     headings = [(number, each.text) for number, each in enumerate(document.blocks) if isinstance(each, Heading)][1:]
     contents = headings if len(headings) >= _WORTH_LISTING else []
     return _TEMPLATES.get_template("page.html.j2").render(
-        title=document.title, body=body, contents=contents, version=__version__
+        title=document.title, body=blocks(document), contents=contents, version=__version__
     )
 
 

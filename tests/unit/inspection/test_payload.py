@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import contextlib
+import sys
+from typing import TYPE_CHECKING, get_args
+from unittest import mock
 
 import lz4.block
 import pytest
@@ -12,12 +15,21 @@ from hypothesis import strategies as st
 
 from cuwheel.binary import compress
 from cuwheel.buffer import MemoryBuffer
+from cuwheel.errors import MalformedError
 from cuwheel.inspection import fatbin, payload
 from cuwheel.inspection.libraries import Compression
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 LINES = st.lists(
     st.sampled_from((b".reg .b32 %r<2>;\n", b"ret;\n", b"\0" * 300, b"ab", b".version 9.0\n")), max_size=99
 )
+
+
+def without(*modules: str) -> AbstractContextManager[object]:
+    """As where they are not installed."""
+    return mock.patch.dict(sys.modules, dict.fromkeys(modules))
 
 
 def _start(data: bytes, how: Compression) -> bytes:
@@ -52,3 +64,20 @@ def test_every_compression_is_written_told_and_read(how: Compression) -> None:
 @pytest.mark.parametrize("how", ["lz4", "zstd"])
 def test_nothing_in_nothing(how: Compression) -> None:
     assert _start(b"", how) == b""
+
+
+def _whole(data: bytes, size: int, how: Compression) -> bytes:
+    return payload.read(MemoryBuffer("x", data), 0, len(data), size, how)
+
+
+@given(LINES.map(b"".join))
+def test_a_browser_without_lz4_decodes_the_same(text: bytes) -> None:
+    packed: bytes = lz4.block.compress(text, store_size=False)
+    with without("lz4", "lz4.block"):
+        assert _whole(packed, len(text), "lz4") == text
+
+
+@given(st.binary(max_size=600), st.integers(0, 2000))
+def test_a_browser_survives_noise_too(data: bytes, size: int) -> None:
+    with without("lz4", "lz4.block"), contextlib.suppress(MalformedError):
+        assert len(_whole(data, size, "lz4")) == size

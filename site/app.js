@@ -1,0 +1,271 @@
+// The page: it asks the worker in the words of the command line and shows the documents that come back.
+// Text of the reader's files is put in with textContent; HTML comes from cuwheel's own templates, which escape it.
+
+const byId = (id) => document.getElementById(id);
+const value = (id) => byId(id).value.trim();
+
+function element(name, properties, ...children) {
+  const made = document.createElement(name);
+  Object.assign(made, properties);
+  made.append(...children);
+  return made;
+}
+
+/* The worker. */
+const worker = new Worker("worker.js", { type: "module" });
+const waiting = new Map();
+let asked = 0;
+
+function ask(words, onProgress) {
+  const number = asked += 1;
+  return new Promise((resolve) => {
+    waiting.set(number, { resolve, onProgress });
+    worker.postMessage({ number, words });
+  });
+}
+
+worker.onmessage = ({ data }) => {
+  if (data.loading) byId("state").textContent = `Loading ${data.loading}: 15 MB in all, the first time only …`;
+  if (data.broken) failed(data.broken);
+  if (data.ready) {
+    byId("state").textContent = "";
+    document.documentElement.dataset.ready = "yes";
+  }
+  const { resolve, onProgress } = waiting.get(data.number) || {};
+  if (data.progress && onProgress) onProgress(data.progress);
+  if (!data.reply) return;
+  waiting.delete(data.number);
+  resolve({ ...data.reply, paths: data.paths });
+};
+worker.onerror = (event) => failed(event.message || "the browser cannot run it");
+
+function failed(why) {
+  byId("state").className = "broken";
+  byId("state").textContent = `cuwheel could not be started here: ${why}. Install it instead: pip install cuwheel`;
+}
+
+/* Answers. */
+function shown(place, reply, { named = {} } = {}) {
+  const box = element("article", {});
+  if (reply.error) {
+    box.append(element("p", { className: "error-message", textContent: reply.error }));
+    if (reply.hint) box.append(element("p", { textContent: `hint: ${reply.hint}` }));
+  } else {
+    box.innerHTML = reply.html; // cuwheel's own templates: everything that strangers wrote is escaped in them
+    if (reply.details) {
+      const details = element("div", {});
+      details.innerHTML = reply.details;
+      box.append(element("details", { className: "all" }, element("summary", { textContent: "Everything" }), details));
+    }
+  }
+  renamed(box, named);
+  withButtons(box);
+  place.append(box);
+  return box;
+}
+
+// Python sees a file in a folder of its own; the reader knows it by its name.
+function renamed(box, names) {
+  const texts = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    for (const [path, name] of Object.entries(names)) {
+      texts.currentNode.data = texts.currentNode.data.replaceAll(path, name);
+    }
+  }
+}
+
+function withButtons(box) {
+  const copyable = [
+    ...[...box.querySelectorAll("dt")].filter((each) => ["fix", "or"].includes(each.textContent)).map((each) => each.nextElementSibling),
+    ...box.querySelectorAll(".findings code:not(:first-of-type)"),
+  ];
+  for (const each of copyable) {
+    const text = each.textContent;
+    const button = element("button", { type: "button", className: "copy", textContent: "copy" });
+    button.setAttribute("aria-label", `copy: ${text.slice(0, 80)}`);
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "copied";
+      setTimeout(() => { button.textContent = "copy"; }, 1500);
+    });
+    each.append(" ", button);
+  }
+}
+
+function busy(place) {
+  const bar = element("progress", {});
+  const text = element("span", { textContent: " working …" });
+  place.replaceChildren(element("p", {}, bar, text));
+  return ({ text: what, done, total }) => {
+    text.textContent = ` ${what}`;
+    if (total) Object.assign(bar, { max: total, value: done });
+  };
+}
+
+const answerOf = (name) => byId(name).querySelector(".answer");
+const names = (reply, files) => Object.fromEntries(reply.paths.map((path, place) => [path, files[place]]));
+
+/* Explain. */
+const SHOWN_LINES = 2000; // around what was found: a log may have millions
+
+async function explain() {
+  const place = answerOf("explain");
+  const file = byId("log-file").files[0];
+  const text = byId("log").value;
+  if (!file && !text.trim()) { place.replaceChildren(element("p", { textContent: "Paste an error first, or choose a file." })); return; }
+  const onProgress = busy(place);
+  const log = file ? { file } : { name: "pasted", text };
+  const gpu = value("log-gpu");
+  const reply = await ask(["explain", log, ...(gpu ? ["--gpu", gpu] : [])], onProgress);
+  place.replaceChildren();
+  const box = shown(place, reply, { named: names(reply, [file ? file.name : "the pasted text"]) });
+  if (reply.error) return;
+  const found = JSON.parse(reply.json);
+  for (const heading of box.querySelectorAll("h2")) {
+    const cause = found.causes.find((each) => heading.textContent.startsWith(`${each.id}  `));
+    if (cause) heading.append(" ", element("a", { href: `docs/causes/${cause.id}.html`, textContent: "about this cause" }));
+  }
+  if (found.causes.length) place.append(await marked(file ? await file.slice(0, 1 << 24).text() : text, found));
+}
+
+async function marked(text, found) {
+  const proof = new Set(found.causes[0].evidence.map((each) => each.line));
+  const lines = text.split(/\r\n|\n|\r/);
+  const first = Math.max(0, Math.min(...proof) - SHOWN_LINES / 2);
+  const log = element("pre", { className: "log", tabIndex: 0 });
+  log.setAttribute("aria-label", "The log, with the lines that prove the cause marked");
+  log.style.counterReset = `line ${first}`;
+  if (first) log.append(element("span", { className: "skipped", textContent: `${first} lines before` }));
+  lines.slice(first, first + SHOWN_LINES).forEach((line, place) => {
+    const row = element("span", { textContent: line });
+    log.append(proof.has(first + place + 1) ? element("mark", {}, row) : row);
+  });
+  const section = element("section", {}, element("h2", { textContent: "The lines that prove it" }), log);
+  requestAnimationFrame(() => log.querySelector("mark")?.scrollIntoView({ block: "nearest" }));
+  return section;
+}
+
+/* Inspect, check, compare. */
+function machineWords(profile) {
+  const on = [value("machine-gpu"), profile ? "" : null].filter(Boolean);
+  const words = [];
+  if (profile) words.push("--on", { name: "profile.json", text: profile });
+  else if (on.length) words.push("--on", on.join(","));
+  for (const [option, id] of [["--driver", "machine-driver"], ["--torch-cuda", "machine-torch"], ["--os", "machine-system"]]) {
+    if (words.length && value(id)) words.push(option, value(id));
+  }
+  return words;
+}
+
+async function look() {
+  const place = answerOf("files");
+  const files = [...byId("files-chosen").files];
+  if (!files.length) { place.replaceChildren(element("p", { textContent: "Choose a file first, or drop one on this page." })); return; }
+  const onProgress = busy(place);
+  const profile = byId("profile").files[0] ? await byId("profile").files[0].text() : "";
+  const on = machineWords(profile);
+  const wanted = files.slice(0, 2).map((file) => ({ file }));
+  const called = files.map((file) => file.name);
+  const replies = [];
+  if (wanted.length === 2) replies.push(await ask(["compare", ...wanted], onProgress));
+  if (on.length) replies.push(await ask(["check", ...wanted, ...on], onProgress));
+  if (wanted.length === 1) replies.push(await ask(["inspect", wanted[0]], onProgress));
+  place.replaceChildren();
+  for (const reply of replies) shown(place, reply, { named: names(reply, called) });
+  place.dataset.answers = JSON.stringify(replies.map((each) => each.json));
+}
+
+byId("smi").addEventListener("input", () => {
+  const found = readSmi(byId("smi").value);
+  if (found.gpus.length) byId("machine-gpu").value = found.gpus.join(", ");
+  if (found.driver && !found.driver.startsWith("CUDA")) byId("machine-driver").value = found.driver;
+  if (found.place) byId("machine-system").value = found.place.split("-")[0];
+  if (found.gpus.length && byId("files-chosen").files.length) look();
+});
+
+/* Plan, GPUs and toolkits. */
+async function plan() {
+  const place = answerOf("plan");
+  const words = ["plan"];
+  for (const [option, id] of [["--for", "plan-for"], ["--cuda", "plan-cuda"], ["--driver", "plan-driver"]]) {
+    if (value(id)) words.push(option, value(id));
+  }
+  if (byId("plan-future").checked) words.push("--future");
+  const reply = await ask(words, busy(place));
+  place.replaceChildren();
+  shown(place, reply);
+}
+
+async function lookUp() {
+  const place = answerOf("tables");
+  const gpu = value("gpu-asked");
+  const version = value("toolkit-asked");
+  const number = lookUp.last = (lookUp.last || 0) + 1;
+  const replies = await Promise.all([
+    ...(version ? [ask(["toolkits", version])] : []),
+    ...(gpu ? [ask(["gpus", gpu])] : []),
+    ...(!gpu && !version ? [ask(["gpus"]), ask(["toolkits"])] : []),
+  ]);
+  if (number !== lookUp.last) return; // a later one was typed meanwhile
+  place.replaceChildren();
+  for (const reply of replies) shown(place, reply);
+}
+
+let pause = 0;
+for (const id of ["gpu-asked", "toolkit-asked"]) {
+  byId(id).addEventListener("input", () => { clearTimeout(pause); pause = setTimeout(lookUp, 200); });
+}
+
+/* Forms, tabs, files that are dropped. */
+const verbs = { explain, files: look, plan, tables: lookUp };
+for (const [name, run] of Object.entries(verbs)) {
+  byId(name).querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); run(); });
+}
+byId("files-chosen").addEventListener("change", look);
+byId("profile").addEventListener("change", look);
+byId("log-file").addEventListener("change", explain);
+
+const tabs = [...document.querySelectorAll('[role="tab"]')];
+function open(tab) {
+  for (const each of tabs) {
+    const chosen = each === tab;
+    each.setAttribute("aria-selected", chosen);
+    each.tabIndex = chosen ? 0 : -1;
+    byId(each.getAttribute("aria-controls")).hidden = !chosen;
+  }
+  history.replaceState(null, "", `#${tab.getAttribute("aria-controls")}`);
+  if (tab.id === "tab-tables" && !answerOf("tables").children.length) lookUp();
+}
+tabs.forEach((tab, place) => {
+  tab.addEventListener("click", () => open(tab));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = tabs[(place + step + tabs.length) % tabs.length];
+    open(next);
+    next.focus();
+  });
+});
+const wantedTab = tabs.find((each) => `#${each.getAttribute("aria-controls")}` === location.hash);
+if (wantedTab) open(wantedTab);
+
+const isLog = (file) => !/\.(whl|so(\.\d+)*|dll|pyd|exe|a|o|cubin|fatbin)$/i.test(file.name);
+document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
+document.addEventListener("dragleave", () => document.body.classList.remove("over"));
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  document.body.classList.remove("over");
+  const { files } = event.dataTransfer;
+  if (!files.length) return;
+  const log = [...files].every(isLog);
+  open(byId(log ? "tab-explain" : "tab-files"));
+  byId(log ? "log-file" : "files-chosen").files = files;
+  (log ? explain : look)();
+});
+
+/* Names of GPUs to choose from, and a second visit without a network. */
+ask(["gpus"]).then((reply) => {
+  const rows = JSON.parse(reply.json).gpus || [];
+  byId("gpu-names").replaceChildren(...rows.map((each) => element("option", { value: each.name })));
+});
+if ("serviceWorker" in navigator && location.protocol.startsWith("http")) navigator.serviceWorker.register("service_worker.js");

@@ -1,0 +1,68 @@
+// Runs the real package in a web worker: Python of Pyodide, cuwheel from `python/`. Files are read where they
+// lie on the reader's disk, piece by piece; nothing is copied and nothing is sent anywhere.
+import { loadPyodide } from "./pyodide/pyodide.mjs";
+
+const DROPPED = "/dropped"; // files of the reader, each in a folder of its own
+const WRITTEN = "/written"; // pasted text
+
+const say = (message) => self.postMessage(message);
+let mounted = 0;
+
+const ready = (async () => {
+  say({ loading: "Python" });
+  const [python, packages] = await Promise.all([
+    loadPyodide({ indexURL: new URL("pyodide/", import.meta.url).href }),
+    fetch(new URL("python/packages.json", import.meta.url)).then((reply) => reply.json()),
+  ]);
+  say({ loading: "cuwheel" });
+  const archives = await Promise.all(packages.map(async (name) => {
+    const reply = await fetch(new URL(`python/${name}`, import.meta.url));
+    if (!reply.ok) throw new Error(`python/${name}: ${reply.status}`);
+    return reply.arrayBuffer();
+  }));
+  const folder = python.runPython("import site; site.getsitepackages()[0]");
+  for (const archive of archives) python.unpackArchive(archive, "zip", { extractDir: folder });
+  python.FS.mkdirTree(DROPPED);
+  python.FS.mkdirTree(WRITTEN);
+  const run = python.runPython("from cuwheel.cli import in_browser; in_browser.run");
+  say({ ready: true });
+  return { python, run };
+})();
+ready.catch((error) => say({ broken: String(error.message || error) }));
+
+// Where Python finds a file of the reader's, under its own name: wheels are known by it.
+function place(python, file) {
+  const folder = `${DROPPED}/${mounted += 1}`;
+  python.FS.mkdirTree(folder);
+  python.FS.mount(python.FS.filesystems.WORKERFS, { files: [file] }, folder);
+  return { path: `${folder}/${file.name}`, remove: () => { python.FS.unmount(folder); python.FS.rmdir(folder); } };
+}
+
+function write(python, { name, text }) {
+  const path = `${WRITTEN}/${name}`;
+  python.FS.writeFile(path, text);
+  return { path, remove: () => python.FS.unlink(path) };
+}
+
+// `words` of a command line; `{file}` and `{name, text}` among them are files.
+self.onmessage = async ({ data: { number, words } }) => {
+  const { python, run } = await ready;
+  const placed = [];
+  const path = (word) => {
+    if (typeof word === "string") return word;
+    placed.push(word.file ? place(python, word.file) : write(python, word));
+    return placed.at(-1).path;
+  };
+  let reply;
+  try {
+    const asked = python.toPy(words.map(path));
+    const show = (text, done, total) => say({ number, progress: { text, done, total } });
+    reply = JSON.parse(run(asked, show));
+    asked.destroy();
+  } catch (error) {
+    reply = { status: 70, json: "", html: "", details: "", error: String(error.message || error), hint: "" };
+  }
+  const paths = placed.map((each) => each.path);
+  for (const each of placed) each.remove();
+  say({ number, reply, paths });
+};

@@ -16,11 +16,12 @@ const worker = new Worker("worker.js", { type: "module" });
 const waiting = new Map();
 let asked = 0;
 
-function ask(words, onProgress) {
+// What each command line answers; a number among its words stands for one of the files.
+function ask(commands, { files = [], onProgress } = {}) {
   const number = asked += 1;
   return new Promise((resolve) => {
     waiting.set(number, { resolve, onProgress });
-    worker.postMessage({ number, words });
+    worker.postMessage({ number, files, commands });
   });
 }
 
@@ -33,9 +34,9 @@ worker.onmessage = ({ data }) => {
   }
   const { resolve, onProgress } = waiting.get(data.number) || {};
   if (data.progress && onProgress) onProgress(data.progress);
-  if (!data.reply) return;
+  if (!data.replies) return;
   waiting.delete(data.number);
-  resolve({ ...data.reply, paths: data.paths });
+  resolve(data);
 };
 worker.onerror = (event) => failed(event.message || "the browser cannot run it");
 
@@ -45,8 +46,9 @@ function failed(why) {
 }
 
 /* Answers. */
-function shown(place, reply, { named = {} } = {}) {
+function shown(place, reply, named = {}) {
   const box = element("article", {});
+  box.answer = reply.json; // for who looks with the browser's own tools, and for the tests
   if (reply.error) {
     box.append(element("p", { className: "error-message", textContent: reply.error }));
     if (reply.hint) box.append(element("p", { textContent: `hint: ${reply.hint}` }));
@@ -55,7 +57,7 @@ function shown(place, reply, { named = {} } = {}) {
     if (reply.details) {
       const details = element("div", {});
       details.innerHTML = reply.details;
-      box.append(element("details", { className: "all" }, element("summary", { textContent: "Everything" }), details));
+      box.append(element("details", { className: "all" }, element("summary", { textContent: "Everything (--verbose)" }), details));
     }
   }
   renamed(box, named);
@@ -80,7 +82,8 @@ function withButtons(box) {
     ...box.querySelectorAll(".findings code:not(:first-of-type)"),
   ];
   for (const each of copyable) {
-    const text = each.textContent;
+    const commands = [...each.textContent.matchAll(/`([^`]+)`/g)].map((match) => match[1]);
+    const text = commands[0] || each.textContent; // the command of a sentence, where it names one
     const button = element("button", { type: "button", className: "copy", textContent: "copy" });
     button.setAttribute("aria-label", `copy: ${text.slice(0, 80)}`);
     button.addEventListener("click", async () => {
@@ -103,7 +106,7 @@ function busy(place) {
 }
 
 const answerOf = (name) => byId(name).querySelector(".answer");
-const names = (reply, files) => Object.fromEntries(reply.paths.map((path, place) => [path, files[place]]));
+const namesOf = (paths, names) => Object.fromEntries(paths.map((path, place) => [path, names[place]]));
 
 /* Explain. */
 const SHOWN_LINES = 2000; // around what was found: a log may have millions
@@ -113,12 +116,12 @@ async function explain() {
   const file = byId("log-file").files[0];
   const text = byId("log").value;
   if (!file && !text.trim()) { place.replaceChildren(element("p", { textContent: "Paste an error first, or choose a file." })); return; }
-  const onProgress = busy(place);
-  const log = file ? { file } : { name: "pasted", text };
   const gpu = value("log-gpu");
-  const reply = await ask(["explain", log, ...(gpu ? ["--gpu", gpu] : [])], onProgress);
+  const { replies: [reply], paths } = await ask([["explain", 0, ...(gpu ? ["--gpu", gpu] : [])]], {
+    files: [file || { name: "pasted", text }], onProgress: busy(place),
+  });
   place.replaceChildren();
-  const box = shown(place, reply, { named: names(reply, [file ? file.name : "the pasted text"]) });
+  const box = shown(place, reply, namesOf(paths, [file ? file.name : "the pasted text"]));
   if (reply.error) return;
   const found = JSON.parse(reply.json);
   for (const heading of box.querySelectorAll("h2")) {
@@ -147,10 +150,8 @@ async function marked(text, found) {
 
 /* Inspect, check, compare. */
 function machineWords(profile) {
-  const on = [value("machine-gpu"), profile ? "" : null].filter(Boolean);
-  const words = [];
-  if (profile) words.push("--on", { name: "profile.json", text: profile });
-  else if (on.length) words.push("--on", on.join(","));
+  const machines = [value("machine-gpu"), profile].filter((each) => each !== "");
+  const words = machines.flatMap((each) => ["--on", each]);
   for (const [option, id] of [["--driver", "machine-driver"], ["--torch-cuda", "machine-torch"], ["--os", "machine-system"]]) {
     if (words.length && value(id)) words.push(option, value(id));
   }
@@ -159,20 +160,20 @@ function machineWords(profile) {
 
 async function look() {
   const place = answerOf("files");
-  const files = [...byId("files-chosen").files];
+  const files = [...byId("files-chosen").files].slice(0, 2);
   if (!files.length) { place.replaceChildren(element("p", { textContent: "Choose a file first, or drop one on this page." })); return; }
-  const onProgress = busy(place);
-  const profile = byId("profile").files[0] ? await byId("profile").files[0].text() : "";
-  const on = machineWords(profile);
-  const wanted = files.slice(0, 2).map((file) => ({ file }));
-  const called = files.map((file) => file.name);
-  const replies = [];
-  if (wanted.length === 2) replies.push(await ask(["compare", ...wanted], onProgress));
-  if (on.length) replies.push(await ask(["check", ...wanted, ...on], onProgress));
-  if (wanted.length === 1) replies.push(await ask(["inspect", wanted[0]], onProgress));
+  const profiles = [...byId("profile").files];
+  const on = machineWords(profiles.length ? files.length : "");
+  const targets = files.map((_, number) => number);
+  const commands = [
+    ...(files.length === 2 ? [["compare", ...targets]] : []),
+    ...(on.length ? [["check", ...targets, ...on]] : []),
+    ...(files.length === 1 ? [["inspect", 0]] : []),
+  ];
+  const { replies, paths } = await ask(commands, { files: [...files, ...profiles], onProgress: busy(place) });
   place.replaceChildren();
-  for (const reply of replies) shown(place, reply, { named: names(reply, called) });
-  place.dataset.answers = JSON.stringify(replies.map((each) => each.json));
+  const named = namesOf(paths, [...files, ...profiles].map((each) => each.name));
+  for (const reply of replies) shown(place, reply, named);
 }
 
 byId("smi").addEventListener("input", () => {
@@ -191,7 +192,7 @@ async function plan() {
     if (value(id)) words.push(option, value(id));
   }
   if (byId("plan-future").checked) words.push("--future");
-  const reply = await ask(words, busy(place));
+  const { replies: [reply] } = await ask([words], { onProgress: busy(place) });
   place.replaceChildren();
   shown(place, reply);
 }
@@ -201,10 +202,10 @@ async function lookUp() {
   const gpu = value("gpu-asked");
   const version = value("toolkit-asked");
   const number = lookUp.last = (lookUp.last || 0) + 1;
-  const replies = await Promise.all([
-    ...(version ? [ask(["toolkits", version])] : []),
-    ...(gpu ? [ask(["gpus", gpu])] : []),
-    ...(!gpu && !version ? [ask(["gpus"]), ask(["toolkits"])] : []),
+  const { replies } = await ask([
+    ...(version ? [["toolkits", version]] : []),
+    ...(gpu ? [["gpus", gpu]] : []),
+    ...(!gpu && !version ? [["gpus"], ["toolkits"]] : []),
   ]);
   if (number !== lookUp.last) return; // a later one was typed meanwhile
   place.replaceChildren();
@@ -264,7 +265,7 @@ document.addEventListener("drop", (event) => {
 });
 
 /* Names of GPUs to choose from, and a second visit without a network. */
-ask(["gpus"]).then((reply) => {
+ask([["gpus"]]).then(({ replies: [reply] }) => {
   const rows = JSON.parse(reply.json).gpus || [];
   byId("gpu-names").replaceChildren(...rows.map((each) => element("option", { value: each.name })));
 });

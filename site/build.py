@@ -1,43 +1,68 @@
-"""Make the site: the page that runs cuwheel in a browser, and the documentation.
+"""Make the site: the page that runs cuwheel in a browser, and the documentation. `./run site` calls it.
 
-    python site/build.py OUTPUT PYODIDE
-
-PYODIDE is the unpacked npm package of that name. Nothing of it is part of this repository.
+Pyodide and the generator of the documentation come from their package indexes; nothing of them is part of this
+repository.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-# What the page loads of Pyodide: the rest is for consoles and compilers.
+VERSION = "314.0.7"  # of Pyodide: Python 3.14
+# What the page loads of it: the rest is for consoles and compilers.
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
-# What reading and judging need. As Python source: what is faster in C has a slower way in Python too.
+# What reading and judging need, as Python source: what they have in C they have in Python too, only slower.
 PURE = ("jinja2", "markupsafe", "packaging", "tomli")
 COMPILED = "msgspec"  # has a wheel for Pyodide on the index
 OWN = ("index.html", "app.js", "app.css", "worker.js", "service_worker.js")
 SHARED = ("page.css", "nvidia_smi.js")
+LEFT_OUT = (".so", ".pyc", ".pyd", ".c", ".h")
+CATALOGUE = ROOT / "src" / "cuwheel" / "delivery" / "catalogue"  # for `find`, which needs a network
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("output", type=Path)
-    parser.add_argument("pyodide", type=Path)
+    parser = argparse.ArgumentParser(description="Make the site.")
+    parser.add_argument("output", type=Path, nargs="?", default=ROOT / "build" / "site", metavar="FOLDER")
+    parser.add_argument("--pyodide", type=Path, help="the unpacked npm package; default: fetched by npm")
+    parser.add_argument("--no-docs", action="store_true", help="the page alone, for a try")
     args = parser.parse_args()
     beside = args.output.with_name(args.output.name + ".new")
     shutil.rmtree(beside, ignore_errors=True)
-    application(beside, args.pyodide)
+    with tempfile.TemporaryDirectory() as scratch:
+        application(beside, args.pyodide or fetched(Path(scratch)))
+    if not args.no_docs:
+        import documentation  # noqa: PLC0415 - its generator is installed apart
+
+        documentation.build(beside / "docs")
+    finish(beside)
     shutil.rmtree(args.output, ignore_errors=True)
     beside.rename(args.output)
+    print(f"site: {args.output}\nlook at it: python3 -m http.server --directory {args.output}")  # noqa: T201
     return 0
+
+
+def fetched(folder: Path) -> Path:
+    """Pyodide, unpacked. npm checks what it brings against the registry's hash."""
+    npm = shutil.which("npm")
+    if npm is None:
+        sys.exit("error: npm is not installed, and Pyodide comes from there\nhint: apt install npm")
+    command = [npm, "pack", "--silent", "--pack-destination", str(folder), f"pyodide@{VERSION}"]
+    subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL)
+    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "package"
 
 
 def application(folder: Path, pyodide: Path) -> None:
@@ -55,7 +80,6 @@ def application(folder: Path, pyodide: Path) -> None:
     _wheel_for_pyodide(python, pyodide)
     archives = sorted(each.name for each in python.iterdir())
     (python / "packages.json").write_text(json.dumps(archives))
-    _list_for_cache(folder)
 
 
 def _sources(path: Path, *packages: str) -> None:
@@ -67,24 +91,28 @@ def _sources(path: Path, *packages: str) -> None:
                 sys.exit(f"error: {name} is not installed\nhint: ./run setup")
             package = Path(spec.origin).parent
             for each in sorted(package.rglob("*")):
-                if each.is_file() and each.suffix not in (".so", ".pyc", ".pyd", ".c", ".h") and each.name != "catalogue":
+                if each.is_file() and each.suffix not in LEFT_OUT and CATALOGUE not in each.parents:
                     archive.write(each, Path(name) / each.relative_to(package))
 
 
 def _wheel_for_pyodide(folder: Path, pyodide: Path) -> None:
     info = json.loads((pyodide / "pyodide-lock.json").read_text())["info"]
     version = ".".join(info["python"].split(".")[:2])
-    command = [
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder)),
-        *("--platform", f"pyemscripten_{info['abi_version']}_{info['arch']}", "--python-version", version, COMPILED),
-    ]
+    platform = f"pyemscripten_{info['abi_version']}_{info['arch']}"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    command += ["--dest", str(folder), "--platform", platform, "--python-version", version, COMPILED]
     subprocess.run(command, check=True)
 
 
-def _list_for_cache(folder: Path) -> None:
-    """The service worker keeps these: the page then works without a network."""
-    kept = sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file())
-    (folder / "files.json").write_text(json.dumps(kept))
+def finish(folder: Path) -> None:
+    """The list that the service worker keeps: the page then works without a network."""
+    kept = sorted(each for each in folder.rglob("*") if each.is_file() and folder / "docs" not in each.parents)
+    digest = hashlib.sha256()
+    for each in kept:
+        digest.update(each.read_bytes())
+    (folder / "files.json").write_text(json.dumps([each.relative_to(folder).as_posix() for each in kept]))
+    worker = folder / "service_worker.js"
+    worker.write_text(worker.read_text().replace("MADE_FROM", f"cuwheel-{digest.hexdigest()[:16]}"))
 
 
 if __name__ == "__main__":

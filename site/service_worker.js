@@ -4,7 +4,7 @@ const MADE = "MADE_FROM"; // replaced when the site is built: another build is a
 const fresh = async () => {
   const names = await fetch("files.json").then((reply) => reply.json());
   const cache = await caches.open(MADE);
-  await cache.addAll(["./", ...names.filter((each) => !each.startsWith("docs/"))]);
+  await cache.addAll(["./", ...names]);
 };
 
 self.addEventListener("install", (event) => event.waitUntil(fresh().then(() => self.skipWaiting())));

@@ -44,25 +44,20 @@ function write(python, { name, text }) {
   return { path, remove: () => python.FS.unlink(path) };
 }
 
-// `words` of a command line; `{file}` and `{name, text}` among them are files.
-self.onmessage = async ({ data: { number, words } }) => {
+// `files`: of the reader, or `{name, text}`. `commands`: the words of each command line, a number standing for a file.
+self.onmessage = async ({ data: { number, files, commands } }) => {
   const { python, run } = await ready;
-  const placed = [];
-  const path = (word) => {
-    if (typeof word === "string") return word;
-    placed.push(word.file ? place(python, word.file) : write(python, word));
-    return placed.at(-1).path;
-  };
-  let reply;
-  try {
-    const asked = python.toPy(words.map(path));
-    const show = (text, done, total) => say({ number, progress: { text, done, total } });
-    reply = JSON.parse(run(asked, show));
-    asked.destroy();
-  } catch (error) {
-    reply = { status: 70, json: "", html: "", details: "", error: String(error.message || error), hint: "" };
-  }
+  const placed = files.map((each) => (each instanceof File ? place(python, each) : write(python, each)));
   const paths = placed.map((each) => each.path);
+  const words = python.toPy(commands.map((each) => each.map((word) => (typeof word === "number" ? paths[word] : word))));
+  const show = (text, done, total) => say({ number, progress: { text, done, total } });
+  let replies;
+  try {
+    replies = JSON.parse(run(words, show));
+  } catch (error) {
+    replies = commands.map(() => ({ status: 70, json: "", html: "", details: "", error: String(error.message || error), hint: "" }));
+  }
+  words.destroy();
   for (const each of placed) each.remove();
-  say({ number, reply, paths });
+  say({ number, replies, paths });
 };

@@ -1,4 +1,4 @@
-"""The command line for a page that runs this package in a browser: words in, one JSON object out.
+"""The command line for a page that runs this package in a browser: words in, JSON out.
 
 The same parser, the same answers and the same documents as in a terminal, drawn as HTML.
 """
@@ -14,6 +14,7 @@ from msgspec import Struct
 from cuwheel import codec
 from cuwheel.cli import frame
 from cuwheel.errors import EXIT_BUG, EXIT_NO, EXIT_OK, CuwheelError, UnreadableError
+from cuwheel.inspection import any_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,9 +43,13 @@ class Reply(Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-def run(words: Sequence[str], show: Show | None = None) -> str:
-    """The JSON of a `Reply`. `show` is called as the work goes on: with what is done, how much of it, of how much."""
-    return codec.encode(_reply(words, show)).decode()
+def run(commands: Sequence[Sequence[str]], show: Show | None = None) -> str:
+    """The JSON of a `Reply` to each. A file that several ask about is read once: in a browser that takes long.
+
+    `show` is called as the work goes on: with what is done, how much of it, of how much.
+    """
+    with any_target.remembered():
+        return codec.encode([_reply(words, show) for words in commands]).decode()
 
 
 def _reply(words: Sequence[str], show: Show | None) -> Reply:

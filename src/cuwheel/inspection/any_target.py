@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,14 +11,39 @@ from cuwheel.errors import UsageError
 from cuwheel.inspection import survey as stage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cuwheel.finding import Finding
     from cuwheel.inspection.description import Description
     from cuwheel.inspection.libraries import Detail, Search, Survey
     from cuwheel.inspection.wheel_facts import WheelFacts
 
 
+_remembered: ContextVar[dict[tuple[object, ...], Survey] | None] = ContextVar("_remembered", default=None)
+
+
+@contextlib.contextmanager
+def remembered() -> Iterator[None]:
+    """Within it a target is read once, whatever is asked about it. For questions about files that stay as they are."""
+    token = _remembered.set({})
+    try:
+        yield
+    finally:
+        _remembered.reset(token)
+
+
 def survey(target: str | Path, *, env: Path | None = None, detail: Detail = "rows", search: Search = "data") -> Survey:
     """See `cuwheel.inspection.survey`."""
+    known = _remembered.get()
+    if known is None:
+        return _survey(target, env, detail, search)
+    key = (str(target), env, detail, search)
+    if key not in known:
+        known[key] = _survey(target, env, detail, search)
+    return known[key]
+
+
+def _survey(target: str | Path, env: Path | None, detail: Detail, search: Search) -> Survey:
     if (facts := _facts(target)) is None:
         return stage.survey(target, env=env, detail=detail, search=search)
     if detail == "entries" or search == "whole":

@@ -1,0 +1,126 @@
+"""The documentation as pages: what is in `docs/`, and what the code says of its verbs and schemas.
+
+Sphinx fails on a link that leads nowhere, and so does this.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from cuwheel.cli import frame
+from cuwheel.report.answer import SCHEMAS
+from cuwheel.verbs import VERBS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+# Pages that lie elsewhere in the repository.
+BESIDE = {"SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md", "benchmarks/README.md": "benchmarks.md"}
+
+
+def build(folder: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch) / "source"
+        prepare(source)
+        command = [sys.executable, "-m", "sphinx", "--quiet", "-W", "--keep-going", "-j", "auto"]
+        command += ["-c", str(HERE), "-d", str(Path(scratch) / "trees"), str(source), str(folder)]
+        if subprocess.run(command, check=False).returncode:
+            sys.exit("error: the documentation has the problems above\nhint: correct them in docs/")
+    for leftover in (".buildinfo", "objects.inv"):
+        (folder / leftover).unlink(missing_ok=True)
+
+
+def prepare(source: Path) -> None:
+    shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for place, name in BESIDE.items():
+        shutil.copyfile(ROOT / place, source / name)
+    for page in source.rglob("*.md"):
+        page.write_text(_links_within(page.read_text(), depth=len(page.relative_to(source).parts) - 1))
+    for folder in ("causes", "rules"):
+        names = sorted(each.stem for each in (source / folder).glob("*.md") if each.stem != "README")
+        with (source / folder / "README.md").open("a") as page:
+            page.write(f"\n{_toctree(names)}")
+    _verbs(source / "reference")
+    _schemas(source / "schemas")
+
+
+def _links_within(text: str, depth: int) -> str:
+    """Links out of `docs/` lead to the copies; a link to a source file becomes its name."""
+    up = "../" * depth
+
+    def moved(match: re.Match[str]) -> str:
+        shown, place = match[1], match[2].removeprefix(up).removeprefix("../")
+        if place in BESIDE:
+            return f"[{shown}]({up}{BESIDE[place]})"
+        if match[2].startswith(f"{up}../"):
+            return f"{shown} (`{place}`)"
+        inside = place.removeprefix("docs/")
+        return f"[{shown}]({up}{inside})" if place != inside else match[0]
+
+    return re.sub(r"\[([^\]]+)\]\(([^)#:]+)\)", moved, text)
+
+
+def _verbs(folder: Path) -> None:
+    """A page for each verb, from its help."""
+    folder.mkdir()
+    for verb in VERBS:
+        parser = frame._verb_parser(verb, frame.verb_module(verb))  # noqa: SLF001 - its help, word for word
+        page = f"# cuwheel {verb}\n\n```text\n{parser.format_help()}```\n"
+        (folder / f"{verb}.md").write_text(page)
+    listed = "\n".join(f"- [{each.name}]({each.name}.md): {each.line}" for each in VERBS.values())
+    (folder / "index.md").write_text(f"# Verbs\n\n{listed}\n\n{_toctree(VERBS)}")
+
+
+def _schemas(folder: Path) -> None:
+    """A page for each kind of JSON that is printed, written or read."""
+    folder.mkdir()
+    names = sorted(each.stem for each in SCHEMAS.glob("*.json"))
+    for name in names:
+        schema = json.loads((SCHEMAS / f"{name}.json").read_text())
+        (folder / f"{name}.md").write_text(f"# {name}\n\n" + "\n\n".join(_objects(schema)) + "\n")
+    listed = "\n".join(f"- [{each}]({each}.md)" for each in names)
+    about = "What `--json` prints and what files hold, field by field. The schemas themselves ship in the package."
+    (folder / "index.md").write_text(f"# JSON\n\n{about}\n\n{listed}\n\n{_toctree(names)}")
+
+
+def _objects(schema: dict[str, Any]) -> list[str]:
+    parts = []
+    for name, each in {**schema.get("$defs", {})}.items():
+        if "properties" not in each:
+            continue
+        rows = "\n".join(
+            f"| `{field}` | {_type(kind)} | {'' if field in each.get('required', ()) else 'optional'} |"
+            for field, kind in each["properties"].items()
+        )
+        about = each.get("description", "").replace("\n", " ")
+        parts.append(f"## {name}\n\n{about}\n\n| field | type | |\n| --- | --- | --- |\n{rows}")
+    return parts
+
+
+def _type(kind: dict[str, Any]) -> str:
+    if "$ref" in kind:
+        return str(kind["$ref"]).rpartition("/")[2]
+    if "anyOf" in kind:
+        return " or ".join(_type(each) for each in kind["anyOf"])
+    if "enum" in kind:
+        return ", ".join(f"`{each}`" for each in kind["enum"])
+    if "const" in kind:
+        return f"`{kind['const']}`"
+    if kind.get("type") == "array":
+        inside = kind.get("items") or {}
+        return f"list of {_type(inside)}" if inside else "list"
+    return str(kind.get("type", "any"))
+
+
+def _toctree(names: Any) -> str:  # noqa: ANN401 - any iterable of names
+    return "```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]))

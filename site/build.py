@@ -17,6 +17,10 @@ import tempfile
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -35,13 +39,16 @@ CATALOGUE = ROOT / "src" / "cuwheel" / "delivery" / "catalogue"  # for `find`, w
 def main() -> int:
     parser = argparse.ArgumentParser(description="Make the site.")
     parser.add_argument("output", type=Path, nargs="?", default=ROOT / "build" / "site", metavar="FOLDER")
-    parser.add_argument("--pyodide", type=Path, help="the unpacked npm package; default: fetched by npm")
+    parser.add_argument("--parts", type=Path, help="folder that keeps what was fetched, for the next time")
     parser.add_argument("--no-docs", action="store_true", help="the page alone, for a try")
     args = parser.parse_args()
     beside = args.output.with_name(args.output.name + ".new")
     shutil.rmtree(beside, ignore_errors=True)
     with tempfile.TemporaryDirectory() as scratch:
-        application(beside, args.pyodide or fetched(Path(scratch)))
+        parts = args.parts or Path(scratch)
+        if not (parts / "pyodide").exists():
+            fetch(parts)
+        application(beside, parts)
     if not args.no_docs:
         import documentation  # noqa: PLC0415 - its generator is installed apart
 
@@ -53,22 +60,30 @@ def main() -> int:
     return 0
 
 
-def fetched(folder: Path) -> Path:
-    """Pyodide, unpacked. npm checks what it brings against the registry's hash."""
+def fetch(folder: Path, pip: Sequence[str] = (sys.executable, "-m", "pip")) -> None:
+    """Pyodide, and the wheel that is compiled for it. npm and pip check what they bring."""
     npm = shutil.which("npm")
     if npm is None:
         sys.exit("error: npm is not installed, and Pyodide comes from there\nhint: apt install npm")
+    folder.mkdir(parents=True, exist_ok=True)
     command = [npm, "pack", "--silent", "--pack-destination", str(folder), f"pyodide@{VERSION}"]
     subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL)
-    with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+    packed = next(folder.glob("*.tgz"))
+    with tarfile.open(packed) as archive:
         archive.extractall(folder, filter="data")
-    return folder / "package"
+    packed.unlink()
+    info = json.loads((folder / "package" / "pyodide-lock.json").read_text())["info"]
+    version = ".".join(info["python"].split(".")[:2])
+    platform = f"pyemscripten_{info['abi_version']}_{info['arch']}"
+    command = [*pip, "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
+    subprocess.run([*command, "--platform", platform, "--python-version", version, COMPILED], check=True)
+    (folder / "package").rename(folder / "pyodide")
 
 
-def application(folder: Path, pyodide: Path) -> None:
+def application(folder: Path, parts: Path) -> None:
     (folder / "pyodide").mkdir(parents=True)
     for name in PYODIDE:
-        shutil.copyfile(pyodide / name, folder / "pyodide" / name)
+        shutil.copyfile(parts / "pyodide" / name, folder / "pyodide" / name)
     for name in SHARED:
         shutil.copyfile(ROOT / "src" / "cuwheel" / "templates" / name, folder / name)
     for name in OWN:
@@ -77,7 +92,8 @@ def application(folder: Path, pyodide: Path) -> None:
     python.mkdir()
     _sources(python / "cuwheel.zip", "cuwheel")
     _sources(python / "packages.zip", *PURE)
-    _wheel_for_pyodide(python, pyodide)
+    for wheel in parts.glob("*.whl"):
+        shutil.copyfile(wheel, python / wheel.name)
     archives = sorted(each.name for each in python.iterdir())
     (python / "packages.json").write_text(json.dumps(archives))
 
@@ -93,15 +109,6 @@ def _sources(path: Path, *packages: str) -> None:
             for each in sorted(package.rglob("*")):
                 if each.is_file() and each.suffix not in LEFT_OUT and CATALOGUE not in each.parents:
                     archive.write(each, Path(name) / each.relative_to(package))
-
-
-def _wheel_for_pyodide(folder: Path, pyodide: Path) -> None:
-    info = json.loads((pyodide / "pyodide-lock.json").read_text())["info"]
-    version = ".".join(info["python"].split(".")[:2])
-    platform = f"pyemscripten_{info['abi_version']}_{info['arch']}"
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    command += ["--dest", str(folder), "--platform", platform, "--python-version", version, COMPILED]
-    subprocess.run(command, check=True)
 
 
 def finish(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import socketserver
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,27 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+def proxy() -> Iterator[tuple[int, list[str]]]:
+    """Whatever a page asks of other hosts comes here, and is refused: the port, and the first line of each request."""
+    asked: list[str] = []
+
+    class Refuse(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.rfile.readline().decode("latin-1").strip())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refuse) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1], asked
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def requested_elsewhere(proxy: tuple[int, list[str]]) -> list[str]:
+    return proxy[1]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory, proxy: tuple[int, list[str]]) -> Iterator[Chrome]:
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver):
         pytest.skip("needs chromium and chromedriver: ./run setup --system")
@@ -31,6 +53,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         "--disable-sync",
         "--no-first-run",
         "--window-size=1200,900",
+        f"--proxy-server=http://127.0.0.1:{proxy[0]}",
+        "--proxy-bypass-list=127.0.0.1",
         f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
     ):
         options.add_argument(flag)

@@ -1,0 +1,167 @@
+"""What README and docs show of a terminal is what the commands print: documentation that rots fails here.
+
+Every block that begins with `$ cuwheel` is either run, or listed below with the reason why it cannot be.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.oracle import packages
+from tests.oracle.packages import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+MORE = "…"  # stands for lines, or for the rest of one, that the page leaves out
+
+# By the beginning of the command.
+NOT_HERE = {
+    "cuwheel doctor --on gpu07.json": "a colleague's profile, which is not published",
+    "cuwheel trace": "needs a GPU",
+    "cuwheel build": "compiles for minutes; tests/integration/test_build_examples.py builds the same examples",
+    "cuwheel verify dist/": "of a wheel that the build above it made",
+    "cuwheel publish dist/": "the same",
+    "cuwheel repair dist/": "the same",
+    "cuwheel publish": "of a wheel that was downloaded; tests/integration/test_publish.py runs the same",
+    "cuwheel install": "changes an environment of the reader's; tests/integration/test_install.py runs the same",
+    "cuwheel record": "needs nvcc; tests/integration/test_record.py runs the same",
+    "cuwheel find": "answers by what is on the reader's index today",
+    "cuwheel check torchvision": "needs an environment with torch",
+    "cuwheel catalogue list": "shows the data that ship, which grow; tests/unit/report/test_catalogue.py has the table",
+}
+
+
+def _wheel(folder: Path, machine: str = "x86_64") -> Path:
+    named = Published(name="bitsandbytes", version="0.50.2", platform=f"manylinux_2_24_{machine}")
+    return Path(shutil.copy(packages.wheel(named), folder))
+
+
+def _libraries(folder: Path) -> None:
+    with zipfile.ZipFile(_wheel(folder)) as wheel:
+        for name in ("libbitsandbytes_cuda126.so", "libbitsandbytes_cuda128.so"):
+            (folder / name).write_bytes(wheel.read(f"bitsandbytes/{name}"))
+
+
+# What a block needs in its folder; these download.
+NEEDS: dict[str, Callable[[Path], object]] = {
+    "cuwheel inspect bitsandbytes==": lambda _folder: None,
+    "cuwheel slim bitsandbytes==": lambda _folder: None,
+    "cuwheel check bitsandbytes-": lambda folder: _wheel(folder, "aarch64"),
+    "cuwheel compare libbitsandbytes": _libraries,
+}
+
+
+class Block(NamedTuple):
+    page: str
+    line: int
+    command: str
+    output: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def _blocks() -> Iterator[Block]:
+    for page in PAGES:
+        lines = page.read_text().splitlines()
+        inside = False
+        for number, line in enumerate(lines):
+            if line.startswith("```"):
+                inside = not inside
+            if inside and line.startswith("$ cuwheel"):
+                yield _block(page, number, lines)
+
+
+def _block(page: Path, number: int, lines: list[str]) -> Block:
+    words = [lines[number].removeprefix("$ ")]
+    at = number + 1
+    while words[-1].endswith("\\"):
+        words.append(lines[at].strip())
+        at += 1
+    command = " ".join(each.removesuffix("\\").strip() for each in words)
+    output = itertools.takewhile(lambda line: not line.startswith(("```", "$ ")), lines[at:])
+    return Block(page.relative_to(ROOT).as_posix(), number + 1, command, tuple(output))
+
+
+def _reason(block: Block) -> str | None:
+    return next((why for start, why in NOT_HERE.items() if block.command.startswith(start)), None)
+
+
+BLOCKS = list(_blocks())
+RUN = [each for each in BLOCKS if _reason(each) is None]
+
+
+def _needs(block: Block) -> Callable[[Path], object] | None:
+    return next((prepare for start, prepare in NEEDS.items() if block.command.startswith(start)), None)
+
+
+def test_there_are_blocks_to_run() -> None:
+    assert len(RUN) >= 3
+
+
+@pytest.mark.parametrize("start", [*NOT_HERE, *NEEDS])
+def test_no_reason_is_left_over(start: str) -> None:
+    assert any(block.command.startswith(start) for block in BLOCKS)
+
+
+@pytest.mark.parametrize(
+    "block", [pytest.param(each, marks=[pytest.mark.download] if _needs(each) else [], id=str(each)) for each in RUN]
+)
+def test_it_prints_what_the_page_shows(block: Block, tmp_path: Path) -> None:
+    if prepare := _needs(block):
+        prepare(tmp_path)
+    words = [sys.executable, "-m", *shlex.split(block.command)]
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
+    run = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    # Whether something is fetched, or was before, is not what the page shows.
+    printed = [each for each in (run.stderr + run.stdout).splitlines() if not each.startswith("downloading ")]
+    assert _shows(list(map(_plain, block.output)), list(map(_plain, printed))), "\n".join(printed)
+
+
+def _plain(line: str) -> str:
+    """Numbers, times and widths apart."""
+    return re.sub(r"\s+", " ", re.sub(r"\d+([.,]\d+)*", "0", line)).strip()
+
+
+def _shows(shown: list[str], printed: list[str]) -> bool:
+    """Line by line; where the page leaves lines out, from the first later line that fits."""
+    shown, printed = ([each for each in lines if each] for lines in (shown, printed))
+    if not shown:
+        return not printed
+    head, rest = shown[0], shown[1:]
+    if head == MORE:
+        return not rest or any(_shows(rest, printed[at:]) for at in range(len(printed)))
+    if not printed:
+        return False
+    fits = printed[0].startswith(head.removesuffix(MORE)) if head.endswith(MORE) else printed[0] == head
+    return fits and _shows(rest, printed[1:])
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        (["a", MORE, "c"], ["a", "b", "b", "c"], True),
+        (["a", MORE], ["a"], True),
+        (["a 0 MB"], ["a 0 MB"], True),
+        (["a"], ["a", "b"], False),
+        (["a", "b"], ["a"], False),
+        ([f"a{MORE}"], ["abc"], True),
+        (["a", MORE, "d"], ["a", "b", "c"], False),
+    ],
+)
+def test_what_counts_as_the_same(shown: list[str], printed: list[str], *, same: bool) -> None:
+    assert _shows(shown, printed) is same

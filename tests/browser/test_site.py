@@ -90,7 +90,7 @@ def page(built: Path, browser: Chrome, requested_elsewhere: list[str]) -> Iterat
         _until(browser, "return document.documentElement.dataset.ready")
         yield browser
         assert _named_by(built, requested_elsewhere) == []
-        assert [each["message"] for each in browser.get_log("browser") if each["level"] == "SEVERE"] == []
+        assert [each["message"] for each in browser.get_log("browser") if each["level"] == "SEVERE"] == []  # type: ignore[no-untyped-call]
 
 
 def _named_by(site: Path, requests: list[str]) -> list[str]:
@@ -131,12 +131,12 @@ def _submit(page: Chrome, panel: str) -> None:
 
 def _terminal(monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, Any]:
     """What `cuwheel WORDS --json` prints."""
-    printed = io.StringIO()
-    printed.buffer = io.BytesIO()  # type: ignore[attr-defined]
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdout", printed)
+    printed = io.BytesIO()
+    with monkeypatch.context() as patch, io.TextIOWrapper(printed, encoding="utf-8") as stream:
+        patch.setattr(sys, "stdout", stream)
         cli.main([*words, "--json", "--quiet"])
-    text = printed.getvalue() or printed.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        stream.flush()
+        text = printed.getvalue()
     answer: dict[str, Any] = json.loads(text)
     return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -140,6 +141,19 @@ def test_ids_are_registered_once() -> None:
 
 def test_every_id_has_its_page() -> None:
     assert [id_ for id_ in _registered() if not (_PAGES / f"{id_}.md").is_file()] == [], "./run docs"
+
+
+def test_files_of_ours_that_a_source_names_exist() -> None:
+    places = {"docs": _PAGES.parent, "facts/data": _SRC / "facts" / "data"}
+    named = {
+        (page.stem, folder, name)
+        for page in _PAGES.glob("*.md")
+        for folder, name in re.findall(
+            r"\b(docs|facts/data)/([\w-]+\.(?:md|toml))", page.read_text().partition("## Source")[2]
+        )
+    }
+    assert len(named) > 20
+    assert [each for each in sorted(named) if not (places[each[1]] / each[2]).is_file()] == []
 
 
 def test_the_severity_of_a_row_is_one_that_is_given() -> None:

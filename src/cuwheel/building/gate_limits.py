@@ -139,7 +139,7 @@ def nvidia_library_inside(case: Case) -> Iterator[Found]:
     severity="error",
     why="""A symbol version above that of a machine's C library fails at import: version `GLIBC_2.34' not found.
     `[gate] glibc` is the version on the oldest machine that must run it.""",
-    source="ld.so(8); the version needs of the files",
+    source="ELF symbol versioning (Linux Standard Base): the version needs of the files",
     fix="build on an older system: cuwheel build --provider container, with a manylinux image",
 )
 def glibc_over_ceiling(case: Case) -> Iterator[Found]:

@@ -268,7 +268,7 @@ def chooses_kernels_itself(case: Case) -> Iterator[Found]:
     severity="note",
     why="""Machine code runs on later minors of its major, but between desktop parts and Tegra NVIDIA promises
     nothing. sm_80 code was seen running on an Orin (8.7), but others doubt it.""",
-    source="NVIDIA: CUDA programming guide, binary compatibility; a build for sm_80 alone that ran on an Orin",
+    source="NVIDIA: CUDA programming guide, binary compatibility; bitsandbytes pull request 1939, where it ran",
     fix="none needed where it runs; machine code for the Tegra itself is certain to run",
 )
 def desktop_code_on_tegra(case: Case) -> Iterator[Found]:

@@ -58,7 +58,7 @@ def wrong_system(case: Case) -> Iterator[Found]:
     "glibc-newer-than-system",
     severity="error",
     why="""A symbol version above that of the machine's C library fails at import: version `GLIBC_2.34' not found.""",
-    source="ld.so(8); the version needs of the file",
+    source="ELF symbol versioning (Linux Standard Base): the version needs of the file",
     fix="take a wheel with an older manylinux tag, or build it on an older system",
 )
 def glibc_newer_than_system(case: Case) -> Iterator[Found]:
@@ -74,7 +74,7 @@ def glibc_newer_than_system(case: Case) -> Iterator[Found]:
     "libstdcxx-newer-than-system",
     severity="error",
     why="""A symbol version above that of the machine's libstdc++ fails at import: `GLIBCXX_3.4.30' not found.""",
-    source="ld.so(8); the version needs of the file",
+    source="ELF symbol versioning (Linux Standard Base): the version needs of the file",
     fix="conda install -c conda-forge libstdcxx-ng   (or build it with an older compiler)",
 )
 def libstdcxx_newer_than_system(case: Case) -> Iterator[Found]:

@@ -166,7 +166,7 @@ def library_path_shadows(machine: MachineProfile) -> Iterator[Found]:
     severity="error",
     why="""The toolkit's `stubs` folder holds an empty libcuda to link against. On the loader's path it is taken for the
     driver, and every CUDA call fails with error 34 or "CUDA driver is a stub library".""",
-    source="cuda_runtime_api.h, cudaErrorStubLibrary",
+    source="driver_types.h of the toolkit, cudaErrorStubLibrary",
 )
 def libcuda_stub_on_path(machine: MachineProfile) -> Iterator[Found]:
     variable = machine.variable("LD_LIBRARY_PATH")

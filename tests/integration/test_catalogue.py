@@ -57,6 +57,13 @@ def test_the_newest_of_each_minor_release_is_added_once(index: Behaviour, tmp_pa
     jsonschema.validate(json.loads(to_json(first)), json.loads((SCHEMAS / "catalogue-1.json").read_text()))
 
 
+def test_releases_that_begin_with_zeros_are_minor_ones_each(tmp_path: Path) -> None:
+    wheels = [_wheel(tmp_path / "dist", each, NATIVE) for each in ("0.0.8", "0.0.9", "0.0.9.post1", "0.1.0", "0.1.1")]
+    with serving(_served(wheels, facts=False)) as address:
+        found = api.catalogue(["demo"], to=tmp_path / "catalogue", indexes=[f"{address}/simple"])
+    assert [each.version for each in found.rows] == ["0.1.1", "0.0.9.post1", "0.0.8"]
+
+
 def test_find_asks_the_catalogue_and_reads_no_wheel(
     index: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,11 +89,17 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
         made_for = tags.platform_of(each.wheel.platforms[0])
         if (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
             continue
-        minor = each.version.release[:2]
+        minor = _minor(each.version)
         known = newest.get(minor)
         if known is None or _preference(each) > _preference(known):
             newest[minor] = each
     yield from (newest[each] for each in sorted(newest, reverse=True))
+
+
+def _minor(version: Version) -> tuple[int, ...]:
+    """Where its releases begin with zeros (0.0.35), the first number that counts."""
+    leading = next((place for place, number in enumerate(version.release) if number), 0)
+    return version.release[: max(leading + 1, 2)]
 
 
 def _preference(candidate: Candidate) -> tuple[Version, bool, str]:

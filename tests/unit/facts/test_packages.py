@@ -43,3 +43,22 @@ def test_what_comes_with_a_framework(
 def test_jax_alone_brings_no_cuda() -> None:
     assert packages.brings("jax", "cublas")
     assert not packages.brings("jax", "cublas", bare=True)
+
+
+@pytest.mark.parametrize(
+    ("soname", "framework"),
+    [
+        ("libtorch.so", "torch"),
+        ("libtorch_cuda_linalg.so", "torch"),
+        ("libc10_cuda.so", "torch"),
+        ("torch_python.dll", "torch"),
+        ("libtorchaudio.so", None),
+        ("libtorchaudio_sox.so", None),
+        ("libtorchcodec_core7.so", None),
+        ("libtorchtrt.so", None),
+        ("torchtrt.dll", None),
+        ("libtorch_npu.so", None),
+    ],
+)
+def test_extensions_with_torch_in_their_names_are_not_torch(soname: str, framework: str | None) -> None:
+    assert packages.framework_of(soname) == framework

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from cuwheel import decode, errors, finding
+from cuwheel import api, decode, errors, finding
 from cuwheel.building import gate
 from cuwheel.compat import rules
 from cuwheel.diagnose.causes import knowledge
-from cuwheel.facts.arch import Arch
+from cuwheel.facts import architectures
+from cuwheel.facts.arch import Arch, Capability
 from cuwheel.finding import Severity
+from cuwheel.report import catalogue
 from cuwheel.spellings import table as spellings
 from cuwheel.spellings.row import Releases
 from cuwheel.verbs import VERBS
@@ -92,6 +94,30 @@ def pages() -> dict[str, str]:
     found["causes/README.md"] = _causes()
     found |= {f"causes/{id_}.md": _cause(id_, file) for id_, file in knowledge().causes.items()}
     return found
+
+
+def catalogue_contents() -> str:
+    """What ships, with the last release for each generation. Apart from `pages`: every wheel in it is judged."""
+    found = api.catalogue_list()
+    machines = [each.machine for each in found.projects[0].newest]
+    titles = [f"{architectures.find_architecture(Capability.parse(each)).generation} {each}" for each in machines]
+    lines = ["# What the catalogue holds", ""]
+    lines += [
+        f"The [catalogue](catalogue.md) that ships with cuwheel, collected from the public index up to {found.date}:",
+        f"{found.wheels} wheels of {len(found.projects)} packages for Linux on x86-64. Of each package the last",
+        "release that runs on the first GPUs of each generation, of those that are held. *jit*: compiled by the",
+        "driver; *partly*: not all of it runs; *no code*: it has none that a GPU loads; –: none of them runs there.",
+        "This page is written from it.",
+        "",
+        f"| package | held | {' | '.join(titles)} |",
+        f"| --- | --- |{' --- |' * len(titles)}",
+    ]
+    for each in found.projects:
+        versions = each.versions
+        held = versions[0] if len(versions) == 1 else f"{versions[-1]} to {versions[0]} ({len(versions)})"
+        cells = (catalogue.newest_words(one) for one in each.newest)
+        lines.append(f"| {each.name} | {held} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _readme() -> str:
@@ -173,6 +199,7 @@ def main() -> int:
         path = DOCS / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
+    (DOCS / "catalogue-contents.md").write_text(catalogue_contents())
     for folder in ("rules", "causes"):
         written = {f"{folder}/{path.name}" for path in (DOCS / folder).glob("*.md")}
         for name in written - pages().keys():

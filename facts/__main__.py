@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from facts import libraries, names, opinions, toolkits, torch
+from facts import libraries, names, opinions, toolkits, torch, torch_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./run facts", description=__doc__)
     parser.add_argument("--sources", type=Path, metavar="FOLDER", help="with files as docs/facts.md lists them")
     parser.add_argument("--only", action="append", choices=[*_INDEX, *_SOURCES], help="one part; may be repeated")
+    parser.add_argument(
+        "--torch-symbols", action="store_true", help="add new releases of torch to torch_symbols.zst instead"
+    )
     args = parser.parse_args()
+    if args.torch_symbols:
+        for release in torch_symbols.update():
+            print(f"torch {release}", flush=True)
+        return 0
     rows = msgspec.toml.decode(_EXPLAINED.read_bytes())["explained"]
     known = [Explained(row["what"], row["source"], row["why"]) for row in rows]
     open_ = 0

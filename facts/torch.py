@@ -23,14 +23,19 @@ _PLUGINS = {"jax-cuda12-plugin": 12, "jax-cuda13-plugin": 13}
 
 
 def check() -> Iterator[Difference]:
-    first = tables().torch.change[0].since
-    releases = [each for each in _linux("torch") if versions.at_least(str(each.version), first)]
-    for release, source in zip(releases, index.at_once(_helpers, releases, "torch releases"), strict=True):
+    found = releases()
+    for release, source in zip(found, index.at_once(_helpers, found, "torch releases"), strict=True):
         yield from _lists(release, source)
         yield from _brought("torch", release)
     for name, cuda in _PLUGINS.items():
         for release in _linux(name):
             yield from _brought("jax", release, cuda)
+
+
+def releases() -> list[Wheel]:
+    """One wheel of each release of torch that the tables are about, the oldest first."""
+    first = tables().torch.change[0].since
+    return [each for each in _linux("torch") if versions.at_least(str(each.version), first)]
 
 
 def _linux(name: str) -> list[Wheel]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zipfile
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -12,13 +13,16 @@ import pytest
 from cuwheel import api
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.cli import main
+from cuwheel.compat import torch_releases
 from cuwheel.delivery import catalogue
-from cuwheel.errors import MalformedError, NetworkError, NewerSchemaError, UsageError
+from cuwheel.errors import CuwheelError, MalformedError, NetworkError, NewerSchemaError, UnreadableError, UsageError
+from cuwheel.facts import torch_symbols, versions
 from cuwheel.inspection import wheel_facts
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import clean_environment, serving
-from tests.integration.test_find import LINUX, NATIVE, _served, _wheel
+from tests.integration.test_find import FIXTURES, LINUX, NATIVE, _served, _wheel
+from tests.unit.test_docs import ROOT, generator
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +68,14 @@ def test_releases_that_begin_with_zeros_are_minor_ones_each(tmp_path: Path) -> N
     assert [each.version for each in found.rows] == ["0.1.1", "0.0.9.post1", "0.0.8"]
 
 
+def test_builds_for_several_cudas_are_held_each(tmp_path: Path) -> None:
+    versions = ["1.0.0+cu126", "1.0.1+cu126", "1.0.1+cu130", "1.0.1"]
+    wheels = [_wheel(tmp_path / "dist", each, NATIVE) for each in versions]
+    with serving(_served(wheels, facts=False)) as address:
+        found = api.catalogue(["demo"], to=tmp_path / "catalogue", indexes=[f"{address}/simple"])
+    assert {each.version for each in found.rows} == {"1.0.1+cu126", "1.0.1+cu130", "1.0.1"}
+
+
 def test_find_asks_the_catalogue_and_reads_no_wheel(
     index: Behaviour, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +104,52 @@ def test_wheels_for_other_pythons_are_known_by_their_release(tmp_path: Path) -> 
     chosen = found.candidates[0]
     assert (chosen.file, chosen.known_from) == ("demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl", "catalogue")
     assert (chosen.chosen, chosen.outcome) == (True, "native")
+
+
+def test_patches_before_one_that_fails_are_not_read(tmp_path: Path) -> None:
+    """The catalogue holds the last patch of each minor release; the older ones were built alike."""
+    dist = tmp_path / "dist"
+    held = [_wheel(dist, "1.0.1", "plain-124.so"), _wheel(dist, "1.1.1", NATIVE)]
+    rest = [_wheel(dist, "1.0.0", "plain-124.so"), _wheel(dist, "1.1.0", NATIVE)]
+    to = tmp_path / "catalogue"
+    with serving(_served(held, facts=False)) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+    with serving(_served([*held, *rest], facts=False)) as address:
+        found, alone = (
+            api.find(wanted, on=["gtx 1080 ti"], refine=LINUX, indexes=[f"{address}/simple"], catalogues=[str(to)])
+            for wanted in ("demo", "demo>=1.1")
+        )
+    assert [(each.version, each.outcome) for each in found.candidates if each.chosen] == [("1.0.1", "native")]
+    assert found.downloaded == 0
+    reasons = {each.version: each.reasons[0] for each in found.candidates}
+    assert reasons["1.1.0"] == "not looked into: 1.1.1, a later patch of it, does not run"
+    assert alone.downloaded > 0  # where nothing runs, it could have been that one
+
+
+def test_only_a_library_of_others_runs(tmp_path: Path) -> None:
+    """A package whose own code has nothing for a GPU does not serve it because a library that was put into it does."""
+    dist = tmp_path / "dist"
+    good, bad = _wheel(dist, "1.0", "plain-124.so"), _wheel(dist, "1.1", NATIVE)
+    for each in (good, bad):
+        with zipfile.ZipFile(each, "a") as archive:
+            archive.write(FIXTURES / "plain-124.so", "demo.libs/libothers.so.12")
+    to = tmp_path / "catalogue"
+    with serving(_served([good, bad], facts=False)) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+        found = api.find("demo", on=["gtx 1080 ti"], refine=LINUX, indexes=[f"{address}/simple"])
+    assert [(each.version, each.outcome) for each in found.candidates] == [("1.0", "native"), ("1.1", "partial")]
+    listed = api.catalogue_list(to, on=["gtx 1080 ti", "h100"]).projects[0].newest
+    assert [(each.machine, each.version) for each in listed] == [("gtx 1080 ti", "1.0"), ("h100", "1.1")]
+
+
+def test_the_list_fits_the_screen(index: Behaviour, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    to = tmp_path / "catalogue"
+    with serving(index) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+    assert main(["catalogue", "list", str(to)]) == 0
+    shown = capsys.readouterr().out
+    assert "  demo     2.0     8.0 to 9.0, 10.0 to 12.0 jit\n" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_the_newest_release_for_each_machine_is_listed(index: Behaviour, tmp_path: Path) -> None:
@@ -158,24 +216,66 @@ def test_what_add_and_list_take_is_checked(capsys: pytest.CaptureFixture[str], t
         api.catalogue([], to=tmp_path)
 
 
-def test_half_a_wheel_does_not_pass_for_a_whole_one(tmp_path: Path) -> None:
-    """A line that breaks says nothing about the libraries that were not read."""
+@pytest.mark.parametrize(
+    "problem", [NetworkError("http://example.com", "the line broke"), UnreadableError("/tmp", "full")]
+)
+def test_half_a_wheel_does_not_pass_for_a_whole_one(tmp_path: Path, problem: CuwheelError) -> None:
+    """A line that breaks says nothing about what was not read, wherever it breaks."""
 
     class Breaking(MemoryBuffer):
+        reads = 0
+        last = 0
+
         def read(self, offset: int, count: int) -> bytes:
-            if offset < self.size // 2:
-                raise NetworkError("http://example.com", "the line broke")
+            Breaking.reads += 1
+            if Breaking.reads == Breaking.last:
+                raise problem
             return super().read(offset, count)
 
     path = _wheel(tmp_path, "1.0", NATIVE)
-    with WheelFile(path, Breaking(path.name, path.read_bytes())) as wheel, pytest.raises(NetworkError):
-        wheel_facts.of_wheel(wheel, sha256="0" * 64)
+
+    def facts(*, breaks_at: int) -> wheel_facts.WheelFacts:
+        Breaking.reads, Breaking.last = 0, breaks_at
+        with WheelFile(path, Breaking(path.name, path.read_bytes())) as wheel:
+            return wheel_facts.of_wheel(wheel, sha256="0" * 64)
+
+    whole = facts(breaks_at=0)
+    assert any(each.device_code for each in whole.libraries)
+    reads = Breaking.reads
+    assert reads > 5
+    for place in range(1, reads + 1):
+        with pytest.raises(type(problem)):
+            facts(breaks_at=place)
+
+
+def test_the_page_says_what_ships(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    page = ROOT / "docs" / "catalogue-contents.md"
+    assert page.read_text() == generator().catalogue_contents(), "./run docs"
+
+
+def test_what_ships_goes_with_the_torch_that_it_requires(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a wheel's metadata pins is the truth: its symbols must say the same."""
+    monkeypatch.undo()
+    held = catalogue.Catalogue(catalogue.SHIPPED)
+    known = {versions.minor(each) for each in torch_symbols.own().releases}
+    checked = 0
+    for each in held.contents.wheels:
+        facts = held.facts(each.sha256)
+        assert facts is not None
+        survey = wheel_facts.survey(facts)
+        specs = [spec for wanted in torch_releases.required(survey) for spec in wanted.specifier]
+        pins = {spec.version for spec in specs if spec.operator == "=="}
+        if facts.torch_symbols and len(pins) == 1 and (pinned := versions.minor(pins.pop())) in known:
+            assert torch_releases.fitting(survey) == (pinned,), each.file
+            checked += 1
+    assert checked > 20
 
 
 def test_the_catalogue_that_ships_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     held = catalogue.Catalogue(catalogue.SHIPPED)
-    assert len({each.name for each in held.contents.wheels}) >= 30
+    assert len({each.name for each in held.contents.wheels}) >= 60
     for each in held.contents.wheels:
         facts = held.facts(each.sha256)
         assert facts is not None, each.file

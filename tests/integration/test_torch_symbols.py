@@ -13,10 +13,14 @@ from msgspec.structs import replace
 
 from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.compat import torch_releases
+from cuwheel.facts.torch_symbols import Table
 from cuwheel.inspection import torch_symbols, wheel_facts
 from cuwheel.inspection.survey import survey
+from cuwheel.machine.fleet import Refinement
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.cache import UnavailableError
+from tests.integration.index_server import clean_environment
 from tests.oracle.packages import Published, wheel
 
 BOTH = "namespace c10 { struct Tensor { virtual ~Tensor(); }; Tensor::~Tensor() {} int size(Tensor&) { return 1; } }"
@@ -107,6 +111,32 @@ def test_a_facts_file_tells_the_same(extension: Path, tmp_path: Path) -> None:
         assert told.outcome == "fails"
 
 
+def test_torch_that_is_asked_for_and_not_installed(
+    extension: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By the table of releases: 2.8 has another `check`, 2.9 all of them, and of 2.10 nothing is known."""
+    both = dict.fromkeys([*TAKEN, "aoti_torch_delete", "_ZN3c104sizeEPv"], 0b11)
+    table = Table("2026-11-16", ("2.8.0", "2.9.1"), {**both, "_ZN3c105checkEij": 0b10})
+    monkeypatch.setattr("cuwheel.facts.torch_symbols.own", lambda: table)
+    clean_environment(monkeypatch, tmp_path)
+    found = {
+        version: api.find(
+            "ext",
+            on=["h100"],
+            refine=Refinement(torch=version, os="linux", cpu="x86_64", glibc="2.36"),
+            find_links=[str(extension.parent)],
+            no_index=True,
+        ).candidates[0]
+        for version in ("2.8", "2.9", "2.10")
+    }
+    assert [each.outcome for each in found.values()] == ["fails", "unknown", "unknown"]
+    assert {each.torch for each in found.values()} == {("2.9",)}
+    assert "a symbol that torch 2.8 does not have" in found["2.8"].reasons[0]
+    arguments = ["find", "ext", "--no-index", "--find-links", str(extension.parent), "--on", "h100", "--torch", "2.9"]
+    assert main(arguments) == 0
+    assert "torch    2.9\n" in capsys.readouterr().out
+
+
 def test_an_environment_without_torch_has_nothing_to_compare(tmp_path: Path) -> None:
     (tmp_path / "torch/lib").mkdir(parents=True)
     (tmp_path / "torch/lib/libc10.so").write_bytes(b"\x7fELF, and no more")
@@ -132,5 +162,6 @@ def test_real_torch(tmp_path: Path) -> None:
         taken = {name for library in survey(each).libraries for name in library.torch_symbols}
         found = torch_symbols.exported(tmp_path / "torch", "2.14.1", taken)
         assert found is not None
+        assert found == torch_releases.exports("2.14.1", taken)
         missing.append(sorted(taken - found.names))
     assert missing == [["_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb"], []]

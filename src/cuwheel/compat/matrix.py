@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.compat import check_rules, reach, tags, variant_claims
+from cuwheel.compat import check_rules, reach, tags, torch_releases, variant_claims
 from cuwheel.compat.check_rules.case import Case, Whole
 from cuwheel.compat.library_findings import Key, alike, of_libraries, of_library
 from cuwheel.compat.library_sources import Surroundings, resolve, surroundings
@@ -58,7 +58,7 @@ def judge(survey: Survey, machine: Machine) -> Verdict:
 
 
 def judge_all(survey: Survey, machines: Iterable[Machine], torch: TorchExports | None = None) -> tuple[Verdict, ...]:
-    """`torch`: the symbols of the one that is installed, for machines that have it."""
+    """`torch`: the symbols of the one that is installed, for machines that have it; a table has other releases'."""
     subject = Judge(survey, torch)
     return tuple(map(subject.on, machines))
 
@@ -71,6 +71,7 @@ class Judge:
         self._reaches = reach.of_all(survey)
         self._sweep = functools.cache(lambda path: self._reaches[path].sweep())
         self._of_kind = functools.cache(self._judged)
+        self._exports = functools.cache(lambda version: torch_releases.exports(version, survey.torch_symbols))
 
     def on(self, machine: Machine) -> Verdict:
         """Of machines that differ in their names alone, one is judged: a fleet has thousands of each kind."""
@@ -81,11 +82,14 @@ class Judge:
         certain = [path for path in load.certain if self._reaches[path].has_code]
         if not load.described and not served_together([self._sweep(path) for path in certain]):
             load = apart(load, certain)
-        return _verdict(self._survey, machine, _Read(self._reaches, self._torch), load)
+        torch = self._torch
+        if machine.torch and (torch is None or torch.version != machine.torch):
+            torch = self._exports(machine.torch)
+        return _verdict(self._survey, machine, _Read(self._reaches, torch), load)
 
 
 class _Read(NamedTuple):
-    """What was worked out of the files, by path of the target's, and of the torch that is installed."""
+    """What was worked out of the files, by path of the target's, and of the machine's torch."""
 
     reaches: Mapping[str, Reach]
     torch: TorchExports | None

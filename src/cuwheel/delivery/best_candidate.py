@@ -164,9 +164,15 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
     """With the verdicts of those that had to be read, until no other could be better."""
     best = min((each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN), key=_rank, default=None)
     read: set[Version] = set()  # releases that were, after one that nothing speaks against
+    patched = _last_patches(rulings)
     for each in rulings:
         if each.decided:
             yield each
+            continue
+        later = patched.get(_release(each).release[:2])
+        if best and best.rank == 0 and later and _release(later) > _release(each):
+            reason = f"not looked into: {later.candidate.version}, a later patch of it, does not run"
+            yield replace(each, reasons=(reason,), decided=True)
             continue
         if best and _is_enough(best, each, read, bench):
             runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
@@ -178,6 +184,12 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
         elif best:
             read.add(_release(judged))
         yield judged
+
+
+def _last_patches(rulings: Sequence[Ruling]) -> dict[tuple[int, ...], Ruling]:
+    """By minor release, a file that was looked into and does not run: patches before it were built alike."""
+    failing = [each for each in rulings if each.decided and each.origin and each.rank > _MAY_BE_TAKEN]
+    return {_release(each).release[:2]: each for each in sorted(failing, key=_release)}
 
 
 def _rank(ruling: Ruling) -> int:

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from cuwheel.compat import matrix
 from cuwheel.compat.predict import Outcome
+from cuwheel.delivery import judging
 from cuwheel.facts import architectures
 from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Machine
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
     from cuwheel.delivery.catalogue import Catalogue, Listed
 
-RUNS: tuple[Outcome, ...] = ("native", "compatible", "jit")
+_MAY_BE_TAKEN = (0, 2)  # ranks: it runs, or nothing speaks against it
+_IN_PART = 1
 
 
 class Newest(Struct, frozen=True, kw_only=True):
-    """`version` None: none of those that are held runs there."""
+    """`version` None: none of those that are held runs there. `outcome`: `unknown` where it has no code to judge."""
 
     machine: str
     version: str | None
@@ -44,9 +46,12 @@ class ProjectReach(Struct, frozen=True, kw_only=True):
 
 
 def generations() -> tuple[Machine, ...]:
-    """The first GPUs of each major capability: enough to see where support begins and ends."""
-    found = groupby(architectures.current_capabilities(), key=lambda each: each.major)
-    return tuple(Machine(name=str(each), capability=each) for each in (next(group) for _, group in found))
+    """The first GPUs of each generation, and of each major capability in it: where support begins and ends."""
+    first = {
+        (architectures.find_architecture(each).generation, each.major): each
+        for each in reversed(architectures.current_capabilities())
+    }
+    return tuple(Machine(name=str(each), capability=each) for each in sorted(first.values()))
 
 
 def newest(catalogue: Catalogue, machines: Sequence[Machine]) -> Iterator[ProjectReach]:
@@ -75,7 +80,7 @@ def _version(listed: Listed) -> Version:
 
 
 def _newest(catalogue: Catalogue, wheels: Sequence[Listed], machines: Sequence[Machine]) -> Iterator[Newest]:
-    """A release is judged once for all machines that no newer one serves."""
+    """A release is judged once for all machines that no newer one serves. One that serves in part comes last."""
     waiting = {each.name: each for each in machines}
     answers: dict[str, Newest] = {}
     for listed in wheels:
@@ -84,8 +89,12 @@ def _newest(catalogue: Catalogue, wheels: Sequence[Listed], machines: Sequence[M
             continue
         asked = tuple(waiting.values())
         for machine, verdict in zip(asked, matrix.judge_all(wheel_facts.survey(facts), asked), strict=True):
-            if verdict.outcome in RUNS or (verdict.outcome == "partial" and verdict.predicted_error is None):
-                answers[machine.name] = Newest(machine=machine.name, version=listed.version, outcome=verdict.outcome)
+            found = Newest(machine=machine.name, version=listed.version, outcome=verdict.outcome)
+            rank = judging.rank_of_verdict(verdict)
+            if rank in _MAY_BE_TAKEN:
+                answers[machine.name] = found
                 del waiting[machine.name]
+            elif rank == _IN_PART:
+                answers.setdefault(machine.name, found)
     for machine in machines:
         yield answers.get(machine.name, Newest(machine=machine.name, version=None, outcome="fails"))

@@ -80,8 +80,11 @@ def _listed(
 
 
 def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | None) -> Iterator[Candidate]:
-    """The newest release of each minor version, and of its wheels one for the platform: all have the same code."""
-    newest: dict[tuple[int, ...], Candidate] = {}
+    """The newest release of each minor version, and of its wheels one for the platform: all have the same code.
+
+    A local version (`+cu126`) is a build of its own.
+    """
+    newest: dict[tuple[tuple[int, ...], str], Candidate] = {}
     wanted = tags.platform_of(platform)
     for each in found:
         if each.wheel is None or each.told.yanked is not None or not each.told.sha256 or _older(each, since):
@@ -89,10 +92,10 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
         made_for = tags.platform_of(each.wheel.platforms[0])
         if (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
             continue
-        minor = _minor(each.version)
-        known = newest.get(minor)
+        build = (_minor(each.version), each.version.local or "")
+        known = newest.get(build)
         if known is None or _preference(each) > _preference(known):
-            newest[minor] = each
+            newest[build] = each
     yield from (newest[each] for each in sorted(newest, reverse=True))
 
 

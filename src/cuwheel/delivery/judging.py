@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from cuwheel.compat import matrix, pins, tags
+from cuwheel.compat import matrix, pins, tags, torch_releases
 from cuwheel.compat.choose import CudaError
 from cuwheel.compat.pins import Pin
 from cuwheel.compat.predict import Outcome
@@ -18,8 +18,6 @@ from cuwheel.delivery.wheel_reading import Origin
 from cuwheel.inspection.libraries import Survey
 from cuwheel.machine import torch_installed
 from cuwheel.units import some
-from cuwheel.wheel import requirements
-from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +42,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
 
     `pin`: the setting with which it is judged. `survey`: of a package that such a setting is known for.
     `rank`: 0 it runs, 1 with something to lose, 2 nothing speaks against it, 3 not looked into, 4 it does not run, 5 a
-    source distribution.
+    source distribution. `torch`: of an extension, the minor releases of torch that it goes with.
     """
 
     candidate: Candidate
@@ -58,6 +56,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     device_code: bool | None = None
     pin: Pin | None = None
     survey: Survey | None = None
+    torch: tuple[str, ...] | None = None
     decided: bool = True
 
 
@@ -127,11 +126,12 @@ class Bench:
             if finding.severity == "error" or finding.rule in _OF_TORCH
         ]
         replaced = tuple(dict.fromkeys(self._replaced(contents.survey)))
-        rank = _rank(outcome, errors)
+        lost = [*replaced, *(each for each in verdicts if _only_grafted(each))]
+        rank = rank_of(outcome, errors)
         return replace(
             ruling,
             outcome=outcome,
-            rank=max(rank, 1) if replaced else rank,
+            rank=max(rank, 1) if lost else rank,
             reasons=tuple(dict.fromkeys((*errors, *replaced))) or tuple(self._words(verdicts)),
             conditions=tuple(dict.fromkeys((*_setting(pin), *self._conditions(verdicts)))),
             predicted_error=next((each.predicted_error for each in verdicts if each.predicted_error), None),
@@ -140,15 +140,15 @@ class Bench:
             device_code=any(each.device_code for each in contents.survey.libraries),
             pin=pin,
             survey=contents.survey if pins.variable_of(contents.survey) else None,
+            torch=torch_releases.fitting(contents.survey),
             decided=True,
         )
 
     def _replaced(self, survey: Survey) -> Iterator[str]:
         """An installed torch that it does not go with: an installer would bring another one."""
-        if not self._installed or survey.distribution is None:
+        if not self._installed:
             return
-        asked = [each for each in map(requirements.parse, survey.distribution.requires) if each]
-        for wanted in (each for each in asked if normalised(each.name) == "torch" and "extra" not in str(each.marker)):
+        for wanted in torch_releases.required(survey):
             for machine in self._machines:
                 if machine.torch and not wanted.specifier.contains(machine.torch, prereleases=True):
                     yield f"it requires torch{wanted.specifier}, and torch {machine.torch} is installed"
@@ -178,8 +178,19 @@ def _setting(pin: Pin | None) -> Iterator[str]:
         yield f"{pin.setting} is set: {pin.why}"
 
 
-def _rank(outcome: Outcome, errors: Sequence[str]) -> int:
-    """A library that the rest works without does not make a release worse than an older one."""
+def rank_of(outcome: Outcome, errors: Sequence[object]) -> int:
+    """As rulings have it. A library that the rest works without does not make a release worse than an older one."""
     if outcome in _RUNS or (outcome == "partial" and not errors):
         return 0
     return {"partial": 1, "unknown": 2}.get(outcome, 4)
+
+
+def rank_of_verdict(verdict: Verdict) -> int:
+    rank = rank_of(verdict.outcome, [each for each in verdict.findings if each.severity == "error"])
+    return max(rank, 1) if _only_grafted(verdict) else rank
+
+
+def _only_grafted(verdict: Verdict) -> bool:
+    """Of what has device code, only libraries of others run that were put into the wheel, in `NAME.libs`."""
+    own = [each for each in verdict.libraries if not each.path.partition("/")[0].endswith(".libs")]
+    return verdict.outcome == "partial" and bool(own) and all(each.outcome == "fails" for each in own)

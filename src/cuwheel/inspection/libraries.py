@@ -177,3 +177,8 @@ class Survey(Struct, frozen=True, kw_only=True):
     python_loads: tuple[PythonLoad, ...] = ()
     loads_as: str | None = None
     variant: Variant | None = None
+
+    @property
+    def torch_symbols(self) -> frozenset[str]:
+        """What any of its libraries takes from torch."""
+        return frozenset(name for each in self.libraries for name in each.torch_symbols)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from cuwheel.buffer import FileBuffer
-from cuwheel.errors import CuwheelError, UnknownNameError, UnreadableError
+from cuwheel.errors import CuwheelError, NetworkError, UnknownNameError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.capture import HeaderCapture
 from cuwheel.wheel import metadata, variant
@@ -188,6 +188,8 @@ def _variant(wheel: WheelFile) -> tuple[Variant | None, tuple[Finding, ...]]:
     """What it says it is a variant for. One that cannot be understood is a finding, and not the end."""
     try:
         return variant.of_wheel(wheel), ()
+    except (NetworkError, UnreadableError):
+        raise
     except CuwheelError as error:
         told = Finding(
             rule="variant-unreadable",

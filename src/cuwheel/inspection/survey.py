@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel import log
 from cuwheel.buffer import MemoryBuffer
-from cuwheel.errors import CuwheelError, MalformedError, NetworkError
+from cuwheel.errors import CuwheelError, MalformedError, NetworkError, UnreadableError
 from cuwheel.facts import packages
 from cuwheel.inspection import elf, library, pe, source, torch_symbols
 from cuwheel.inspection.libraries import Survey
@@ -114,6 +114,8 @@ def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Li
             try:
                 read[item.path] = _read(item, detail, advance, search=search)
             except CuwheelError as error:
+                if _is_of_the_line(item, error):
+                    raise
                 findings.append(source.unread(item.path, error))
 
         # The largest first, or one worker would be left with it at the end.
@@ -143,9 +145,9 @@ def _read(item: Item, detail: Detail, advance: Callable[[int], None], *, search:
 def is_library(item: Item, findings: list[Finding]) -> bool:
     try:
         head = item.head()
-    except NetworkError:
-        raise
     except CuwheelError as error:
+        if _is_of_the_line(item, error):
+            raise
         findings.append(source.unread(item.path, error))
         return False
     if elf.is_foreign(head) or pe.is_foreign(head):
@@ -155,6 +157,11 @@ def is_library(item: Item, findings: list[Finding]) -> bool:
         return library.recognise(MemoryBuffer(item.path, head)) is not None
     except MalformedError:  # a PE header beyond the first bytes: decided when it is read
         return True
+
+
+def _is_of_the_line(item: Item, error: CuwheelError) -> bool:
+    """Whether the way to the bytes failed, and not the file: the next attempt may read it."""
+    return isinstance(error, NetworkError) or (isinstance(item, source.ZipItem) and isinstance(error, UnreadableError))
 
 
 def _in_parallel(work: Callable[[Item], None], items: list[Item]) -> None:

@@ -57,6 +57,11 @@ def defined(file: Elf) -> frozenset[str]:
     return frozenset(_read(file, defined=True))
 
 
+def exported_names(file: Elf) -> frozenset[str]:
+    """All that a library of torch itself gives extensions."""
+    return frozenset(_names(file, defined=True))
+
+
 def from_outside(libraries: Sequence[Library], inside: Iterable[str]) -> list[Library]:
     """Without what the libraries of one target give each other; nothing is left of torch's own."""
     if any(is_torch(each) for each in libraries):
@@ -90,7 +95,7 @@ def _exports(path: Path, asked: frozenset[str], found: set[str]) -> bool:
         log.debug("%s is not read: %s", path, error)
         return False
     try:
-        found.update(asked.intersection(_names(elf.read(buffer), defined=True)))
+        found.update(asked & exported_names(elf.read(buffer)))
     except CuwheelError as error:
         log.debug("%s is not read: %s", path, error)
         return False

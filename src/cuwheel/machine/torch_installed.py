@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def taken(surveys: Iterable[Survey]) -> frozenset[str]:
     """What targets need of torch."""
-    return frozenset(name for survey in surveys for library in survey.libraries for name in library.torch_symbols)
+    return frozenset(name for survey in surveys for name in survey.torch_symbols)
 
 
 def exports(env: Path | None, wanted: Collection[str]) -> TorchExports | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
     from cuwheel.report.document import Block, Cell
 
-_LEGEND = (
-    "The newest release that runs on each. 'jit': compiled by the driver; 'partly': not all of it runs; "
-    "'no code': none of them has device code"
+_LEGEND = "'jit': compiled by the driver; 'partly': not all of it runs; 'no code': it has none that a GPU loads"
+_EACH = f"The newest release that runs on each. {_LEGEND}"
+_RANGES = (
+    "On which compute capabilities the newest release runs, and which older one runs on others, as far as there is "
+    f"one. {_LEGEND}"
 )
-_HOW = {"native": "", "compatible": "", "jit": " jit", "partial": " partly"}
+_COLUMNS = 4  # machines that have one each
+_HOW = {"native": "", "compatible": "", "jit": " jit", "partial": " partly", "unknown": " no code"}
 
 
 class Catalogue(Struct, frozen=True, kw_only=True):
@@ -65,28 +69,35 @@ def document(answer: Catalogue, *, verbose: bool) -> Document:
         )
     if answer.projects:
         blocks += [
-            Paragraph(_LEGEND),
-            _table(answer.projects),
+            *_newest(answer.projects),
             Paragraph(f"{answer.wheels} wheels of {len(answer.projects)} packages, as of {answer.date}"),
         ]
     return Document("cuwheel catalogue", tuple(blocks))
 
 
-def _table(projects: tuple[ProjectReach, ...]) -> Table:
+def _newest(projects: tuple[ProjectReach, ...]) -> tuple[Block, ...]:
     machines = [each.machine for each in projects[0].newest]
-    rows: list[tuple[Cell, ...]] = [
-        (
-            each.name,
-            each.versions[0],
-            *(_cell(each, one) for one in each.newest),
-        )
-        for each in projects
-    ]
-    columns = (Column("package"), Column("newest"), *(Column(each) for each in machines))
-    return Table(columns, tuple(rows))
+    if len(machines) <= _COLUMNS:
+        columns = (Column("package", wrap=False), Column("newest", wrap=False), *map(Column, machines))
+        rows = tuple((each.name, each.versions[0], *(newest_words(one) for one in each.newest)) for each in projects)
+        return Paragraph(_EACH), Table(columns, rows)
+    columns = (Column("package", wrap=False), Column("newest", wrap=False), Column("runs on"), Column("older releases"))
+    return Paragraph(_RANGES), Table(columns, tuple((each.name, each.versions[0], *_ranges(each)) for each in projects))
 
 
-def _cell(project: ProjectReach, newest: Newest) -> str:
-    if not project.device_code:
-        return "no code"
+def newest_words(newest: Newest) -> str:
+    """`2.7.1 jit`, or a dash."""
     return f"{newest.version}{_HOW.get(newest.outcome, '')}" if newest.version else "–"
+
+
+def _ranges(project: ProjectReach) -> tuple[str, str]:
+    """Where the newest release runs, and where which other one does."""
+    current, older = [], []
+    for (version, how), group in groupby(project.newest, key=lambda each: (each.version, _HOW.get(each.outcome, ""))):
+        names = [each.machine for each in group]
+        where = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        if version == project.versions[0]:
+            current.append(where + how if len(names) < len(project.newest) else how.strip() or "all")
+        elif version:
+            older.append(f"{where}: {version}{how}")
+    return ", ".join(current) or "–", ", ".join(older)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from cuwheel.compat import torch_releases
 from cuwheel.compat.choose import CudaError
 from cuwheel.compat.predict import Outcome
 from cuwheel.machine.fleet import Machine
@@ -29,6 +30,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A file of an index. `known_from`: a `facts file`, the `cache`, the `wheel`; null where nobody looked into it.
 
     `reasons`: of what fails, why; of what runs, the code that it takes. `chosen`: the one that is best.
+    `torch`: of an extension, the minor releases of torch whose symbols and versions it goes with.
     """
 
     file: str
@@ -44,6 +46,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...]
     predicted_error: CudaError | None
     known_from: str | None
+    torch: tuple[str, ...] | None
 
 
 class Find(Struct, frozen=True, kw_only=True):
@@ -86,6 +89,7 @@ def _candidate(ruling: Ruling, *, chosen: bool) -> Candidate:
         conditions=ruling.conditions,
         predicted_error=ruling.predicted_error,
         known_from=ruling.origin,
+        torch=ruling.torch,
     )
 
 
@@ -124,8 +128,13 @@ def _chosen(chosen: Candidate) -> Iterator[Block]:
         Row("from", chosen.url),
     ]
     rows += [Row("size", size(chosen.size))] if chosen.size else []
+    rows += [Row("torch", _torch(chosen.torch))] if chosen.torch is not None else []
     rows += [Row("only if", "\n".join(chosen.conditions[:_CONDITIONS]))] if chosen.conditions else []
     yield Facts(tuple(rows))
+
+
+def _torch(releases: Sequence[str]) -> str:
+    return torch_releases.in_words(releases) or "none of the releases that are known has all that it takes"
 
 
 def _once_a_release(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -137,7 +146,8 @@ def _once_a_release(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _row(each: Candidate) -> tuple[str, ...]:
-    return each.file, _outcome(each), "\n".join(each.reasons)
+    torch = [f"torch: {_torch(each.torch)}"] if each.torch is not None else []
+    return each.file, _outcome(each), "\n".join([*each.reasons, *torch])
 
 
 def _outcome(each: Candidate) -> str:

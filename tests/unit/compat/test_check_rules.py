@@ -206,7 +206,9 @@ def test_what_they_say() -> None:
 
 
 @pytest.mark.parametrize(
-    "known", [{"on": {"torch": "2.13.0"}}, {"on": {"torch": "2.14.1"}, "torch": None}], ids=["another torch", "unread"]
+    "known",
+    [{"on": {"torch": "2.14.1+cpu"}}, {"on": {"torch": "2.14.1+cpu"}, "torch": None}],
+    ids=["another torch", "unread"],
 )
 def test_symbols_of_another_torch_say_nothing(known: dict[str, Any]) -> None:
     verdict = _judge(library("sm_90", torch_symbols=(OLD_NAME,)), **{"torch": TORCH, **known})

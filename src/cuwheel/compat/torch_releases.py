@@ -1,0 +1,92 @@
+"""Releases of torch that nobody has installed here: what they export, and which of them a wheel goes with."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from cuwheel.compat.loading import loading
+from cuwheel.facts import torch_symbols, versions
+from cuwheel.inspection.torch_symbols import TorchExports
+from cuwheel.machine.fleet import Machine
+from cuwheel.wheel import requirements
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from packaging.requirements import Requirement
+
+    from cuwheel.inspection.libraries import Survey
+
+_ANYWHERE = Machine(name="", capability=None)
+_OF_CUDA = re.compile(r"cu\d+", re.ASCII)
+_LOCAL = re.compile(r"\+[A-Za-z0-9._-]+", re.ASCII)
+
+
+def exports(version: str, wanted: Collection[str]) -> TorchExports | None:
+    """Which of these symbols that torch has; None for one that is not in the table, or was built by others."""
+    release = _tabled(version) if wanted else None
+    if release is None:
+        return None
+    return TorchExports(version, frozenset(wanted), torch_symbols.exported(release, wanted))
+
+
+def _tabled(version: str) -> str | None:
+    """The release that tells of a version, as people or installers write it: `2.9`, `2.9.0+cu128`."""
+    try:
+        asked = Version(version)
+    except InvalidVersion:
+        return None
+    if asked.is_prerelease or (asked.local and not _OF_CUDA.fullmatch(asked.local)):
+        return None
+    same = (each for each in torch_symbols.own().releases if Version(each).release[:2] == asked.release[:2])
+    release = next(same, None)
+    if release and asked.local and not torch_symbols.has_new_strings(release):
+        return None  # torch's own index had builds of both kinds then
+    return release
+
+
+def fitting(survey: Survey) -> tuple[str, ...] | None:
+    """The minor releases that it goes with, the oldest first: they export what it takes, and it allows them.
+
+    None for what is not an extension of torch.
+    """
+    certain = frozenset(loading(survey, _ANYWHERE).certain)
+    taking = [each for each in survey.libraries if each.torch_symbols]
+    if not taking:
+        return None
+    needed = [each for each in taking if each.path in certain] or taking
+    found = torch_symbols.exporting({name for each in needed for name in each.torch_symbols})
+    allowed = [SpecifierSet(_LOCAL.sub("", str(each.specifier))) for each in required(survey)]
+    return tuple(versions.minor(each) for each in found if _any_patch(each, allowed))
+
+
+def required(survey: Survey) -> Iterator[Requirement]:
+    """What its metadata says of torch, outside of extras."""
+    for text in survey.distribution.requires if survey.distribution else ():
+        found = requirements.parse(text)
+        if found and normalised(found.name) == "torch" and "extra" not in str(found.marker):
+            yield found
+
+
+def _any_patch(release: str, allowed: Sequence[SpecifierSet]) -> bool:
+    """Whether one of the patches up to the one in the table is allowed: they keep the interface."""
+    *_, last = Version(release).release
+    patches = [f"{versions.minor(release)}.{patch}" for patch in range(last + 1)]
+    return any(all(each.contains(patch) for each in allowed) for patch in patches)
+
+
+def in_words(releases: Sequence[str]) -> str:
+    """`2.8 to 2.10`, as far as the table has none between them that is missing."""
+    known = [versions.minor(each) for each in torch_symbols.own().releases]
+    spans: list[list[str]] = []
+    for each in releases:
+        if spans and known.index(each) == known.index(spans[-1][-1]) + 1:
+            spans[-1].append(each)
+        else:
+            spans.append([each])
+    return ", ".join(each[0] if len(each) == 1 else f"{each[0]} to {each[-1]}" for each in spans)

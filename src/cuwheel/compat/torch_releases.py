@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ANYWHERE = Machine(name="", capability=None)
 _OF_CUDA = re.compile(r"cu\d+", re.ASCII)
+_MINOR_ONLY = re.compile(r"\d+\.\d+", re.ASCII)
+_PATCHES = 10  # as many as a minor release may come to have
 _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+", re.ASCII)
 
 
@@ -71,6 +73,12 @@ def required(survey: Survey) -> Iterator[Requirement]:
         found = requirements.parse(text)
         if found and normalised(found.name) == "torch" and "extra" not in str(found.marker):
             yield found
+
+
+def allows(wanted: Requirement, version: str) -> bool:
+    """Whether a requirement takes a torch; of one that is named by its minor release alone, any patch."""
+    named = [f"{version}.{patch}" for patch in range(_PATCHES)] if _MINOR_ONLY.fullmatch(version) else [version]
+    return any(wanted.specifier.contains(each, prereleases=True) for each in named)
 
 
 def _any_patch(release: str, allowed: Sequence[SpecifierSet]) -> bool:

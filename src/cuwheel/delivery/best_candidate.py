@@ -188,7 +188,7 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
 
 def _last_patches(rulings: Sequence[Ruling]) -> dict[tuple[int, ...], Ruling]:
     """By minor release, a file that was looked into and does not run: patches before it were built alike."""
-    failing = [each for each in rulings if each.decided and each.origin and each.rank > _MAY_BE_TAKEN]
+    failing = [each for each in rulings if each.decided and each.origin and each.rank > MAY_BE_TAKEN]
     return {_release(each).release[:2]: each for each in sorted(failing, key=_release)}
 
 

@@ -145,13 +145,12 @@ class Bench:
         )
 
     def _replaced(self, survey: Survey) -> Iterator[str]:
-        """An installed torch that it does not go with: an installer would bring another one."""
-        if not self._installed:
-            return
+        """A torch that it does not go with, installed or asked for: an installer would bring another one."""
+        why = "is installed" if self._installed else "is asked for"
         for wanted in torch_releases.required(survey):
             for machine in self._machines:
-                if machine.torch and not wanted.specifier.contains(machine.torch, prereleases=True):
-                    yield f"it requires torch{wanted.specifier}, and torch {machine.torch} is installed"
+                if machine.torch and not torch_releases.allows(wanted, machine.torch):
+                    yield f"it requires torch{wanted.specifier}, and torch {machine.torch} {why}"
 
     def _words(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
         """Of what runs: the code that it takes. Of what is not known: why."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
+from packaging.requirements import Requirement
 
 from cuwheel.compat import torch_releases
 from cuwheel.compat.matrix import judge
@@ -85,6 +86,19 @@ def test_only_torch_that_is_in_the_table_is_judged(version: str, *, judged: bool
     if judged:
         assert f"torch {version} does not have" in missing[0].message
         assert any("c10::new" in each for each in missing[0].evidence)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "version", "allowed"),
+    [
+        ("torch==2.9.1", "2.9", True),
+        ("torch==2.9.1", "2.9.0", False),
+        ("torch==2.8.0", "2.9", False),
+        ("torch>=2.8", "2.9.1+cu128", True),
+    ],
+)
+def test_torch_by_its_minor_release_stands_for_its_patches(wanted: str, version: str, *, allowed: bool) -> None:
+    assert torch_releases.allows(Requirement(wanted), version) is allowed
 
 
 def test_torch_that_has_them_all_is_not_spoken_of() -> None:

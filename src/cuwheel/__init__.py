@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         toolchain,
         toolkits,
         trace,
+        trials,
         verify,
     )
     from cuwheel.building.request import BuildRequest
@@ -66,6 +67,7 @@ __all__ = [
     "toolchain",
     "toolkits",
     "trace",
+    "trials",
     "verify",
 ]
 

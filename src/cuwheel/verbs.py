@@ -174,6 +174,13 @@ _ROWS = (
         ("explain.Explain",),
     ),
     Verb(
+        "trials",
+        "find how often a program fails, and under which condition",
+        "run TRIALS.toml",
+        ("trials.trials", "trials.trials_report"),
+        ("trials.Trials",),
+    ),
+    Verb(
         "gpus",
         "look up GPUs and their compute capability",
         "[NAME]",

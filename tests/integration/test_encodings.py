@@ -42,6 +42,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "build.log").write_bytes(
         b"caf\xe9: nvcc fatal   : Unsupported gpu architecture 'compute_50'\n" + b"\xff" * 9
     )
+    (folder / "TRIALS.toml").write_text("command = \"sh -c 'echo caf\u00e9; exit 1'\"\nrepeats = 1\n", encoding="utf-8")
     (folder / "src").mkdir()
     (folder / "src" / "pyproject.toml").write_text('[project]\nname = "x"\nversion = "1"\n')
     cuwheel(folder, {}, "record", "-o", "recorded", "--", "cc", "-c", f"{ODD}.c")
@@ -78,6 +79,7 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "record": ["--", "cc", "-c", f"{ODD}.c"],
         "replay": ["recorded", "--print"],
         "explain": ["build.log"],
+        "trials": ["run", "TRIALS.toml", "-o", f"trials-{ODD}", "--resume"],
         "gpus": ["h100"],
         "toolkits": [],
     }[verb]

@@ -40,6 +40,7 @@ cuwheel.publish("a.whl", to=3)
 cuwheel.find("torch", budget="2GB")
 cuwheel.install("torch", allow=3)
 cuwheel.catalogue(["torch"], to=3)
+cuwheel.trials(Path("TRIALS.toml"), repeats="two")
 cuwheel.inspect("a.whl").no_such_field
 cuwheel.inspekt("a.whl")
 """

@@ -32,6 +32,7 @@ from cuwheel.report.slim import Slim
 from cuwheel.report.toolchain import Toolchain
 from cuwheel.report.toolkits import Toolkits
 from cuwheel.report.trace import Traced
+from cuwheel.report.trials import Trials
 from cuwheel.report.verify import Verify
 
 assert_type(cuwheel.__version__, str)
@@ -109,3 +110,6 @@ assert_type(put.changes[0].to, str | None)
 assert_type(cuwheel.install(cuwheel.InstallRequest("foo")).rolled_back, bool)
 
 assert_type(cuwheel.catalogue(["torch"], to=Path("catalogue"), budget=10**9).succeeded, bool)
+
+tried = assert_type(cuwheel.trials(Path("TRIALS.toml"), resume=True, only={"start": "cold"}), Trials)
+assert_type(tried.groups[0].interval, tuple[float, float])

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         toolchains,
     )
     from cuwheel.api.tracing import read_trace, save_trace, trace
+    from cuwheel.api.trials import trials, trials_report
     from cuwheel.api.verifying import verify, verify_pack, verify_read
 
 __all__ = [
@@ -76,6 +77,8 @@ __all__ = [
     "toolchains",
     "toolkits",
     "trace",
+    "trials",
+    "trials_report",
     "verify",
     "verify_pack",
     "verify_read",

@@ -262,6 +262,14 @@ def assignment(text: str) -> str:
     return text
 
 
+def choice_of_axis(text: str) -> str:
+    """An axis of trials, and the name of one of its values."""
+    axis, equals, value = text.partition("=")
+    if not equals or not axis.strip() or not value.strip():
+        raise wrong(text, "AXIS=VALUE, such as start=cold")
+    return text
+
+
 def setting(text: str) -> str:
     """A key of a build backend, and its value: keys may have dots and hyphens."""
     if not text.partition("=")[0].strip() or "=" not in text:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,16 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from cuwheel import axes as named_axes
 from cuwheel import decode
 from cuwheel.errors import ConfigurationError, UnreadableError
-from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MAX_CONFIGURATIONS = 1000
-_PLACE = re.compile(r"\{(\w+)\}")
-_NAME = re.compile(r"\w[\w.+-]*")
 _HINT = "docs/replay.md shows such a file"
 Choice = Literal["on", "off"]
 
@@ -88,7 +83,9 @@ def load(path: Path) -> Plan:
     file = decode.convert(data, _File, "matrix", problems)
     if file is None:
         raise ConfigurationError(path, problems, _HINT)
-    axes = dict(_axes(file.axes, problems))
+    axes = dict(
+        named_axes.read(file.axes, "matrix", problems, lambda axis, given, where: _value(axis, given, where, problems))
+    )
     problems += _problems(file, axes, path.parent)
     if problems:
         raise ConfigurationError(path, problems, _HINT)
@@ -106,39 +103,13 @@ def load(path: Path) -> Plan:
     )
 
 
-def _axes(data: Mapping[str, Any], problems: list[str]) -> Iterator[tuple[str, dict[str, Value]]]:
-    for axis, values in data.items():
-        where = f"matrix.axes.{axis}"
-        if not _NAME.fullmatch(axis):
-            problems.append(f"{where}: a name may only contain letters, digits and _")
-        named = _named(values) if isinstance(values, list) else values
-        if not isinstance(named, dict) or not named:
-            problems.append(f"{where}: a list of values, or a table of names and values, with at least one")
-            continue
-        if isinstance(values, list) and len(named) < len(values):
-            problems.append(f"{where}: a value appears twice")
-        yield axis, dict(_values(axis, named, problems))
-
-
-def _named(values: list[Any]) -> dict[str, Any]:
-    """By themselves; folders by their last part, where that tells them apart."""
-    short = [file_name(each.rstrip("/")) if isinstance(each, str) else str(each) for each in values]
-    names = short if len(set(short)) == len(short) and "" not in short else map(str, values)
-    return dict(zip(names, values, strict=True))
-
-
-def _values(axis: str, named: Mapping[str, Any], problems: list[str]) -> Iterator[tuple[str, Value]]:
-    for name, given in named.items():
-        where = f"matrix.axes.{axis}.{name}"
-        if isinstance(given, dict):
-            value = decode.convert(given, Value, where, problems)
-        elif isinstance(given, str):
-            value = decode.convert(_short(axis, given), Value, where, problems)
-        else:
-            problems.append(f"{where}: expected text or a table, got {type(given).__name__}")
-            continue
-        if value is not None:
-            yield name, value
+def _value(axis: str, given: Any, where: str, problems: list[str]) -> Value | None:  # noqa: ANN401 - anything
+    if isinstance(given, dict):
+        return decode.convert(given, Value, where, problems)
+    if isinstance(given, str):
+        return decode.convert(_short(axis, given), Value, where, problems)
+    problems.append(f"{where}: expected text or a table, got {type(given).__name__}")
+    return None
 
 
 def _short(axis: str, given: str) -> dict[str, str]:
@@ -147,14 +118,10 @@ def _short(axis: str, given: str) -> dict[str, str]:
 
 
 def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path) -> Iterator[str]:
-    places = set(_PLACE.findall(file.command))
-    yield from (f"matrix.command: unknown axis '{name}'" for name in sorted(places - axes.keys()))
-    for axis, values in axes.items():
-        if axis not in places and any(value.words for value in values.values()):
-            yield f"matrix.command: it does not say where the words of '{axis}' go: {{{axis}}}"
-    texts = {"command": file.command, "clean": file.clean or ""}
-    texts |= {f"axes.{axis}.{name}": value.words for axis, values in axes.items() for name, value in values.items()}
-    yield from (f"matrix.{where}: {problem}" for where, text in texts.items() if (problem := _unsplit(text)))
+    words = {axis: {name: value.words for name, value in values.items()} for axis, values in axes.items()}
+    yield from named_axes.word_problems(file.command, words, "matrix")
+    if problem := named_axes.unsplit(file.clean or ""):
+        yield f"matrix.clean: {problem}"
     if not file.command.strip():
         yield "matrix.command: it is empty"
     if not 0 < file.timeout < float("inf"):
@@ -165,44 +132,14 @@ def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path
         yield "matrix: without 'copy', give a 'clean' command that cleans the folder before each run"
     if not (folder / file.directory).is_dir():
         yield f"matrix.directory: no such folder: {folder / file.directory}"
-    yield from _unknown(file, axes)
-
-
-def _unsplit(text: str) -> str:
-    try:
-        shlex.split(text)
-    except ValueError as error:
-        return str(error).lower()
-    return ""
-
-
-def _unknown(file: _File, axes: Mapping[str, Mapping[str, Value]]) -> Iterator[str]:
-    for kind, rows in (("include", file.include), ("exclude", file.exclude)):
-        for index, row in enumerate(rows):
-            where = f"matrix.{kind}[{index}]"
-            if not row:
-                yield f"{where}: it names no axis"
-            for axis, wanted in row.items():
-                names = wanted if isinstance(wanted, list) else [wanted]
-                if axis not in axes:
-                    yield f"{where}: unknown axis '{axis}'"
-                else:
-                    unknown = [name for name in names if name not in axes[axis]]
-                    yield from (f"{where}: '{axis}' has no value {name!r}" for name in unknown)
+    yield from named_axes.unknown("include", file.include, axes, "matrix")
+    yield from named_axes.unknown("exclude", file.exclude, axes, "matrix")
 
 
 def _configurations(
     file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path, problems: list[str]
 ) -> Iterator[Configuration]:
-    count = 1
-    for values in axes.values():
-        count *= len(values)
-    if count > MAX_CONFIGURATIONS:
-        problems.append(f"matrix.axes: {count} combinations, but at most {MAX_CONFIGURATIONS} are allowed")
-        return
-    every = [dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values())]
-    chosen = [choices for choices in every if not any(_fits(row, choices) for row in file.exclude)]
-    chosen += [dict(row) for row in file.include if row not in chosen]
+    chosen = named_axes.combinations(axes, file.include, file.exclude, "matrix", problems)
     for choices in chosen:
         values = {axis: axes[axis][name] for axis, name in choices.items()}
         configuration = _configured(file, values, choices, folder)
@@ -211,12 +148,8 @@ def _configurations(
         yield configuration
 
 
-def _fits(row: Mapping[str, Any], choices: Mapping[str, str]) -> bool:
-    return all(choices.get(axis) in (names if isinstance(names, list) else [names]) for axis, names in row.items())
-
-
 def _configured(file: _File, values: Mapping[str, Value], choices: Mapping[str, str], folder: Path) -> Configuration:
-    text = _PLACE.sub(lambda match: values[match[1]].words if match[1] in values else "", file.command)
+    command = named_axes.filled(file.command, {axis: value.words for axis, value in values.items()})
     environment = dict(file.environment)
     for value in values.values():
         environment |= value.environment
@@ -224,7 +157,7 @@ def _configured(file: _File, values: Mapping[str, Value], choices: Mapping[str, 
     return Configuration(
         name=", ".join(choices.values()) or "the command",
         choices=dict(choices),
-        command=tuple(shlex.split(text)),
+        command=command,
         directory=directories[-1] if directories else ".",
         environment=environment,
         unset=tuple(name for value in values.values() for name in value.unset),

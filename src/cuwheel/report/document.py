@@ -118,6 +118,38 @@ class Timeline(Struct, frozen=True):
     ticks: tuple[tuple[float, str], ...] = ()
 
 
+class Point(Struct, frozen=True):
+    """`low`, `high`: the ends of its interval, drawn as whiskers."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    tip: str = ""
+
+
+class Series(Struct, frozen=True):
+    """`joined`: its points are connected by a line."""
+
+    name: str
+    points: tuple[Point, ...]
+    joined: bool = True
+
+
+class Chart(Struct, frozen=True):
+    """Points over two axes. A page has room for it, a terminal has not.
+
+    `x_ticks`, `y_ticks`: where something is written on an axis, and what.
+    """
+
+    caption: str
+    x_title: str
+    y_title: str
+    series: tuple[Series, ...]
+    x_ticks: tuple[tuple[float, str], ...]
+    y_ticks: tuple[tuple[float, str], ...]
+
+
 class Findings(Struct, frozen=True):
     items: tuple[Finding, ...]
 
@@ -127,7 +159,7 @@ def hidden(count: int, what: str = "") -> Paragraph:
     return Paragraph(f"  and {count:,} more{what and f' {what}'} (--verbose)")
 
 
-Block: TypeAlias = Heading | Paragraph | Verbatim | Facts | Table | HeatMap | Matrix | Timeline | Findings
+Block: TypeAlias = Heading | Paragraph | Verbatim | Facts | Table | HeatMap | Matrix | Timeline | Chart | Findings
 
 
 class Document(Struct, frozen=True):

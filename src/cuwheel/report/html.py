@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from cuwheel import files, html_templates, printable
-from cuwheel.report import documents
-from cuwheel.report.document import Facts, Findings, Heading, HeatMap, Matrix, Paragraph, Table, Timeline, Verbatim
+from cuwheel.report import chart, documents
+from cuwheel.report.document import (
+    Chart,
+    Facts,
+    Findings,
+    Heading,
+    HeatMap,
+    Matrix,
+    Paragraph,
+    Table,
+    Timeline,
+    Verbatim,
+)
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
@@ -32,7 +43,7 @@ def save(answer: Answer, path: Path) -> None:
 def blocks(document: Document) -> list[Markup]:
     """Its blocks, for a page that is there already."""
     return [
-        Markup(_template(block).render(block=block, number=number))  # noqa: S704 - escaped within
+        Markup(_template(block).render(block=_drawn(block), number=number))  # noqa: S704 - escaped within
         for number, block in enumerate(document.blocks)
     ]
 
@@ -44,6 +55,10 @@ def page(document: Document) -> str:
     return _TEMPLATES.get_template("page.html.j2").render(
         title=document.title, body=blocks(document), contents=contents, version=__version__
     )
+
+
+def _drawn(block: Block) -> object:
+    return chart.drawn(block) if isinstance(block, Chart) else block
 
 
 def _template(block: Block) -> jinja2.Template:
@@ -64,6 +79,7 @@ for _type, _file in (
     (HeatMap, "heat_map"),
     (Matrix, "matrix"),
     (Timeline, "timeline"),
+    (Chart, "chart"),
     (Findings, "findings"),
 ):
     _name.register(_type)(lambda _block, name=_file: name)

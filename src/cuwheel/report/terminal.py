@@ -14,6 +14,7 @@ from rich.text import Text
 from cuwheel import printable
 from cuwheel.report.document import (
     Amount,
+    Chart,
     Document,
     Facts,
     Findings,
@@ -124,6 +125,11 @@ def _heat_map(block: HeatMap) -> RenderableType:
 
 @render.register
 def _timeline(block: Timeline) -> RenderableType:  # noqa: ARG001 - the same
+    return Group()
+
+
+@render.register
+def _chart(block: Chart) -> RenderableType:  # noqa: ARG001 - the same
     return Group()
 
 

@@ -144,7 +144,7 @@ def _other_status(check: Mapping[str, Any], status: int, capture: Capture, limit
     text = capture.whole.text()
     if limits.guarded and text.rstrip().rpartition("\n")[2].startswith(_REFUSED):
         return "memory", f"asked for more memory than its limit of {_gigabytes(limits.memory)}"
-    name = _signal_name(status - _STATUS_OF_SIGNAL)
+    name = signal_name(status - _STATUS_OF_SIGNAL)
     if check["kind"] == "command" and name:
         return "crashed", f"ended with status {status}, which is how a shell reports {name}"
     expected = f" and not {check['status']}" if check.get("status") else ""
@@ -161,14 +161,14 @@ def _answer(
     found = capture.found()
     problems = [f"did not print {text!r}" for text in check.get("expect", ()) if text not in found]
     problems += [f"printed {text!r}" for text in check.get("forbid", ()) if text in found]
-    problems += _number_problem(check, capture)
+    problems += number_problem(check, capture)
     if end.left:
         many = "a process" if len(end.left) == 1 else f"{len(end.left)} processes"
         problems.append(f"left {many} running, stopped now: {', '.join(end.left[:4])}")
     return ("failed", "; ".join(problems)) if problems else ("passed", "")
 
 
-def _number_problem(check: Mapping[str, Any], capture: Capture) -> list[str]:
+def number_problem(check: Mapping[str, Any], capture: Capture) -> list[str]:
     wanted = check.get("number")
     if wanted is None:
         return []
@@ -182,7 +182,7 @@ def _number_problem(check: Mapping[str, Any], capture: Capture) -> list[str]:
 
 
 def _signal_words(number: int, check: Mapping[str, Any], *, finished: bool) -> str:
-    words = f"ended by {_signal_name(number) or f'signal {number}'}"
+    words = f"ended by {signal_name(number) or f'signal {number}'}"
     if finished:
         words += ", after the end of " + ("the import" if check["kind"] == "import" else "the snippet")
     if number == signal.SIGKILL:
@@ -190,7 +190,7 @@ def _signal_words(number: int, check: Mapping[str, Any], *, finished: bool) -> s
     return words
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -224,7 +224,7 @@ def _result(
         "problem": problem,
         "seconds": round(end.seconds, 3) if end else 0.0,
         "status": status if status is None or status >= 0 else None,
-        "signal": _signal_name(-status) if status is not None and status < 0 else "",
+        "signal": signal_name(-status) if status is not None and status < 0 else "",
         "memory": end.memory if end else 0,
         "output": capture.whole.text() if capture else "",
         "output_bytes": capture.whole.total if capture else 0,

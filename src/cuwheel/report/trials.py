@@ -1,0 +1,310 @@
+"""`cuwheel trials`: the answer of `run` and `report`, and its document."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from cuwheel import masking
+from cuwheel.measuring.analysis import Analysis, Effect, Failed, Group, Kernel, Side
+from cuwheel.measuring.journal import GpuUse, Package
+from cuwheel.report.document import (
+    Chart,
+    Column,
+    Document,
+    Facts,
+    Heading,
+    Paragraph,
+    Point,
+    Row,
+    Series,
+    Table,
+    Verbatim,
+)
+from cuwheel.units import lasted, size, some
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.measuring.trials_file import Plan
+    from cuwheel.report.document import Block
+
+_FAILURES, _OUTPUT_LINES, _KERNELS, _LABEL = 3, 6, 5, 14
+_PERCENT = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+class PlannedCondition(Struct, frozen=True, kw_only=True):
+    axes: dict[str, str]
+    command: tuple[str, ...]
+
+
+class Warmings(Struct, frozen=True, kw_only=True):
+    """Runs that warm up before a warm trial, and are counted nowhere else."""
+
+    runs: int
+    failures: int
+
+
+class Trials(Struct, frozen=True, kw_only=True):
+    """`groups`: by condition. `effects`: by axis. `unknown`: what is not known yet, in sentences.
+
+    `planned`: with --dry-run alone, what would be run. `without_result`: killed or interrupted, and run again.
+    """
+
+    schema: Literal["cuwheel.trials/1"] = "cuwheel.trials/1"
+    file: str
+    folder: str
+    seed: int | None = None
+    repeats: int
+    axes: dict[str, tuple[str, ...]]
+    done: bool = False
+    running: bool = False
+    runs: int = 0
+    failures: int = 0
+    groups: tuple[Group, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    unknown: tuple[str, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    failed: tuple[Failed, ...] = ()
+    without_result: int = 0
+    warm_ups: Warmings | None = None
+    boots: int = 0
+    cold: dict[str, int] = {}
+    traced: bool = False
+    driver: str | None = None
+    gpus: tuple[str, ...] = ()
+    gpu_use: tuple[GpuUse, ...] = ()
+    packages: tuple[tuple[Package, ...], ...] = ()
+    tool: str = ""
+    planned: tuple[PlannedCondition, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return self.failures == 0
+
+
+def of_plan(plan: Plan, folder: Path) -> Trials:
+    """What would be run."""
+    return Trials(
+        file=plan.file,
+        folder=str(folder),
+        seed=plan.seed,
+        repeats=plan.repeats,
+        axes=plan.axes,
+        planned=tuple(
+            PlannedCondition(axes=each.choices, command=tuple(masking.words(each.words))) for each in plan.conditions
+        ),
+    )
+
+
+def of_analysis(found: Analysis, folder: Path) -> Trials:
+    header = found.header
+    return Trials(
+        file=header.file,
+        folder=str(folder),
+        seed=header.seed,
+        repeats=header.repeats,
+        axes=header.axes,
+        done=found.done,
+        running=found.running,
+        runs=found.runs,
+        failures=found.failures,
+        groups=found.groups,
+        effects=found.effects,
+        unknown=found.unknown,
+        kernels=found.kernels,
+        failed=found.failed,
+        without_result=found.without_result,
+        warm_ups=Warmings(runs=found.uncounted.runs, failures=found.uncounted.failures),
+        boots=found.boots,
+        cold=found.cold,
+        traced=header.traced,
+        driver=header.driver,
+        gpus=header.gpus,
+        gpu_use=found.gpus,
+        packages=found.packages,
+        tool=header.tool,
+    )
+
+
+def document(answer: Trials, *, verbose: bool) -> Document:
+    if answer.planned:
+        return Document(f"cuwheel trials {answer.file}", tuple(_planned(answer)))
+    return Document(f"cuwheel trials {answer.file}", tuple(_blocks(answer, verbose=verbose)))
+
+
+def _planned(answer: Trials) -> Iterator[Block]:
+    count = len(answer.planned)
+    yield Heading(f"{count} conditions, {answer.repeats} times each: {count * answer.repeats} trials")
+    for each in answer.planned:
+        yield Verbatim((f"  {', '.join(each.axes.values()) or 'the command'}:", f"    {shlex.join(each.command)}"))
+    yield Paragraph(f"In shuffled order. The journal goes to {answer.folder}.")
+
+
+def _blocks(answer: Trials, *, verbose: bool) -> Iterator[Block]:
+    yield Heading(_headline(answer))
+    yield _groups(answer)
+    yield from _charts(answer)
+    if answer.effects:
+        yield Heading("Axis by axis")
+        yield _effects(answer)
+        yield Facts(tuple(Row(each.axis, each.says) for each in answer.effects))
+    yield from _preventing(answer)
+    if answer.unknown:
+        yield Heading("Not known yet")
+        yield Facts(tuple(Row("-", each) for each in answer.unknown))
+    yield from _kernels(answer)
+    yield from _failures(answer, verbose=verbose)
+    yield Heading("How it was tried")
+    yield Facts(tuple(_circumstances(answer, verbose=verbose)))
+
+
+def _headline(answer: Trials) -> str:
+    if answer.running:
+        state = "; still running"
+    else:
+        state = "" if answer.done else f"; not finished: cuwheel trials run {shlex.quote(answer.file)} --resume"
+    failed = (
+        f"{answer.failures} of {answer.runs} runs failed" if answer.failures else f"no failure in {answer.runs} runs"
+    )
+    return f"{failed}{state}"
+
+
+def _groups(answer: Trials) -> Table:
+    columns = [Column(axis) for axis in answer.axes]
+    columns += [Column("failed", wrap=False), Column("rate", numeric=True), Column("95 %", wrap=False), Column("how")]
+    if any(each.seconds for each in answer.groups):
+        columns.append(Column("mean", numeric=True))
+    return Table(tuple(columns), tuple(_row(answer, each, timed=columns[-1].title == "mean") for each in answer.groups))
+
+
+def _row(answer: Trials, each: Group, *, timed: bool) -> tuple[str, ...]:
+    how = [f"{kind} {count}" for kind, count in each.kinds.items()]
+    how += [f"{each.ignored} ignored"] if each.ignored else []
+    return (
+        *(each.axes.get(axis, "") for axis in answer.axes),
+        f"{each.failures} of {each.runs}",
+        "" if each.rate is None else f"{each.rate:.0%}",
+        _interval(each.interval),
+        ", ".join(how),
+        *([lasted(each.seconds) if each.seconds else ""] if timed else []),
+    )
+
+
+def _interval(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.0%} to {interval[1]:.0%}"
+
+
+def _charts(answer: Trials) -> Iterator[Chart]:
+    """The rates with their intervals: of every condition, and of every value of every axis."""
+    conditions = [(" ".join(each.axes.values()) or "all", each) for each in answer.groups]
+    values = [(f"{effect.axis} {side.value}", side) for effect in answer.effects for side in effect.sides]
+    yield _chart("Failure rate by condition, with its 95 % interval", conditions)
+    if values:
+        yield _chart("Failure rate by each value of each axis", values)
+
+
+def _chart(caption: str, rows: Sequence[tuple[str, Group | Side]]) -> Chart:
+    points = (
+        Point(index, each.rate or 0.0, each.interval[0], each.interval[1], f"{name}: {each.failures} of {each.runs}")
+        for index, (name, each) in enumerate(rows)
+    )
+    return Chart(
+        caption=caption,
+        x_title="",
+        y_title="failure rate",
+        series=(Series("rate", tuple(points), joined=False),),
+        x_ticks=tuple((index, name[:_LABEL]) for index, (name, _) in enumerate(rows)),
+        y_ticks=tuple((each, f"{each:.0%}") for each in _PERCENT),
+    )
+
+
+def _effects(answer: Trials) -> Table:
+    columns = (Column("axis"), Column("values"), Column("p", numeric=True), Column("verdict", wrap=False))
+    return Table(
+        columns,
+        tuple(
+            (
+                each.axis,
+                ", ".join(f"{side.value} {side.failures}/{side.runs}" for side in each.sides),
+                "<0.0001" if each.p < 0.0001 else f"{each.p:.2g}",  # noqa: PLR2004
+                each.verdict,
+            )
+            for each in answer.effects
+        ),
+    )
+
+
+def _preventing(answer: Trials) -> Iterator[Block]:
+    """Which axes alone were enough."""
+    found = [each for each in answer.effects if each.prevented_by]
+    if found:
+        listed = "; ".join(f"{each.axis} = {' or '.join(each.prevented_by)}" for each in found)
+        yield Paragraph(f"Each of these alone went without a failure: {listed}.")
+
+
+def _kernels(answer: Trials) -> Iterator[Block]:
+    if not answer.kernels:
+        return
+    yield Heading("What failed on the GPU")
+    for each in answer.kernels[:_KERNELS]:
+        call = each.call
+        where = f" in {call.library}" if call.library else ""
+        last = f"; launched last: {', '.join(call.last)}" if call.last and not call.kernel else ""
+        yield Facts(
+            (
+                Row(
+                    f"{each.trials} ×",
+                    f"{call.api}: {call.code} {call.error}: {call.kernel or 'no kernel named'}{where}{last}",
+                ),
+            )
+        )
+
+
+def _failures(answer: Trials, *, verbose: bool) -> Iterator[Block]:
+    if not answer.failed:
+        return
+    yield Heading("Failures to look at")
+    for each in answer.failed[: None if verbose else _FAILURES]:
+        name = " ".join(each.axes.values())
+        yield Paragraph(f"  trial {each.trial}{f' ({name})' if name else ''}: {each.message or each.outcome}")
+        lines = each.output.strip().splitlines()[None if verbose else -_OUTPUT_LINES :]
+        if lines:
+            yield Verbatim(tuple(f"    | {line}" for line in lines))
+
+
+def _circumstances(answer: Trials, *, verbose: bool) -> Iterator[Row]:
+    yield Row("order", f"shuffled in rounds by the seed {answer.seed}; {answer.repeats} repeats")
+    for state, count in answer.cold.items():
+        if not state.startswith("as it is"):
+            yield Row("start", f"{state} ({count} trials)")
+    if answer.warm_ups and answer.warm_ups.runs:
+        yield Row("warm-up", f"{answer.warm_ups.runs} runs not counted, {answer.warm_ups.failures} of them failed")
+    if answer.without_result:
+        yield Row("repeated", f"{answer.without_result} trials were killed or interrupted: no result")
+    yield Row("machine", f"{answer.boots} boot{'s' if answer.boots != 1 else ''}; {_gpus(answer)}")
+    for each in answer.gpu_use:
+        if words := _use(each):
+            yield Row(each.name, words)
+    yield Row("traced", "yes" if answer.traced else "no")
+    listed = [f"{each.name} {each.version}" for packages in answer.packages for each in packages if each.sha256]
+    if listed:
+        yield Row("wheels", some(listed, len(listed) if verbose else 5))
+    yield Row("journal", answer.folder)
+
+
+def _gpus(answer: Trials) -> str:
+    return f"{some(answer.gpus)}, driver {answer.driver}" if answer.gpus else "no GPU that NVML tells of"
+
+
+def _use(use: GpuUse) -> str:
+    parts = [
+        f"memory at most {size(use.memory_most)}" if use.memory_most is not None else "",
+        f"{use.clock_least} to {use.clock_most} MHz" if use.clock_most is not None else "",
+        f"{use.temperature_most} °C" if use.temperature_most is not None else "",
+        f"{use.power_most:.0f} W of {use.power_limit:.0f}" if use.power_most and use.power_limit else "",
+    ]
+    return "at its hottest " + ", ".join(filter(None, parts)) if any(parts) else ""

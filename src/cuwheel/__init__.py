@@ -8,6 +8,7 @@ from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from cuwheel.api import (
+        bench,
         build,
         catalogue,
         check,
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     )
     from cuwheel.building.request import BuildRequest
     from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
+    from cuwheel.measuring.request import BenchRequest
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.verifying.request import VerifyRequest
 
 __all__ = [
+    "BenchRequest",
     "BuildRequest",
     "CatalogueRequest",
     "FindRequest",
@@ -47,6 +50,7 @@ __all__ = [
     "ToolchainRequest",
     "VerifyRequest",
     "__version__",
+    "bench",
     "build",
     "catalogue",
     "check",

@@ -219,14 +219,69 @@ def beside(
             _end_group(child)
 
 
+class Conversation:
+    """A program that is asked and answers, a line each."""
+
+    def __init__(self, command: Sequence[str], child: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+        self.command = tuple(command)
+        self._child, self._errors = child, errors
+        self._rest = b""
+
+    def send(self, line: bytes) -> None:
+        assert self._child.stdin  # noqa: S101 - it was started with a pipe
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer, and that is said
+            self._child.stdin.write(line + b"\n")
+            self._child.stdin.flush()
+
+    def receive(self, timeout: float) -> bytes:
+        """The next line; empty where it has ended."""
+        import select  # noqa: PLC0415 - for this alone
+
+        assert self._child.stdout  # noqa: S101 - the same
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._rest:
+            if not select.select([self._child.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise ToolTimeoutError(self.command, timeout)
+            piece = os.read(self._child.stdout.fileno(), _PIECE)
+            if not piece:
+                return b""
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def errors(self) -> str:
+        """What it wrote to its stderr."""
+        return _text(self._errors)
+
+
+@contextlib.contextmanager
+def conversing(
+    command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Iterator[Conversation]:
+    """A program that lives while the block does, and is ended with it and all that it started."""
+    words = [str(word) for word in command]
+    log.debug("running %s", masking.text(shlex.join(words)))
+    with _scratch() as err:
+        child = _started(words, stdout=subprocess.PIPE, stderr=err, env=env, cwd=cwd, stdin=subprocess.PIPE)
+        try:
+            yield Conversation(words, child, err)
+        finally:
+            _end_group(child)
+            _end_others(child)
+            for stream in (child.stdin, child.stdout):
+                if stream:
+                    with contextlib.suppress(OSError):
+                        stream.close()
+
+
 def _started(
     words: list[str],
     *,
-    stdout: IO[bytes],
+    stdout: IO[bytes] | int,
     stderr: IO[bytes] | int,
     env: Mapping[str, str] | None,
     cwd: Path | None,
-    stdin: IO[bytes] | None = None,
+    stdin: IO[bytes] | int | None = None,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(

@@ -177,8 +177,16 @@ _ROWS = (
         "trials",
         "find how often a program fails, and under which condition",
         "run TRIALS.toml",
-        ("trials.trials", "trials.trials_report"),
-        ("trials.Trials",),
+        ("trials.trials", "trials.trials_bisect", "trials.trials_report", "trials.trials_service"),
+        ("trials.Trials", "bisection.Bisection", "service.ServiceChange"),
+    ),
+    Verb(
+        "bench",
+        "measure a function or command under load, and against another",
+        "FILE:NAME",
+        ("benchmarks.bench",),
+        ("bench.Bench",),
+        "measuring.BenchRequest",
     ),
     Verb(
         "gpus",

@@ -79,6 +79,7 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "record": ["--", "cc", "-c", f"{ODD}.c"],
         "replay": ["recorded", "--print"],
         "explain": ["build.log"],
+        "bench": ["--at-once", "1", "--calls", "2", "--blocks", "2", "--", "echo", ODD],
         "trials": ["run", "TRIALS.toml", "-o", f"trials-{ODD}", "--resume"],
         "gpus": ["h100"],
         "toolkits": [],

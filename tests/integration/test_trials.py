@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,7 @@ FAULTY = """\
 import os, sys, time
 def once_in_ten(limit):  # in each ten runs, exactly so many
     path = "count-" + "-".join(sys.argv[1:])
-    number = len(open(path, "a+").read()) if not os.path.exists(path) else os.path.getsize(path)
+    number = os.path.getsize(path) if os.path.exists(path) else 0
     open(path, "a").write("x")
     return number * 7 % 10 < limit
 kind = sys.argv[1]
@@ -45,7 +44,7 @@ if kind == "status":
 if kind == "output":
     print("loss is nan")
 if kind == "result":
-    print("answer 41.5")
+    sys.exit(print("answer 41.5"))
 cache = os.environ.get("CUDA_CACHE_PATH")
 if kind == "cold":
     if not os.path.exists(cache + "/compiled"):
@@ -64,7 +63,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def trials(place: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
-    (place / "TRIALS.toml").write_text(f"{text}\ncold.page_cache = false\n" if "[" not in text else text)
+    (place / "TRIALS.toml").write_text(f"cold.page_cache = false\n{text}")  # it is everybody's
     command = [CUWHEEL, "trials", "run", "TRIALS.toml", "--json", *words]
     return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
 
@@ -83,7 +82,7 @@ def command(kind: str, repeats: int, more: str = "") -> str:
     ("kind", "repeats", "more", "expected"),
     [
         ("crash", 10, "", {"signal": 3}),
-        ("hang", 4, "timeout = 1", {"timeout": 2}),
+        ("hang", 4, "timeout = 2", {"timeout": 3}),
         ("leak", 2, "memory = '150MB'", {"memory": 2}),
         ("killed", 2, "", {"signal": 2}),
         ("status", 2, "", {"status": 2}),
@@ -160,7 +159,7 @@ def test_two_axes_of_a_planted_fault_are_found_among_four(place: Path) -> None:
 
 def begun(place: Path, text: str) -> subprocess.Popen[bytes]:
     """Until its second trial runs."""
-    (place / "TRIALS.toml").write_text(text)
+    (place / "TRIALS.toml").write_text(f"cold.page_cache = false\n{text}")
     (place / "slow.py").write_text("import sys, time\nopen('ran', 'a').write('x')\ntime.sleep(float(sys.argv[1]))\n")
     process = subprocess.Popen(
         [CUWHEEL, "trials", "run", "TRIALS.toml"], cwd=place, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -176,14 +175,14 @@ def begun(place: Path, text: str) -> subprocess.Popen[bytes]:
 SLOW = f'command = "{sys.executable} slow.py {{how}}"\nrepeats = 2\nseed = 5\n[axes]\nhow = ["0.6"]\n'
 
 
-@pytest.mark.parametrize("machine_died", [True, False])
-def test_the_machines_death_is_a_result(place: Path, machine_died: bool) -> None:
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_the_machines_death_is_a_result(place: Path, boot: str) -> None:
     """Played by killing everything at once, and another boot id."""
     process = begun(place, SLOW)
     process.send_signal(signal.SIGKILL)  # what it started dies with it
     process.wait()
-    if machine_died:
-        (place / "boot-id").write_text("boot-2\n")
+    (place / "boot-id").write_text(f"{boot}\n")
+    machine_died = boot != "boot-1"
     before = subprocess.run(
         [CUWHEEL, "trials", "report", "--json"], cwd=place, capture_output=True, text=True, check=False
     )
@@ -195,7 +194,6 @@ def test_the_machines_death_is_a_result(place: Path, machine_died: bool) -> None
     (group,) = found["groups"]
     assert (group["runs"], group["kinds"]) == (2, {"machine": 1} if machine_died else {})
     assert found["without_result"] == int(not machine_died)
-    assert found["boots"] == (1 if not machine_died else 1)
     assert (place / "cuwheel-trials" / journal.DONE).is_file()
 
 
@@ -263,19 +261,15 @@ def test_a_wheel_is_an_axis(place: Path) -> None:
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_the_kernel_that_failed_is_named(place: Path, tmp_path: Path) -> None:
     """By a driver that is none, through `trace`."""
-    for words in (
-        ["-shared", "-fPIC", "-o", "libcuda.so.1", SOURCES / "fake_driver.c"],
-        ["-o", "program", SOURCES / "traced_program.c", "-ldl", "-lpthread"],
-    ):
-        subprocess.run(["gcc", "-O1", *words], cwd=tmp_path, check=True)
-    text = f"command = '{tmp_path}/program missing'\nrepeats = 2\ntrace = true\nenvironment.LD_LIBRARY_PATH = '{tmp_path}'\n"
-    done = trials(place, text)
-    found = answer(done, 1)
+    driver = f"gcc -shared -fPIC -o libcuda.so.1 '{SOURCES}/fake_driver.c'"
+    program = f"gcc -o program '{SOURCES}/traced_program.c' -ldl -lpthread"
+    subprocess.run(["sh", "-ec", f"{driver}; {program}"], cwd=tmp_path, check=True)
+    text = f"command = './program absent'\nrepeats = 2\ntrace = true\nenvironment.LD_LIBRARY_PATH = '{tmp_path}'\n"
+    found = answer(trials(place, text), 1)
     assert found["traced"]
     (kernel,) = found["kernels"]
     assert kernel["trials"] == 2
     assert kernel["call"]["kernel"]
-    assert os.path.basename(kernel["call"]["library"] or "") in ("program", "")
 
 
 def test_the_page_has_plots(place: Path) -> None:

@@ -40,7 +40,8 @@ cuwheel.publish("a.whl", to=3)
 cuwheel.find("torch", budget="2GB")
 cuwheel.install("torch", allow=3)
 cuwheel.catalogue(["torch"], to=3)
-cuwheel.trials(Path("TRIALS.toml"), repeats="two")
+cuwheel.trials("TRIALS.toml", repeats="two")
+cuwheel.bench("work.py:call", at_once=4)
 cuwheel.inspect("a.whl").no_such_field
 cuwheel.inspekt("a.whl")
 """

@@ -13,6 +13,7 @@ from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection.libraries import Library
 from cuwheel.planning.plan import Job as PlanJob
+from cuwheel.report.bench import Bench
 from cuwheel.report.build import Build, Job, Wheel
 from cuwheel.report.check import Check
 from cuwheel.report.compare import Compare
@@ -113,3 +114,7 @@ assert_type(cuwheel.catalogue(["torch"], to=Path("catalogue"), budget=10**9).suc
 
 tried = assert_type(cuwheel.trials(Path("TRIALS.toml"), resume=True, only={"start": "cold"}), Trials)
 assert_type(tried.groups[0].interval, tuple[float, float])
+
+speed = assert_type(cuwheel.bench("work.py:call", against=["DTYPE=float16"], at_once=[1, 2, 4]), Bench)
+assert_type(speed.levels[0].p99, float)
+assert_type(cuwheel.bench(cuwheel.BenchRequest(["./solver"], by="processes")).line, str)

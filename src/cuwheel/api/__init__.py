@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cuwheel.verbs import VERBS
 
 if TYPE_CHECKING:
+    from cuwheel.api.benchmarks import bench
     from cuwheel.api.binaries import compare, inspect, kernels
     from cuwheel.api.building import build
     from cuwheel.api.catalogues import catalogue, catalogue_list
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
         toolchains,
     )
     from cuwheel.api.tracing import read_trace, save_trace, trace
-    from cuwheel.api.trials import trials, trials_report
+    from cuwheel.api.trials import trials, trials_bisect, trials_report, trials_service
     from cuwheel.api.verifying import verify, verify_pack, verify_read
 
 __all__ = [
+    "bench",
     "build",
     "catalogue",
     "catalogue_list",
@@ -78,7 +80,9 @@ __all__ = [
     "toolkits",
     "trace",
     "trials",
+    "trials_bisect",
     "trials_report",
+    "trials_service",
     "verify",
     "verify_pack",
     "verify_read",

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from cuwheel.measuring.bisection import Odds, Span
+    from cuwheel.measuring.service import Kind
+    from cuwheel.report.bisection import Bisection
+    from cuwheel.report.service import ServiceChange
     from cuwheel.report.trials import Trials
 
 
@@ -39,3 +43,36 @@ def trials(
 def trials_report(folder: Path) -> Trials:
     """What the journal in a folder tells, whether its trials have ended or not."""
     return report.of_analysis(analysis.read(folder), folder.absolute())
+
+
+def trials_bisect(
+    file: Path,
+    span: Span,
+    *,
+    odds: Odds | None = None,
+    output: Path | None = None,
+    resume: bool = False,
+    only: Mapping[str, str] | None = None,
+) -> Bisection:
+    """The first version of a package, or commit of a source, with which the trials of a file fail."""
+    from cuwheel.measuring import bisection
+    from cuwheel.report import bisection as bisection_report
+
+    plan = trials_file.load(file)
+    folder = (output or file.absolute().parent / "cuwheel-bisect").absolute()
+    wish = campaign.Wish(resume=resume, only=dict(only or {}))
+    made = bisection.run(plan, folder, wish, span, odds or bisection.Odds())
+    return bisection_report.answer_of(made, span, folder)
+
+
+def trials_service(
+    file: Path, *, output: Path | None = None, kind: Kind | None = None, remove: bool = False, dry_run: bool = False
+) -> ServiceChange:
+    """Write, or remove, what resumes the trials of a file after each start of the machine, until they are done."""
+    from cuwheel.measuring import service
+    from cuwheel.report import service as service_report
+
+    trials_file.load(file)
+    planned = service.plan(file.absolute(), campaign.folder_of(file, output), kind)
+    done = not dry_run and (service.remove if remove else service.install)(planned)
+    return service_report.answer_of(planned, removing=remove, done=done, dry_run=dry_run)

@@ -7,6 +7,7 @@ from cuwheel.errors import UsageError
 from cuwheel.units import read_size
 
 _MOST = 100_000  # compilers, runs: beyond that it is a slip of the keyboard
+_MOST_AT_ONCE = 1024
 _LONGEST_S = 366 * 24 * 3600.0
 _LAST_LEVEL = 9  # of zlib
 
@@ -19,6 +20,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def counts(text: str) -> tuple[int, ...]:
+    """With commas: `1,2,4`."""
+    found = tuple(count(each.strip()) for each in text.split(","))
+    if max(found) > _MOST_AT_ONCE:
+        raise UsageError(f"each must be at most {_MOST_AT_ONCE:,}")
+    return found
+
+
 def seconds(text: str) -> float:
     try:
         value = float(text)
@@ -28,6 +37,18 @@ def seconds(text: str) -> float:
         raise wrong(text, "a positive number of seconds")
     if value > _LONGEST_S:
         raise UsageError("it must be at most a year, in seconds")
+    return value
+
+
+def chance(text: str) -> float:
+    """Above 0 and below 1, also in percent."""
+    cleaned = text.strip()
+    try:
+        value = float(cleaned.removesuffix("%")) / (100 if cleaned.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise wrong(text, "a rate above 0 and below 1, such as 0.05 or 5%")
     return value
 
 

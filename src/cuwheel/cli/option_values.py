@@ -262,6 +262,22 @@ def assignment(text: str) -> str:
     return text
 
 
+def bench_setting(text: str) -> str:
+    """A variable, an environment, a wheel, or a version of a package."""
+    from pathlib import Path
+
+    try:
+        there = Path(text).is_dir() or (text.endswith(".whl") and Path(text).is_file())
+    except OSError:  # too long for a name
+        there = False
+    name, equals, _ = text.partition("=")
+    if not there and not (equals and (_VARIABLE.fullmatch(name) or "==" in text)):
+        raise wrong(text, "NAME=VALUE, an environment's folder, a wheel or name==version")
+    if "==" in text and not there:
+        requirement(text)
+    return text
+
+
 def choice_of_axis(text: str) -> str:
     """An axis of trials, and the name of one of its values."""
     axis, equals, value = text.partition("=")

@@ -47,6 +47,14 @@ class Turn(NamedTuple):
     repeat: int
 
 
+class Equipment(NamedTuple):
+    """What a trial is watched by, written down with, and run by."""
+
+    sampler: Sampler
+    writer: Writer
+    execute: Callable[[execution.Job], execution.Result]
+
+
 def folder_of(plan_file: Path, output: Path | None) -> Path:
     """Where the journal of a file is, if nobody says otherwise."""
     return (output or plan_file.absolute().parent / "cuwheel-trials").absolute()
@@ -84,16 +92,16 @@ def run(
     chosen = selected(plan, wish.only)
     with journal.opened(folder) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
         found = journal.state(folder)
-        _must_fit(plan, folder, found, wish)
+        must_fit(plan, folder, found, wish)
         made = _prepared(plan, chosen, folder)
-        header = _header(plan, found, wish, sampler, made)
+        header = new_header(plan, found, wish, sampler, made)
         writer.add(Line(header=header))
         if found.unfinished:
-            _settle(writer, found.unfinished, header.mark)
+            settle(writer, found.unfinished, header.mark)
             found = journal.state(folder)
         repeats = wish.repeats or plan.repeats
         turns = [each for each in order(chosen, repeats, header.seed) if each not in found.results]
-        runner = _Runner(plan, folder, header, made, sampler, writer, found, execute)
+        runner = Runner(plan, folder, header, made.__getitem__, Equipment(sampler, writer, execute), found)
         with log.progress(f"trials of {plan.file}", len(turns)) as progress:
             for turn in turns:
                 progress.tell(plan.conditions[turn.condition].name)
@@ -103,7 +111,7 @@ def run(
             files.write(folder / journal.DONE, f"{time.time():.0f}\n")
 
 
-def _must_fit(plan: Plan, folder: Path, found: State, wish: Wish) -> None:
+def must_fit(plan: Plan, folder: Path, found: State, wish: Wish) -> None:
     if found.header is None:
         return
     if not wish.resume:
@@ -124,7 +132,7 @@ def _prepared(plan: Plan, chosen: Sequence[int], folder: Path) -> dict[int, Envi
     }
 
 
-def _header(plan: Plan, found: State, wish: Wish, sampler: Sampler, made: Mapping[int, Environment]) -> Header:
+def new_header(plan: Plan, found: State, wish: Wish, sampler: Sampler, made: Mapping[int, Environment]) -> Header:
     before = found.header
     seed = before.seed if before else plan.seed if plan.seed is not None else secrets.randbelow(_LARGEST_SEED)
     distinct = list(dict.fromkeys(made.values()))
@@ -149,7 +157,7 @@ def _header(plan: Plan, found: State, wish: Wish, sampler: Sampler, made: Mappin
     )
 
 
-def _settle(writer: Writer, start: Start, mark: str) -> None:
+def settle(writer: Writer, start: Start, mark: str) -> None:
     """A trial that never ended: what it means is decided now, while the boot id tells."""
     processes.end_marked(mark)
     outcome = journal.outcome_without_end(start, journal.boot_id())
@@ -161,34 +169,33 @@ def _settle(writer: Writer, start: Start, mark: str) -> None:
     writer.add(Line(end=End(trial=start.trial, outcome=outcome, at=round(time.time(), 3), message=words[outcome])))
 
 
-class _Runner:
-    """One trial after the other. `warmed`: conditions that have run since the page cache was dropped."""
+class Runner:
+    """One trial after the other. `environment_of`: of a condition. `warmed`: conditions that have run since the page
+    cache was dropped.
+    """
 
     def __init__(
         self,
         plan: Plan,
         folder: Path,
         header: Header,
-        made: Mapping[int, Environment],
-        sampler: Sampler,
-        writer: Writer,
+        environment_of: Callable[[int], Environment],
+        equipment: Equipment,
         found: State,
-        execute: Callable[[execution.Job], execution.Result],
     ) -> None:
-        self._plan, self._folder, self._header, self._made = plan, folder, header, made
-        self._sampler, self._writer, self._execute = sampler, writer, execute
+        self._plan, self._folder, self._header, self._environment_of = plan, folder, header, environment_of
+        self._sampler, self._writer, self._execute = equipment
         self._next = found.last + 1
         self._boots = set(found.used_boots)
-        self._reboots = dict(found.reboots)
         self._warmed: set[int] = set()
 
-    def take(self, turn: Turn) -> None:
+    def take(self, turn: Turn) -> End:
         condition = self._plan.conditions[turn.condition]
         rebooted = condition.start == "cold" and self._restarted(turn)
         for _ in range(_WARM_UPS if condition.start == "warm" else 0):
             if turn.condition not in self._warmed:
                 self._try(turn, condition, counted=False)
-        self._try(turn, condition, rebooted=rebooted)
+        return self._try(turn, condition, rebooted=rebooted)
 
     def _restarted(self, turn: Turn) -> bool:
         """Whether this is the first trial since the machine started, as the file asks for before a cold one."""
@@ -200,8 +207,8 @@ class _Runner:
             coldness.restarted(hook, boot)
         return True
 
-    def _try(self, turn: Turn, condition: Condition, *, rebooted: bool = False, counted: bool = True) -> None:
-        made = self._made[turn.condition]
+    def _try(self, turn: Turn, condition: Condition, *, rebooted: bool = False, counted: bool = True) -> End:
+        made = self._environment_of(turn.condition)
         command = (
             execution.function_command(made.python, condition.function) if condition.function else condition.command
         )
@@ -235,6 +242,7 @@ class _Runner:
         self._writer.add(Line(end=end))
         if end.outcome == "passed":
             self._warmed.add(turn.condition)
+        return end
 
     def _ended(self, job: execution.Job, number: int, began: float) -> End:
         """Also where a person, or the system going down in order, ends us: that is no result."""

@@ -55,7 +55,7 @@ def strangers(text: str) -> Iterator[str]:
     for verb, rest in COMMAND.findall(text):
         if verb not in VERBS:
             continue  # prose: "cuwheel is …"
-        words = rest.split(" -- ")[0] if verb in ("record", "trace") else rest
+        words = rest.split(" -- ")[0] if verb in ("record", "trace", "bench") else rest
         for option in OPTION.findall(words):
             if option not in options(verb):
                 yield f"cuwheel {verb} {option}"

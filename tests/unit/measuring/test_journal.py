@@ -44,7 +44,7 @@ def test_while_it_runs_a_trial_without_an_end_is_no_result(tmp_path: Path, boot:
 
 def test_a_journal_cut_at_every_byte_is_read_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was whole before the cut is there; the next line is not swallowed."""
-    monkeypatch.setattr(journal.os, "fsync", lambda _handle: None)  # two thousand waits for the disk
+    monkeypatch.setattr("os.fsync", lambda _handle: None)  # two thousand waits for the disk
     folder = written(tmp_path / "j", header(AXES, CONDITIONS), [(0, "passed"), (1, "signal"), (0, "machine")])
     whole = (folder / journal.NAME).read_bytes()
     ends = [index for index, byte in enumerate(whole) if byte == ord("\n")]

@@ -103,8 +103,9 @@ def test_the_runs_foretold_have_the_power_foretold(one: float, other: float) -> 
 
 def test_case_3(tmp_path: Path) -> None:
     """0 of 29 warm and 7 of 9 cold: what that says, and what it does not."""
-    ended: list[Outcome] = ["machine"] * 7 + ["passed"] * 31
-    trials: list[tuple[int, Outcome | None]] = [(int(number >= 9), each) for number, each in enumerate(ended)]
+    trials: list[tuple[int, Outcome | None]] = [
+        (int(number >= 9), "machine" if number < 7 else "passed") for number in range(38)
+    ]
     folder = written(
         tmp_path / "j", header({"start": ("cold", "warm")}, [{"start": "cold"}, {"start": "warm"}]), trials
     )

@@ -26,6 +26,22 @@ def encode_lines(values: Iterable[object]) -> bytes:
     return _LINES.encode_lines(values)
 
 
+def encode_any(value: object) -> bytes:
+    """Also where it has bytes that were no text, in a name or an argument: those are replaced."""
+    try:
+        return encode(value)
+    except UnicodeEncodeError:
+        return encode(_replaced(builtins(value)))
+
+
+def _replaced(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, str):
+        return value.encode(errors="surrogateescape").decode(errors="replace")
+    if isinstance(value, dict):
+        return {_replaced(key): _replaced(item) for key, item in value.items()}
+    return [_replaced(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def indented(value: object, indent: int = 1, *, order: Literal["deterministic"] | None = None) -> bytes:
     """For files that people open: it ends with a line break."""
     return msgspec.json.format(encode(value, order=order), indent=indent) + b"\n"

@@ -177,7 +177,7 @@ _ROWS = (
         "trials",
         "find how often a program fails, and under which condition",
         "run TRIALS.toml",
-        ("trials.trials", "trials.trials_bisect", "trials.trials_report", "trials.trials_service"),
+        ("trying.trials", "trying.trials_bisect", "trying.trials_report", "trying.trials_service"),
         ("trials.Trials", "bisection.Bisection", "service.ServiceChange"),
     ),
     Verb(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         toolchains,
     )
     from cuwheel.api.tracing import read_trace, save_trace, trace
-    from cuwheel.api.trials import trials, trials_bisect, trials_report, trials_service
+    from cuwheel.api.trying import trials, trials_bisect, trials_report, trials_service
     from cuwheel.api.verifying import verify, verify_pack, verify_read
 
 __all__ = [

@@ -190,7 +190,7 @@ class Writer:
         self._cut = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
 
     def add(self, line: Line) -> None:
-        data = codec.encode(line) + b"\n"
+        data = codec.encode_any(line) + b"\n"
         if self._cut:
             data, self._cut = b"\n" + data, False
         while data:

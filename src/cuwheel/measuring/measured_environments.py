@@ -56,11 +56,11 @@ def prepared(env: str | None, install: Sequence[str], source: Path, to: Path) ->
         return Environment(folder=env, packages=_packages(Path(env), {}) if env else ())
     wanted = [str(source / each) if _is_file(source / each) else each for each in install]
     hashes = {each: files.sha256(Path(each)) for each in wanted if _is_file(Path(each))}
-    key = hashlib.sha256(codec.encode((env, wanted, sorted(hashes.items())))).hexdigest()[:16]
+    key = hashlib.sha256(repr((env, wanted, sorted(hashes.items()))).encode()).hexdigest()[:16]
     folder = to / key
     if not (folder / _READY).is_file():
         _make(folder, env, wanted)
-        files.write(folder / _READY, codec.encode(wanted), durable=True)
+        files.write(folder / _READY, codec.encode_any(wanted), durable=True)
     return Environment(folder=str(folder), packages=_packages(folder, hashes))
 
 

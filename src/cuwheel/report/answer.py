@@ -22,19 +22,7 @@ class Answer(Protocol):
 
 
 def to_json(answer: object) -> str:
-    try:
-        encoded = codec.encode(answer)
-    except UnicodeEncodeError:  # bytes that were no text, in a name or an argument
-        encoded = codec.encode(_printable(codec.builtins(answer)))
-    return msgspec.json.format(encoded, indent=2).decode() + "\n"
-
-
-def _printable(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, str):
-        return value.encode(errors="surrogateescape").decode(errors="replace")
-    if isinstance(value, dict):
-        return {_printable(key): _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return msgspec.json.format(codec.encode_any(answer), indent=2).decode() + "\n"
 
 
 def json_schema(answer_type: type) -> str:

@@ -13,7 +13,7 @@ from cuwheel.measuring.journal import End, FailedCall, GpuUse, Header, Outcome, 
 from cuwheel.measuring.rates import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 # prevents: with one value it was never seen, with another it was, and chance is unlikely to have done that.
@@ -38,7 +38,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """All trials with one value of an axis."""
+    """Trials with one value of an axis, under conditions that were also tried with another."""
 
     value: str
     runs: int
@@ -243,7 +243,8 @@ def _means(header: Header, tally: _Tally) -> dict[tuple[str, str], float]:
 
 
 def _effects(header: Header, counts: Mapping[int, Counts], means: Mapping[tuple[str, str], float]) -> Iterator[Effect]:
-    plain = {axis: p for axis in header.axes if (p := _p_of_axis(header, counts, axis)) is not None}
+    alike = {axis: _alike(header, counts, axis) for axis in header.axes}
+    plain = {axis: _p_of_axis(groups) for axis, groups in alike.items() if groups}
     corrected = rates.holm(plain)
     for axis, p in plain.items():
         sides = tuple(
@@ -251,40 +252,41 @@ def _effects(header: Header, counts: Mapping[int, Counts], means: Mapping[tuple[
                 value=value,
                 runs=side.runs,
                 failures=side.failures,
-                rate=side.rate if side.runs else None,
+                rate=side.rate,
                 interval=rates.wilson(*side),
                 seconds=means.get((axis, value)),
             )
             for value in header.axes[axis]
-            if (side := _summed(_of(header, counts, axis, value))).runs
+            if (side := _summed(group[value] for group in alike[axis] if value in group)).runs
         )
         yield _judged(axis, sides, corrected[axis], p, len(plain))
 
 
-def _of(header: Header, counts: Mapping[int, Counts], axis: str, value: str) -> list[Counts]:
-    return [each for number, each in counts.items() if header.conditions[number].get(axis) == value]
-
-
-def _p_of_axis(header: Header, counts: Mapping[int, Counts], axis: str) -> float | None:
-    """Each value against all others, within conditions that are alike but for this axis. None where only one was tried.
-
-    Of more than two values the smallest p counts, times the number of comparisons.
+def _alike(header: Header, counts: Mapping[int, Counts], axis: str) -> list[dict[str, Counts]]:
+    """Conditions that are alike but for this axis, by its value; those with which nothing can be compared are left out:
+    where one axis is changed at a time, most conditions are beside the point of any other axis.
     """
-    values = [value for value in header.axes[axis] if any(each.runs for each in _of(header, counts, axis, value))]
-    if len(values) < 2:  # noqa: PLR2004 - two sides
-        return None
     groups: dict[tuple[tuple[str, str], ...], dict[str, Counts]] = defaultdict(dict)
     for number, each in counts.items():
         choices = header.conditions[number]
-        if axis in choices:
+        if axis in choices and each.runs:
             rest = tuple(sorted((name, value) for name, value in choices.items() if name != axis))
             groups[rest][choices[axis]] = each
-    compared = values[:1] if len(values) == 2 else values  # noqa: PLR2004
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _p_of_axis(groups: Sequence[Mapping[str, Counts]]) -> float:
+    """Each value against all others, within conditions that are alike but for this axis.
+
+    Of more than two values the smallest p counts, times the number of comparisons.
+    """
+    values = list(dict.fromkeys(value for group in groups for value in group))
+    compared = values[:1] if len(values) == 2 else values  # noqa: PLR2004 - two sides are one comparison
     found = [
         rates.exact_p(
-            (sides[value], _summed(each for name, each in sides.items() if name != value))
-            for sides in groups.values()
-            if value in sides and len(sides) > 1
+            (group[value], _summed(each for name, each in group.items() if name != value))
+            for group in groups
+            if value in group
         )
         for value in compared
     ]

@@ -135,6 +135,26 @@ def test_a_difference_between_groups_is_not_taken_for_one_of_the_axis(tmp_path: 
     assert found["machine"].verdict == "prevents"
 
 
+def test_where_one_axis_is_changed_at_a_time_like_is_compared_with_like(tmp_path: Path) -> None:
+    """What failed under other conditions says nothing about an axis that was not changed there."""
+    axes = {"start": ("cold", "warm"), "compute": ("half", "float")}
+    conditions = [
+        {"start": "cold", "compute": "half"},
+        {"start": "warm", "compute": "half"},
+        {"start": "cold", "compute": "float"},
+    ]
+    trials: list[tuple[int, Outcome | None]] = []
+    for condition, failures in ((0, 8), (1, 0), (2, 9)):
+        trials += [(condition, "signal" if number < failures else "passed") for number in range(10)]
+    found = {
+        each.axis: each for each in analysis.read(written(tmp_path / "j", header(axes, conditions), trials)).effects
+    }
+    assert [(side.failures, side.runs) for side in found["compute"].sides] == [(8, 10), (9, 10)]
+    assert found["compute"].verdict == "not decided"
+    assert [(side.failures, side.runs) for side in found["start"].sides] == [(8, 10), (0, 10)]
+    assert found["start"].verdict == "prevents"
+
+
 def test_no_failure_is_no_proof(tmp_path: Path) -> None:
     found = analysis.read(written(tmp_path / "j", header({}, [{}]), [(0, "passed")] * 20))
     assert found.effects == ()

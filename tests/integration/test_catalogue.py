@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from cuwheel.inspection import wheel_facts
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import clean_environment, serving
-from tests.integration.test_find import FIXTURES, LINUX, NATIVE, _served, _wheel
+from tests.integration.test_find import FIXTURES, LINUX, NATIVE, TAG, _served, _wheel
 from tests.unit.test_docs import ROOT, generator
 
 if TYPE_CHECKING:
@@ -122,8 +123,27 @@ def test_patches_before_one_that_fails_are_not_read(tmp_path: Path) -> None:
     assert [(each.version, each.outcome) for each in found.candidates if each.chosen] == [("1.0.1", "native")]
     assert found.downloaded == 0
     reasons = {each.version: each.reasons[0] for each in found.candidates}
-    assert reasons["1.1.0"] == "not looked into: 1.1.1, a later patch of it, does not run"
+    assert reasons["1.1.0"] == "not looked into: a later patch of it does not run"
     assert alone.downloaded > 0  # where nothing runs, it could have been that one
+
+
+def test_wheels_for_other_systems_are_not_read_where_one_runs(tmp_path: Path) -> None:
+    """Of a GPU alone nobody knows the system; that one serves it is the answer."""
+    dist = tmp_path / "dist"
+    held = [_wheel(dist, "1.0", "plain-124.so"), _wheel(dist, "1.1", "names-130.so")]
+    others = [_wheel(dist, version, NATIVE, "py3-none-win_amd64") for version in ("1.0", "1.1")]
+    to = tmp_path / "catalogue"
+    with serving(_served([*held, *others], facts=False)) as address:
+        api.catalogue(["demo"], to=to, indexes=[f"{address}/simple"])
+        found = api.find("demo", on=["gtx 1080"], indexes=[f"{address}/simple"], catalogues=[str(to)])
+    assert found.downloaded == 0
+    assert [(each.file, each.outcome) for each in found.candidates if each.chosen] == [(held[0].name, "native")]
+    assert {
+        each.file: each.reasons[0] for each in found.candidates if each.kind == "wheel" and not each.known_from
+    } == {
+        others[0].name: "not looked into: 1.0 runs",
+        others[1].name: "not looked into: another wheel of it does not run",
+    }
 
 
 def test_only_a_library_of_others_runs(tmp_path: Path) -> None:
@@ -246,6 +266,37 @@ def test_half_a_wheel_does_not_pass_for_a_whole_one(tmp_path: Path, problem: Cuw
     for place in range(1, reads + 1):
         with pytest.raises(type(problem)):
             facts(breaks_at=place)
+
+
+def test_other_libraries_are_not_read_on_after_the_line_broke(tmp_path: Path) -> None:
+    """Nor after Ctrl-C: whoever reads the large one stops at its next piece."""
+
+    class Breaking(MemoryBuffer):
+        heads = reads = 0
+
+        def read(self, offset: int, count: int) -> bytes:
+            Breaking.heads += offset < small
+            Breaking.reads += offset > small
+            time.sleep(0.005)
+            if offset < small and Breaking.heads > heads:
+                raise NetworkError("http://example.com", "the line broke")
+            return super().read(offset, count)
+
+    heads = 1 << 30
+    path = tmp_path / f"demo-1.0-{TAG}.whl"
+    code = (FIXTURES / NATIVE).read_bytes()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=0) as archive:
+        archive.writestr("demo/small.so", code)
+        small = archive.start_dir
+        archive.writestr("demo/large.so", code + bytes(64 << 20))
+        archive.writestr("demo-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n")
+    with WheelFile(path, Breaking(path.name, path.read_bytes())) as wheel:
+        wheel_facts.of_wheel(wheel, sha256="0" * 64)
+        whole, heads = Breaking.reads, Breaking.heads + 3
+        Breaking.reads = 0
+        with pytest.raises(NetworkError):
+            wheel_facts.of_wheel(wheel, sha256="0" * 64)
+    assert 0 < Breaking.reads < whole / 2
 
 
 def test_the_page_says_what_ships(monkeypatch: pytest.MonkeyPatch) -> None:

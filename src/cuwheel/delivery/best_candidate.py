@@ -170,8 +170,9 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
             yield each
             continue
         later = patched.get(_release(each).release[:2])
-        if best and best.rank == 0 and later and _release(later) > _release(each):
-            reason = f"not looked into: {later.candidate.version}, a later patch of it, does not run"
+        if best and best.rank == 0 and later and _release(later) >= _release(each):
+            which = "a later patch" if _release(later) > _release(each) else "another wheel"
+            reason = f"not looked into: {which} of it does not run"
             yield replace(each, reasons=(reason,), decided=True)
             continue
         if best and _is_enough(best, each, read, bench):
@@ -200,8 +201,17 @@ def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Bench) ->
     """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
     older = _release(best) > _release(other)
     if best.rank == 0:
-        return older or best.outcome == ORDER[0]
+        elsewhere = _release(best) == _release(other) and _platform(best) != _platform(other)
+        return older or elsewhere or best.outcome == ORDER[0]
     return older and (not bench.knows_gpu or len(read) >= _LOOKED)
+
+
+def _platform(ruling: Ruling) -> tuple[str | None, str | None] | None:
+    """The system and processor that a wheel is for: a machine of which neither is known has one of them."""
+    if ruling.candidate.wheel is None:
+        return None
+    made_for = tags.platform_of(ruling.candidate.wheel.platforms[0])
+    return made_for.os, made_for.cpu
 
 
 def _read(ruling: Ruling, bench: Bench, session: client.Session, budget: Budget) -> Ruling:

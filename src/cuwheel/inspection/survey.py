@@ -103,23 +103,32 @@ def _read_all(found: Source, detail: Detail, *, search: Search) -> tuple[list[Li
     findings: list[Finding] = []
     items = [item for item in found.items if is_library(item, findings)]
     read: dict[str, _Read] = {}
-    lock = threading.Lock()
+    broken: list[CuwheelError] = []
+    lock, stop = threading.Lock(), threading.Event()
     with log.progress("reading", sum(item.size for item in items)) as progress:
 
         def advance(count: int) -> None:
+            if stop.is_set():
+                raise _StoppedError
             with lock:
                 progress.advance(count)
 
         def work(item: Item) -> None:
             try:
                 read[item.path] = _read(item, detail, advance, search=search)
+            except _StoppedError:
+                return
             except CuwheelError as error:
                 if _is_of_the_line(item, error):
-                    raise
-                findings.append(source.unread(item.path, error))
+                    broken.append(error)
+                    stop.set()
+                else:
+                    findings.append(source.unread(item.path, error))
 
         # The largest first, or one worker would be left with it at the end.
-        _in_parallel(work, sorted(items, key=lambda item: -item.size))
+        _in_parallel(work, sorted(items, key=lambda item: -item.size), stop)
+    if broken:
+        raise broken[0]
     inside = {name for each in read.values() for name in each.torch_defined}
     libraries = torch_symbols.from_outside([read[path].library for path in sorted(read)], inside)
     return libraries, sorted(findings, key=lambda each: each.message)
@@ -164,7 +173,11 @@ def _is_of_the_line(item: Item, error: CuwheelError) -> bool:
     return isinstance(error, NetworkError) or (isinstance(item, source.ZipItem) and isinstance(error, UnreadableError))
 
 
-def _in_parallel(work: Callable[[Item], None], items: list[Item]) -> None:
+class _StoppedError(Exception):
+    """Somebody pressed Ctrl-C, or another library cannot be read: whoever waits for the rest waits in vain."""
+
+
+def _in_parallel(work: Callable[[Item], None], items: list[Item], stop: threading.Event) -> None:
     if len(items) <= 1 or sys.platform == "emscripten":  # a browser has no threads
         for item in items:
             work(item)
@@ -172,4 +185,8 @@ def _in_parallel(work: Callable[[Item], None], items: list[Item]) -> None:
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - 20 ms, and one file needs none
 
     with ThreadPoolExecutor(_WORKERS) as pool:
-        list(pool.map(work, items))
+        try:
+            list(pool.map(work, items))
+        except BaseException:
+            stop.set()
+            raise

@@ -138,10 +138,14 @@ def _torch(releases: Sequence[str]) -> str:
 
 
 def _once_a_release(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The best file of each release but the chosen one: most others are for other systems and Pythons."""
+    """Of each release but the chosen one the best file that was looked into, else the best: most others are for other
+    systems and Pythons.
+    """
     best: dict[str, Candidate] = {}
     for each in candidates:
-        best.setdefault(each.version, each)
+        known = best.setdefault(each.version, each)
+        if each.known_from and not known.known_from and not known.chosen:
+            best[each.version] = each
     return [each for each in best.values() if not each.chosen]
 
 

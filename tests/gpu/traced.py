@@ -148,7 +148,7 @@ def run(folder: Path) -> dict[str, list[str]]:
         if case.needs and importlib.util.find_spec(case.needs) is None:
             sys.stderr.write(f"left out: {case.name}, for want of {case.needs}\n")
             continue
-        more = {"CUDA_DISABLE_PTX_JIT": "1"} if case.name == "no-jit" else {}
+        more = {"CUDA_DISABLE_PTX_JIT": "1", "CUDA_CACHE_DISABLE": "1"} if case.name == "no-jit" else {}
         command = prepared(case, folder)
         seen = cuwheel.trace(command, environ={**os.environ, **more})
         results[case.name] = problems(case, seen)

@@ -8,6 +8,7 @@ from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.inspection.libraries import Compression, Entry, Kind
 from cuwheel.machine.fleet import Machine
+from cuwheel.tracing.workload import Workload
 
 
 class SlimOptions(Struct, frozen=True, kw_only=True):
@@ -16,7 +17,7 @@ class SlimOptions(Struct, frozen=True, kw_only=True):
     `future`: keep PTX that later GPUs can use. `recompress`: store what is raw or LZ4 as ZSTD, or as LZ4 where a
     target's driver is too old for it. `drop_relocatable`: where linked code covers every target. `strip_debug`: where
     the same code is beside it without. `force`: drop relocatable code that a target needs, and all of a library that
-    has nothing for any target.
+    has nothing for any target. `workload`: keep only what it loads.
     """
 
     targets: tuple[Machine, ...] | None
@@ -25,6 +26,7 @@ class SlimOptions(Struct, frozen=True, kw_only=True):
     drop_relocatable: bool = False
     strip_debug: bool = False
     force: bool = False
+    workload: Workload | None = None
 
 
 class EntryDecision(Struct, frozen=True, kw_only=True):

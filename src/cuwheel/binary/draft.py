@@ -216,12 +216,12 @@ def _pieces(
     gone = [*made.cuts, *(Cut(each.start - len(each.header), each.end) for each in blank)]
     for number in sorted(made.packed, key=lambda each: file.headers[each].offset):
         header = file.headers[number]
-        yield from _host(file, made, (position, header.offset), gone, shift)
+        yield from _host(position, header.offset, gone, shift)
         for each in containers:
             if each.old.offset in made.packed[number].places:
                 yield from pieces(each, shift.placed(made.packed[number].places[each.old.offset]))
         position = header.offset + header.size
-    yield from _host(file, made, (position, file.buffer.size), gone, shift)
+    yield from _host(position, file.buffer.size, gone, shift)
     for empty in blank:  # the headers stay
         if empty.header:
             yield Piece(shift.placed(empty.start - len(empty.header)), len(empty.header), data=empty.header)
@@ -229,12 +229,9 @@ def _pieces(
         yield Piece(shift.placed(made.block.to), made.block.end - made.block.start, made.block.start)
 
 
-def _host(file: Elf, made: Layout, place: tuple[int, int], gone: Sequence[Cut], shift: Shift) -> Iterator[Piece]:
-    """What is no registered device code. Where code was emptied in place, what stays there is compared afterwards."""
-    inside = [(file.headers[each].offset, file.headers[each].offset + file.headers[each].size) for each in made.emptied]
-    for low, high in without(*place, gone):
-        device = any(start <= low and high <= end for start, end in inside)
-        yield Piece(shift.placed(low), high - low, low, device=device)
+def _host(start: int, end: int, gone: Sequence[Cut], shift: Shift) -> Iterator[Piece]:
+    for low, high in without(start, end, gone):
+        yield Piece(shift.placed(low), high - low, low)
 
 
 def _no_room(zeros: int) -> Finding:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf
 
+_SMALL = 1 << 16
+
 
 class Emptied(NamedTuple):
     """Of the file, [start, end) becomes zeros. `header`: what is then before it, of a container."""
@@ -41,6 +43,8 @@ def find(file: Elf, plan: LibraryPlan) -> tuple[Emptied, ...]:
         elif each.entry.section not in FATBIN_SECTIONS:
             containers.setdefault(each.entry.container, []).append(each)
     found += [_container(file.buffer, each) for each in containers.values() if not all(one.keep for one in each)]
+    if plan.options.workload:
+        found = [_whole(each) for each in found]
     made = tuple(sorted(found))
     _must_be_unwritten(file, made)
     return made
@@ -62,6 +66,12 @@ def _container(buffer: Buffer, entries: Sequence[EntryDecision]) -> Emptied:
     if head[:4] != MAGIC or header != CONTAINER.size or size != sum(each.bytes for each in entries):
         raise _other_file(buffer)
     return Emptied(start, start + size, CONTAINER.pack(magic, version, header, 0))
+
+
+def _whole(container: Emptied) -> Emptied:
+    """Without its header. Thousands of small containers, which only their neighbours make worth a page, go so."""
+    small = container.end - container.start < _SMALL
+    return Emptied(container.start - len(container.header), container.end) if small else container
 
 
 def _must_be_unwritten(file: Elf, emptied: Sequence[Emptied]) -> None:

@@ -10,6 +10,7 @@ from cuwheel.buffer import FileBuffer
 from cuwheel.compat.entries import chosen, device
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import elf
+from cuwheel.inspection.image import FATBIN_SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,6 +106,8 @@ def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
         after = by_place.get(_place(container, made), [])
         if plan.options.drop_relocatable and not all(each.linked for each in before):
             continue
+        if plan.options.workload and not after:
+            continue
         lists = (tuple(_code(each) for each in before), tuple(_code(each) for each in after))
         if lists in seen:  # thousands of containers share a few
             continue
@@ -133,5 +136,11 @@ def _bytes(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: S
                 original = spool.fileno if piece.spool and spool.fileno is not None else old.fileno()
                 if piece.device and not copying.same(original, piece.offset, new.fileno(), piece.place, piece.size):
                     raise MalformedError(plan.path, f"device code at {piece.offset:#x} is not the same", _HINT)
+            for each in plan.entries if made.emptied else ():
+                at = each.entry.offset
+                if not each.keep or (each.entry.section in FATBIN_SECTIONS and each.entry.container is not None):
+                    continue
+                if not copying.same(old.fileno(), at, new.fileno(), made.shift.placed(at), each.bytes):
+                    raise MalformedError(plan.path, f"device code at {at:#x} is not the same", _HINT)
     except OSError as error:
         raise MalformedError(plan.path, f"the slimmed file cannot be read: {error}", _HINT) from error

@@ -19,6 +19,7 @@ EXAMPLES = """\
   cuwheel slim --env .venv --for this           in place; then either
   cuwheel slim --env .venv --undo               restore every byte, or
   cuwheel slim --env .venv --commit             delete the originals
+  cuwheel slim --env .venv --used trace.json    only what a workload loads
   cuwheel slim x.whl --for all --recompress -o small/
   cuwheel slim site-packages/ --for fleet.toml --dry-run --json
 
@@ -56,6 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_what(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what to remove")
+    what.add_argument(
+        "--used",
+        metavar="TRACE",
+        type=places.file,
+        action="append",
+        default=[],
+        help="keep only what this trace shows to be loaded (cuwheel trace -o); anything else will fail",
+    )
     what.add_argument("--future", action="store_true", help="keep PTX for future GPUs")
     what.add_argument(
         "--cuda",
@@ -96,10 +105,14 @@ def _environment(text: str) -> Path:
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
-    if args.undo and (args.commit or args.machines):
-        raise UsageError("--undo cannot be used with --commit or --for", hint="cuwheel slim --undo --env .venv")
-    if (args.undo or (args.commit and not args.machines)) and len(_settled(args)) != 1:
+    if args.undo and (args.commit or _cuts(args)):
+        raise UsageError("--undo cannot be used with --commit, --for or --used", hint="cuwheel slim --undo --env .venv")
+    if (args.undo or (args.commit and not _cuts(args))) and len(_settled(args)) != 1:
         raise UsageError("give one environment or folder", hint="cuwheel slim --undo --env .venv")
+
+
+def _cuts(args: argparse.Namespace) -> bool:
+    return bool(args.machines or args.used)
 
 
 def _settled(args: argparse.Namespace) -> list[Path]:
@@ -110,7 +123,7 @@ def run(args: argparse.Namespace) -> Slim:
     from cuwheel import api
     from cuwheel.slimming.request import SlimRequest
 
-    if args.undo or (args.commit and not args.machines):
+    if args.undo or (args.commit and not _cuts(args)):
         (place,) = _settled(args)
         answer = api.slim_undo(place) if args.undo else api.slim_commit(place)
     else:
@@ -125,6 +138,7 @@ def run(args: argparse.Namespace) -> Slim:
             drop_relocatable=args.drop_relocatable,
             strip_debug=args.strip_debug,
             force=args.force,
+            used=args.used,
             version=args.version,
             level=args.level,
             platform=args.platform,

@@ -19,6 +19,7 @@ from cuwheel.compat.reach import served_together
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.inspection.libraries import Library
+from cuwheel.wheel import workload_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from cuwheel.inspection.libraries import Survey
     from cuwheel.inspection.torch_symbols import TorchExports
     from cuwheel.machine.fleet import Machine
+
+_IN_PART = "code-for-gpu-in-part"
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
@@ -122,8 +125,15 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
         predicted_error=None if at_import else error_of(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
-        findings=_sorted([*about, *survey.findings, *findings, *untrue]),
+        findings=_sorted([*about, *survey.findings, *_meant(survey, findings), *untrue]),
     )
+
+
+def _meant(survey: Survey, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Of what was cut to a workload, that something is missing is what somebody wanted: the way back is the fix."""
+    mark = next((each for each in survey.findings if each.rule == workload_mark.RULE), None)
+    for each in findings:
+        yield replace(each, severity="warning", fix=mark.fix) if mark and each.rule == _IN_PART else each
 
 
 def _has_own_code(library: Library) -> bool:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, NetworkError, UnknownNameError, UnreadableError
+from cuwheel.files import read_if_present
 from cuwheel.finding import Finding
 from cuwheel.inspection.capture import HeaderCapture
-from cuwheel.wheel import metadata, variant
+from cuwheel.wheel import installed as installed_files
+from cuwheel.wheel import metadata, variant, workload_mark
 from cuwheel.wheel.installed import distributions, site_packages
 
 if TYPE_CHECKING:
@@ -178,7 +180,7 @@ def of_wheel(wheel: WheelFile) -> Source:
         size=wheel.size,
         distribution=told,
         items=tuple(ZipItem(wheel.zip, each) for each in wheel.members.values() if _may_be_binary(each.name)),
-        findings=(*findings, *unclear),
+        findings=(*findings, *unclear, *_cut_wheel(wheel)),
         texts=Texts(names=tuple(wheel.members), read=wheel.text),
         variant=is_variant,
     )
@@ -202,11 +204,35 @@ def _variant(wheel: WheelFile) -> tuple[Variant | None, tuple[Finding, ...]]:
 
 def _file(path: Path) -> Source:
     item = FileItem(str(path), path.stat().st_size, path)
-    return Source(target=str(path), kind="file", size=item.size, items=(item,))
+    owner = installed_files.owner(path.absolute())
+    cut = _cut([owner.info]) if owner else ()
+    return Source(target=str(path), kind="file", size=item.size, items=(item,), findings=cut)
 
 
 def _folder(path: Path) -> Source:
-    return Source(target=str(path), kind="folder", **_items(path, _walk(path)))  # type: ignore[arg-type]
+    found = _items(path, _walk(path))
+    found["findings"] = (*found["findings"], *_cut(each.info for each in distributions(path)))  # type: ignore[misc]
+    return Source(target=str(path), kind="folder", **found)  # type: ignore[arg-type]
+
+
+def _cut_wheel(wheel: WheelFile) -> tuple[Finding, ...]:
+    name = wheel.info + workload_mark.NAME
+    traced = workload_mark.commands(wheel.text(name)) if name in wheel.members else None
+    return (workload_mark.finding([wheel.distribution.name], traced),) if traced is not None else ()
+
+
+def _cut(infos: Iterable[Path]) -> tuple[Finding, ...]:
+    """Where distributions were cut to a workload, one finding for all of them."""
+    marks: dict[str, tuple[str, ...]] = {}
+    for info in infos:
+        try:
+            traced = workload_mark.commands(read_if_present(info / workload_mark.NAME, workload_mark.LIMIT, "a note"))
+        except CuwheelError:
+            continue
+        if traced is not None:
+            marks[info.name.partition("-")[0]] = traced
+    words = dict.fromkeys(word for each in marks.values() for word in each)
+    return (workload_mark.finding(marks, words),) if marks else ()
 
 
 def _installed(info: Path) -> Source:
@@ -216,6 +242,7 @@ def _installed(info: Path) -> Source:
     found = _items(root, files)
     if not texts["RECORD"]:
         found["findings"] = (_incomplete(info.name, "no RECORD, so its files are not known"),)
+    found["findings"] = (*found["findings"], *_cut([info]))  # type: ignore[misc]
     return Source(
         target=info.name.removesuffix(".dist-info"),
         kind="distribution",

@@ -13,6 +13,7 @@ from cuwheel.report.inspect_summary import arch_order
 from cuwheel.slimming.note import names_of
 from cuwheel.slimming.outcome import FileChange, Heavy, Remaining, Size
 from cuwheel.slimming.targets import Kind
+from cuwheel.slimming.use import Kept
 from cuwheel.units import file_name, first_few, size
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ _NAME_WIDTH = 34
 class Slim(Struct, frozen=True, kw_only=True):
     """`targets`: the machines it was made for, or `all`. In a dry run sizes after are estimates.
 
-    `total` is of the libraries with device code. `container`: the line for a Dockerfile.
+    `total` is of the libraries with device code. `container`: the line for a Dockerfile. `workload`: what was traced,
+    where it was cut by use; `kept`: what that left of each library.
     """
 
     schema: Literal["cuwheel.slim/1"] = "cuwheel.slim/1"
@@ -52,6 +54,8 @@ class Slim(Struct, frozen=True, kw_only=True):
     undo: str | None
     container: str | None
     findings: tuple[Finding, ...]
+    workload: tuple[str, ...] | None = None
+    kept: tuple[Kept, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -76,7 +80,9 @@ def answer_of(slimmed: Slimmed, *, dry_run: bool) -> Slim:
         remaining=made.remaining,
         heavy=made.heavy,
         undo=made.undo,
-        container=_container_line(kind, slimmed.machines, target, made),
+        container=None if slimmed.workload else _container_line(kind, slimmed.machines, target, made),
+        workload=slimmed.workload,
+        kept=made.kept,
         findings=made.findings,
     )
 
@@ -128,6 +134,7 @@ def document(answer: Slim, *, verbose: bool) -> Document:
             Heading(f"{file_name(answer.target)} for {', '.join(answer.targets) or '?'}"),
             Paragraph(_sums(answer, changed)),
             *_files(answer.files if verbose else changed, verbose=verbose),
+            *_lost(answer, verbose=verbose),
             *_rest(answer, verbose=verbose),
             *([Heading("Findings"), Findings(merged(answer.findings, verbose=verbose))] if answer.findings else ()),
             *_next(answer),
@@ -202,6 +209,30 @@ def _left_out(each: FileChange, *, verbose: bool) -> str:
         )
         parts.append(f"{', '.join(ways)}: {size(before)} → {size(after)}")
     return "; ".join(parts)
+
+
+def _lost(answer: Slim, *, verbose: bool) -> Iterator[Block]:
+    """What will no longer work."""
+    if answer.workload is None:
+        return
+    gone = [each for each in answer.kept if each.kept < each.pieces]
+    shown = gone if verbose else [each for each in gone if each.kept][:_SHOWN]
+    without = [file_name(each.path) for each in gone if not each.kept]
+    yield Heading(f"Only for: {', '.join(answer.workload) or 'what was traced'}")
+    words = "Whatever this does not load will fail, in words that do not say why, or give slightly other results."
+    yield Paragraph(words + (f"\nNothing is left in {', '.join(without)}." if without else ""))
+    columns = (
+        Column("library"),
+        Column("kept", numeric=True),
+        Column("of", numeric=True),
+        Column("pieces of device code"),
+    )
+    rows = [
+        (file_name(each.path), Amount(str(each.kept), each.kept), Amount(str(each.pieces), each.pieces), "")
+        for each in shown
+    ]
+    if rows:
+        yield Table(columns, tuple(rows))
 
 
 def _rest(answer: Slim, *, verbose: bool) -> Iterator[Block]:

@@ -17,7 +17,7 @@ from cuwheel.compat.modules import device_linked, without_kernels
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
 from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.slimming import unchanged
+from cuwheel.slimming import unchanged, use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,11 +54,15 @@ def decide(library: Library, options: SlimOptions) -> LibraryPlan:
         members = _members(library)
         verdicts = _verdicts(library, options, members)
         verdicts.update(_unregistered(library, options))
+        if options.workload:
+            unused = _Verdict(keep=False, reason=use.NOT_LOADED)
+            verdicts.update((index, unused) for index in use.unloaded(library, options.workload))
         if options.drop_relocatable:
             refused = _drop_relocatable(library, options, members, verdicts)
         if options.strip_debug:
             _strip_debug(library, members, verdicts)
-        if options.targets is not None and not options.force and verdicts and _runs_nowhere(library, options):
+        asked = options.force or options.workload is not None
+        if options.targets is not None and not asked and verdicts and _runs_nowhere(library, options):
             verdicts = {}
             refused = ()
             fixed = unchanged.nothing_for(options.targets)

@@ -15,7 +15,7 @@ from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.files import must_have_room
 from cuwheel.finding import Finding
 from cuwheel.slimming import changes as journalled
-from cuwheel.slimming import distributions, licence, note, proposal, workers
+from cuwheel.slimming import distributions, guard, licence, note, proposal, use, workers
 from cuwheel.slimming.journal import Header
 from cuwheel.slimming.outcome import FileChange, Outcome
 from cuwheel.units import some
@@ -51,8 +51,11 @@ def slim(layout: Layout, task: Task, only: Sequence[str] = ()) -> Outcome:
         names = distributions.owners(layout, (each.path for each in libraries))
         if only:
             libraries = _of_distributions(libraries, names, only)
+        options = task.options
+        if options.workload:
+            options = replace(options, workload=use.located(options.workload, layout.root, libraries))
         plan = proposal.propose(
-            libraries, task.options, cuda=task.cuda, package_of=lambda path: _package(path, names, layout.root)
+            libraries, options, cuda=task.cuda, package_of=lambda path: _package(path, names, layout.root)
         )
         findings = (*recovered, *unread, *plan.findings, *licence.finding(_metadata(plan, names)))
         if plan.refused or task.request.dry_run:
@@ -74,6 +77,7 @@ def _act(layout: Layout, task: Task, plan: Proposal, names: dict[str, Owner], fi
         if any(each.fate != "unchanged" for each in files):
             digests = {result.path: digest for result, digest in results if digest}
             findings += tuple(_stage_records(changes, task, files, digests, names))
+            _stage_guard(changes, layout, task)
             findings += distributions.without_record((each.path for each in files if each.fate != "unchanged"), names)
             changes.apply()
     if task.request.commit:
@@ -135,6 +139,7 @@ def _stage_record(changes: Changes, task: Task, info: Path, rows: _Rows, version
         version=version,
         files=rows.files,
         before=before,
+        workload=task.options.workload.commands if task.options.workload else None,
     )
     digest = record.digest_of_bytes(data)
     _stage_bytes(changes, noted, data, digest)
@@ -151,6 +156,17 @@ def _stage_record(changes: Changes, task: Task, info: Path, rows: _Rows, version
     data = distributions.as_bytes(text)
     _stage_bytes(changes, listed, data, record.digest_of_bytes(data))
     return [signature_dropped(f"{info.name}/{each.name}") for each in signatures]
+
+
+def _stage_guard(changes: Changes, layout: Layout, task: Task) -> None:
+    """In an environment that is cut to a workload, what says so when something fails."""
+    if task.options.workload is None:
+        return
+    where = f"--env {task.request.env}" if task.request.env else str(layout.root)
+    written = guard.files(task.options.workload.commands, f"cuwheel slim --undo {where}")
+    for site in layout.sites:
+        for name, data in written.items():
+            _stage_bytes(changes, site / name, data, record.digest_of_bytes(data))
 
 
 def _stage_bytes(changes: Changes, path: Path, data: bytes, digest: Digest) -> None:
@@ -184,6 +200,7 @@ def outcome(plan: Proposal, files: tuple[FileChange, ...], findings: tuple[Findi
         findings=(*plan.refused, *left_unread(findings)),
         refused=bool(plan.refused),
         written=written and any(each.fate != "unchanged" for each in files),
+        kept=plan.kept,
     )
 
 

@@ -10,20 +10,24 @@ from msgspec import Struct
 from cuwheel import codec
 from cuwheel.slimming.outcome import FileChange
 from cuwheel.version import __version__
+from cuwheel.wheel.workload_mark import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.machine.fleet import Machine
 
-NAME = "cuwheel-slim.json"
+__all__ = ["NAME", "Note", "names_of", "text"]
 SCHEMA = "cuwheel.slim-note/1"
 TOOL = f"cuwheel {__version__}"
 ALL = ("all",)
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """`version`: of the distribution before. `earlier`: the notes of runs before this one, the latest first."""
+    """`version`: of the distribution before. `earlier`: the notes of runs before this one, the latest first.
+
+    `workload`: where it was cut by use, what was traced.
+    """
 
     schema: str = SCHEMA
     tool: str
@@ -31,6 +35,7 @@ class Note(Struct, frozen=True, kw_only=True):
     cuda: str | None
     version: str
     files: tuple[FileChange, ...]
+    workload: tuple[str, ...] | None = None
     earlier: tuple[msgspec.Raw, ...] = ()
 
 
@@ -54,6 +59,7 @@ def text(
     version: str,
     files: Iterable[FileChange],
     before: bytes | None = None,
+    workload: tuple[str, ...] | None = None,
 ) -> bytes:
     """`before`: the note that is there already."""
     note = Note(
@@ -62,6 +68,7 @@ def text(
         cuda=cuda,
         version=version,
         files=tuple(each for each in files if each.fate != "unchanged"),
+        workload=workload,
         earlier=_earlier(before),
     )
     return codec.indented(note)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from cuwheel.binary.decisions import Dropped, Recompressed
 from cuwheel.finding import Finding
+from cuwheel.slimming.use import Kept
 
 Fate: TypeAlias = Literal["slimmed", "removed", "restored", "unchanged"]
 
@@ -47,7 +48,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """`output`: what was written. `wheel`: the sizes of the zip files; null where there is none.
 
     `refused`: nothing was written, because a target would have lost code. `undo`: how to take it back, while
-    that is possible.
+    that is possible. `kept`: of cutting by use, what is left of each library.
     """
 
     files: tuple[FileChange, ...]
@@ -59,6 +60,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     output: str | None = None
     wheel: Size | None = None
     undo: str | None = None
+    kept: tuple[Kept, ...] = ()
 
     @property
     def total(self) -> Size:

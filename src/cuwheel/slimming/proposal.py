@@ -13,7 +13,9 @@ from cuwheel.facts import packages
 from cuwheel.finding import Finding
 from cuwheel.inspection.libraries import Library
 from cuwheel.slimming import decide as decisions
+from cuwheel.slimming import use
 from cuwheel.slimming.outcome import FileChange, Heavy, Remaining
+from cuwheel.slimming.use import Kept
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
@@ -28,13 +30,17 @@ _NEARLY_ALL = 0.95
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """`plans` and `removed` go by the paths of the libraries. `refused`: nothing may be written."""
+    """`plans` and `removed` go by the paths of the libraries. `refused`: nothing may be written.
+
+    `kept`: what cutting by use leaves of each.
+    """
 
     libraries: tuple[Library, ...]
     plans: dict[str, LibraryPlan]
     removed: tuple[str, ...]
     findings: tuple[Finding, ...]
     refused: tuple[Finding, ...]
+    kept: tuple[Kept, ...] = ()
 
     @property
     def to_write(self) -> tuple[LibraryPlan, ...]:
@@ -62,12 +68,16 @@ def propose(
     with_code = [each for each in libraries if each.device_code]
     removed, findings = _not_loaded(with_code, cuda, package_of) if cuda else ((), ())
     plans = {each.path: decisions.decide(each, options) for each in with_code if each.path not in removed}
+    forbidden = use.refusals(with_code, options.targets, options.workload) if options.workload else ()
     return Proposal(
         libraries=tuple(libraries),
         plans=plans,
         removed=removed,
         findings=(*findings, *(_about(plan.path, each) for plan in plans.values() for each in plan.untouched)),
-        refused=tuple(_about(plan.path, each) for plan in plans.values() for each in plan.refused),
+        refused=(*forbidden, *(_about(plan.path, each) for plan in plans.values() for each in plan.refused)),
+        kept=tuple(use.kept(plans[each.path], each) for each in with_code if each.path in plans)
+        if options.workload
+        else (),
     )
 
 

@@ -19,7 +19,8 @@ class SlimRequest:
 
     `targets`: one or several; with `env`, names of distributions in it. `machines`: as for `check`; also `this`, and
     `all` to keep every architecture. `cuda`: of packages with a library per CUDA version, keep the one loaded with
-    this. `level`: deflate everything anew. `platform`: of `name==version`, the wheel for this one. `commit`: keep no
+    this. `used`: traces; of each library only what they show to be loaded is kept, in an environment or a folder.
+    `level`: deflate everything anew. `platform`: of `name==version`, the wheel for this one. `commit`: keep no
     originals.
     """
 
@@ -36,11 +37,12 @@ class SlimRequest:
     version: str | None = None
     level: int | None = None
     platform: str | None = None
+    used: Sequence[Path] = ()
     dry_run: bool = False
     commit: bool = False
 
     def __post_init__(self) -> None:
-        freeze(self, "machines")
+        freeze(self, "machines", "used")
         object.__setattr__(self, "targets", as_paths(self.targets))
         if self.level is not None and self.level not in _LEVELS:
             raise UsageError(f"level must be a number from 0 to 9, not {self.level}")

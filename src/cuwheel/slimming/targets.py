@@ -34,6 +34,7 @@ class Slimmed(Struct, frozen=True, kw_only=True):
     target: str
     kind: Kind
     machines: tuple[Machine, ...] | None
+    workload: tuple[str, ...] | None = None
 
 
 def slim(request: SlimRequest) -> Slimmed:
@@ -41,7 +42,9 @@ def slim(request: SlimRequest) -> Slimmed:
     named = request.named if request.env else tuple(pinned.on_disk(each, request.platform) for each in request.named)
     kind = _kind(request, named)
     target = str(request.env) if request.env else ", ".join(map(str, named))
-    return Slimmed(outcome=_slim(work, kind, named), target=target, kind=kind, machines=work.options.targets)
+    traced = work.options.workload.commands if work.options.workload else None
+    outcome = _slim(work, kind, named)
+    return Slimmed(outcome=outcome, target=target, kind=kind, machines=work.options.targets, workload=traced)
 
 
 def _kind(request: SlimRequest, named: Sequence[str | Path]) -> Kind:
@@ -60,6 +63,8 @@ def _kind(request: SlimRequest, named: Sequence[str | Path]) -> Kind:
     folders = [path for path in paths if path.is_dir()]
     if (wheels or folders) and len(paths) > 1:
         raise UsageError("one wheel or one folder at a time", hint="run cuwheel slim once for each")
+    if not folders:
+        _only_for("environments and folders, which can carry the mark", used=request.used or None)
     if wheels:
         _only_for("environments and folders", commit=request.commit)
         return "wheel"

@@ -7,6 +7,7 @@ from msgspec import Struct
 from cuwheel.binary.decisions import SlimOptions
 from cuwheel.slimming import machines
 from cuwheel.slimming.request import SlimRequest
+from cuwheel.tracing import workload
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -19,8 +20,11 @@ class Task(Struct, frozen=True, kw_only=True):
 
 def of(request: SlimRequest) -> Task:
     changes_all = bool(request.recompress or request.drop_relocatable or request.strip_debug or request.cuda)
+    found = workload.read(request.used) if request.used else None
+    wanted = request.machines or (found.gpus if found else ())  # a trace knows its GPUs
     options = SlimOptions(
-        targets=machines.machines(request.machines, request.env, changes_all=changes_all),
+        targets=machines.machines(wanted, request.env, changes_all=changes_all),
+        workload=found,
         future=request.future,
         recompress=request.recompress,
         drop_relocatable=request.drop_relocatable,

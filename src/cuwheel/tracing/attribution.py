@@ -211,6 +211,7 @@ def _uses(files: Files, loads: Iterable[Load]) -> Iterator[LibraryUse]:
             loaded_bytes=whole.size if whole else sum(containers[each].size for each in loaded),
             how=tuple(dict.fromkeys(each.how for each in found)),
             jit_ms=round(sum(each.jit_ms or 0.0 for each in found), 3),
+            size=file.library.size if file.library else None,
         )
 
 

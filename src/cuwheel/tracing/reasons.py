@@ -14,6 +14,7 @@ from cuwheel.inspection.demangle import demangled
 from cuwheel.inspection.kernels import of_container
 from cuwheel.tracing.code import chosen, machine
 from cuwheel.units import size
+from cuwheel.wheel import workload_mark
 
 if TYPE_CHECKING:
     from cuwheel.tracing.code import Image
@@ -71,6 +72,8 @@ def _fix(found: Image, gpu: Gpu) -> str:
     survey = found.file.survey if found.file else None
     if survey is None:
         return ""
+    if mark := next((each for each in survey.findings if each.rule == workload_mark.RULE), None):
+        return mark.fix
     verdict = matrix.judge(survey, machine(gpu))
     return next((each.fix for each in verdict.findings if each.severity == "error" and each.fix), "")
 

@@ -104,7 +104,10 @@ class Failure(Struct, frozen=True, kw_only=True):
 
 
 class LibraryUse(Struct, frozen=True, kw_only=True):
-    """A file that code was loaded from, over all processes. `bytes`: of the containers, as stored."""
+    """A file that code was loaded from, over all processes. `bytes`: of the containers, as stored; `size`: of the file.
+
+    `build_id` and `size` together tell a build that was slimmed from the same before.
+    """
 
     library: str
     package: str | None
@@ -116,6 +119,7 @@ class LibraryUse(Struct, frozen=True, kw_only=True):
     loaded_bytes: int
     how: tuple[How, ...]
     jit_ms: float
+    size: int | None = None
 
 
 class Trace(Struct, frozen=True, kw_only=True):

@@ -163,7 +163,7 @@ def test_one_cuda(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["LIBRARY", "--for", "h100"], 2, "not changed in place", "-o FOLDER"),
         (["LIBRARY", "--for", "h100", "-o", "x", "--level", "3"], 2, "--level is for wheels", ""),
         (["FOLDER", "--env", "ENV", "--undo"], 2, "give one environment or folder", "--undo --env"),
-        (["--env", "ENV", "--undo", "--for", "h100"], 2, "--undo cannot be used with --commit or --for", ""),
+        (["--env", "ENV", "--undo", "--for", "h100"], 2, "--undo cannot be used with --commit, --for or --used", ""),
         (["--env", "ENV", "--undo"], 4, "no journal found", "committed or undone"),
         (["--env", "FOLDER", "--for", "h100"], 2, "not a Python environment", ""),
         (["--env", "ENV", "-o", "x", "--for", "h100"], 2, "--output is for", ""),

@@ -225,6 +225,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--env": "environment",
         "--output": "new-folder-or-file",
         "--cuda": "toolkit",
+        "--used": "file",
         "--version": "version",
         "--level": "level",
         "--platform": "platform",

@@ -98,7 +98,9 @@ def test_no_fix_has_a_version_to_fill_in() -> None:
     ] == []
 
 
-LINUX_ONLY = {"auditwheel-repair-failed", "glibc-too-old", "libcuda-stub-loaded", "wsl-libcuda-path"}
+LINUX_ONLY = {
+    *("auditwheel-repair-failed", "cut-to-workload", "glibc-too-old", "libcuda-stub-loaded", "wsl-libcuda-path"),
+}
 
 
 @pytest.mark.parametrize("drive", ["C:\\", "E:\\", "z:/"])

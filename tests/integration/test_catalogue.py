@@ -146,6 +146,16 @@ def test_wheels_for_other_systems_are_not_read_where_one_runs(tmp_path: Path) ->
     }
 
 
+def test_wheels_for_other_systems_are_read_last(tmp_path: Path) -> None:
+    """Not the newest for Windows before one for Linux that runs; and where there is none for Linux, that one."""
+    dist = tmp_path / "dist"
+    newest, older = _wheel(dist, "1.1", NATIVE, "py3-none-win_amd64"), _wheel(dist, "1.0", NATIVE)
+    for wheels, taken in (([newest, older], older), ([newest], newest)):
+        with serving(_served(wheels, facts=False)) as address:
+            found = api.find("demo", on=["h100"], indexes=[f"{address}/simple"])
+        assert [each.file for each in found.candidates if each.chosen] == [taken.name]
+
+
 def test_only_a_library_of_others_runs(tmp_path: Path) -> None:
     """A package whose own code has nothing for a GPU does not serve it because a library that was put into it does."""
     dist = tmp_path / "dist"

@@ -63,7 +63,7 @@ def find(request: FindRequest) -> Found:
         rulings = _preferred([judging.by_name(each, machines) for each in listed], order)
         known = catalogue.opened(request.catalogues, session)
         rulings = _by_facts(_once_a_build(rulings), bench, session, known)
-        rulings = list(_by_wheels(rulings, bench, session, budget))
+        rulings = list(_by_wheels(_one_platform_first(rulings, order), bench, session, budget))
     ranked = sorted(_preferred(rulings, order), key=lambda each: each.rank)
     chosen = next((each for each in ranked[:1] if each.rank <= MAY_BE_TAKEN), None)
     return Found(name=wanted.name, machines=machines, rulings=tuple(ranked), chosen=chosen, downloaded=budget.used)
@@ -172,8 +172,8 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
         later = patched.get(_release(each).release[:2])
         if best and best.rank == 0 and later and _release(later) >= _release(each):
             which = "a later patch" if _release(later) > _release(each) else "another wheel"
-            reason = f"not looked into: {which} of it does not run"
-            yield replace(each, reasons=(reason,), decided=True)
+            how = "does not run" if later.rank > MAY_BE_TAKEN else "is no better"
+            yield replace(each, reasons=(f"not looked into: {which} of it {how}",), decided=True)
             continue
         if best and _is_enough(best, each, read, bench):
             runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
@@ -188,9 +188,15 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
 
 
 def _last_patches(rulings: Sequence[Ruling]) -> dict[tuple[int, ...], Ruling]:
-    """By minor release, a file that was looked into and does not run: patches before it were built alike."""
-    failing = [each for each in rulings if each.decided and each.origin and each.rank > MAY_BE_TAKEN]
+    """By minor release, a file that was looked into and does not run well: patches before it were built alike."""
+    failing = [each for each in rulings if each.decided and each.origin and each.rank > 0]
     return {_release(each).release[:2]: each for each in sorted(failing, key=_release)}
+
+
+def _one_platform_first(rulings: Sequence[Ruling], order: Mapping[str, int]) -> list[Ruling]:
+    """Where a machine's system is not known, wheels for others come after all for the usual one."""
+    first = min(rulings, key=lambda each: tag_order.place(each.candidate.wheel, order), default=None)
+    return sorted(rulings, key=lambda each: first is not None and _platform(each) != _platform(first))
 
 
 def _rank(ruling: Ruling) -> int:
@@ -201,8 +207,7 @@ def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Bench) ->
     """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
     older = _release(best) > _release(other)
     if best.rank == 0:
-        elsewhere = _release(best) == _release(other) and _platform(best) != _platform(other)
-        return older or elsewhere or best.outcome == ORDER[0]
+        return older or _platform(best) != _platform(other) or best.outcome == ORDER[0]
     return older and (not bench.knows_gpu or len(read) >= _LOOKED)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from cuwheel.errors import CuwheelError, UnsafeWheelError, UsageError
 from cuwheel.verifying import kit, proof
 from cuwheel.verifying.request import PackRequest
 from tests.integration import pretend
-from tests.unit.slimming.packages import FOO, make_wheel
+from tests.unit.slimming.packages import FOO, fixture, make_wheel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,6 +87,39 @@ def test_a_gpu_that_does_as_predicted(tmp_path: Path) -> None:
     assert found["machine"]["gpus"] == [{"name": "Pretend GPU 0", "capability": "9.0", "memory": 16000000000}]
     assert found["machine"]["driver_cuda"] == "13.0"
     assert proof.parse(json.dumps(found).encode(), "x").succeeded
+
+
+LOADS = """
+import ctypes, pathlib, foo
+place = str(pathlib.Path(foo.__file__).with_name("libplain.so"))
+library, driver = ctypes.CDLL(place), ctypes.CDLL("libcuda.so.1")
+data = pathlib.Path(place).read_bytes()
+offset = data.index(bytes.fromhex("50ed55ba01001000"))
+rows = [line.split() for line in open("/proc/self/maps") if line.rstrip().endswith("libplain.so")]
+spans = [(int(row[2], 16), *(int(each, 16) for each in row[0].split("-"))) for row in rows]
+base = next(start - at for at, start, end in spans if at <= offset < at + end - start)
+driver.cuModuleLoadData.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+print("loaded", driver.cuModuleLoadData(ctypes.byref(ctypes.c_void_p()), base + offset), offset)
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+def test_the_proof_lists_what_was_really_loaded(tmp_path: Path) -> None:
+    """A check that hands a container of the wheel's library to the driver: which, and of which file."""
+    check = {"name": "loads", "kind": "python", "text": LOADS, "gpu": True, "expect": ["loaded 0"]}
+    files = {"foo/__init__.py": b"", "foo/libplain.so": fixture("plain-130.so")}
+    made = packed(tmp_path, IMPORT, check, files=files)
+    status, said, found = run(made, gpu())
+    assert status == 0, said
+    by_check = {each["name"]: each for each in found["wheels"][0]["checks"]}
+    (row,) = by_check["loads"]["loaded"]
+    offset = int(by_check["loads"]["output"].split()[2])
+    assert row == {"library": "foo/libplain.so", "offsets": [offset], "images": 0, "kernels": []}
+    assert by_check["import foo"]["loaded"] == []
+    assert "loaded foo/libplain.so: 1 pieces" in said
+    read = proof.read(made.parent / "elsewhere" / "proof.json")
+    assert [each.loaded[0].offsets for each in read.wheels[0].checks if each.loaded] == [(offset,)]
+    assert not run(made)[2]["wheels"][0]["checks"][0]["loaded"]  # no GPU, nothing to see
 
 
 def test_a_driver_that_refuses_what_was_foretold_to_load(tmp_path: Path) -> None:

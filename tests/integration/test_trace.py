@@ -209,6 +209,22 @@ def test_the_python_stack_is_told(place: Path, tmp_path: Path) -> None:
     assert failure.python[:2] == (f"{script}:4 in allocate", f"{script}:5 in <module>")
 
 
+def test_what_a_test_of_pytest_does_is_seen_with_its_stack(place: Path, tmp_path: Path) -> None:
+    """pytest rewrites tests, captures what they print and runs them in its own process."""
+    (tmp_path / "test_one.py").write_text(
+        "import ctypes\n"
+        "driver = ctypes.PyDLL('libcuda.so.1')\n"
+        "def test_allocation():\n"
+        "    assert driver.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(1 << 40)) == 0\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_one.py")]
+    found = cuwheel.trace(command, environ=environ(place), cwd=tmp_path)
+    assert found.exit_status == 1
+    (failure,) = found.failures
+    assert not failure.swallowed
+    assert failure.python[0] == f"{tmp_path / 'test_one.py'}:4 in test_allocation"
+
+
 def test_cupti_names_a_kernel_that_the_runtime_itself_refuses(place: Path) -> None:
     words = [str(place / "program"), "refused"]
     found = cuwheel.trace(words, environ=environ(place), cupti=place / "libcupti.so.13")

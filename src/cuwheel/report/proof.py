@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel import codec
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.units import size
 from cuwheel.verifying.proof import Proof
+from cuwheel.verifying.runner import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +73,7 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
         rows.append(Row("predicted", _prediction(wheel.prediction)))
     if wheel.agreement != "none":
         rows.append(Row("hardware", f"{_SAID[wheel.agreement]}: {wheel.why}"))
+    rows += [Row("loaded" if not number else "", line) for number, line in enumerate(_loaded(wheel))]
     yield Facts(tuple(rows))
     if wheel.checks:
         yield _checks(wheel)
@@ -78,6 +81,11 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
         if each.output and (verbose or each.outcome not in ("passed", "skipped")):
             yield Paragraph(f"{each.name} printed:")
             yield Verbatim(_lines(each, verbose=verbose))
+
+
+def _loaded(wheel: ProofWheel) -> list[str]:
+    """What its checks really loaded on the GPU, all together."""
+    return loaded.told(loaded.united({"loaded": codec.builtins(each.loaded)} for each in wheel.checks))
 
 
 def _prediction(prediction: ProofPrediction) -> str:

@@ -194,16 +194,27 @@ def _start(answer: Traced) -> Iterator[Row]:
     for index, process in enumerate(answer.processes):
         if process.first_launch is None:
             continue
-        compiled = [each for each in answer.loads if each.process == index and each.jit_ms and not each.cached]
-        total = sum(each.jit_ms or 0.0 for each in compiled)
-        if total >= _WORTH_TELLING_MS:
-            places = dict.fromkeys(file_name(each.library or each.caller or "memory") for each in compiled)
-            modules = f"{len(compiled)} PTX module{'' if len(compiled) == 1 else 's'} of {', '.join(places)}"
-            yield Row("compiling", f"the driver compiled {modules} for {total:,.0f} ms: no machine code fits")
-        loading = sum(each.seconds for each in answer.loads if each.process == index)
-        yield Row(
-            "start", f"first kernel after {lasted(process.first_launch)}; loading code took {loading * 1000:,.0f} ms"
-        )
+        loads = [each for each in answer.loads if each.process == index]
+        before = [each for each in loads if each.at <= process.first_launch]
+        start = lasted(process.first_launch)
+        loading = sum(each.seconds for each in before)
+        yield Row("start", f"first kernel after {start}; loading code took {loading * 1000:,.0f} ms of that")
+        if told := _compiling(before):
+            yield Row("", f"{told[0]} of these {start} are the driver compiling {told[1]}")
+        if told := _compiling([each for each in loads if each.at > process.first_launch]):
+            yield Row("" if before else "compiling", f"later the driver compiled {told[1]} for {told[0]}")
+
+
+def _compiling(loads: Sequence[Load]) -> tuple[str, str] | None:
+    """How long the driver compiled, and what, for want of machine code; None where it is too little to tell."""
+    compiled = [each for each in loads if each.jit_ms and not each.cached]
+    total = sum(each.jit_ms or 0.0 for each in compiled)
+    if total < _WORTH_TELLING_MS:
+        return None
+    places = dict.fromkeys(file_name(each.library or each.caller or "memory") for each in compiled)
+    modules = f"{len(compiled)} PTX module{'' if len(compiled) == 1 else 's'} of {', '.join(places)}"
+    why = "they have no machine code for this GPU" if len(places) > 1 else "it has no machine code for this GPU"
+    return lasted(total / 1000), f"{modules}: {why}"
 
 
 def _libraries(found: Sequence[LibraryUse]) -> Table:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel import codec
 from cuwheel.finding import SEVERITIES, Finding
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.units import size
 from cuwheel.verifying.outcomes import Verified
+from cuwheel.verifying.runner import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +113,8 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(tried.problem) if ours else Verbatim(tuple(tried.problem.splitlines()))
     if tried.checks:
         yield _table(tried)
+    if lines := loaded.told(loaded.united({"loaded": codec.builtins(each.loaded)} for each in tried.checks)):
+        yield Facts(tuple(Row("loaded" if not number else "", line) for number, line in enumerate(lines)))
     for each in tried.checks:
         if each.output and (verbose or not each.good):
             yield Paragraph(f"{each.name} printed:")

@@ -24,13 +24,18 @@ _NAME = "trace.so"
 _TRIAL_S = 20
 
 
-def shipped() -> Path | None:
-    """The one that ./run preload made, unless the sources have changed since."""
-    library, origin = SOURCES / f"trace-{platform.machine()}.so", SOURCES / ORIGIN
+def all_shipped() -> tuple[Path, ...]:
+    """Those that ./run preload made, unless the sources have changed since: one for each processor."""
     try:
-        return library if library.is_file() and origin.read_text().strip() == source_digest() else None
+        fresh = (SOURCES / ORIGIN).read_text().strip() == source_digest()
     except OSError:
-        return None
+        return ()
+    return tuple(sorted(SOURCES.glob("trace-*.so"))) if fresh else ()
+
+
+def shipped() -> Path | None:
+    """The one for this processor."""
+    return next((each for each in all_shipped() if each.stem == f"trace-{platform.machine()}"), None)
 
 
 def path(environ: Mapping[str, str]) -> Path:

@@ -18,6 +18,7 @@ from cuwheel.compat import matrix
 from cuwheel.errors import CuwheelError, UnreadableError
 from cuwheel.machine import named, probe
 from cuwheel.machine.fleet import Machine, Refinement
+from cuwheel.tracing import preload_library
 from cuwheel.verifying import checks as choice
 from cuwheel.verifying import contradictions, fresh_environment, libraries
 from cuwheel.verifying.outcomes import Check, Installation, Result
@@ -98,7 +99,7 @@ def _try(trial: Trial, made: Made, folder: Path) -> Installation:
     verdicts = matrix.judge_all(survey, machines)
     foreseen = contradictions.foreseen(survey, machines[0])
     checks, skipped = _with_libraries(trial, machines[0])
-    raw = _run(checks, made, _Place(environ=environ, folder=folder, gpus=there, cut=cut))
+    raw = _run(checks, made, _Place(environ=environ, folder=folder, gpus=there, cut=cut, tracer=_tracer(there)))
     loader = [each for each in raw if each.name == libraries.NAME]
     seen = [each for result in loader for each in libraries.loaded(result)]
     scene = libraries.Scene(foreseen=foreseen, driver=driver or stubbed, gpu=bool(there))
@@ -155,6 +156,18 @@ class _Place(Struct, frozen=True, kw_only=True):
     folder: Path
     gpus: Sequence[str]
     cut: bool
+    tracer: str | None = None
+
+
+def _tracer(there: Sequence[str]) -> str | None:
+    """Where there is a GPU, what sees the code that is loaded on it. Checks go on without it where it cannot be had."""
+    if not there:
+        return None
+    try:
+        return str(preload_library.path(os.environ))
+    except CuwheelError as error:
+        log.debug("not traced: %s", error.message)
+        return None
 
 
 def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
@@ -170,6 +183,7 @@ def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
                 capabilities=place.gpus,
                 cut=place.cut,
                 hide=lambda text: masking.known(text, os.environ),
+                tracer=place.tracer,
             )
             results.append(as_result(result, check))
             progress.advance(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from cuwheel import codec, locking, log
-from cuwheel.errors import MalformedError, UsageError
+from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.files import chunks, errors_of, sync_folder
 from cuwheel.inspection.survey import survey
+from cuwheel.tracing import preload_library
 from cuwheel.units import size as in_words
 from cuwheel.verifying import foresight, requirements
 from cuwheel.verifying import probes as device_code
@@ -198,6 +200,7 @@ def _write(made: Path, manifest: Manifest, files: Mapping[str, Path]) -> None:
         writer = ZipWriter(file, pool, 0)
         texts = {"__main__.py": _MAIN, f"{_PACKAGE}/__init__.py": b"", **_sources()}
         texts[MANIFEST] = codec.indented(manifest, order="deterministic")
+        texts |= _tracers()
         for name, data in sorted(texts.items()):
             writer.add(_traits(name), (data,), len(data))
         for name, path in sorted(files.items()):
@@ -219,6 +222,19 @@ def _sources() -> dict[str, bytes]:
         for part in _PARTS
         for path in (_HERE / part).rglob("*.py")
     }
+
+
+def _tracers() -> dict[str, bytes]:
+    """The library that sees what is loaded on a GPU, for each processor that there is one for, or none."""
+    found = {path.name: path.read_bytes() for path in preload_library.all_shipped()}
+    if not found:
+        try:
+            made = preload_library.path(os.environ)
+        except CuwheelError as error:
+            log.debug("the kit has no tracer: %s", error.message)
+        else:
+            found[f"trace-{platform.machine()}.so"] = made.read_bytes()
+    return found
 
 
 def _traits(name: str) -> Traits:

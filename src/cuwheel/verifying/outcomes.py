@@ -57,6 +57,18 @@ class Check(Struct, frozen=True, kw_only=True):
         }
 
 
+class Loaded(Struct, frozen=True, kw_only=True):
+    """What a check loaded of a library on a GPU, seen as `trace` does: `offsets` of device code in its file.
+
+    `library`: below the environment, or its name alone. `images`: that its code made in memory. `kernels`: launched.
+    """
+
+    library: str
+    offsets: tuple[int, ...]
+    images: int
+    kernels: tuple[str, ...]
+
+
 class Result(Struct, frozen=True, kw_only=True):
     """`status`: null where it said none. `signal`: that ended it. `memory`: the most that its processes held, in bytes.
 
@@ -76,6 +88,7 @@ class Result(Struct, frozen=True, kw_only=True):
     output_bytes: int = 0
     file: str = ""
     version: str = ""
+    loaded: tuple[Loaded, ...] = ()
 
     @property
     def good(self) -> bool:

@@ -17,7 +17,7 @@ from cuwheel.finding import Finding
 from cuwheel.machine.privacy import each_string
 from cuwheel.verifying import foresight
 from cuwheel.verifying.onsite import compare
-from cuwheel.verifying.outcomes import Kind, Outcome
+from cuwheel.verifying.outcomes import Kind, Loaded, Outcome
 from cuwheel.wheel import record
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class ProofCheck(Struct, frozen=True, kw_only=True):
     left: tuple[str, ...]
     file: str
     version: str
+    loaded: tuple[Loaded, ...] = ()
 
 
 class ProofFile(Struct, frozen=True, kw_only=True):

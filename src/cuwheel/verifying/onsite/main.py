@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import signal
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ..runner import checks as runner
-from ..runner import launch, processes
+from ..runner import launch, loaded, processes
 from . import compare, fresh_environment, install, machine, probing, tags, terminal
 
 MANIFEST = "kit.json"
@@ -28,6 +29,17 @@ _CHUNK = 1 << 20
 _INTERRUPTED = 130
 # What zipfile and json make of a file whose bytes were changed: also methods that there are not, and encryption.
 _DAMAGED = (OSError, EOFError, KeyError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error)
+
+
+def _tracer(archive: zipfile.ZipFile, place: Path, gpus: Sequence[object]) -> Optional[str]:
+    """What sees the code that checks load on the GPU, where there is one and this system takes it."""
+    name = f"trace-{platform.machine()}.so"
+    if not gpus or name not in archive.namelist():
+        return None
+    library = place / name
+    place.mkdir(parents=True, exist_ok=True)
+    library.write_bytes(archive.read(name))
+    return str(library) if loaded.loads_here(str(library)) else None
 
 
 class Confines(NamedTuple):
@@ -129,9 +141,10 @@ def _run(archive: zipfile.ZipFile, manifest: Mapping[str, Any], to: Path, work: 
     environ = processes.marked(os.environ, work.mark)
     here = machine.profile(environ)
     terminal.machine(here)
+    tracer = _tracer(archive, work.place, here["gpus"])
     wheels = []
     for number, wheel in chosen:
-        job = _Job(archive, wheel, work.place / f"{number}", confines, system=work.system)
+        job = _Job(archive, wheel, work.place / f"{number}", confines, system=work.system, tracer=tracer)
         wheels.append(job.run(here, manifest["signs"], environ))
     proof = {
         "schema": SCHEMA,
@@ -187,10 +200,17 @@ class _Job:
     """One wheel in one environment."""
 
     def __init__(
-        self, archive: zipfile.ZipFile, wheel: Mapping[str, Any], folder: Path, confines: Confines, *, system: bool
+        self,
+        archive: zipfile.ZipFile,
+        wheel: Mapping[str, Any],
+        folder: Path,
+        confines: Confines,
+        *,
+        system: bool,
+        tracer: Optional[str],
     ) -> None:
         self._archive, self._wheel, self._folder, self._system = archive, wheel, folder, system
-        self._confines = confines
+        self._confines, self._tracer = confines, tracer
 
     def run(
         self, here: Mapping[str, Any], signs: Mapping[str, Sequence[str]], environ: Mapping[str, str]
@@ -262,13 +282,19 @@ class _Job:
     def _checked(self, made: fresh_environment.Environment, here: Mapping[str, Any]) -> list[dict[str, Any]]:
         results = []
         for number, check in enumerate(self._wheel["checks"]):
-            result = self._one(check, made, here, self._folder / "scratch" / f"{number}")
+            result = self._one(check, made, here, self._folder / "scratch" / f"{number}", self._tracer)
             terminal.check(result)
+            terminal.loaded(loaded.told(result["loaded"]))
             results.append(result)
         return results
 
     def _one(
-        self, check: Mapping[str, Any], made: fresh_environment.Environment, here: Mapping[str, Any], scratch: Path
+        self,
+        check: Mapping[str, Any],
+        made: fresh_environment.Environment,
+        here: Mapping[str, Any],
+        scratch: Path,
+        tracer: Optional[str] = None,
     ) -> dict[str, Any]:
         capabilities = [each["capability"] for each in here["gpus"]]
         result = runner.run(
@@ -279,6 +305,7 @@ class _Job:
             capabilities=capabilities,
             cut=self._confines.cut,
             hide=self._confines.hide,
+            tracer=tracer,
         )
         result = {key: self._placeless(value) for key, value in result.items()}
         result["gpu"] = bool(check.get("gpu") or check.get("capabilities"))

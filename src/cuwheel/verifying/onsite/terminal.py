@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
 from ..runner.capture import printable
@@ -73,6 +73,12 @@ def check(result: Mapping[str, Any]) -> None:
     if result["outcome"] not in ("passed", "skipped"):
         for line in result["output"].rstrip().splitlines()[-_LAST_LINES:]:
             say(f"          | {line}")
+
+
+def loaded(lines: Sequence[str]) -> None:
+    """What a check really loaded on the GPU."""
+    for line in lines:
+        say(f"          loaded {line}")
 
 
 def summary(proof: Mapping[str, Any], written: str) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from . import boot, child, gpus
+from . import boot, child, gpus, loaded
 from .capture import Capture
 
 KINDS = ("import", "command", "python")
@@ -39,13 +39,19 @@ def run(
     capabilities: Optional[Sequence[str]] = None,
     cut: bool = False,
     hide: Callable[[str], str] = str,
+    tracer: Optional[str] = None,
 ) -> dict[str, Any]:
     """Run a check with an environment's interpreter in a scratch folder; never raises for what the check does.
 
     `capabilities`: of the GPUs there, if the caller knows; else they are asked for when a check needs one.
-    `cut`: off the network. `hide`: makes secrets unreadable in all that is kept of what it printed.
+    `cut`: off the network. `hide`: makes secrets unreadable in all that is kept of what it printed. `tracer`: the
+    library that sees what its programs load on a GPU.
     """
+    seen = Path(folder).absolute() / ".loaded" if tracer and capabilities else None
+    if tracer and seen:
+        environ = {**environ, **loaded.variables(tracer, seen, environ)}
     result = _run(check, python, environ, folder, capabilities, cut=cut)
+    result["loaded"] = loaded.read(seen, environ.get("VIRTUAL_ENV", "")) if seen else []
     return {key: hide(value) if isinstance(value, str) and key not in _OURS else value for key, value in result.items()}
 
 

@@ -1,0 +1,139 @@
+"""What the processes of a check loaded on the GPU, by the library that `cuwheel trace` preloads.
+
+A row for each library: its path below the environment (else its name alone), the offsets of device code in its file,
+how many images it made in memory, and the kernels that were launched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_LONGEST_LINE, _MOST_EVENTS, _MOST_FILES = 1 << 18, 1_000_000, 1000
+_MOST_OFFSETS, _MOST_KERNELS = 10_000, 200
+_TRIAL_S = 20
+
+
+def loads_here(library: str) -> bool:
+    """A loader that cannot take it says so, and goes on without it: checks must not print that."""
+    command = ["/bin/sh", "-c", ":"]
+    try:
+        done = subprocess.run(command, env={"LD_PRELOAD": library}, capture_output=True, timeout=_TRIAL_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0 and not done.stderr
+
+
+def variables(library: str, folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """What makes programs write into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    before = environ.get("LD_PRELOAD")
+    return {"LD_PRELOAD": f"{library}:{before}" if before else library, "CUWHEEL_TRACE": str(folder)}
+
+
+def read(folder: Path, root: str) -> list[dict[str, Any]]:
+    """`root`: the environment, below which paths are told."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("trace-*.jsonl"))[:_MOST_FILES]:
+        _process(path, os.path.realpath(root), found)
+    return _rows(found)
+
+
+def united(checks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of several checks as one."""
+    found: dict[str, dict[str, Any]] = {}
+    for check in checks:
+        for row in check.get("loaded", ()):
+            into = _row(found, row["library"])
+            into["offsets"].update(row["offsets"])
+            into["kernels"].update(dict.fromkeys(row["kernels"]))
+            into["images"] += row["images"]
+    return _rows(found)
+
+
+def _rows(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "library": name,
+            "offsets": sorted(row["offsets"])[:_MOST_OFFSETS],
+            "images": row["images"],
+            "kernels": list(row["kernels"])[:_MOST_KERNELS],
+        }
+        for name, row in sorted(found.items())
+    ]
+
+
+def _row(found: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    return found.setdefault(name, {"offsets": set(), "images": 0, "kernels": {}})
+
+
+def _process(path: Path, root: str, found: dict[str, dict[str, Any]]) -> None:
+    modules: dict[str, str] = {}  # handle of a library or module → the file it is of
+    kernels: dict[str, tuple[str, str]] = {}
+    for event in _events(path):
+        kind, handle = event.get("event"), str(event.get("handle") or "")
+        if kind == "load":
+            name = _name(event, root)
+            row = _row(found, name)
+            if isinstance(event.get("offset"), int):
+                row["offsets"].add(event["offset"])
+            else:
+                row["images"] += 1
+            modules[handle] = name
+        elif kind == "handle":
+            of = str(event.get("of") or "")
+            if of in kernels:
+                kernels[handle] = kernels[of]
+            elif of in modules and event.get("api") == "cuLibraryGetModule":
+                modules[handle] = modules[of]
+            elif of in modules:
+                kernels[handle] = modules[of], _text(event.get("name"))
+        elif kind == "launch" and str(event.get("kernel")) in kernels:
+            library, kernel = kernels[str(event["kernel"])]
+            _row(found, library)["kernels"][kernel] = None
+
+
+def _name(event: Mapping[str, Any], root: str) -> str:
+    """The file it stands in; of an image in memory, that which handed it over."""
+    path = _text(event.get("file") or event.get("path") or event.get("caller"))
+    inside = os.path.relpath(path, root) if path.startswith(root + os.sep) else Path(path).name
+    parts = Path(inside).parts
+    return "/".join(parts[parts.index("site-packages") + 1 :]) if "site-packages" in parts else inside
+
+
+def _text(written: Any) -> str:  # noqa: ANN401 - of JSON
+    """The library writes bytes beyond ASCII as code points of the same number."""
+    text = written if isinstance(written, str) else ""
+    try:
+        return text.encode("latin-1").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return text
+
+
+def _events(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b"")):
+                if number >= _MOST_EVENTS:
+                    return
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(event, dict):
+                    yield event
+    except OSError:
+        return
+
+
+def told(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """In words, a line for each library."""
+    return [
+        f"{row['library']}: {len(row['offsets'])} pieces, {len(row['kernels'])} kernels launched"
+        + (f", {row['images']} made in memory" if row["images"] else "")
+        for row in rows
+    ]

@@ -49,10 +49,10 @@ BESIDE = "namespace c10 { int size(void*); } namespace at { int mine() { return 
 TAKEN = ["_ZN3c104sizeERNS_6TensorE", "_ZN3c105checkEij", "_ZN3c106TensorD2Ev", "_ZTIN3c106TensorE"]
 
 
-def _compiled(folder: Path, name: str, source: str) -> Path:
+def _compiled(folder: Path, name: str, source: str, *more: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / name
-    command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(made), f"-Wl,-soname,{name}"]
+    command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(made), f"-Wl,-soname,{name}", *more]
     subprocess.run(command, input=source, text=True, check=True, capture_output=True, timeout=120)
     return made
 
@@ -135,6 +135,32 @@ def test_torch_that_is_asked_for_and_not_installed(
     arguments = ["find", "ext", "--no-index", "--find-links", str(extension.parent), "--on", "h100", "--torch", "2.9"]
     assert main(arguments) == 0
     assert "torch    2.9\n" in capsys.readouterr().out
+
+
+def test_a_library_that_nobody_knows_does_not_bring_symbols_of_torch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`check` cannot exclude it; of several releases `find` takes one that does not depend on it."""
+    monkeypatch.setattr("cuwheel.facts.torch_symbols.own", lambda: Table("", ("2.8.0", "2.9.1"), {"_ZN3c10x": 3}))
+    clean_environment(monkeypatch, tmp_path)
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    for version, source in (("1.0", "int nothing;"), ("1.1", EXTENSION)):
+        unknown = _compiled(tmp_path / version, "libsomebody.so.1", "namespace at { int mine() { return 1; } }")
+        made = _compiled(tmp_path / version, "_C.so", source, "-xnone", "-Wl,--no-as-needed", str(unknown))
+        with zipfile.ZipFile(folder / f"ext-{version}-py3-none-linux_x86_64.whl", "w") as archive:
+            archive.write(made, "ext/_C.so")
+            archive.writestr(
+                f"ext-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: ext\nVersion: {version}\n"
+            )
+            archive.writestr(f"ext-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-linux_x86_64\n")
+    refine = Refinement(torch="2.9", os="linux", cpu="x86_64", glibc="2.36")
+    found = api.find("ext", on=["h100"], refine=refine, find_links=[str(folder)], no_index=True).candidates
+    assert [(each.version, each.outcome, each.chosen) for each in found] == [
+        ("1.0", "unknown", True),
+        ("1.1", "fails", False),
+    ]
+    assert "symbols that torch 2.9 does not have" in found[1].reasons[0]
 
 
 def test_an_environment_without_torch_has_nothing_to_compare(tmp_path: Path) -> None:

@@ -57,14 +57,27 @@ def fitting(survey: Survey) -> tuple[str, ...] | None:
 
     None for what is not an extension of torch.
     """
-    certain = frozenset(loading(survey, _ANYWHERE).certain)
-    taking = [each for each in survey.libraries if each.torch_symbols]
-    if not taking:
+    needed = _needed(survey)
+    if not needed:
         return None
-    needed = [each for each in taking if each.path in certain] or taking
-    found = torch_symbols.exporting({name for each in needed for name in each.torch_symbols})
+    found = torch_symbols.exporting(needed)
     allowed = [SpecifierSet(_LOCAL.sub("", str(each.specifier))) for each in required(survey)]
     return tuple(versions.minor(each) for each in found if _any_patch(each, allowed))
+
+
+def lacking(survey: Survey, version: str) -> frozenset[str]:
+    """What it needs and that torch does not have; nothing where that torch is not in the table."""
+    found = exports(version, _needed(survey))
+    return found.asked - found.names if found else frozenset()
+
+
+def _needed(survey: Survey) -> frozenset[str]:
+    """What the libraries take that the import loads; where none of those takes anything, all of them."""
+    certain = frozenset(loading(survey, _ANYWHERE).certain)
+    taking = [each for each in survey.libraries if each.torch_symbols]
+    return frozenset(
+        name for each in [each for each in taking if each.path in certain] or taking for name in each.torch_symbols
+    )
 
 
 def required(survey: Survey) -> Iterator[Requirement]:

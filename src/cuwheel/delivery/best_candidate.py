@@ -64,7 +64,7 @@ def find(request: FindRequest) -> Found:
         known = catalogue.opened(request.catalogues, session)
         rulings = _by_facts(_once_a_build(rulings), bench, session, known)
         rulings = list(_by_wheels(_one_platform_first(rulings, order), bench, session, budget))
-    ranked = sorted(_preferred(rulings, order), key=lambda each: each.rank)
+    ranked = sorted(_one_platform_first(_preferred(rulings, order), order), key=_rank)
     chosen = next((each for each in ranked[:1] if each.rank <= MAY_BE_TAKEN), None)
     return Found(name=wanted.name, machines=machines, rulings=tuple(ranked), chosen=chosen, downloaded=budget.used)
 
@@ -170,7 +170,7 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
             yield each
             continue
         later = patched.get(_release(each).release[:2])
-        if best and best.rank == 0 and later and _release(later) >= _release(each):
+        if best and later and _release(later) >= _release(each):
             which = "a later patch" if _release(later) > _release(each) else "another wheel"
             how = "does not run" if later.rank > MAY_BE_TAKEN else "is no better"
             yield replace(each, reasons=(f"not looked into: {which} of it {how}",), decided=True)
@@ -205,9 +205,11 @@ def _rank(ruling: Ruling) -> int:
 
 def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Bench) -> bool:
     """Whether another need not be read. Where no GPU is known, and in packages without device code, none is better."""
+    if _platform(best) != _platform(other):
+        return True
     older = _release(best) > _release(other)
     if best.rank == 0:
-        return older or _platform(best) != _platform(other) or best.outcome == ORDER[0]
+        return older or best.outcome == ORDER[0]
     return older and (not bench.knows_gpu or len(read) >= _LOOKED)
 
 

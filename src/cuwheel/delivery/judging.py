@@ -125,6 +125,8 @@ class Bench:
             for finding in verdict.findings
             if finding.severity == "error" or finding.rule in _OF_TORCH
         ]
+        if not self._installed and (lacking := list(self._lacking(contents.survey))) and not errors:
+            errors, outcome = lacking, "fails"
         replaced = tuple(dict.fromkeys(self._replaced(contents.survey)))
         lost = [*replaced, *(each for each in verdicts if _only_grafted(each))]
         rank = rank_of(outcome, errors)
@@ -143,6 +145,13 @@ class Bench:
             torch=torch_releases.fitting(contents.survey),
             decided=True,
         )
+
+    def _lacking(self, survey: Survey) -> Iterator[str]:
+        """`check` says nothing where a library that nobody knows might bring them. Another release is better."""
+        for machine in self._machines:
+            if machine.torch and (names := torch_releases.lacking(survey, machine.torch)):
+                what = "a symbol" if len(names) == 1 else f"{len(names)} symbols"
+                yield _of(machine, f"it needs {what} that torch {machine.torch} does not have", self._machines)
 
     def _replaced(self, survey: Survey) -> Iterator[str]:
         """A torch that it does not go with, installed or asked for: an installer would bring another one."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cuwheel import venvs
 from tests.campaign.ground import CACHE
 from tests.fixtures import manifest, small_wheel
 from tests.integration import build_projects, toolchain_site
@@ -51,6 +52,12 @@ def _journal_left(folder: Path) -> bool:
     from cuwheel.slimming import changes
 
     return changes.folder_of(folder / "env").is_dir()
+
+
+def _kept_install(folder: Path) -> bool:
+    from cuwheel.delivery import environment_copy
+
+    return (folder / "env" / environment_copy.FOLDER / "journal.json").is_file()
 
 
 def _plain_wheel(folder: Path) -> Path:
@@ -122,7 +129,39 @@ def _index(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "cuwheel", *words], check=True, timeout=120, stdout=subprocess.DEVNULL)
 
 
+def _environment(folder: Path) -> None:
+    """With nothing in it yet, and two releases of a package to choose from."""
+    venvs.make(folder / "env", venvs.find_python())
+    for version in ("1.0", "2.0"):
+        published.wheel(folder / "dist", version)
+
+
+def _install_package(folder: Path, wanted: str) -> Sequence[str]:
+    place = ("--no-index", "--find-links", str(folder / "dist"), "--env", str(folder / "env"))
+    return ("install", wanted, *place, "--on", "h100", "--quiet", "--json")
+
+
+def _listed(folder: Path) -> None:
+    """An index of two releases, and a catalogue that has one of them."""
+    words = ("publish", published.cuda_wheel(folder / "old"), published.cuda_wheel(folder / "old", "2.0"))
+    where = ("--to", folder / "index", "--quiet", "--json")
+    subprocess.run(
+        [sys.executable, "-m", "cuwheel", *words, *where], check=True, timeout=120, stdout=subprocess.DEVNULL
+    )
+
+
+def _collect(folder: Path, *names: str) -> Sequence[str]:
+    place = ("--to", str(folder / "facts"), "--index", str(folder / "index" / "simple"))
+    return ("catalogue", "add", *names, *place, "--quiet", "--json")
+
+
 _STORE = (".cuwheel", ".making-", ".locks")
+# uv notes the time of the wheel, and RECORD has the hash of that.
+_TIMES_OF_UV = tuple(
+    f"env/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/foo-{version}.dist-info/{name}"
+    for version in ("1.0", "2.0")
+    for name in ("RECORD", "uv_cache.json")
+)
 
 JOBS = (
     Job(
@@ -223,6 +262,36 @@ JOBS = (
         prepare=_script,
         command=lambda _folder: ("record", "--quiet", "--", "sh", "build.sh"),
         varies=("cuwheel-record",),
+        together="all",
+    ),
+    Job(
+        name="trace",
+        prepare=_script,
+        command=lambda folder: ("trace", "-o", str(folder / "trace.json"), "--quiet", "--", "sh", "build.sh"),
+        varies=("trace.json",),
+        together="all",
+    ),
+    Job(
+        name="install",
+        prepare=_environment,
+        begin=lambda folder: _install_package(folder, "foo==1.0"),
+        command=lambda folder: _install_package(folder, "foo"),
+        varies=_TIMES_OF_UV,
+    ),
+    Job(
+        name="install-undo",
+        prepare=_environment,
+        begin=lambda folder: _install_package(folder, "foo"),
+        command=lambda folder: ("install", "--undo", "--env", str(folder / "env"), "--quiet", "--json"),
+        recover_if=_kept_install,
+        varies=_TIMES_OF_UV,
+    ),
+    Job(
+        name="catalogue",
+        prepare=_listed,
+        begin=lambda folder: _collect(folder, "foo==1.0"),
+        command=lambda folder: _collect(folder, "foo"),
+        private=(".cuwheel", "lock"),
         together="all",
     ),
     Job(

@@ -5,6 +5,7 @@ What the readers make of damaged binaries is in tests/unit/inspection; here it i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 GOOD = (ROOT / "tests" / "fixtures" / "bin" / "plain-130.so").read_bytes()
 NAME = "pkg-1.0-py3-none-any.whl"
 UNSAFE = 13
+SEVERAL = ("find", "catalogue")  # these look at many wheels: one that cannot be taken is a line of the answer, 1
 # Of a wheel that is damaged or lies: what is read is told (0, 1), or it is refused (5, 13). 2 is for `plan --like`,
 # where a wheel without the right device code says nothing about sizes.
 OF_WHEELS = {0, 1, 5, 13}
@@ -31,7 +33,8 @@ SECONDS, MEMORY, OUTPUT = 30, 512 << 20, 1 << 20  # of any command, whatever it 
 
 
 def verbs(wheel: str, out: str) -> dict[str, list[str]]:
-    """Every verb that takes a wheel."""
+    """Every verb that takes a wheel, or a folder of wheels."""
+    folder = str(Path(wheel).parent)
     return {
         "inspect": ["inspect", wheel],
         "kernels": ["kernels", wheel],
@@ -43,6 +46,9 @@ def verbs(wheel: str, out: str) -> dict[str, list[str]]:
         "pack": ["verify", wheel, "--pack", f"{out}.pyz"],
         "plan": ["plan", "--for", "h100", "--like", wheel],
         "explain": ["explain", os.devnull, "--wheel", wheel, "--gpu", "h100"],
+        "publish": ["publish", wheel, "--to", f"{out}-index"],
+        "find": ["find", "pkg", "--on", "h100", "--no-index", "--find-links", folder],
+        "catalogue": ["catalogue", "add", "pkg", "--to", f"{out}-facts", "--index", f"{folder}/simple"],
     }
 
 
@@ -84,6 +90,7 @@ def of_wheels(cases: Iterable[tuple[str, bytes]], folder: Path, allowed: Callabl
         place = folder / str(number)
         place.mkdir()
         (place / NAME).write_bytes(data)
+        _listed(place)
         for verb, words in verbs(str(place / NAME), str(place / "out")).items():
             labels.append((verb, name))
             commands.append(words)
@@ -95,9 +102,36 @@ def of_wheels(cases: Iterable[tuple[str, bytes]], folder: Path, allowed: Callabl
     ]
 
 
+def _listed(place: Path) -> None:
+    """The same on the page of an index beside it, as a wheel for a platform, with its hash."""
+    data, name = (place / NAME).read_bytes(), NAME.replace("-any.", "-manylinux_2_28_x86_64.")
+    page = place / "simple" / "pkg" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.with_name(name).write_bytes(data)
+    link = f"{name}#sha256={hashlib.sha256(data).hexdigest()}"
+    page.write_text(f'<!DOCTYPE html><html><body><a href="{link}">{name}</a></body></html>')
+
+
 def test_an_unsafe_wheel_is_an_error_of_its_own_in_every_verb(tmp_path: Path) -> None:
-    found = of_wheels(hostile.unsafe_wheels(GOOD), tmp_path, lambda _verb: {UNSAFE})
+    found = of_wheels(hostile.unsafe_wheels(GOOD), tmp_path, lambda verb: {1} if verb in SEVERAL else {UNSAFE})
     assert not found
+
+
+def test_an_unsafe_wheel_is_not_installed(tmp_path: Path) -> None:
+    environment = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    before = sorted(environment.rglob("*"))
+    labels, commands = [], []
+    for number, (name, data) in enumerate(hostile.unsafe_wheels(GOOD)):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / NAME).write_bytes(data)
+        labels.append(f"install of {name}")
+        where = ("--no-index", "--find-links", str(place), "--env", str(environment))
+        commands.append(["install", "pkg", "--on", "h100", *where])
+    ends = ended(commands, tmp_path)
+    assert [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {1})] == []
+    assert sorted(environment.rglob("*")) == before
 
 
 def test_wheels_that_lie_in_their_texts(tmp_path: Path) -> None:
@@ -194,6 +228,48 @@ def test_records(tmp_path: Path) -> None:
         for words in (["replay", str(record)], ["replay", str(record), "--list"], ["explain", str(record)]):
             commands.append(words)
             labels.append(f"{' '.join(words[::2])} of {name}")
+    ends = ended(commands, tmp_path)
+    found = [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {0, 1, 2, 4, 5, 6})]
+    assert not found
+
+
+def test_what_an_index_and_a_catalogue_say(tmp_path: Path) -> None:
+    """Strangers' pages, facts and lists, from a folder; a network's are the same bytes."""
+    labels, commands, allowed = [], [], []
+    for number, (name, data) in enumerate(hostile.json()):
+        place = tmp_path / str(number)
+        for file in (
+            "simple/pkg/index.json",
+            "catalogue/catalogue.json",
+            "index/simple/pkg/index.json",
+            "index/.index.json",
+        ):
+            (place / file).parent.mkdir(parents=True, exist_ok=True)
+            (place / file).write_bytes(data)
+        asked = ["find", "pkg", "--on", "h100"]
+        for words, statuses in (
+            ([*asked, "--index", str(place / "simple")], {1, 3, 4, 5, 6}),
+            ([*asked, "--no-index", "--find-links", str(place), "--catalogue", str(place / "catalogue")], {1, 3, 5, 6}),
+            (["catalogue", "list", str(place / "catalogue")], {0, 4, 5, 6}),
+            (["publish", "--check", str(place / "index")], {1, 4, 5, 6}),
+        ):
+            labels.append(f"{' '.join(words[:2])} with {name}")
+            commands.append(words)
+            allowed.append(statuses)
+    ends = ended(commands, tmp_path)
+    rows = zip(labels, ends, allowed, strict=True)
+    assert [each for label, end, statuses in rows for each in problems(label, end, statuses)] == []
+
+
+def test_what_traced_programs_wrote(tmp_path: Path) -> None:
+    commands, labels = [], []
+    for number, (name, data) in enumerate((*hostile.events(), *hostile.json())):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / "trace-1.jsonl").write_bytes(data)
+        (place / "session.json").write_bytes(data)
+        commands.append(["trace", "--read", str(place)])
+        labels.append(f"trace --read of {name}")
     ends = ended(commands, tmp_path)
     found = [each for label, end in zip(labels, ends, strict=True) for each in problems(label, end, {0, 1, 2, 4, 5, 6})]
     assert not found

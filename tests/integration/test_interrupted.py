@@ -24,6 +24,16 @@ def test_nothing_half_done(job: str, mode: str) -> None:
     assert found.tried > 0
 
 
+@pytest.mark.parametrize(
+    ("job", "mode"), [("install", "full"), ("install-undo", "kill"), ("catalogue", "full"), ("trace", "kill")]
+)
+def test_nothing_half_done_where_each_try_takes_seconds(job: str, mode: str) -> None:
+    """`./run campaign`, and with it `--all`, has all their modes."""
+    found = sweep("sweep", job, mode, SECONDS)
+    assert found.problems == []
+    assert found.tried > 0
+
+
 @pytest.mark.parametrize("job", ["publish", "publish-remove"])
 def test_an_index_for_which_there_is_no_room(job: str) -> None:
     """Killed at random moments it is by test_publish_killed.py."""

@@ -137,11 +137,11 @@ class Copy:
             return
         before = {each.path: each for each in journal.before}
         now = {each.path: each for each in self._entries()}
-        for path in sorted(now.keys() - before.keys(), reverse=True):  # what is in a folder before the folder
-            _remove(self.prefix / path)
         for number, entry in enumerate(journal.before):
             if not entry.is_same(now.get(entry.path)):
                 self._put_back(journal, number)
+        for path in sorted(now.keys() - before.keys(), reverse=True):  # what is in a folder before the folder
+            _remove(self.prefix / path)
         self._settle(journal)
 
     def _settle(self, journal: Journal) -> None:
@@ -191,10 +191,12 @@ class Copy:
         return journal.name
 
     def _undo(self, journal: Journal) -> None:
-        for entry in sorted(journal.added, key=lambda each: each.path, reverse=True):
-            _remove(self.prefix / entry.path)
         for number in range(len(journal.before)):
             self._put_back(journal, number)
+        old = {each.path for each in journal.before}
+        for entry in sorted(journal.added, key=lambda each: each.path, reverse=True):
+            if entry.path not in old:
+                _remove(self.prefix / entry.path)
         self._settle(journal)
 
     def forget(self) -> None:
@@ -207,13 +209,17 @@ class Copy:
         files.write(self._folder / _JOURNAL, codec.encode(journal), durable=True)
 
     def _put_back(self, journal: Journal, number: int) -> None:
+        """Moved, not copied: that needs no room, and there is no moment without the old file or the new one."""
         entry = journal.before[number]
         place = self.prefix / entry.path
+        kept = self._folder / _STORES[journal.state] / str(number)
         try:
             if entry.kind == "folder" and place.is_dir() and not place.is_symlink():
                 place.chmod(entry.mode)
                 return
-            if os.path.lexists(place):
+            if entry.kind == "file" and not kept.exists() and place.is_file():
+                return  # by a run that was killed
+            if os.path.lexists(place) and (entry.kind != "file" or (place.is_dir() and not place.is_symlink())):
                 _remove(place)
             place.parent.mkdir(parents=True, exist_ok=True)
             if entry.kind == "folder":
@@ -221,9 +227,10 @@ class Copy:
             elif entry.kind == "link":
                 place.symlink_to(entry.target)
             else:
-                _link(self._folder / _STORES[journal.state] / str(number), place)
+                kept.replace(place)
         except OSError as error:
-            raise UnreadableError.from_os(error, place) from error
+            hint = f"what was there is kept in {self._folder}, and the next cuwheel install puts it back"
+            raise UnreadableError.from_os(error, place, hint=hint) from error
 
     def _folder_times(self, before: tuple[Entry, ...]) -> None:
         for entry in reversed(before):

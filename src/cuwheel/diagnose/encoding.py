@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 _SAMPLE = 4000
 _BLOCK = 1024
 _BINARY = 0.05  # share of control characters from which on a block is no text: of random bytes it is 0.11
 _CONTROLS = bytes({*range(32), 127} - set(b"\t\n\r\x1b\b\f"))
+_HOLE = re.compile(rb"\x00{64,}")  # what a machine that died leaves in a log, or whoever cut a file that is written to
 _LONGEST = 1 << 20  # letters of a line: command lines may be two megabytes long, and errors are not on those
 _USUAL = 1 << 16  # of lines within a line
 
@@ -14,7 +17,7 @@ def decode(data: bytes) -> str:
     wide = _wide(data)
     if wide:
         return data.decode(wide, errors="replace")
-    data = _without_binary(data)
+    data = _without_binary(_HOLE.sub(b"", data))
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -133,16 +133,16 @@ def read(stream: BinaryIO) -> Log:
     excess = max(0, kept - HALF)
     skipped += end.count(b"\n", 0, excess)
     text = encoding.decode(head + (b"\n" if skipped else b"") + end[excess:])
-    return parse(text, gap_at=len(head), skipped=skipped) if text else parse("")
+    return parse(text, before_gap=head.count(b"\n") + 1, skipped=skipped) if text else parse("")
 
 
-def parse(text: str, *, gap_at: int | None = None, skipped: int = 0) -> Log:
+def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
+    """`before_gap`: lines of the beginning of a log of whose middle `skipped` lines were left out."""
     plain = _without_decoration(encoding.bounded(text))
     numbered = list(_numbered(plain))
-    if skipped and gap_at is not None:
-        before = text.count("\n", 0, gap_at) + 1
+    if skipped:
         shift = skipped - 1  # one line's end was put in between
-        numbered = [(number + shift if number > before else number, line) for number, line in numbered]
+        numbered = [(number + shift if number > before_gap else number, line) for number, line in numbered]
     written = register.prose(numbered)
     numbered = [each for index, each in enumerate(numbered) if index not in written] if written else numbered
     both = [

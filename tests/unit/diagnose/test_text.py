@@ -228,6 +228,14 @@ def test_what_no_program_printed_is_answered_quickly_and_with_nothing(data: byte
     assert time.process_time() - began < 3  # a second where nothing else runs
 
 
+def test_a_hole_in_a_log_hides_nothing_beside_it() -> None:
+    """Zeros, as a machine leaves them that died, or who cut a file that another writes to."""
+    fatal = b"nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"
+    log = text.read(io.BytesIO(b"one\ntwo\n" + bytes(5000) + fatal + b"four\n"))
+    assert log.lines[:4] == ("one", "two", fatal.decode().strip().replace("   ", " "), "four")
+    assert log.numbers[:4] == (1, 2, 3, 4)
+
+
 def test_a_log_with_binary_in_it_keeps_its_lines_and_their_numbers() -> None:
     noise = random.Random(3).randbytes(1 << 16)  # noqa: S311 - no secret
     before = b"make all\n" * 2000

@@ -144,7 +144,8 @@ async function marked(text, found) {
     log.append(proof.has(first + place + 1) ? element("mark", {}, row) : row);
   });
   const section = element("section", {}, element("h2", { textContent: "The lines that prove it" }), log);
-  requestAnimationFrame(() => log.querySelector("mark")?.scrollIntoView({ block: "nearest" }));
+  // Within its box alone: the answer above it is what the reader came for.
+  requestAnimationFrame(() => { log.scrollTop = (log.querySelector("mark")?.offsetTop ?? 0) - log.offsetTop - 60; });
   return section;
 }
 

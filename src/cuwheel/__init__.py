@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         explain,
         find,
         gpus,
+        graft,
         inspect,
         install,
         kernels,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from cuwheel.building.request import BuildRequest
     from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
+    from cuwheel.grafting.request import GraftRequest
     from cuwheel.measuring.request import BenchRequest
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.toolchains.request import ToolchainRequest
@@ -44,6 +46,7 @@ __all__ = [
     "BuildRequest",
     "CatalogueRequest",
     "FindRequest",
+    "GraftRequest",
     "InstallRequest",
     "PublishRequest",
     "SlimRequest",
@@ -59,6 +62,7 @@ __all__ = [
     "explain",
     "find",
     "gpus",
+    "graft",
     "inspect",
     "install",
     "kernels",

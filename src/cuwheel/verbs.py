@@ -122,6 +122,14 @@ _ROWS = (
         "slimming.SlimRequest",
     ),
     Verb(
+        "graft",
+        "add architectures to a finished wheel, proven to fit",
+        "BASE DONOR… -o OUT",
+        ("grafting.graft",),
+        ("graft.Graft",),
+        "grafting.GraftRequest",
+    ),
+    Verb(
         "trace",
         "see which device code a program loads, and which kernel failed",
         "-- COMMAND",

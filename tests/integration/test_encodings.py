@@ -24,7 +24,7 @@ SETTINGS = {
     "utf-8, strict": {"PYTHONIOENCODING": "utf-8:strict"},
     "C locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
 }
-WITH_PAGE = ("inspect", "compare", "check", "verify", "slim", "repair")
+WITH_PAGE = ("inspect", "compare", "check", "verify", "slim", "graft", "repair")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +71,7 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "repair": [wheel, "--dry-run"],
         "verify": [wheel, "--static"],
         "slim": [odd, "--for", "h100", "-o", f"slim-{ODD}", "--dry-run"],
+        "graft": [odd, "other.so", "-o", f"graft-{ODD}", "--dry-run"],
         "publish": [wheel, "--to", str(folder / "index"), "--dry-run"],
         "trace": ["--", "cc", "-c", f"{ODD}.c"],
         "find": ["subject", "--no-index", "--find-links", str(folder), "--on", "h100"],

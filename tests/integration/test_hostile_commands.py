@@ -41,6 +41,8 @@ def verbs(wheel: str, out: str) -> dict[str, list[str]]:
         "compare": ["compare", wheel, wheel],
         "check": ["check", wheel, "--on", "h100"],
         "slim": ["slim", wheel, "--for", "h100", "-o", f"{out}-slim"],
+        "graft": ["graft", wheel, wheel, "-o", f"{out}-graft"],
+        "split": ["graft", "--split", wheel, "-o", f"{out}-split"],
         "repair": ["repair", wheel, "-o", f"{out}-repair"],
         "verify": ["verify", wheel, "--static"],
         "pack": ["verify", wheel, "--pack", f"{out}.pyz"],

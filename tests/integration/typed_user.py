@@ -21,6 +21,7 @@ from cuwheel.report.doctor import Doctor
 from cuwheel.report.explain import Explain
 from cuwheel.report.find import Find
 from cuwheel.report.gpus import Gpus
+from cuwheel.report.graft import Graft
 from cuwheel.report.inspect import Inspect
 from cuwheel.report.install import Install
 from cuwheel.report.kernels import Kernels
@@ -80,6 +81,8 @@ portable = assert_type(cuwheel.repair("a.whl", exclude=["libfoo.so"], requires=T
 assert_type(portable.wheels, tuple[RepairedWheel, ...])
 assert_type(portable.wheels[0].output, str | None)
 
+assert_type(cuwheel.graft("a.whl", ["b.whl"], output=Path("out"), force=True), Graft)
+assert_type(cuwheel.graft(cuwheel.GraftRequest("a.whl", split=True, output=Path("parts"))).outputs, tuple[str, ...])
 smaller = assert_type(cuwheel.slim("a.whl", machines=["h100"], output=Path("slim"), level=9), Slim)
 assert_type(smaller.total.bytes_after, int)
 assert_type(cuwheel.slim(cuwheel.SlimRequest(["a.so", Path("b.so")], machines=["h100"], output=Path("slim"))), Slim)

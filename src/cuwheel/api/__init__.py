@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.api.catalogues import catalogue, catalogue_list
     from cuwheel.api.diagnosis import causes, explain
     from cuwheel.api.fleets import check, plan, plan_sizes, read_list
+    from cuwheel.api.grafting import graft
     from cuwheel.api.installing import find, install, install_undo
     from cuwheel.api.machines import doctor, gpus, toolkits
     from cuwheel.api.matrices import record_matrix
@@ -49,6 +50,7 @@ __all__ = [
     "explain",
     "find",
     "gpus",
+    "graft",
     "inspect",
     "install",
     "install_undo",

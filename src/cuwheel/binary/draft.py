@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.binary import elf_writer, emptied, layout, loader, references
-from cuwheel.binary.fatbin_writer import NewContainer, Piece, pack, pieces, rebuilt
+from cuwheel.binary.fatbin_writer import NewContainer, Piece, behind, pack, pieces, rebuilt
 from cuwheel.binary.geometry import PAGES, Cut, Shift, without
 from cuwheel.errors import MalformedError
 from cuwheel.finding import Finding
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cuwheel.binary.elf_writer import Patch
     from cuwheel.binary.emptied import Emptied
     from cuwheel.binary.fatbin_writer import Packed, Replacement
-    from cuwheel.binary.layout import Layout
+    from cuwheel.binary.layout import Annex, Layout
     from cuwheel.binary.references import Reference, SymbolAt
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf, Header
@@ -50,35 +50,41 @@ class Draft(NamedTuple):
 
 
 def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacement]) -> Draft:
-    """Raises MalformedError, with what it is about the file that forbids changing it."""
+    """Of a library with less: raises MalformedError, with what it is about the file that forbids changing it."""
     file = elf.read(buffer)
-    _check_file(file)
+    check_file(file)
     walk, registration = walked(file)
     containers = _containers(buffer, walk, registration, plan, replacements)
-    packed = dict(_packed(file, containers))
-    blank = emptied.find(file, plan)
+    return drafted(file, containers, registration, emptied.find(file, plan))._replace(replacements=replacements)
+
+
+def drafted(
+    file: Elf, containers: tuple[NewContainer, ...], registration: Registration, blank: tuple[Emptied, ...] = ()
+) -> Draft:
+    """The file with these containers, smaller or larger than before. Raises as `draft` does."""
+    packed, annex = _packed(file, containers)
     changed = [(header.address, header.address + header.size) for header in (file.headers[each] for each in packed)]
     loader.must_agree(file, [file.headers[each] for each in packed])
     pointers = tuple(references.pointers(file, changed))
     tables = elf_writer.read(file)
-    made = layout.plan(file, tables.programs, tables.places, packed, blank)
+    made = layout.plan(file, tables.programs, tables.places, packed, blank, annex)
     shift = Shift(made.cuts, made.block)
-    moved, placed = _moves(file, packed, shift)
+    moved, placed = _moves(file, made, shift)
     _check_pointers(file, pointers, containers, moved)
     split = [(each.address, each.address + each.size) for each in (file.headers[number] for number in made.emptied)]
     moving = [*changed, *split, *_block_addresses(file, made)]
     symbols = tuple(references.symbols(file, moving))
-    _check_symbols(buffer.name, symbols, changed)
+    _check_symbols(file.buffer.name, symbols, changed)
     try:
         patches = tuple(elf_writer.patches(file, tables, made, moved, pointers, symbols))
     except struct.error as error:
-        raise MalformedError(buffer.name, "its tables contain invalid numbers") from error
+        raise MalformedError(file.buffer.name, "its tables contain invalid numbers") from error
     return Draft(
         elf=file,
         containers=containers,
         registration=registration,
         emptied=blank,
-        replacements=replacements,
+        replacements={},
         placed=placed,
         pieces=tuple(_pieces(file, made, containers, blank, shift)),
         patches=patches,
@@ -88,7 +94,7 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
     )
 
 
-def _check_file(file: Elf) -> None:
+def check_file(file: Elf) -> None:
     name = file.buffer.name
     if file.machine_name not in PAGES:
         raise MalformedError(
@@ -146,18 +152,24 @@ def _containers(
     return tuple(made)
 
 
-def _packed(file: Elf, containers: Sequence[NewContainer]) -> Iterator[tuple[int, Packed]]:
-    """For each section that something changes in."""
+def _packed(file: Elf, containers: Sequence[NewContainer]) -> tuple[dict[int, Packed], Annex | None]:
+    """Each section that something changes in; the annex where one has grown beyond its place."""
+    packed, annex = {}, layout.annex_start(file)
     for header in file.headers:
         inside = [each for each in containers if header.offset <= each.old.offset < header.offset + header.size]
         if header.name not in FATBIN_SECTIONS or not any(each.size != each.old.size for each in inside):
             continue
         if layout.segment_of(file, header) is None:
             raise MalformedError(file.buffer.name, f"{header.name} is not loaded in one piece")
-        found = pack(inside, header.offset, header.offset + header.size, _alignment(file, header))
-        if found is None:
+        alignment = _alignment(file, header)
+        if sum(each.size for each in inside) > sum(each.old.size for each in inside):
+            packed[header.number] = behind(inside, annex.end, alignment)
+            annex = annex._replace(end=(packed[header.number].annexed or (0, annex.end))[1])
+        elif found := pack(inside, header.offset, header.offset + header.size, alignment):
+            packed[header.number] = found
+        else:
             raise MalformedError(file.buffer.name, f"{header.name} has an alignment that its contents do not follow")
-        yield header.number, found
+    return packed, annex if annex.end > annex.start else None
 
 
 def _alignment(file: Elf, header: Header) -> int:
@@ -165,12 +177,13 @@ def _alignment(file: Elf, header: Header) -> int:
     return min(max(wanted, _LEAST_ALIGNMENT), _MOST_ALIGNMENT)
 
 
-def _moves(file: Elf, packed: Mapping[int, Packed], shift: Shift) -> tuple[dict[int, int], dict[int, int]]:
+def _moves(file: Elf, made: Layout, shift: Shift) -> tuple[dict[int, int], dict[int, int]]:
+    """From the old address of a container to the new one, and from its old offset to the new one."""
     moved, placed = {}, {}
-    for number, each in packed.items():
-        base = file.headers[number].address - file.headers[number].offset
+    for number, each in made.packed.items():
+        header = file.headers[number]
         for old, new in each.places.items():
-            moved[base + old] = base + new
+            moved[header.address + old - header.offset] = made.address(header, new)
             placed[old] = shift.placed(new)
     return moved, placed
 

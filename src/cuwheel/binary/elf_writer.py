@@ -27,6 +27,7 @@ _WORD = struct.Struct("<Q")
 _PT_PHDR = 6
 _FIRST_RESERVED = 0xFF00  # section number: those from here on mean something else
 _STT_SECTION, _TYPE_MASK = 3, 15
+_PF_R = 0x4
 
 Patch: TypeAlias = tuple[int, bytes]
 
@@ -84,12 +85,12 @@ def patches(
     table = b"".join(_SEGMENT.pack(*each) for each in segments)
     at = shift.placed(tables.programs.offset)
     yield at, table
-    if layout.block:
-        behind = tables.programs.offset + len(table)
-        unused = min([layout.block.end, *(cut.start for cut in layout.cuts if cut.start >= behind)]) - behind
-        yield at + len(table), bytes(max(unused, 0))
+    behind = tables.programs.offset + len(table)
+    before = layout.block.end if layout.block else tables.programs.end
+    unused = min([before, *(cut.start for cut in layout.cuts if cut.start >= behind)]) - behind
+    yield at + len(table), bytes(max(unused, 0))
     parts = _parts(tables, layout)
-    sections = b"".join(_SECTION.pack(*each) for each in _sections(tables, layout, parts, shift))
+    sections = b"".join(_SECTION.pack(*each) for each in _sections(elf, tables, layout, parts))
     yield sections_at(elf, tables, layout), sections
     yield from _pointers(elf, pointers, moved, shift)
     yield from _symbols(elf, symbols, moved, layout, parts)
@@ -103,14 +104,18 @@ def sections_at(elf: Elf, tables: Tables, layout: Layout) -> int:
     end = tables.sections_at + len(tables.sections) * _SECTION.size
     if not _more_sections(tables, layout) or end + _SECTION.size > elf.buffer.size:
         return shift(tables.sections_at)
-    return up(shift.placed(elf.buffer.size), _WORD.size)
+    return up(_content_end(elf, layout), _WORD.size)
 
 
 def size(elf: Elf, tables: Tables, layout: Layout) -> int:
     """Of the new file."""
     count = len(tables.sections) + _more_sections(tables, layout)
     end = sections_at(elf, tables, layout) + count * _SECTION.size
-    return max(Shift(layout.cuts, layout.block).placed(elf.buffer.size), end if _more_sections(tables, layout) else 0)
+    return max(_content_end(elf, layout), end if _more_sections(tables, layout) else 0)
+
+
+def _content_end(elf: Elf, layout: Layout) -> int:
+    return Shift(layout.cuts, layout.block).placed(layout.annex.end if layout.annex else elf.buffer.size)
 
 
 def _more_sections(tables: Tables, layout: Layout) -> int:
@@ -153,15 +158,16 @@ def _file_header(elf: Elf, tables: Tables, layout: Layout, count: int) -> bytes:
 
 
 def _segments(elf: Elf, tables: Tables, layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
-    count = len(tables.segments) + sum(
-        len(tuple(without(each[2], each[2] + each[5], layout.cuts))) - 1
-        for each in tables.segments
-        if each[0] == PT_LOAD
-    )
+    loads = [number for number, each in enumerate(tables.segments) if each[0] == PT_LOAD]
+    count = len(tables.segments) + bool(layout.annex)
+    count += sum(len(_load_parts(tables.segments[number], layout)) - 1 for number in loads)
     for number, row in enumerate(tables.segments):
         kind, flags, offset, address, physical, stored, memory, alignment = row
         if kind == PT_LOAD:
             yield from _split(elf, number, row, layout, shift)
+            if layout.annex and number == max(loads, key=lambda each: tables.segments[each][3]):
+                start, end, place, page = layout.annex
+                yield kind, _PF_R, shift.placed(start), place, place, end - start, end - start, page
             continue
         if kind == _PT_PHDR:
             size = count * _SEGMENT.size
@@ -189,7 +195,7 @@ def _aligned(elf: Elf, tables: Tables, rows: tuple[tuple[int, ...], ...]) -> tup
 
 def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: Shift) -> Iterator[tuple[int, ...]]:
     kind, flags, offset, address, physical, stored, memory, alignment = row
-    parts = tuple(without(offset, offset + stored, layout.cuts)) or ((offset, offset),)
+    parts = _load_parts(row, layout)
     zeros = {each.start: each.end for each in layout.cuts if each.zeros and each.size}
     for start, end in parts:
         # Loaders go by segments: what a section's flags say of the rest of a file proves nothing. Device code is
@@ -206,6 +212,13 @@ def _split(elf: Elf, number: int, row: tuple[int, ...], layout: Layout, shift: S
         yield kind, flags, place, address + step, physical + step, end - start, end - start + extra, alignment
 
 
+def _load_parts(row: tuple[int, ...], layout: Layout) -> tuple[tuple[int, int], ...]:
+    """What is left of a segment; nothing where all of it was device code that went elsewhere."""
+    offset, stored, memory = row[2], row[5], row[6]
+    parts = tuple(without(offset, offset + stored, layout.cuts))
+    return parts if parts or (stored and memory == stored) else ((offset, offset),)
+
+
 def _is_device_code(elf: Elf, layout: Layout, start: int, end: int) -> bool:
     """Whether a part of the file lies within sections of device code, and what was moved to the end of one."""
     for each in sorted(
@@ -217,14 +230,16 @@ def _is_device_code(elf: Elf, layout: Layout, start: int, end: int) -> bool:
 
 
 def _sections(
-    tables: Tables, layout: Layout, parts: Mapping[int, Sequence[_Part]], shift: Shift
+    elf: Elf, tables: Tables, layout: Layout, parts: Mapping[int, Sequence[_Part]]
 ) -> Iterator[tuple[int, ...]]:
     added = {}
+    shift = Shift(layout.cuts, layout.block)
     for number, row in enumerate(tables.sections):
         name, kind, flags, address, offset, size, link, info, alignment, width = row
         if number in parts:
             for part in parts[number]:
-                place = address + part.start - offset, shift.placed(part.start), part.end - part.start
+                where = layout.address(elf.headers[number], part.start)
+                place = where, shift.placed(part.start), part.end - part.start
                 blank = SHT_NOBITS if part.blank else kind
                 added[part.number] = (name, blank, flags, *place, link, info, alignment, width)
             yield added.pop(number)
@@ -269,16 +284,17 @@ def _symbols(
         if delta := _moved_by(layout.block, elf.headers[section].offset if section < len(elf.headers) else 0):
             value += delta
         elif section in layout.packed:
-            base = elf.headers[section].address - elf.headers[section].offset
+            header = elf.headers[section]
             first, *others = parts[section]
             if info & _TYPE_MASK == _STT_SECTION:
-                value = base + first.start
+                value = layout.address(header, first.start)
             else:
                 value = moved.get(value, value)
-                first = next((part for part in reversed(others) if base + part.start <= value), first)
-                value = min(max(value, base + first.start), base + first.end)
+                first = next((part for part in reversed(others) if layout.address(header, part.start) <= value), first)
+                start = layout.address(header, first.start)
+                value = min(max(value, start), start + first.end - first.start)
             section = first.number
-            size = min(size, base + first.end - value)
+            size = min(size, layout.address(header, first.start) + first.end - first.start - value)
         elif section in parts:
             base = elf.headers[section].address - elf.headers[section].offset
             section = next(part.number for part in reversed(parts[section]) if base + part.start <= value)

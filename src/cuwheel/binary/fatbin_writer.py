@@ -1,4 +1,4 @@
-"""Containers with some of their entries: what each becomes, and where in its section it goes. Pure."""
+"""Containers with fewer or more entries: what each becomes, and where it goes. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.binary.geometry import down, up
-from cuwheel.inspection.fatbin import CONTAINER
+from cuwheel.inspection.fatbin import CONTAINER, RawEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cuwheel.inspection.fatbin import RawContainer, RawEntry
+    from cuwheel.inspection.fatbin import RawContainer
 
 _SMALLEST_HOLE = 1 << 16
 _MOST_HOLES = 64
@@ -25,12 +25,20 @@ class Replacement(NamedTuple):
     size: int
 
 
+class Addition(NamedTuple):
+    """An entry of another file, whole in the spool: its header, then its payload."""
+
+    spool: int
+    header_size: int
+    payload: int
+
+
 class NewContainer(NamedTuple):
     """`header`: the bytes before the first entry, with the new size. `pinned`: nobody may move or change it."""
 
     old: RawContainer
     header: bytes
-    entries: tuple[RawEntry, ...]
+    entries: tuple[RawEntry | Addition, ...]
     replaced: dict[int, Replacement]  # by the offset of the entry
     size: int
     pinned: bool
@@ -39,19 +47,13 @@ class NewContainer(NamedTuple):
 class Packed(NamedTuple):
     """The parts of a section that are still used, in order, and where each container begins, by where it began.
 
-    There is one part unless containers that must stay lie far from the others.
+    There is one part unless containers that must stay lie far from the others. `annexed`: what no longer fits the
+    section and goes behind the end of the file, from and to; no island is left where all of it does.
     """
 
     islands: tuple[tuple[int, int], ...]
     places: dict[int, int]
-
-    @property
-    def low(self) -> int:
-        return self.islands[0][0]
-
-    @property
-    def high(self) -> int:
-        return self.islands[-1][1]
+    annexed: tuple[int, int] | None = None
 
     @property
     def used(self) -> int:
@@ -70,7 +72,12 @@ class Piece(NamedTuple):
 
 
 def rebuilt(
-    old: RawContainer, head: bytes, keep: Sequence[RawEntry], replaced: dict[int, Replacement], *, pinned: bool
+    old: RawContainer,
+    head: bytes,
+    keep: Sequence[RawEntry | Addition],
+    replaced: dict[int, Replacement],
+    *,
+    pinned: bool,
 ) -> NewContainer:
     """`head`: the container's header as it stands in the file."""
     if pinned:
@@ -81,8 +88,8 @@ def rebuilt(
     return NewContainer(old, header, tuple(keep), replaced, len(header) + content, pinned=False)
 
 
-def _size(entry: RawEntry, replaced: dict[int, Replacement]) -> int:
-    new = replaced.get(entry.offset)
+def _size(entry: RawEntry | Addition, replaced: dict[int, Replacement]) -> int:
+    new = None if isinstance(entry, Addition) else replaced.get(entry.offset)
     return len(new.header) + new.size if new else entry.header_size + entry.payload
 
 
@@ -97,6 +104,20 @@ def pack(containers: Sequence[NewContainer], start: int, end: int, alignment: in
         ways.append(_in_order(containers, down(fixed[0].old.offset, alignment), end, alignment))
     possible = [each for each in ways if each]
     return min(possible, key=lambda each: (each.used, len(each.islands)), default=None)
+
+
+def behind(containers: Sequence[NewContainer], start: int, alignment: int) -> Packed:
+    """One behind the other from `start` on, which is behind the file's end; those that must stay do."""
+    places, taken, cursor = {}, [], start
+    for each in containers:
+        if each.pinned:
+            places[each.old.offset] = each.old.offset
+            taken.append((each.old.offset, each.old.offset + each.size))
+            continue
+        cursor = up(cursor, alignment)
+        places[each.old.offset] = cursor
+        cursor += each.size
+    return Packed(_islands(sorted(taken)) if taken else (), places, (up(start, alignment), cursor))
 
 
 def _in_order(containers: Sequence[NewContainer], start: int, end: int, alignment: int) -> Packed | None:
@@ -144,20 +165,26 @@ def pieces(container: NewContainer, place: int) -> Iterator[Piece]:
     place += len(container.header)
     run_start = run_size = 0
     for entry in container.entries:
-        new = container.replaced.get(entry.offset)
         size = _size(entry, container.replaced)
-        if new is None and run_size and run_start + run_size == entry.offset:
-            run_size += size
-            continue
+        if isinstance(entry, Addition):
+            new: Addition | Replacement | None = entry
+        else:
+            new = container.replaced.get(entry.offset)
+            if new is None and run_size and run_start + run_size == entry.offset:
+                run_size += size
+                continue
         if run_size:
             yield Piece(place, run_size, run_start, device=True)
             place += run_size
             run_size = 0
-        if new is None:
+        if isinstance(entry, RawEntry) and new is None:
             run_start, run_size = entry.offset, size
-        else:
+            continue
+        if isinstance(new, Replacement):
             yield Piece(place, len(new.header), data=new.header)
             yield Piece(place + len(new.header), new.size, new.spool, spool=True, device=True)
-            place += size
+        elif new:
+            yield Piece(place, size, new.spool, spool=True, device=True)
+        place += size
     if run_size:
         yield Piece(place, run_size, run_start, device=True)

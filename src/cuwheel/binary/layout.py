@@ -2,7 +2,8 @@
 
 A cut in the middle of a segment makes two of it, so the table of program headers grows. It stays where it is, right
 behind the file's header, where every tool looks for it: the small sections behind it (build id, hash table) move into
-room that the device code no longer needs; where hundreds of cuts want it, the dynamic relocations too.
+room that the device code no longer needs; where hundreds of cuts want it, the dynamic relocations too. Device code that
+has grown goes into an annex: a segment more, behind the file's end and above everything that is loaded.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cuwheel.binary import loader
 from cuwheel.binary.geometry import PAGES, Block, Cut, down, up, without
 from cuwheel.binary.loader import SHT_GNU_HASH, SHT_VERDEF, SHT_VERNEED, SHT_VERSYM
+from cuwheel.errors import MalformedError
 from cuwheel.inspection.elf import (
     PF_X,
     PT_LOAD,
@@ -44,6 +46,15 @@ _SMALLEST_ZEROS = 1 << 14
 _INTERPRETER = ".interp"
 
 
+class Annex(NamedTuple):
+    """The segment more, from and to in the file as if nothing were cut out of it, and where it is loaded."""
+
+    start: int
+    end: int
+    address: int
+    page: int
+
+
 class Layout(NamedTuple):
     """`packed`: by the number of the section. `zeros`: bytes not cut out for want of room for program headers.
 
@@ -55,13 +66,23 @@ class Layout(NamedTuple):
     block: Block | None
     zeros: int = 0
     emptied: tuple[int, ...] = ()
+    annex: Annex | None = None
 
     def parts(self, number: int) -> Iterator[tuple[int, int]]:
         """What is left of a section, from and to: a cut in the middle of it makes two."""
         packed = self.packed[number]
-        for start, end in without(packed.low, packed.high, self.cuts):
-            if inside := [high for low, high in packed.islands if low < end and start < high]:
-                yield start, min(end, max(inside))
+        if islands := packed.islands:
+            for start, end in without(islands[0][0], islands[-1][1], self.cuts):
+                if inside := [high for low, high in islands if low < end and start < high]:
+                    yield start, min(end, max(inside))
+        if packed.annexed:
+            yield packed.annexed
+
+    def address(self, header: Header, offset: int) -> int:
+        """Where a part of the section `header` is loaded that stands at `offset`."""
+        if self.annex and offset >= self.annex.start:
+            return self.annex.address + offset - self.annex.start
+        return header.address + offset - header.offset
 
 
 class Zone(NamedTuple):
@@ -79,6 +100,7 @@ class Free(NamedTuple):
     packed: Mapping[int, Packed]
     zones: tuple[Zone, ...]
     parting: tuple[Cut, ...]
+    annex: Annex | None = None
 
 
 class Table(NamedTuple):
@@ -98,9 +120,10 @@ def plan(
     tables: Sequence[tuple[int, int]],
     packed: Mapping[int, Packed],
     emptied: Sequence[Emptied] = (),
+    annex: Annex | None = None,
 ) -> Layout:
     """`tables`: where the tables of section and program headers are, from and to."""
-    free = Free(packed, *_zones(elf, emptied))
+    free = Free(packed, *_zones(elf, emptied), annex)
     used = sorted(_used(elf, tables))
     every = _cuts(elf, free, used)
     made = _attempt(elf, table, free, used, len(every))
@@ -109,7 +132,9 @@ def plan(
     while made is None or (low and low + 1 < high):  # where not all fit the table, as many of the largest as do
         count = (low + high) // 2
         if count == 0:
-            made = Layout(free.packed, (), None)
+            made = _attempt(elf, table, free, used, 0) if annex else Layout(free.packed, (), None)
+            if made is None:
+                raise MalformedError(elf.buffer.name, "there is no room for another program header")
         elif found := _attempt(elf, table, free, used, count):
             made, low = found, count
         else:
@@ -120,13 +145,21 @@ def plan(
     return made._replace(zeros=zeros, emptied=numbers)
 
 
+def annex_start(elf: Elf) -> Annex:
+    """An empty one: behind everything in the file, above everything in memory."""
+    page = PAGES[elf.machine_name]
+    top = max(each.address + each.memory_size for each in elf.segments if each.type == PT_LOAD)
+    start = up(elf.buffer.size, page)
+    return Annex(start, start, up(top, page), page)
+
+
 def _attempt(elf: Elf, table: Table, free: Free, used: Sequence[tuple[int, int]], count: int) -> Layout | None:
     """With the largest `count` cuts, or not at all."""
     cuts = _largest(_cuts(elf, free, used), count)
     first = min((start for start, _ in used if start >= table.end), default=elf.buffer.size)
-    wanted_end = table.end + _splits(elf, cuts) * PROGRAM_HEADER
+    wanted_end = table.end + (_splits(elf, cuts) + bool(free.annex)) * PROGRAM_HEADER
     if wanted_end <= first and loader.is_free(elf, table.end, wanted_end):
-        return Layout(free.packed, cuts, None)
+        return Layout(free.packed, cuts, None, annex=free.annex)
     ways = (_with_room(elf, table, free, used, count, way) for way in _WAYS)
     return next((made for made in ways if made), None)
 
@@ -146,14 +179,20 @@ def _with_room(
     count: int,
     way: tuple[int, frozenset[int]],
 ) -> Layout | None:
-    """Move what stands behind the table to behind device code, which makes a cut the smaller."""
+    """Move what stands behind the table to behind device code, which makes a cut the smaller, or into the annex."""
     cuts = _largest(_cuts(elf, free, used), count)
     spare, movable = way
-    rows = _splits(elf, cuts) + spare
+    rows = _splits(elf, cuts) + bool(free.annex) + spare
     block = _block(elf, table.end, table.end + rows * PROGRAM_HEADER, used, movable)
     if block is None:
         return None
     start, end = block
+    left = _left_behind(elf, table.end + (rows + 1) * PROGRAM_HEADER, end)
+    if free.annex:
+        to = up(free.annex.end - start, _BLOCK_ALIGNMENT) + start
+        distance = free.annex.address + to - free.annex.start - _address(elf, start)
+        annex = free.annex._replace(end=to + end - start)
+        return Layout(free.packed, tuple(sorted([*left, *cuts])), Block(start, end, to, distance), annex=annex)
     hole = max(_holes(elf, free), key=lambda hole: hole[1] - hole[0], default=(0, 0))
     to = up(hole[0] - start, _BLOCK_ALIGNMENT) + start
     if to + end - start > hole[1]:
@@ -161,8 +200,8 @@ def _with_room(
     remaining = _largest(_cuts(elf, free, used, (to, to + end - start)), count)
     if not remaining or _splits(elf, remaining) > _splits(elf, cuts):
         return None
-    left = _left_behind(elf, table.end + (rows + 1) * PROGRAM_HEADER, end)
-    return Layout(free.packed, tuple(sorted([*left, *remaining])), Block(start, end, to, _distance(elf, start, to)))
+    distance = _address(elf, to) - _address(elf, start)
+    return Layout(free.packed, tuple(sorted([*left, *remaining])), Block(start, end, to, distance))
 
 
 def _left_behind(elf: Elf, table_end: int, end: int) -> Iterator[Cut]:
@@ -224,7 +263,7 @@ def _cuts(
         start = header.offset
         for low, high in taken:
             cut = Cut(up(start, page), down(low, page))
-            if cut.size > 0 and cut.start > segment.offset:
+            if cut.size > 0 and cut.start >= segment.offset:
                 cuts.append(cut)
             start = max(start, high)
     return tuple(sorted(cuts))
@@ -287,12 +326,14 @@ def _section_of(elf: Elf, offset: int) -> Header | None:
 def _free_behind(elf: Elf, header: Header, segment: Segment, used: Sequence[tuple[int, int]]) -> int:
     """Up to where nothing but padding follows a section.
 
-    What is loaded behind it stays: that no section tells of it does not mean that no code reads it.
+    What is loaded behind it stays: that no section tells of it does not mean that no code reads it. A segment that
+    begins with device code is none of a linker's: what follows there is padding of an earlier change.
     """
     end = header.offset + header.size
-    if _end(segment) > end or segment.memory_size > segment.file_size:
-        return end
     following = min((start for start, stop in used if stop > end and start >= end), default=elf.buffer.size)
+    own = segment.offset == header.offset and following >= _end(segment)
+    if (_end(segment) > end and not own) or segment.memory_size > segment.file_size:
+        return end
     if any(start < end < stop for start, stop in used if start != header.offset):
         return end
     return following if loader.is_blank(elf.buffer, end, following) else end
@@ -370,14 +411,10 @@ def _moves_with(segment: Segment, start: int, end: int) -> bool:
     return start <= low and high <= end
 
 
-def _distance(elf: Elf, start: int, to: int) -> int:
-    """Between the addresses of two places that are loaded."""
-
-    def address(offset: int) -> int:
-        home = next(each for each in elf.segments if each.type == PT_LOAD and each.offset <= offset < _end(each))
-        return offset - home.offset + home.address
-
-    return address(to) - address(start)
+def _address(elf: Elf, offset: int) -> int:
+    """Where something that is loaded will be."""
+    home = next(each for each in elf.segments if each.type == PT_LOAD and each.offset <= offset < _end(each))
+    return offset - home.offset + home.address
 
 
 def _end(segment: Segment) -> int:

@@ -17,12 +17,14 @@ from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.finding import Finding
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cuwheel.binary.compress import Spool
     from cuwheel.binary.decisions import LibraryPlan
     from cuwheel.facts.arch import Arch
     from cuwheel.inspection.libraries import Compression, Kind
 
-__all__ = ["Dropped", "FileResult", "Recompressed", "slim_library"]
+__all__ = ["Dropped", "FileResult", "Recompressed", "slim_library", "write"]
 
 
 def slim_library(source: Path, target: Path, plan: LibraryPlan) -> FileResult:
@@ -46,20 +48,13 @@ def slim_library(source: Path, target: Path, plan: LibraryPlan) -> FileResult:
 
 
 def _write(source: Path, target: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> FileResult:
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
-    except OSError as error:
-        raise UnreadableError.from_os(error, target.parent) from error
-    beside = Path(name)
-    try:
-        _fill(handle, source, made, spool)
-        check.same_as_planned(source, beside, plan, made, spool)
-        beside.replace(target)
-    except OSError as error:
-        raise UnreadableError.from_os(error, target) from error
-    finally:
-        with suppress(FileNotFoundError):
-            beside.unlink()
+    write(
+        source,
+        target,
+        made,
+        spool.fileno,
+        lambda beside: check.same_as_planned(source, beside, plan, made, spool.fileno),
+    )
     return FileResult(
         path=plan.path,
         written=True,
@@ -71,11 +66,29 @@ def _write(source: Path, target: Path, plan: LibraryPlan, made: Draft, spool: Sp
     )
 
 
-def _fill(handle: int, source: Path, made: Draft, spool: Spool) -> None:
+def write(source: Path, target: Path, made: Draft, spool: int | None, must_hold: Callable[[Path], object]) -> None:
+    """Beside `target`, then renamed, if `must_hold` does not raise for what was written. `spool`: open, or None."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".cuwheel", dir=target.parent)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target.parent) from error
+    beside = Path(name)
+    try:
+        _fill(handle, source, made, spool)
+        must_hold(beside)
+        beside.replace(target)
+    except OSError as error:
+        raise UnreadableError.from_os(error, target) from error
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+
+
+def _fill(handle: int, source: Path, made: Draft, spool: int | None) -> None:
     with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
         os.fchmod(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
         os.ftruncate(file.fileno(), made.size)
-        copying.write(original.fileno(), spool.fileno, file.fileno(), made.pieces, made.patches)
+        copying.write(original.fileno(), spool, file.fileno(), made.pieces, made.patches)
 
 
 def _untouched(source: Path, plan: LibraryPlan, findings: tuple[Finding, ...]) -> FileResult:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.binary import copying
 from cuwheel.binary.draft import walked
+from cuwheel.binary.fatbin_writer import Addition
 from cuwheel.buffer import FileBuffer
 from cuwheel.compat.entries import chosen, device
 from cuwheel.errors import CuwheelError, MalformedError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cuwheel.binary.compress import Spool
     from cuwheel.binary.decisions import LibraryPlan
     from cuwheel.binary.draft import Draft
     from cuwheel.binary.fatbin_writer import NewContainer
@@ -39,30 +39,36 @@ class _Found(NamedTuple):
     registration: Registration
 
 
-def same_as_planned(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> None:
+def same_as_planned(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: int | None) -> None:
     """Raises MalformedError where it is not."""
-    buffer = FileBuffer(written, plan.path)
+    _choices(same_as_drafted(source, written, plan.path, made, spool), made, plan)
+    _kept_in_place(source, written, plan, made)
+
+
+def same_as_drafted(source: Path, written: Path, name: str, made: Draft, spool: int | None) -> _Found:
+    """Raises MalformedError where it is not. `spool`: the file, open, with what is not from `source`."""
+    buffer = FileBuffer(written, name)
     try:
         walk, registration = walked(elf.read(buffer))
         found = _Found(walk, walk.entries(), registration)
     except CuwheelError as error:
-        raise MalformedError(plan.path, f"the slimmed file cannot be read: {error}", _HINT) from error
+        raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error
     finally:
         buffer.close()
-    _entries(found, made, plan)
-    _registration(found, made, plan)
-    _choices(found, made, plan)
-    _bytes(source, written, plan, made, spool)
+    _entries(found, made, name)
+    _registration(found, made, name)
+    _bytes(source, written, name, made, spool)
+    return found
 
 
-def _entries(found: _Found, made: Draft, plan: LibraryPlan) -> None:
-    """Every container stands where it should, with the entries that were kept, in their order."""
+def _entries(found: _Found, made: Draft, name: str) -> None:
+    """Every container stands where it should, with the entries that it was to have, in their order."""
     inside = {
         each.offset: [(entry.header_size, entry.payload) for entry in each.entries] for each in found.walk.containers
     }
     wanted = {_place(each, made): _expected(each) for each in made.containers}
     if inside != wanted:
-        raise MalformedError(plan.path, "the slimmed file does not contain what was planned", _HINT)
+        raise MalformedError(name, "the new file does not contain what was planned", _HINT)
 
 
 def _place(container: NewContainer, made: Draft) -> int:
@@ -72,12 +78,17 @@ def _place(container: NewContainer, made: Draft) -> int:
 def _expected(container: NewContainer) -> list[tuple[int, int]]:
     replaced = container.replaced
     return [
-        (entry.header_size, replaced[entry.offset].size if entry.offset in replaced else entry.payload)
+        (
+            entry.header_size,
+            replaced[entry.offset].size
+            if not isinstance(entry, Addition) and entry.offset in replaced
+            else entry.payload,
+        )
         for entry in container.entries
     ]
 
 
-def _registration(found: _Found, made: Draft, plan: LibraryPlan) -> None:
+def _registration(found: _Found, made: Draft, name: str) -> None:
     """Every wrapper names the container that it named."""
     after = [
         (each.version, None if each.container is None else found.walk.containers[each.container].offset)
@@ -88,7 +99,7 @@ def _registration(found: _Found, made: Draft, plan: LibraryPlan) -> None:
         for each in made.registration.wrappers
     ]
     if after != before or found.registration.module_ids != made.registration.module_ids:
-        raise MalformedError(plan.path, "the slimmed file registers other code than the original", _HINT)
+        raise MalformedError(name, "the new file registers other code than the original", _HINT)
 
 
 def _choices(found: _Found, made: Draft, plan: LibraryPlan) -> None:
@@ -126,16 +137,24 @@ def _code(entry: HasCode) -> tuple[str, str]:
     return entry.kind, entry.arch
 
 
-def _bytes(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: Spool) -> None:
-    """Kept entries are the same bytes, header and all; those compressed anew are what the spool holds."""
+def _bytes(source: Path, written: Path, name: str, made: Draft, spool: int | None) -> None:
+    """Kept entries are the same bytes, header and all; others are what the spool holds."""
     try:
         with source.open("rb", buffering=0) as old, written.open("rb", buffering=0) as new:
             for piece in made.pieces:
                 if piece.data:
                     continue
-                original = spool.fileno if piece.spool and spool.fileno is not None else old.fileno()
+                original = spool if piece.spool and spool is not None else old.fileno()
                 if piece.device and not copying.same(original, piece.offset, new.fileno(), piece.place, piece.size):
-                    raise MalformedError(plan.path, f"device code at {piece.offset:#x} is not the same", _HINT)
+                    raise MalformedError(name, f"device code at {piece.offset:#x} is not the same", _HINT)
+    except OSError as error:
+        raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error
+
+
+def _kept_in_place(source: Path, written: Path, plan: LibraryPlan, made: Draft) -> None:
+    """Where code was emptied in place, what is kept beside it is the same bytes."""
+    try:
+        with source.open("rb", buffering=0) as old, written.open("rb", buffering=0) as new:
             for each in plan.entries if made.emptied else ():
                 at = each.entry.offset
                 if not each.keep or (each.entry.section in FATBIN_SECTIONS and each.entry.container is not None):
@@ -143,4 +162,4 @@ def _bytes(source: Path, written: Path, plan: LibraryPlan, made: Draft, spool: S
                 if not copying.same(old.fileno(), at, new.fileno(), made.shift.placed(at), each.bytes):
                     raise MalformedError(plan.path, f"device code at {at:#x} is not the same", _HINT)
     except OSError as error:
-        raise MalformedError(plan.path, f"the slimmed file cannot be read: {error}", _HINT) from error
+        raise MalformedError(plan.path, f"the new file cannot be read: {error}", _HINT) from error

@@ -81,7 +81,7 @@ def _rela(elf: Elf, table: Header, ranges: Sequence[tuple[int, int]]) -> Iterato
 
 def _relr(elf: Elf, table: Header, ranges: Sequence[tuple[int, int]]) -> Iterator[Reference]:
     slots = (each for _, data in _pieces(elf, table, _WORD.size) for each in memoryview(data).cast("Q").tolist())
-    for address in _relr_slots(slots):
+    for address in relr_slots(slots):
         place = elf.addresses.offset_of(address)
         if place is None or place + _WORD.size > elf.buffer.size:
             raise MalformedError(elf.buffer.name, f"a relocation at {address:#x}, where nothing is loaded")
@@ -90,7 +90,7 @@ def _relr(elf: Elf, table: Header, ranges: Sequence[tuple[int, int]]) -> Iterato
             yield Reference(place, None, value)
 
 
-def _relr_slots(words: Iterator[int]) -> Iterator[int]:
+def relr_slots(words: Iterator[int]) -> Iterator[int]:
     """An even word is an address; an odd one says which of the 63 words behind the last are relocated too."""
     following = 0
     for word in words:
@@ -123,7 +123,7 @@ def written(elf: Elf, ranges: Sequence[tuple[int, int]]) -> Iterator[int]:
 
 def _slots(elf: Elf, table: Header) -> Iterator[int]:
     if table.type == SHT_RELR:
-        yield from _relr_slots(
+        yield from relr_slots(
             each for _, data in _pieces(elf, table, _WORD.size) for each in memoryview(data).cast("Q").tolist()
         )
         return

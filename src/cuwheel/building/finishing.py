@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cuwheel import files, log, masking
 from cuwheel import repairing as repair
-from cuwheel.building import gate
+from cuwheel.building import gate, jobs
 from cuwheel.building.job import Phase, Problem
 from cuwheel.building.results import JobResult, MadeWheel
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
@@ -156,6 +156,7 @@ class _Finishing:
             sources=self.order.tree.sha256,
             python=job.interpreter.version if job.interpreter else job.python,
             requires=tuple(map(masking.text, job.requires)),  # an address may have a login, and wheels are public
+            build=jobs.record(job, self.built.others),
         )
         wish = stamp.Wish(
             name=new_name, version=new_version, python_tag=table.python_tag, description=about, guard=guarding

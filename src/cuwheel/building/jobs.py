@@ -16,6 +16,7 @@ from cuwheel.building.job import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.finding import Finding
+from cuwheel.inspection.description import BuildRecord
 from cuwheel.spellings import table as spellings
 from cuwheel.toolchains import commands
 from cuwheel.version import __version__
@@ -183,10 +184,34 @@ def _texts(table: Table) -> Iterable[str]:
     return (*table.environment.values(), *table.before, *table.config_settings.values())
 
 
+def record(job: Job, installed: Mapping[str, str]) -> BuildRecord:
+    """What a wheel says of its build, so that code of another build can be held against it.
+
+    Places are left out: the same build on another machine says the same. `installed`: versions, by name.
+    """
+    places = ((str(job.folder), "{job}"), (job.toolchain.root, "{toolkit}"))
+    flags = codec.encode([*_flags(job), job.force_archs, job.backend]).decode()
+    for place, name in places:
+        flags = flags.replace(place, name)
+    return BuildRecord(
+        flags=files.sha256_of(flags.encode()),
+        installed=files.sha256_of(codec.encode(sorted(installed.items()))),
+        listed=(*job.plan.archs, *job.plan.ptx),
+    )
+
+
+def _flags(job: Job) -> tuple[object, ...]:
+    """Every command, option and variable that the build is given."""
+    passed = variables.passed_names(job.environ)
+    return (
+        [job.before, job.requires, job.config_settings, job.subdirectory],
+        [[each.name, each.value] for each in job.settings if each.name not in _NO_INPUT | passed],
+    )
+
+
 def _key(job: Job, order: Order) -> str:
     """Of everything that goes in. A folder's place counts too: names of kernels depend on it."""
     compiler = job.toolchain.host_compiler
-    passed = variables.passed_names(job.environ)
     parts = [
         __version__,
         [order.tree.sha256, order.tree.commit, order.tree.described],
@@ -194,8 +219,8 @@ def _key(job: Job, order: Order) -> str:
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,
         [job.python, job.interpreter.version if job.interpreter else None],
-        [job.before, job.requires, job.config_settings, str(job.folder), job.subdirectory],
-        [[each.name, each.value] for each in job.settings if each.name not in _NO_INPUT | passed],
+        str(job.folder),
+        *_flags(job),
     ]
     return files.sha256_of(codec.encode(parts))
 

@@ -27,6 +27,8 @@ _TABLE_LIMIT = 1 << 28
 _FORMAT_SIZED = 4
 _REGISTERS, _FRAME_SIZE, _STACK_SIZE = 0x2F, 0x11, 0x12  # a stack is frames of all that it may call
 _SYMBOL_AND_VALUE = struct.Struct("<II")
+_PARAMETER, _PARAMETER_INFO, _PARAMETER_SIZE_SHIFT = 0x17, struct.Struct("<IHHI"), 18
+_VARIABLES = (".nv.global", ".nv.constant3")
 _REGISTERS_SHIFT = 24
 _SPECIFIC_ABI_7, _SPECIFIC_ABI_8 = 0x800, 0x8
 _NOTE_LIMIT = 1 << 20
@@ -52,6 +54,17 @@ class Kernel(NamedTuple):
     shared_bytes: int | None = None
     stack_bytes: int | None = None
     code_bytes: int | None = None
+
+
+class Interface(NamedTuple):
+    """What a host launches and fills by name.
+
+    `kernels`: by name, the sizes of the parameters in their order; None where that is not recorded. `variables`: in
+    global and constant memory, by name, their sizes.
+    """
+
+    kernels: dict[str, tuple[int, ...] | None]
+    variables: dict[str, int]
 
 
 class Cubin(NamedTuple):
@@ -83,6 +96,14 @@ class Cubin(NamedTuple):
 
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(_kernels(self.elf))
+
+    def interface(self) -> Interface:
+        kernels = {each.name: _parameters(self.elf, each.name) for each in self.kernels()}
+        return Interface(kernels, dict(_variables(self.elf)))
+
+    def toolkit_note(self) -> str:
+        """What the tool that wrote it says of itself, its version and its options."""
+        return re.sub(r"[^\x20-\x7e]+", " ", self._toolkit_note().decode("latin-1")).strip()
 
     @property
     def has_symbols(self) -> bool:
@@ -156,11 +177,8 @@ class _Symbol(NamedTuple):
     size: int
 
 
-def _named(elf: Elf) -> Iterator[tuple[str, _Symbol]]:
-    """The functions and variables that other objects can see, and kernels that they cannot.
-
-    CUDA 13 makes kernels of anonymous namespaces local; the runtime starts them all the same.
-    """
+def _all_symbols(elf: Elf) -> Iterator[tuple[str, int, _Symbol]]:
+    """Each with what is in its info beside the binding: its type."""
     table = next((each for each in elf.headers if each.type == elf_file.SHT_SYMTAB), None)
     if table is None or table.link >= len(elf.headers):
         return
@@ -168,9 +186,39 @@ def _named(elf: Elf) -> Iterator[tuple[str, _Symbol]]:
     data = elf.data(table, _TABLE_LIMIT)
     for index in range(len(data) // SYMBOL.size):
         start, info, other, section, _, size = SYMBOL.unpack_from(data, index * SYMBOL.size)
-        seen = info >> 4 in (_BIND_GLOBAL, _BIND_WEAK) or other & _OTHER_ENTRY
-        if seen and info & 15 in (_TYPE_OBJECT, _TYPE_FUNCTION):
-            yield names.at(start), _Symbol(index, info & 15, info >> 4, other, section, size)
+        yield names.at(start), info & 15, _Symbol(index, info & 15, info >> 4, other, section, size)
+
+
+def _named(elf: Elf) -> Iterator[tuple[str, _Symbol]]:
+    """The functions and variables that other objects can see, and kernels that they cannot.
+
+    CUDA 13 makes kernels of anonymous namespaces local; the runtime starts them all the same.
+    """
+    for name, kind, symbol in _all_symbols(elf):
+        seen = symbol.binding in (_BIND_GLOBAL, _BIND_WEAK) or symbol.other & _OTHER_ENTRY
+        if seen and kind in (_TYPE_OBJECT, _TYPE_FUNCTION):
+            yield name, symbol
+
+
+def _variables(elf: Elf) -> Iterator[tuple[str, int]]:
+    """Local ones too: a whole program's code makes them so."""
+    places = {each.number for each in elf.headers if each.name.startswith(_VARIABLES)}
+    for name, kind, symbol in _all_symbols(elf):
+        if kind == _TYPE_OBJECT and symbol.section in places:
+            yield name, symbol.size
+
+
+def _parameters(elf: Elf, kernel: str) -> tuple[int, ...] | None:
+    """The sizes of a kernel's parameters in order."""
+    info = elf.named(f".nv.info.{kernel}")
+    if info is None:
+        return None
+    sizes = {}
+    for attribute, value in _records(elf.data(info, _TABLE_LIMIT)):
+        if attribute == _PARAMETER and len(value) == _PARAMETER_INFO.size:
+            _, ordinal, _, packed = _PARAMETER_INFO.unpack(value)
+            sizes[ordinal] = packed >> _PARAMETER_SIZE_SHIFT
+    return tuple(size for _, size in sorted(sizes.items()))
 
 
 def _kernels(elf: Elf) -> Iterator[Kernel]:
@@ -196,16 +244,20 @@ def _kernels(elf: Elf) -> Iterator[Kernel]:
 def _attributes(elf: Elf) -> dict[tuple[int, int], int]:
     """(attribute, symbol) → value, of those attributes of `.nv.info` that give one per function."""
     info = elf.named(".nv.info")
-    data = elf.data(info, _TABLE_LIMIT) if info else b""
     found = {}
+    for attribute, data in _records(elf.data(info, _TABLE_LIMIT) if info else b""):
+        if len(data) == _SYMBOL_AND_VALUE.size:
+            symbol, value = _SYMBOL_AND_VALUE.unpack(data)
+            found[attribute, symbol] = value
+    return found
+
+
+def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Attributes with a value of some size; the value of others, if any, stands where the size would."""
     at = 0
     while at + 4 <= len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, at)
         at += 4
-        if form != _FORMAT_SIZED:
-            continue  # the value, if any, stood where the size would
-        if size == _SYMBOL_AND_VALUE.size and at + size <= len(data):
-            symbol, value = _SYMBOL_AND_VALUE.unpack_from(data, at)
-            found[attribute, symbol] = value
-        at += size
-    return found
+        if form == _FORMAT_SIZED:
+            yield attribute, data[at : at + size]
+            at += size

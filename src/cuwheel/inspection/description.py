@@ -74,6 +74,18 @@ class MergedPart(Struct, frozen=True, kw_only=True):
     toolchain: Tools | None = None
 
 
+class BuildRecord(Struct, frozen=True, kw_only=True):
+    """What decides, beside sources and tools, whether two builds give code that fits together: hashes, SHA-256.
+
+    `flags`: of every variable, command and option, places on the building machine apart. `installed`: of the names and
+    versions of what was installed to build. `listed`: the architectures that it was configured for.
+    """
+
+    flags: str
+    installed: str
+    listed: tuple[str, ...]
+
+
 class Description(Struct, frozen=True, kw_only=True):
     """`sources`: the SHA-256 of the source tree as it was built. `requires`: what the build was given beside it.
 
@@ -92,6 +104,7 @@ class Description(Struct, frozen=True, kw_only=True):
     python: str | None = None
     requires: tuple[str, ...] = ()
     merged: tuple[MergedPart, ...] = ()
+    build: BuildRecord | None = None
 
 
 def encoded(described: Description) -> bytes:

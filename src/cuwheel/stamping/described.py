@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cuwheel.compat import matrix
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
-from cuwheel.inspection.description import Description, File, PlannedFor, Reach, Tools
+from cuwheel.inspection.description import BuildRecord, Description, File, PlannedFor, Reach, Tools
 from cuwheel.machine.fleet import Machine
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def describe(
     sources: str,
     python: str | None = None,
     requires: Sequence[str] = (),
+    build: BuildRecord | None = None,
 ) -> Description:
     """`found`: the wheel, with its containers. `sources`: SHA-256 of the tree that was built."""
     return Description(
@@ -41,6 +42,7 @@ def describe(
         sources=sources,
         python=python,
         requires=tuple(requires),
+        build=build,
     )
 
 

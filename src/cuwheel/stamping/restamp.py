@@ -1,4 +1,4 @@
-"""What a wheel of ours says of itself, made true again after code was taken out of it."""
+"""What a wheel of ours says of itself, made true again after code was taken out of it or put into it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ from cuwheel.wheel import places
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from cuwheel.facts.arch import Arch
     from cuwheel.inspection.libraries import Survey
 
 _INSTEAD = "INSTEAD = "
 
 
-def restamp(made: Path, name: str) -> Path:
-    """`made`: a wheel whose file is not called so yet; `name`: what it will be called. The wheel to go on with."""
+def restamp(made: Path, name: str, *, added: Sequence[Arch] = ()) -> Path:
+    """`made`: a wheel whose file is not called so yet; `name`: what it will be called. The wheel to go on with.
+
+    `added`: architectures that it has got.
+    """
     path = made.with_name(name)
     made.replace(path)
     with WheelFile(path) as wheel:
@@ -37,8 +42,8 @@ def restamp(made: Path, name: str) -> Path:
         there = {row.arch for library in found.libraries for row in library.device_code}
         description_found = replace(
             description_found,
-            archs=tuple(each for each in description_found.archs if each in there),
-            ptx=tuple(each for each in description_found.ptx if each in there),
+            archs=_listed(description_found.archs, [each for each in added if each.kind == "sm"], there),
+            ptx=_listed(description_found.ptx, [each for each in added if each.kind == "compute"], there),
             coverage=described.reach(found),
         )
         wish = stamp.Wish(description=description_found, guard=guard_of(wheel, found))
@@ -46,6 +51,12 @@ def restamp(made: Path, name: str) -> Path:
             return stamp.stamp(wheel, made.parent / "stamped", wish)
         except MalformedError:  # somebody has changed it since: its RECORD was wrong before
             return path
+
+
+def _listed(before: Sequence[str], added: Sequence[Arch], there: set[Arch]) -> tuple[str, ...]:
+    """Those that it has, in order."""
+    wanted = {each for each in there if each in before or each in added}
+    return tuple(map(str, sorted(wanted, key=lambda each: (each.capability, each.suffix))))
 
 
 def guard_of(wheel: WheelFile, found: Survey) -> guard.Wish | None:

@@ -231,6 +231,12 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--platform": "platform",
         "--html": "new-file",
     },
+    "graft": {
+        "--output": "new-folder-or-file",
+        "--version": "version",
+        "--platform": "platform",
+        "--html": "new-file",
+    },
     "trace": {
         "--output": "new-file",
         "--trace": "new-file",

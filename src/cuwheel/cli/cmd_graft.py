@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.cli import option_values, places
+from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cuwheel.report.graft import Graft
+
+EXAMPLES = """\
+  cuwheel graft foo-1.0.whl foo-1.0+sm90.whl -o dist/
+  cuwheel graft libfoo.so more/libfoo.so -o libfoo-both.so
+  cuwheel graft foo-1.0.whl other.whl --dry-run     is it proven to fit?
+  cuwheel graft --split foo-1.0.whl -o parts/       a wheel per architecture
+
+exit status: 0 done, 1 refused: nothing proves that the device code fits"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("base", metavar="BASE", help="the wheel, name==version or library that gets device code")
+    parser.add_argument("donors", metavar="DONOR", nargs="*", help="builds of the same source for other architectures")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", type=places.new_file_or_folder, help="the folder or file to write"
+    )
+    parser.add_argument("--split", action="store_true", help="write one wheel per architecture of BASE instead")
+    parser.add_argument(
+        "--force", action="store_true", help="graft although it is not proven to fit; the wheel says so"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="compare and report, write nothing")
+    parser.add_argument(
+        "--version",
+        metavar="VERSION",
+        type=option_values.version,
+        help="version of the new wheel, instead of adding a label such as +sm90",
+    )
+    parser.add_argument(
+        "--platform", metavar="TAG", type=option_values.platform, help="with name==version: the platform of the wheel"
+    )
+    add_html(parser)
+
+
+def refuse_conflicts(args: argparse.Namespace) -> None:
+    if args.split and (args.donors or args.force or args.version):
+        raise UsageError("--split takes one wheel, without donors, --force or --version")
+    if not args.split and not args.donors:
+        raise UsageError("no donor was given", hint="cuwheel graft BASE DONOR -o OUT   (or --split BASE)")
+
+
+def run(args: argparse.Namespace) -> Graft:
+    from cuwheel import api
+    from cuwheel.grafting.request import GraftRequest
+
+    answer = api.graft(
+        GraftRequest(
+            args.base,
+            args.donors,
+            output=args.output,
+            split=args.split,
+            force=args.force,
+            version=args.version,
+            platform=args.platform,
+            dry_run=args.dry_run,
+        )
+    )
+    write_html(answer, args)
+    return answer

@@ -1,0 +1,130 @@
+"""A library that gives or takes device code: its containers in the order of their wrappers, and what is in them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.binary.draft import walked
+from cuwheel.buffer import FileBuffer
+from cuwheel.errors import MalformedError
+from cuwheel.inspection import cubin, elf, payload
+from cuwheel.inspection.cubin import Interface
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+    from cuwheel.inspection.fatbin import RawEntry
+    from cuwheel.inspection.libraries import Entry
+
+
+class Held(NamedTuple):
+    """An entry, and the library that it is in."""
+
+    subject: Subject
+    raw: RawEntry
+    entry: Entry
+
+    @property
+    def code(self) -> tuple[str, str]:
+        """Two entries of the same container with the same code are alternatives: one is enough."""
+        return self.entry.kind, str(self.entry.arch)
+
+    @property
+    def words(self) -> str:
+        return str(self.entry.arch)
+
+    @property
+    def data(self) -> bytes:
+        return self.subject.payload(self.entry)
+
+    @property
+    def interface(self) -> Interface:
+        return self.subject.interface(self.entry)
+
+
+class Subject:
+    """`name`: what a person calls it. Raises MalformedError for anything that is not an undamaged ELF library."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        self.buffer = FileBuffer(path, name)
+        self._interfaces: dict[int, Interface] = {}
+        try:
+            self.elf = elf.read(self.buffer)
+            self.walk, self.registration = walked(self.elf)
+        except BaseException:
+            self.buffer.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.buffer.close()
+
+    @cached_property
+    def held(self) -> tuple[tuple[Held, ...], ...]:
+        """The entries of each container, in the order of the file."""
+        found: list[list[Held]] = [[] for _ in self.walk.containers]
+        raws = [raw for container in self.walk.containers for raw in container.entries]
+        for raw, entry in zip(raws, self.walk.entries(), strict=True):
+            found[entry.container or 0].append(Held(self, raw, entry))
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The containers, those first that wrappers name, in the order of these."""
+        named = [each.container for each in self.registration.wrappers if each.container is not None]
+        return tuple(dict.fromkeys((*named, *range(len(self.walk.containers)))))
+
+    @cached_property
+    def toolkits(self) -> frozenset[str]:
+        """The CUDA versions that wrote its cubins, by one of each architecture and section."""
+        sample = {(each.entry.section, each.code): each for held in self.held for each in reversed(held)}
+        cubins = [each for each in sample.values() if each.entry.kind == "cubin"]
+        return frozenset(version for each in cubins if (version := cubin.toolkit(each.data)))
+
+    def payload(self, entry: Entry) -> bytes:
+        stored = entry.compressed_bytes or entry.bytes
+        at = entry.offset + entry.header_size
+        return payload.read(self.buffer, at, stored, entry.real_bytes, entry.compression)
+
+    def interface(self, entry: Entry) -> Interface:
+        known = self._interfaces.get(entry.offset)
+        if known is None:
+            data = self.payload(entry)
+            if entry.kind == "cubin":
+                known = cubin.read(self.name, data).interface()
+            elif entry.kind == "ptx":
+                known = Interface({each.name: None for each in cubin.ptx_kernels(data)}, {})
+            else:
+                raise MalformedError(self.name, f"it holds {entry.kind}, whose kernels cannot be compared")
+            self._interfaces[entry.offset] = known
+        return known
+
+
+def same_code(one: Held, other: Held) -> bool:
+    """Whether two entries hold the same code: byte for byte, but for what a tool wrote of its own call."""
+    first, second = one.data, other.data
+    if first == second:
+        return True
+    if one.entry.kind != "cubin" or other.entry.kind != "cubin":
+        return False
+    return _sections(one.subject.name, first) == _sections(other.subject.name, second)
+
+
+_TOOL_NOTE = ".note.nv.tkinfo"
+
+
+def _sections(name: str, data: bytes) -> list[tuple[object, ...]]:
+    """Each section with its content; offsets apart, which follow from the sizes."""
+    file = cubin.read(name, data).elf
+    rows: list[tuple[object, ...]] = [(file.machine, file.osabi, file.abi_version, file.type, file.flags)]
+    for each in file.headers:
+        if each.name != _TOOL_NOTE:
+            content = file.data(each, payload.LIMIT) if each.type else b""
+            rows.append((each.name, each.type, each.flags, each.address, each.size, each.link, each.info, content))
+    return rows

@@ -1,0 +1,82 @@
+"""Which way it goes: libraries, wheels, a wheel to be split."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel import files, locking
+from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.finding import Finding
+from cuwheel.grafting import deciding, splitting, wheels, writing
+from cuwheel.grafting.outcome import Outcome
+from cuwheel.grafting.subject import Subject
+from cuwheel.inspection import pinned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.grafting.request import GraftRequest
+
+
+def graft(request: GraftRequest) -> Outcome:
+    """All of it; with `dry_run` all but the writing."""
+    base, *donors = (Path(pinned.on_disk(each, request.platform)) for each in (request.base, *request.given))
+    for path in (base, *donors):
+        if not path.is_file():
+            raise UnreadableError(
+                path, "is not a file", hint="give wheels, or libraries: cuwheel graft BASE DONOR -o OUT"
+            )
+    if request.output is None and not request.dry_run:
+        raise UsageError("nothing is changed in place", hint="choose where the result goes: -o FOLDER")
+    kinds = {path.suffix == ".whl" for path in (base, *donors)}
+    if request.split:
+        if kinds != {True}:
+            raise UsageError(
+                f"{base.name} is not a wheel: only wheels can be split", hint="cuwheel slim splits libraries"
+            )
+        return splitting.split(base, request)
+    if len(kinds) > 1:
+        raise UsageError("wheels and libraries cannot be mixed", hint="give wheels only, or libraries only")
+    return wheels.graft(base, donors, request) if kinds == {True} else _libraries(base, donors, request)
+
+
+def _libraries(base: Path, donors: Sequence[Path], request: GraftRequest) -> Outcome:
+    if request.version:
+        raise UsageError("--version is for wheels")
+    output = request.output or Path()
+    target = output / base.name if output.is_dir() or request.output is None else output
+    if target.exists() and any(target.samefile(each) for each in (base, *donors)):
+        raise UsageError(f"{target} is one of the inputs", hint="choose another place with -o")
+    with ExitStack() as stack:
+        subject = stack.enter_context(Subject(base, str(base)))
+        givers = [(stack.enter_context(Subject(each, str(each))), deciding.Known()) for each in donors]
+        made = deciding.decide(subject, deciding.Known(), givers, force=request.force)
+        outcome = Outcome(base=str(base), donors=tuple(map(str, donors)), findings=made.findings, refused=made.refused)
+        if made.refused:
+            return outcome
+        if not made.containers:
+            return _with(outcome, findings=(*made.findings, nothing_new(base.name)))
+        if request.dry_run:
+            return _with(outcome, libraries=(made.library(writing.expected_size(made)),), outputs=(str(target),))
+        with files.errors_of(target, f"{target} was not written"), locking.scratch(target.parent) as folder:
+            size = writing.write(made, folder / "library")
+            shutil.copymode(base, folder / "library")
+            (folder / "library").replace(target)
+        return _with(outcome, libraries=(made.library(size),), outputs=(str(target),), written=True)
+
+
+def _with(outcome: Outcome, **changes: object) -> Outcome:
+    from msgspec.structs import replace  # noqa: PLC0415 - here alone
+
+    return replace(outcome, **changes)
+
+
+def nothing_new(name: str) -> Finding:
+    return Finding(
+        rule="graft-nothing-new",
+        severity="note",
+        message=f"{name} already has every architecture of the donors: nothing was written",
+    )

@@ -1,0 +1,173 @@
+"""A wheel with the device code of further ones, library by library: all are decided before the first is written."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cuwheel import codec, files, locking
+from cuwheel.errors import MalformedError, UsageError
+from cuwheel.finding import Finding
+from cuwheel.grafting import deciding, note, writing
+from cuwheel.grafting.deciding import Decision, Known
+from cuwheel.grafting.naming import grafted_version, output_of
+from cuwheel.grafting.note import Giver, Note
+from cuwheel.grafting.outcome import GraftedLibrary, Outcome, WheelSize
+from cuwheel.grafting.subject import Subject
+from cuwheel.inspection import description
+from cuwheel.inspection.survey import survey_wheel
+from cuwheel.stamping import restamp
+from cuwheel.units import some
+from cuwheel.wheel import variant
+from cuwheel.wheel.edit import WheelEdit
+from cuwheel.wheel.file import WheelFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.grafting.request import GraftRequest
+
+
+def graft(base: Path, donors: Sequence[Path], request: GraftRequest) -> Outcome:
+    with ExitStack() as stack:
+        wheel, *givers = (stack.enter_context(opened(path)) for path in (base, *donors))
+        there = device_libraries(wheel)
+        given = [device_libraries(each) for each in givers]
+        paired = [path for path in there if any(path in each for each in given)]
+        if not paired:
+            raise UsageError(
+                f"{base.name} and the donors have no library with device code in common",
+                hint=f"the base has {some(there) or 'none'}; a donor must be a build of the same package",
+            )
+        folder = stack.enter_context(_workplace(request, base))
+        decisions = []
+        for number, path in enumerate(paired):
+            taking = [each for each, own in zip(givers, given, strict=True) if path in own]
+            subjects = [
+                (stack.enter_context(Subject(_copied(each, path, folder / f"{number}-{index}"), path)), known(each))
+                for index, each in enumerate((wheel, *taking))
+            ]
+            decisions.append(deciding.decide(*subjects[0], subjects[1:], force=request.force))
+        return _carried_out(wheel, givers, decisions, folder, request)
+
+
+def opened(path: Path) -> WheelFile:
+    """Sound, and as its RECORD says: what goes in is what was published."""
+    wheel = WheelFile(path)
+    try:
+        _must_be_intact(wheel)
+    except BaseException:
+        wheel.close()
+        raise
+    return wheel
+
+
+def _must_be_intact(wheel: WheelFile) -> None:
+    wheel.must_be_sound("grafted")
+    if wrong := wheel.wrong_hashes():
+        problem = f"not grafted: these files do not match RECORD: {some(wrong, 3)}"
+        raise MalformedError(wheel.path, problem, hint="download the wheel again")
+
+
+def device_libraries(wheel: WheelFile) -> list[str]:
+    """ELF libraries: others cannot be rewritten."""
+    found = survey_wheel(wheel, detail="rows").libraries
+    return [each.path for each in found if each.device_code and each.format == "elf"]
+
+
+def known(wheel: WheelFile) -> Known:
+    """What a wheel says of itself; what cannot be understood proves nothing."""
+    about, _ = description.of_open(wheel)
+    found = note.read(wheel)
+    return Known(about, found.part_of if found else None)
+
+
+@contextmanager
+def _workplace(request: GraftRequest, base: Path) -> Iterator[Path]:
+    if request.dry_run or request.output is None:
+        with tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as name:
+            yield Path(name)
+        return
+    parent = request.output.parent if request.output.suffix == ".whl" else request.output
+    new = not parent.exists()
+    with files.errors_of(parent, f"{base.name} was not grafted"):
+        with locking.scratch(parent) as folder:
+            yield folder
+        if new:
+            with suppress(OSError):  # refused: nothing is in it
+                parent.rmdir()
+
+
+def _copied(wheel: WheelFile, member: str, to: Path) -> Path:
+    with to.open("wb") as file:
+        wheel.copy_to(member, file)
+    return to
+
+
+def _carried_out(
+    wheel: WheelFile, givers: Sequence[WheelFile], decisions: Sequence[Decision], folder: Path, request: GraftRequest
+) -> Outcome:
+    findings = tuple(each for decision in decisions for each in decision.findings)
+    outcome = Outcome(
+        base=str(wheel.path),
+        donors=tuple(str(each.path) for each in givers),
+        findings=(*findings, *_unpaired(wheel, decisions)),
+        refused=any(each.refused for each in decisions),
+    )
+    if outcome.refused:
+        return outcome
+    if not any(each.containers for each in decisions):
+        nothing = Finding(
+            rule="graft-nothing-new",
+            severity="note",
+            message=f"{wheel.path.name} already has every architecture of the donors: nothing was written",
+        )
+        return replace(outcome, findings=(*outcome.findings, nothing))
+    edit = WheelEdit(wheel)
+    edit.rename(version=grafted_version(wheel, decisions, known(wheel).origin, request.version))
+    edit.label(None)  # it was of what the base had
+    edit.drop([wheel.info + variant.FILE])
+    output = output_of(request.output or Path(), str(edit.name), [each.path for each in (wheel, *givers)])
+    if request.dry_run:
+        libraries = tuple(each.library(writing.expected_size(each)) for each in decisions)
+        return replace(outcome, libraries=libraries, outputs=(str(output),))
+    libraries = tuple(_written(each, edit, folder / f"made-{index}") for index, each in enumerate(decisions))
+    about = Note(
+        base=_giver(wheel),
+        donors=tuple(map(_giver, givers)),
+        libraries=libraries,
+        forced=tuple(each for each in findings if each.severity == "warning"),
+    )
+    edit.add(wheel.info + note.NAME, codec.indented(about))
+    edit.write(folder / "wheel")
+    made = restamp.restamp(folder / "wheel", output.name, added=[row.arch for each in libraries for row in each.added])
+    size = WheelSize(bytes_before=wheel.size, bytes_after=made.stat().st_size)
+    made.replace(output)
+    files.sync_folder(output.parent)
+    return replace(outcome, libraries=libraries, outputs=(str(output),), written=True, wheel=size)
+
+
+def _written(decision: Decision, edit: WheelEdit, place: Path) -> GraftedLibrary:
+    if not decision.containers:
+        return decision.library(decision.base.buffer.size)
+    size = writing.write(decision, place)
+    edit.replace(decision.base.name, place)
+    return decision.library(size)
+
+
+def _giver(wheel: WheelFile) -> Giver:
+    return Giver(file=wheel.path.name, version=wheel.distribution.version, sha256=files.sha256(wheel.path))
+
+
+def _unpaired(wheel: WheelFile, decisions: Sequence[Decision]) -> Iterator[Finding]:
+    paired = {each.base.name for each in decisions}
+    if others := [path for path in device_libraries(wheel) if path not in paired]:
+        yield Finding(
+            rule="graft-library-unchanged",
+            severity="note",
+            message=f"no donor has {some(others, 3)}: nothing was added to {'it' if len(others) == 1 else 'them'}",
+        )

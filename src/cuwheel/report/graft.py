@@ -1,0 +1,155 @@
+"""`cuwheel graft`: the answer and its document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from cuwheel.finding import Finding
+from cuwheel.grafting.outcome import AddedCode, GraftedLibrary, WheelSize
+from cuwheel.grafting.proof import Proof
+from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
+from cuwheel.units import file_name, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.grafting.outcome import Outcome
+    from cuwheel.report.document import Block
+
+_ORDER = ("forced", "record", "witness")
+
+
+class Graft(Struct, frozen=True, kw_only=True):
+    """`added`: over all libraries. `proof`: what holds for each of them; null where nothing was added.
+
+    `outputs`: what was written, or in a dry run would be. `action`: `split` makes a wheel per architecture.
+    """
+
+    schema: Literal["cuwheel.graft/1"] = "cuwheel.graft/1"
+    action: Literal["graft", "split"] = "graft"
+    base: str
+    donors: tuple[str, ...]
+    added: tuple[AddedCode, ...]
+    proof: Proof | None
+    libraries: tuple[GraftedLibrary, ...]
+    dry_run: bool
+    written: bool
+    refused: bool
+    outputs: tuple[str, ...]
+    wheel: WheelSize | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def succeeded(self) -> bool:
+        return not self.refused
+
+
+def answer_of(made: Outcome, *, dry_run: bool, split: bool) -> Graft:
+    return Graft(
+        action="split" if split else "graft",
+        base=made.base,
+        donors=made.donors,
+        added=_together([row for each in made.libraries for row in each.added]),
+        proof=_proof([each.proof for each in made.libraries if each.proof]),
+        libraries=made.libraries,
+        dry_run=dry_run,
+        written=made.written,
+        refused=made.refused,
+        outputs=made.outputs,
+        wheel=made.wheel,
+        findings=made.findings,
+    )
+
+
+def _together(rows: Sequence[AddedCode]) -> tuple[AddedCode, ...]:
+    sums: dict[tuple[str, str], list[AddedCode]] = {}
+    for each in rows:
+        sums.setdefault((each.kind, each.arch), []).append(each)
+    return tuple(
+        AddedCode(
+            kind=same[0].kind,
+            arch=same[0].arch,
+            count=sum(each.count for each in same),
+            bytes=sum(each.bytes for each in same),
+        )
+        for same in sums.values()
+    )
+
+
+def _proof(proofs: Sequence[Proof]) -> Proof | None:
+    if not proofs:
+        return None
+    return Proof(
+        kind=min((each.kind for each in proofs), key=_ORDER.index),
+        witness=tuple(dict.fromkeys(name for each in proofs for name in each.witness)),
+        compared=tuple(dict.fromkeys(text for each in proofs for text in each.compared)),
+    )
+
+
+def document(answer: Graft, *, verbose: bool) -> Document:
+    del verbose  # it has nothing to leave out
+    title = f"cuwheel graft {file_name(answer.base)}"
+    blocks: list[Block] = [Heading(_heading(answer)), Paragraph(_sums(answer))]
+    if answer.added:
+        blocks += _libraries(answer)
+    if answer.proof:
+        blocks.append(Facts(tuple(_proof_rows(answer.proof))))
+    if answer.findings:
+        blocks += [Heading("Findings"), Findings(answer.findings)]
+    return Document(title, tuple(blocks))
+
+
+def _heading(answer: Graft) -> str:
+    if answer.action == "split":
+        return f"{file_name(answer.base)}, a wheel per architecture"
+    return f"{file_name(answer.base)} with {', '.join(file_name(each) for each in answer.donors)}"
+
+
+def _sums(answer: Graft) -> str:
+    lines = []
+    if answer.added:
+        archs = ", ".join(dict.fromkeys(str(each.arch) for each in answer.added))
+        lines.append(f"{archs} added: {sum(each.count for each in answer.added)} pieces of device code")
+    if answer.wheel and answer.action == "graft":
+        lines.append(f"the wheel: {size(answer.wheel.bytes_before)} → {size(answer.wheel.bytes_after)}")
+    if answer.refused:
+        lines.append("refused: nothing was written (see the findings)")
+    elif answer.dry_run:
+        lines.append("dry run: nothing was written")
+    word = "would be written" if answer.dry_run else "written"
+    lines += [f"{word}: {each}" for each in answer.outputs] if not answer.refused else []
+    return "\n".join(lines) or "nothing was written"
+
+
+def _libraries(answer: Graft) -> Iterator[Block]:
+    columns = (
+        Column("file"),
+        Column("before", numeric=True),
+        Column("after", numeric=True),
+        Column("containers", numeric=True),
+        Column("added"),
+    )
+    rows = tuple(
+        (
+            file_name(each.path),
+            Amount(size(each.bytes_before), each.bytes_before),
+            Amount(size(each.bytes_after), each.bytes_after),
+            Amount(str(each.containers), each.containers),
+            ", ".join(f"{row.arch} ({size(row.bytes)})" for row in each.added),
+        )
+        for each in answer.libraries
+    )
+    yield Table(columns, rows)
+
+
+def _proof_rows(proof: Proof) -> Iterator[Row]:
+    words = {
+        "witness": f"a witness: the code for {', '.join(proof.witness)} is the same in both",
+        "record": "the records of both builds are the same",
+        "forced": "none: --force",
+    }
+    yield Row("proof", words[proof.kind])
+    if proof.compared:
+        yield Row("compared", "; ".join(proof.compared))

@@ -1,0 +1,253 @@
+"""Real libraries of nvcc put together: what fits behaves as one build, what does not is refused for its reason."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+import sys
+from functools import cache as remembered
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import cuwheel
+from cuwheel.buffer import FileBuffer
+from cuwheel.errors import MalformedError
+from cuwheel.inspection.library import read
+from tests.fixtures import cache, grafts
+from tests.fixtures.small_wheel import Wheel
+
+if TYPE_CHECKING:
+    from cuwheel.report.graft import Graft
+
+TAG = "py3-none-linux_x86_64"
+
+
+@remembered
+def library(name: str) -> Path:
+    try:
+        return grafts.library(name)
+    except cache.UnavailableError as error:
+        pytest.skip(str(error))
+
+
+def entries(path: Path) -> list[list[tuple[str, str, bytes]]]:
+    """Of each container: kind, architecture and the bytes, header and all."""
+    buffer = FileBuffer(path)
+    try:
+        found: list[list[tuple[str, str, bytes]]] = []
+        for each in read(buffer, detail="entries").entries:
+            while len(found) <= (each.container or 0):
+                found.append([])
+            data = buffer.read(each.offset, each.header_size + each.bytes)
+            found[each.container or 0].append((each.kind, str(each.arch), data))
+        return found
+    finally:
+        buffer.close()
+
+
+def lint(path: Path) -> str:
+    if not shutil.which("eu-elflint"):
+        return "No errors"
+    return subprocess.run(["eu-elflint", "--gnu-ld", path], capture_output=True, text=True, check=False).stdout.strip()
+
+
+def grafted(tmp_path: Path, base: str, donor: str, *, force: bool = False, dry_run: bool = False) -> tuple[Graft, Path]:
+    out = tmp_path / "made.so"
+    return cuwheel.graft(library(base), [library(donor)], output=out, force=force, dry_run=dry_run), out
+
+
+def rule_of(made: Graft) -> str:
+    assert made.refused
+    assert not made.succeeded
+    (finding,) = made.findings
+    return finding.rule
+
+
+FITTING = [
+    ("80", "both"),
+    ("80", "both-ptx"),
+    ("80-small", "both-small"),
+    ("80-shared", "both-shared"),
+    ("80-rdc", "both-rdc"),
+]
+
+
+@pytest.mark.parametrize(("base", "donor"), FITTING)
+def test_a_witness_proves_it_and_the_code_is_that_of_one_build(tmp_path: Path, base: str, donor: str) -> None:
+    made, out = grafted(tmp_path, base, donor)
+    assert made.written, made.findings
+    assert made.proof
+    assert made.proof.kind == "witness"
+    assert made.proof.witness == ("sm_80",)
+    assert {str(each.arch) for each in made.added} >= {"sm_90"}
+    mine, theirs = entries(out), entries(library(donor))
+    assert [[each[:2] for each in one] for one in mine] == [[each[:2] for each in one] for one in theirs]
+    assert mine[1:] == theirs[1:]  # in the first, what a device linker made, it also wrote of its own call
+    assert lint(out) == "No errors"
+    if "shared" not in base:
+        ctypes.CDLL(str(out))  # every relocation, every constructor
+    assert out.stat().st_mode == library(base).stat().st_mode
+
+
+def test_what_was_grafted_can_be_slimmed_stripped_and_grafted_again(tmp_path: Path) -> None:
+    _, out = grafted(tmp_path, "80", "both")
+    slim = tmp_path / "slim.so"
+    assert cuwheel.slim(out, machines=["9.0"], output=slim).written
+    assert [[each[1] for each in one] for one in entries(slim)] == [["sm_90"]] * 3
+    again = tmp_path / "again.so"
+    assert cuwheel.graft(slim, [library("both")], output=again).written
+    assert entries(again)[1:] == entries(library("both"))[1:]
+    for tool in ("strip", "patchelf"):
+        words = ["--set-rpath", "/a/path/longer/than/any/before/it:$ORIGIN"] if tool == "patchelf" else []
+        if shutil.which(tool):
+            subprocess.run([tool, *words, again], check=True, capture_output=True)
+            ctypes.CDLL(str(again))
+            assert entries(again)[1:] == entries(library("both"))[1:]
+
+
+REFUSED = [
+    ("80", "both-other-body", "graft-other-code"),
+    ("80", "both-other-flags", "graft-other-code"),
+    ("80", "both-other-path", "graft-other-kernels"),
+    ("80-rdc", "both-rdc-other-path", "graft-other-kernels"),
+    ("80", "both-other-order", "graft-other-kernels"),
+    ("80", "both-other-parameters", "graft-other-kernels"),
+    ("80", "both-other-variables", "graft-other-variables"),
+    ("80", "both-more-files", "graft-other-registration"),
+    ("80", "both-rdc", "graft-other-registration"),
+    ("80", "both-13.4", "graft-other-cuda"),
+    ("cub-80-short-list", "cub-both", "graft-arch-list"),
+    ("80", "90", "graft-no-proof"),
+    ("80", "90-other-body", "graft-no-proof"),
+    ("80-rdc", "90-rdc", "graft-no-proof"),
+    ("80", "90-host-flags", "graft-other-host"),
+    ("80", "90-host-compiler", "graft-other-host"),
+]
+
+
+@pytest.mark.parametrize(("base", "donor", "rule"), REFUSED)
+def test_what_does_not_fit_is_refused_for_its_reason(tmp_path: Path, base: str, donor: str, rule: str) -> None:
+    made, out = grafted(tmp_path, base, donor)
+    assert rule_of(made) == rule, made.findings
+    assert str(library(base)) in made.findings[0].message
+    assert made.findings[0].fix
+    assert not out.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cub_with_the_whole_list_fits(tmp_path: Path) -> None:
+    made, _ = grafted(tmp_path, "cub-80", "cub-both")
+    assert made.written, made.findings
+
+
+@pytest.mark.parametrize(("base", "donor"), [("80", "90"), ("80", "both-other-path")])
+def test_a_person_may_know_better(tmp_path: Path, base: str, donor: str) -> None:
+    made, out = grafted(tmp_path, base, donor, force=True)
+    assert made.written
+    assert made.proof
+    assert made.proof.kind == "forced"
+    assert [each.severity for each in made.findings] == ["warning"]
+    assert ["sm_80", "sm_90"] in [[each[1] for each in one] for one in entries(out)]
+    ctypes.CDLL(str(out))
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(tmp_path: Path) -> None:
+    planned, out = grafted(tmp_path, "80", "both", dry_run=True)
+    assert not out.exists()
+    made, _ = grafted(tmp_path, "80", "both")
+    assert planned.libraries == made.libraries
+    assert planned.proof == made.proof
+
+
+def test_nothing_new(tmp_path: Path) -> None:
+    made, out = grafted(tmp_path, "both", "80")
+    assert [each.rule for each in made.findings] == ["graft-nothing-new"]
+    assert made.succeeded
+    assert not out.exists()
+
+
+def wheel(folder: Path, name: str, version: str = "1.0", **more: str) -> Path:
+    files: dict[str, str | bytes] = {"subject/__init__.py": "", "subject/lib.so": library(name).read_bytes(), **more}
+    return Wheel(files=files, tag=TAG, version=version).write(folder)
+
+
+def unpacked(path: Path, folder: Path) -> Path:
+    shutil.unpack_archive(path, folder, "zip")
+    return folder
+
+
+def test_wheels(tmp_path: Path) -> None:
+    base, donor = wheel(tmp_path / "base", "80"), wheel(tmp_path / "donor", "both")
+    made = cuwheel.graft(base, [donor], output=tmp_path / "out")
+    (output,) = (tmp_path / "out").iterdir()
+    assert made.outputs == (str(output),)
+    assert output.name == f"subject-1.0+sm90-{TAG}.whl"
+    inside = unpacked(output, tmp_path / "inside")
+    assert entries(inside / "subject" / "lib.so")[1:] == entries(library("both"))[1:]
+    note = json.loads((inside / "subject-1.0+sm90.dist-info" / "cuwheel-graft.json").read_bytes())
+    assert note["libraries"][0]["proof"]["kind"] == "witness"
+    assert note["base"]["version"] == "1.0"
+    assert cuwheel.verify(output, static=True).succeeded
+
+
+def test_force_is_written_into_the_wheel(tmp_path: Path) -> None:
+    base, donor = wheel(tmp_path / "base", "80"), wheel(tmp_path / "donor", "90-other-body")
+    refused = cuwheel.graft(base, [donor], output=tmp_path / "out")
+    assert rule_of(refused) == "graft-no-proof"
+    assert not (tmp_path / "out").exists()
+    made = cuwheel.graft(base, [donor], output=tmp_path / "out", force=True)
+    inside = unpacked(Path(made.outputs[0]), tmp_path / "inside")
+    note = json.loads(next(inside.glob("*.dist-info/cuwheel-graft.json")).read_bytes())
+    assert [each["rule"] for each in note["forced"]] == ["graft-no-proof"]
+    assert note["libraries"][0]["proof"]["kind"] == "forced"
+
+
+def test_a_wheel_that_is_not_what_its_record_says_is_not_grafted(tmp_path: Path) -> None:
+    base = wheel(tmp_path / "base", "80")
+    wrong = {"subject/lib.so": "subject/lib.so,sha256=AAAA,1"}
+    files: dict[str, str | bytes] = {"subject/lib.so": library("both").read_bytes()}
+    donor = Wheel(files=files, tag=TAG, record=wrong).write(tmp_path / "donor")
+    with pytest.raises(MalformedError, match="RECORD"):
+        cuwheel.graft(base, [donor], output=tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["both", "both-ptx", "both-rdc", "both-small", "cub-both"])
+def test_the_parts_of_a_wheel_make_the_whole(tmp_path: Path, name: str) -> None:
+    whole = wheel(tmp_path / "whole", name)
+    parts = cuwheel.graft(whole, split=True, output=tmp_path / "parts")
+    places = [Path(each) for each in parts.outputs]
+    assert [each.name for each in places] == [f"subject-1.0+{arch}-{TAG}.whl" for arch in ("sm80", "sm90")]
+    for place, arch in zip(places, ("sm_80", "sm_90"), strict=True):
+        (found,) = cuwheel.inspect(place).libraries
+        assert {str(row.arch).rpartition("_")[2] for row in found.device_code} == {arch.rpartition("_")[2]}
+        assert cuwheel.verify(place, static=True).succeeded
+    made = cuwheel.graft(places[0], places[1:], output=tmp_path / "again")
+    assert made.proof
+    assert made.proof.kind == "record"
+    assert Path(made.outputs[0]).name == whole.name
+    inside = unpacked(Path(made.outputs[0]), tmp_path / "inside") / "subject" / "lib.so"
+    assert entries(inside) == entries(library(name))
+    assert lint(inside) == "No errors"
+    ctypes.CDLL(str(inside))
+
+
+def test_parts_of_different_wheels_are_not_taken_for_parts_of_one(tmp_path: Path) -> None:
+    first = cuwheel.graft(wheel(tmp_path / "a", "both"), split=True, output=tmp_path / "pa").outputs
+    other = wheel(tmp_path / "b", "both-other-body")
+    second = cuwheel.graft(other, split=True, output=tmp_path / "pb").outputs
+    assert rule_of(cuwheel.graft(first[0], second[1:], output=tmp_path / "out")) == "graft-no-proof"
+
+
+def test_the_command(tmp_path: Path) -> None:
+    command: list[str | Path] = [Path(sys.executable).with_name("cuwheel"), "graft", library("80"), library("90")]
+    done = subprocess.run([*command, "-o", tmp_path / "x.so"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "graft-no-proof" in done.stdout
+    forced = subprocess.run(
+        [*command, "-o", tmp_path / "x.so", "--force", "--json"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(forced.stdout)["proof"]["kind"] == "forced"

@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="write settings that the package needs here: activate, env-file=PATH, systemd=FOLDER, dockerfile=PATH",
     )
+    group.add_argument("--slim", action="store_true", help="cut device code that this GPU never loads, on the way in")
     _add_fallbacks(parser)
     group.add_argument("--undo", action="store_true", help="put the environment back as it was before the last install")
 
@@ -83,6 +84,7 @@ def run(args: argparse.Namespace) -> Install:
         allow=allowed,
         dry_run=args.dry_run,
         pin=args.pin,
+        slim=args.slim,
         no_older=args.no_older,
         any_version=args.any_version,
         wheel_only=args.wheel_only,

@@ -146,9 +146,8 @@ def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
 def _line(release: Release, found: Settings, scratch: Path) -> str:
     url, sha256 = release.url, release.sha256
     local = addresses.local_path(url)
-    plain = plain_name(release.file)
-    if plain != release.file:  # installers do not know the names of variants
-        local = _renamed(release, local, scratch / plain)
+    if plain_name(release.file) != release.file:  # installers do not know the names of variants
+        local = on_disk(release, scratch)
     if local:
         url, sha256 = local.absolute().as_uri(), sha256 or files.sha256(local)
     else:
@@ -156,8 +155,11 @@ def _line(release: Release, found: Settings, scratch: Path) -> str:
     return f"{release.name} @ {url}" + (f" --hash=sha256:{sha256}" if sha256 else "")
 
 
-def _renamed(release: Release, local: Path | None, to: Path) -> Path:
+def on_disk(release: Release, scratch: Path) -> Path:
+    """The file, under a name that installers know."""
+    local, plain = addresses.local_path(release.url), plain_name(release.file)
+    to = scratch / plain
     if local:
-        return files.copy(local, to)
+        return local if plain == local.name else files.copy(local, to)
     transfer.download(release.url, to, sha256=release.sha256, size=release.size)
     return to

@@ -10,12 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import locking, log, venvs
-from cuwheel.delivery import choosing, environment_changes, importing, pin_files, pinning
+from cuwheel.delivery import choosing, environment_changes, importing, pin_files, pinning, slimmed_wheels
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.environment_changes import Change
 from cuwheel.delivery.environment_copy import FOLDER, Copy
 from cuwheel.delivery.pin_files import Pinned
 from cuwheel.delivery.pinning import Settings
+from cuwheel.delivery.slimmed_wheels import Slimmed
 from cuwheel.diagnose import inquiry
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import CuwheelError, ToolError, UnreadableError
@@ -28,6 +29,7 @@ from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.request import InstallRequest
+    from cuwheel.machine.fleet import Machine
     from cuwheel.resolver import Release
 
 
@@ -43,6 +45,7 @@ class Installed(Struct, frozen=True, kw_only=True):
     choices: tuple[Choice, ...] = ()
     settings: Settings = Settings()
     pinned: tuple[Pinned, ...] = ()
+    slimmed: tuple[Slimmed, ...] = ()
     changes: tuple[Change, ...] = ()
     refused: tuple[Change, ...] = ()
     checks: tuple[Result, ...] = ()
@@ -104,12 +107,14 @@ def _installed(request: InstallRequest, place: _Place, choices: tuple[Choice, ..
     settings = pinning.decided(choices, releases)
     if settings.problems:
         return replace(start, choices=tuple(_without(each, settings) for each in choices))
+    machines = choices[0].found.machines if request.slim else ()
+    slimmed_wheels.must_know_gpus(machines)
     places = tuple(map(pin_files.place, request.pin))
     pinned = pin_files.pending(places, place.prefix, settings.variables) if places else ()
     planned = replace(start, changes=changes, refused=refused, settings=settings, pinned=pinned)
     if refused or request.dry_run or not (releases or pinned):
         return planned
-    return _carried_out(planned, place, releases)
+    return _carried_out(planned, place, releases, machines)
 
 
 def _without(choice: Choice, settings: Settings) -> Choice:
@@ -117,7 +122,9 @@ def _without(choice: Choice, settings: Settings) -> Choice:
     return replace(choice, ruling=None, build=None, fallback=None, why=why) if why else choice
 
 
-def _carried_out(planned: Installed, place: _Place, releases: tuple[Release, ...]) -> Installed:
+def _carried_out(
+    planned: Installed, place: _Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
+) -> Installed:
     """Whatever happens in between, Ctrl-C too, leaves the environment as it was."""
     broken = set(venvs.conflicts(place.interpreter))
     total = sum(each.size or 0 for each in releases)
@@ -126,7 +133,7 @@ def _carried_out(planned: Installed, place: _Place, releases: tuple[Release, ...
         log.info("installing %s%s", named, f" ({size(total)})" if total else "")
     place.copy.begin(planned.name, planned.pinned)
     try:
-        done = _attempt(planned, place, releases)
+        done = _attempt(planned, place, releases, slim_for)
         if done.problem:
             place.copy.restore()
             return replace(done, rolled_back=True)
@@ -134,12 +141,19 @@ def _carried_out(planned: Installed, place: _Place, releases: tuple[Release, ...
         place.copy.restore()
         raise
     place.copy.finish()
-    return replace(done, written=True, findings=_broken(set(venvs.conflicts(place.interpreter)) - broken))
+    news = _broken(set(venvs.conflicts(place.interpreter)) - broken)
+    return replace(done, written=True, findings=(*done.findings, *news))
 
 
-def _attempt(planned: Installed, place: _Place, releases: tuple[Release, ...]) -> Installed:
+def _attempt(
+    planned: Installed, place: _Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
+) -> Installed:
     try:
         with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:
+            if slim_for:
+                cut = slimmed_wheels.slim(releases, slim_for, Path(scratch))
+                releases = cut.releases
+                planned = replace(planned, slimmed=cut.slimmed, findings=cut.findings)
             if releases:
                 environment_changes.apply(place.interpreter, releases, Path(scratch))
         for each in planned.pinned:

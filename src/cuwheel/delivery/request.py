@@ -163,7 +163,7 @@ class InstallRequest(FindRequest):
 
     `allow`: installed packages that may be replaced by another version, beside the one that is asked for. `dry_run`:
     only what would change. `pin`: where settings that it needs are written: `activate`, `env-file=PATH`,
-    `systemd=FOLDER`, `dockerfile=PATH`.
+    `systemd=FOLDER`, `dockerfile=PATH`. `slim`: without the device code that these GPUs never load.
 
     Where no wheel of the newest release runs: `no_older` takes no older one, `any_version` goes beyond the versions in
     `wanted`, `wheel_only` builds nothing, `no_cpu` takes no build for the CPU.
@@ -172,6 +172,7 @@ class InstallRequest(FindRequest):
     allow: Sequence[str] = ()
     dry_run: bool = False
     pin: Sequence[str] = ()
+    slim: bool = False
     no_older: bool = False
     any_version: bool = False
     wheel_only: bool = False

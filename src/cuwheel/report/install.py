@@ -10,6 +10,7 @@ from cuwheel.compat.predict import Outcome
 from cuwheel.delivery import pinning
 from cuwheel.delivery.choosing import Fallback, Passed
 from cuwheel.delivery.environment_changes import Change
+from cuwheel.delivery.slimmed_wheels import Slimmed
 from cuwheel.delivery.source_build import PlannedBuild
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.finding import Finding
@@ -17,6 +18,7 @@ from cuwheel.machine.fleet import Machine
 from cuwheel.report import find
 from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.report.find import Candidate
+from cuwheel.units import size
 from cuwheel.verifying.outcomes import Result
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class Install(Struct, frozen=True, kw_only=True):
     `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the
     last install was put back. `fallback`: that of the first package that has one. `pins`: what has to
     be set for these packages on this machine, and `pinned` the files that `--pin` changes to say so.
+    `slimmed`: wheels from which `--slim` cut what these GPUs never load.
     """
 
     schema: Literal["cuwheel.install/1"] = "cuwheel.install/1"
@@ -66,6 +69,7 @@ class Install(Struct, frozen=True, kw_only=True):
     refused: tuple[Change, ...]
     pins: dict[str, str]
     pinned: tuple[str, ...]
+    slimmed: tuple[Slimmed, ...]
     fallback: Fallback | None
     dry_run: bool
     written: bool
@@ -99,6 +103,7 @@ def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
         refused=done.refused,
         pins=done.settings.needed,
         pinned=tuple(each.path for each in done.pinned),
+        slimmed=done.slimmed,
         fallback=next((each.fallback for each in packages if each.fallback), None),
         dry_run=dry_run,
         written=done.written,
@@ -123,6 +128,9 @@ def document(answer: Install, *, verbose: bool) -> Document:
         none = find.Find(name=answer.name, machines=answer.machines, candidates=answer.candidates, downloaded=0)
         return Document(title, (*blocks, *find.document(none, verbose=verbose).blocks))
     blocks += _changes(answer)
+    for each in answer.slimmed:
+        sizes = f"{size(each.bytes_before)} to {size(each.bytes_after)}"
+        blocks.append(Facts((Row("slimmed", sizes, origin=each.file),)))
     if answer.pins:
         wanted = "\n".join(f"{name}={value}" for name, value in answer.pins.items())
         where = ", ".join(answer.pinned)

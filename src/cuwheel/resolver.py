@@ -25,7 +25,7 @@ from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, Unavai
 from cuwheel.network import addresses, client, pip_settings, reach, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from packaging.tags import Tag
 
@@ -275,8 +275,10 @@ def _release(name: str, version: str, told: dict[str, Any]) -> Release:
     )
 
 
-def would_install(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
-    """What has to be installed or replaced in an environment so that these are there, all of it as wheels.
+def would_install(
+    interpreter: Path, requirements: Sequence[str], environ: dict[str, str], *, binary: Iterable[str] = (":all:",)
+) -> tuple[Release, ...]:
+    """What has to be installed or replaced in an environment so that these are there. `binary`: what of it as wheels.
 
     pip says that with addresses and hashes. Where there is none, uv says the versions, and then where they are.
     """
@@ -286,9 +288,11 @@ def would_install(interpreter: Path, requirements: Sequence[str], environ: dict[
         if not (any_pip := pip()):
             return _by_uv_into(interpreter, requirements, environ)
         program = [*any_pip, "--python", str(interpreter)]
-    options = ["--dry-run", "--quiet", "--only-binary=:all:", "--report", "-"]
-    done = process.run([*program, "install", *options, *requirements], timeout=_RESOLVE_S, env=environ)
-    return tuple(_from_report(each) for each in codec.decode(done.stdout)["install"])
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        options = ["--dry-run", *(f"--only-binary={each}" for each in binary), "--report", str(report)]
+        process.run([*program, "install", *options, *requirements], timeout=_RESOLVE_S, env=environ)
+        return tuple(_from_report(each) for each in codec.decode(report.read_bytes())["install"])
 
 
 def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuwheel.cli import numbers, option_values, places, shared_options
 from cuwheel.cli.cmd_check import add_refinement, refinement
@@ -11,7 +11,6 @@ from cuwheel.errors import UsageError
 if TYPE_CHECKING:
     import argparse
 
-    from cuwheel.delivery.request import FindRequest
     from cuwheel.report.find import Find
 
 EXAMPLES = """\
@@ -92,27 +91,29 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
         raise UsageError("--no-index and --index cannot be used together")
 
 
-def request(args: argparse.Namespace) -> FindRequest:
-    from cuwheel.delivery.request import BUDGET, FindRequest
+def fields_of(args: argparse.Namespace) -> dict[str, Any]:
+    """What `find` asks for; `install` asks for more."""
+    from cuwheel.delivery.request import BUDGET
 
-    return FindRequest(
-        args.wanted,
-        on=args.on,
-        gpus=args.gpus,
-        refine=refinement(args),
-        env=args.env,
-        indexes=args.indexes,
-        find_links=args.find_links,
-        catalogues=args.catalogues,
-        no_index=args.no_index,
-        pre=args.pre,
-        budget=args.budget or BUDGET,
-    )
+    return {
+        "wanted": args.wanted or "",
+        "on": args.on,
+        "gpus": args.gpus,
+        "refine": refinement(args),
+        "env": args.env,
+        "indexes": args.indexes,
+        "find_links": args.find_links,
+        "catalogues": args.catalogues,
+        "no_index": args.no_index,
+        "pre": args.pre,
+        "budget": args.budget or BUDGET,
+    }
 
 
 def run(args: argparse.Namespace) -> Find:
     from cuwheel import api
+    from cuwheel.delivery.request import FindRequest
 
-    answer = api.find(request(args))
+    answer = api.find(FindRequest(**fields_of(args)))
     write_html(answer, args)
     return answer

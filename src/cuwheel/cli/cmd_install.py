@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import cmd_find, names, option_values
+from cuwheel.cli import cmd_find, names, option_values, places
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +26,14 @@ back"""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     cmd_find.add_arguments(parser, optional=True)
+    parser.add_argument(
+        "-r",
+        "--requirement",
+        dest="requirements",
+        metavar="FILE",
+        type=places.file,
+        help="all that a requirements file lists: its packages with CUDA code are judged together",
+    )
     group = parser.add_argument_group("what may change")
     group.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
     group.add_argument(
@@ -65,22 +72,26 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     cmd_find.refuse_conflicts(args)
     if args.undo and (args.wanted or args.dry_run or args.allow or args.pin):
         raise UsageError("--undo takes no other option than --env", hint="cuwheel install --undo")
-    if not args.undo and not args.wanted:
+    if args.undo:
+        return
+    if not args.wanted and not args.requirements:
         raise UsageError("no package to install was given", hint="cuwheel install NAME")
+    if args.wanted and args.requirements:
+        raise UsageError("give a package, or a requirements file, not both")
 
 
 def run(args: argparse.Namespace) -> Install:
     from cuwheel import api
     from cuwheel.cli.cmd_inspect import write_html
-    from cuwheel.delivery.request import FindRequest, InstallRequest
+    from cuwheel.delivery.request import InstallRequest
 
     if args.undo:
         return api.install_undo(args.env)
-    asked = cmd_find.request(args)
-    given = {each.name: getattr(asked, each.name) for each in fields(FindRequest)}
+    given = cmd_find.fields_of(args)
     allowed = [each for text in args.allow for each in option_values.parts(text)]
     request = InstallRequest(
         **given,
+        requirements=args.requirements,
         allow=allowed,
         dry_run=args.dry_run,
         pin=args.pin,

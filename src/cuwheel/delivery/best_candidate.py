@@ -45,7 +45,8 @@ class Found(Struct, frozen=True, kw_only=True):
     downloaded: int
 
 
-def find(request: FindRequest) -> Found:
+def find(request: FindRequest, *, shallow: bool = False) -> Found:
+    """`shallow`: where the newest release has no device code, it is taken, whatever older ones have."""
     wanted = candidates.wanted(request.wanted)
     if request.pre:
         wanted.specifier.prereleases = True
@@ -58,7 +59,7 @@ def find(request: FindRequest) -> Found:
         with log.progress(f"asking your indexes for {wanted.name}"):
             listed = candidates.listed(wanted, where, session)
         machines = looking.result()
-        bench = judging.Bench(machines, request.env, installed=bool(request.env or not request.on))
+        bench = judging.Bench(machines, request.env, installed=bool(request.env or not request.on), shallow=shallow)
         order = tag_order.of(machines[0])
         rulings = _preferred([judging.by_name(each, machines) for each in listed], order)
         known = catalogue.opened(request.catalogues, session)

@@ -60,10 +60,10 @@ class Choice(Struct, frozen=True, kw_only=True):
         return self.ruling is not None or self.build is not None
 
 
-def choose(request: InstallRequest, wanted: str, prefix: Path) -> Choice:
-    """By name, in the order of the fallbacks; each says why it was passed over."""
+def choose(request: InstallRequest, wanted: str, prefix: Path, *, shallow: bool = False) -> Choice:
+    """In the order of the fallbacks; each says why it was passed over. `shallow`: it may well have no device code."""
     asked = request.for_environment(prefix, wanted)
-    found = best_candidate.find(asked)
+    found = best_candidate.find(asked, shallow=shallow)
     start = Choice(name=normalised(found.name), wanted=wanted, found=found)
     if made := _as_asked(start, request):
         return made

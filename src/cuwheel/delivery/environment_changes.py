@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from packaging.requirements import Requirement
 
 from cuwheel import files, process, resolver, venvs
 from cuwheel.delivery import candidates
@@ -16,14 +20,16 @@ from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.delivery.choosing import Choice
     from cuwheel.delivery.request import InstallRequest
+    from cuwheel.delivery.requirements_file import RequirementsFile
     from cuwheel.network.settings import Settings
 
 _INSTALL_S = 3600.0
+_CAUSED = re.compile(r"^ {4}(\S.*) (depends on|requested) (\S.*)$", re.MULTILINE)  # of pip
+_TWO = 2
 
 
 class Change(Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
@@ -53,9 +59,16 @@ def between(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change
 
 
 def planned(
-    interpreter: Path, choices: Sequence[Choice], request: InstallRequest, there: Mapping[str, str]
+    interpreter: Path,
+    choices: Sequence[Choice],
+    request: InstallRequest,
+    there: Mapping[str, str],
+    listed: RequirementsFile | None = None,
 ) -> tuple[Release, ...]:
-    """The files that have to be installed: the chosen ones, and of what they require whatever is not there yet."""
+    """The files that have to be installed: the chosen ones, and of what they require whatever is not there yet.
+
+    `listed`: with all that it asks for beside them.
+    """
     own: dict[str, Release] = {}
     asked: list[str] = []
     for choice in choices:
@@ -63,10 +76,40 @@ def planned(
         own[release.name] = release
         asked += _required(requires, candidates.wanted(choice.wanted).extras)
     others: tuple[Release, ...] = ()
-    if asked:
-        others = resolver.would_install(interpreter, list(dict.fromkeys(asked)), _indexes(request))
+    if asked or listed:
+        others = _resolved(interpreter, list(dict.fromkeys(asked)), request, own, listed)
     new = (own[each.name] for each in choices if not _is_there(own[each.name], each, there))
     return (*new, *(each for each in others if normalised(each.name) not in own))
+
+
+def _resolved(
+    interpreter: Path,
+    asked: Sequence[str],
+    request: InstallRequest,
+    own: Mapping[str, Release],
+    listed: RequirementsFile | None,
+) -> tuple[Release, ...]:
+    """What is required of others must allow the chosen versions."""
+    environ = _indexes(request)
+    if listed is None:
+        return resolver.would_install(interpreter, asked, environ)
+    with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
+        file = Path(folder, "requirements.txt")
+        file.touch(mode=0o600)
+        file.write_text("".join(f"{each}\n" for each in _lines(listed, own, asked)), encoding="utf-8")
+        return resolver.would_install(interpreter, ["--requirement", str(file)], environ, binary=own)
+
+
+def _lines(listed: RequirementsFile, own: Mapping[str, Release], asked: Sequence[str]) -> Iterator[str]:
+    yield from listed.options
+    yield from asked if not any(each.hashes for each in listed.lines) else ()
+    for each in listed.lines:
+        chosen = own.get(normalised(Requirement(each.requirement).name)) if each.requirement else None
+        if chosen is None:
+            yield each.text
+        elif chosen.url:  # one that is yet to be built cannot be found
+            local = addresses.local_path(chosen.url)
+            yield f"{chosen.name} @ {chosen.url}" if local else f"{chosen.name}=={chosen.version} {each.hashes}".strip()
 
 
 def _own(choice: Choice) -> tuple[Release, tuple[str, ...]]:
@@ -98,6 +141,13 @@ def _required(texts: Iterable[str], extras: Iterable[str]) -> list[str]:
             each.marker = None
             found.append(str(each))
     return found
+
+
+def conflict(output: str) -> str | None:
+    """Which two of an installer's requirements exclude each other, in a sentence; None where that is not it."""
+    found = dict.fromkeys(" ".join(each) for each in _CAUSED.findall(output.partition("conflict is caused by")[2]))
+    first = list(found)[:_TWO]
+    return f"{' and '.join(first)}: ask for other versions of one of them" if len(first) == _TWO else None
 
 
 def _indexes(request: InstallRequest) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import locking, log, venvs
-from cuwheel.delivery import choosing, environment_changes, importing, pin_files, pinning, slimmed_wheels
+from cuwheel.delivery import (
+    choosing,
+    environment_changes,
+    importing,
+    pin_files,
+    pinning,
+    requirements_file,
+    slimmed_wheels,
+    together,
+)
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.environment_changes import Change
 from cuwheel.delivery.environment_copy import FOLDER, Copy
@@ -29,6 +39,7 @@ from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from cuwheel.delivery.request import InstallRequest
+    from cuwheel.delivery.requirements_file import RequirementsFile
     from cuwheel.machine.fleet import Machine
     from cuwheel.resolver import Release
 
@@ -70,8 +81,10 @@ def install(request: InstallRequest) -> Installed:
         recovered = place.copy.recover()
         if recovered:
             log.warning("an install of %s had not ended: the environment was put back as it was", recovered)
-        choices = (choosing.choose(request, request.wanted, place.prefix),)
-        done = _installed(request, place, choices)
+        if request.requirements:
+            done = _all_of(request, place, request.requirements)
+        else:
+            done = _installed(request, place, (choosing.choose(request, request.wanted, place.prefix),))
     return replace(done, recovered=recovered)
 
 
@@ -94,12 +107,35 @@ def _place(env: Path | None) -> _Place:
     return _Place(prefix=prefix, interpreter=interpreter, copy=Copy(prefix))
 
 
-def _installed(request: InstallRequest, place: _Place, choices: tuple[Choice, ...]) -> Installed:
-    start = Installed(name=choices[0].name, prefix=str(place.prefix), choices=choices)
+def _all_of(request: InstallRequest, place: _Place, path: Path) -> Installed:
+    listed = requirements_file.read(path, venvs.version_of(place.interpreter))
+    request = with_fields(
+        request,
+        indexes=request.indexes or listed.indexes,
+        find_links=(*request.find_links, *listed.find_links),
+        no_index=request.no_index or listed.no_index,
+        pre=request.pre or listed.pre,
+    )
+    named = [each.requirement for each in listed.lines if each.requirement]
+    found = together.choose(request, named, place.prefix)
+    if found.problem:
+        return Installed(name=path.name, prefix=str(place.prefix), choices=found.choices, problem=found.problem)
+    try:
+        return _installed(request, place, found.choices, listed)
+    except ToolError as error:
+        problem = environment_changes.conflict(error.output) or error.message
+        return Installed(name=path.name, prefix=str(place.prefix), choices=found.choices, problem=problem)
+
+
+def _installed(
+    request: InstallRequest, place: _Place, choices: tuple[Choice, ...], listed: RequirementsFile | None = None
+) -> Installed:
+    name = Path(listed.path).name if listed else choices[0].name
+    start = Installed(name=name, prefix=str(place.prefix), choices=choices)
     if not all(each.is_made for each in choices):
         return start
     there = environment_changes.installed(place.prefix)
-    releases = environment_changes.planned(place.interpreter, choices, request, there)
+    releases = environment_changes.planned(place.interpreter, choices, request, there, listed)
     after = there | {normalised(each.name): each.version for each in releases}
     changes = environment_changes.between(there, after)
     allowed = {*(each.name for each in choices), *map(normalised, request.allow)}
@@ -107,7 +143,7 @@ def _installed(request: InstallRequest, place: _Place, choices: tuple[Choice, ..
     settings = pinning.decided(choices, releases)
     if settings.problems:
         return replace(start, choices=tuple(_without(each, settings) for each in choices))
-    machines = choices[0].found.machines if request.slim else ()
+    machines = choices[0].found.machines if request.slim and choices else ()
     slimmed_wheels.must_know_gpus(machines)
     places = tuple(map(pin_files.place, request.pin))
     pinned = pin_files.pending(places, place.prefix, settings.variables) if places else ()

@@ -10,14 +10,16 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from cuwheel.compat import matrix, pins, tags, torch_releases
 from cuwheel.compat.choose import CudaError
+from cuwheel.compat.loading import loading
 from cuwheel.compat.pins import Pin
 from cuwheel.compat.predict import Outcome
 from cuwheel.compat.verdict import worst
 from cuwheel.delivery.candidates import Candidate
 from cuwheel.delivery.wheel_reading import Origin
+from cuwheel.facts import libraries
 from cuwheel.inspection.libraries import Survey
 from cuwheel.machine import torch_installed
-from cuwheel.units import some
+from cuwheel.units import file_name, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,6 +42,7 @@ _NO_LIBRARY = "no-library-to-load"
 class Ruling(Struct, frozen=True, kw_only=True):
     """What became of a candidate. `decided`: nobody need look into it any more. `device_code`: whether it has some.
 
+    `needs`: libraries of CUDA that are not in it and that it loads.
     `pin`: the setting with which it is judged. `survey`: of a package that such a setting is known for.
     `rank`: 0 it runs, 1 with something to lose, 2 nothing speaks against it, 3 not looked into, 4 it does not run, 5 a
     source distribution. `torch`: of an extension, the minor releases of torch that it goes with.
@@ -54,6 +57,7 @@ class Ruling(Struct, frozen=True, kw_only=True):
     origin: Origin | None = None
     requires: tuple[str, ...] = ()
     device_code: bool | None = None
+    needs: tuple[str, ...] = ()
     pin: Pin | None = None
     survey: Survey | None = None
     torch: tuple[str, ...] | None = None
@@ -97,21 +101,31 @@ def _of(machine: Machine, reason: str, machines: Sequence[Machine]) -> str:
 class Bench:
     """Judges what is in candidates. `env`: the environment whose torch they would use; None where it is not known."""
 
-    def __init__(self, machines: Sequence[Machine], env: Path | None, *, installed: bool) -> None:
+    def __init__(
+        self, machines: Sequence[Machine], env: Path | None, *, installed: bool, shallow: bool = False
+    ) -> None:
+        """`shallow`: nobody looks for device code in older releases."""
+        self._shallow = shallow
         self._machines, self._env, self._installed = tuple(machines), env, installed
         self._torch: TorchExports | None = None
         self._asked: frozenset[str] = frozenset()
 
     @property
     def knows_gpu(self) -> bool:
-        return any(each.capability for each in self._machines)
+        return not self._shallow and any(each.capability for each in self._machines)
 
     def expect(self, surveys: Sequence[Survey]) -> None:
         """Read torch's symbols once for all of these."""
         wanted = torch_installed.taken(surveys)
         if self._installed and not wanted <= self._asked:
             self._asked |= wanted
-            self._torch = torch_installed.exports(self._env, self._asked)
+            found = torch_installed.exports(self._env, self._asked)
+            self._torch = found if found and self._has_torch(found.version) else None
+
+    def _has_torch(self, version: str) -> bool:
+        """Somebody may ask about another torch than the one that is installed."""
+        known = {each.torch.partition("+")[0] for each in self._machines if each.torch}
+        return known <= {version.partition("+")[0]}
 
     def rule(self, ruling: Ruling, contents: Contents) -> Ruling:
         self.expect([contents.survey])
@@ -140,6 +154,7 @@ class Bench:
             origin=contents.origin,
             requires=contents.survey.distribution.requires if contents.survey.distribution else (),
             device_code=any(each.device_code for each in contents.survey.libraries),
+            needs=tuple(sorted(_needs(contents.survey, machines[0]))),
             pin=pin,
             survey=contents.survey if pins.variable_of(contents.survey) else None,
             torch=torch_releases.fitting(contents.survey),
@@ -174,6 +189,13 @@ class Bench:
     def _conditions(self, verdicts: Sequence[Verdict]) -> Iterator[str]:
         for machine, verdict in zip(self._machines, verdicts, strict=True):
             yield from (_of(machine, each, self._machines) for each in verdict.conditions)
+
+
+def _needs(survey: Survey, machine: Machine) -> set[str]:
+    inside = {name for each in survey.libraries for name in (file_name(each.path), each.soname)}
+    certain = frozenset(loading(survey, machine).certain)
+    wanted = {name for each in survey.libraries if each.path in certain for name in each.needed if name not in inside}
+    return {name for name in wanted if (row := libraries.known_library(name)) and not row.from_driver}
 
 
 def _text(finding: Finding) -> str:

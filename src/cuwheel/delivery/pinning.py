@@ -15,14 +15,14 @@ from cuwheel.finding import Finding
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cuwheel.delivery.choosing import Choice
     from cuwheel.machine.fleet import Machine
     from cuwheel.resolver import Release
 
 _LOCAL = re.compile(r"\+cu(\d{2})(\d)\b", re.ASCII)
-_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?", re.ASCII)
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit", re.ASCII)
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -66,15 +66,16 @@ def with_torch(machines: Sequence[Machine], releases: Sequence[Release]) -> tupl
     torch = next((each for each in releases if normalised(each.name) == "torch"), None)
     if torch is None:
         return tuple(machines)
-    return tuple(replace(each, torch=torch.version, torch_cuda=torch_cuda(torch, releases)) for each in machines)
+    cuda = torch_cuda(torch.version, {normalised(each.name): each.version for each in releases})
+    return tuple(replace(each, torch=torch.version, torch_cuda=cuda) for each in machines)
 
 
-def torch_cuda(torch: Release, releases: Sequence[Release]) -> str | None:
-    """By its local version, else by the CUDA runtime that comes with it."""
-    if match := _LOCAL.search(torch.version):
+def torch_cuda(version: str, others: Mapping[str, str]) -> str | None:
+    """By its local version, else by the CUDA runtime that comes with it. `others`: name → version."""
+    if match := _LOCAL.search(version):
         return f"{match[1]}.{match[2]}"
-    runtime = next((each for each in releases if _RUNTIME.fullmatch(normalised(each.name))), None)
-    return versions.minor(runtime.version) if runtime and "+" not in torch.version else None
+    runtime = next((each for name, each in others.items() if _RUNTIME.fullmatch(name)), None)
+    return versions.minor(runtime) if runtime and "+" not in version else None
 
 
 def findings(settings: Settings, *, written: bool) -> tuple[Finding, ...]:

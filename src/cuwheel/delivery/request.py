@@ -124,7 +124,8 @@ class FindRequest:
     def __post_init__(self) -> None:
         freeze(self, "on", "gpus", "indexes", "find_links", "catalogues")
         must_be_positive(budget=self.budget)
-        candidates.wanted(self.wanted)
+        if self.wanted:
+            candidates.wanted(self.wanted)
 
     def of(self, wanted: str) -> FindRequest:
         """The same of another package, or of other versions."""
@@ -161,6 +162,7 @@ class CatalogueRequest:
 class InstallRequest(FindRequest):
     """The wheel that `find` puts first, into the environment `env`, or the active one.
 
+    `requirements`: a file, in place of `wanted`: its packages with CUDA code are judged together.
     `allow`: installed packages that may be replaced by another version, beside the one that is asked for. `dry_run`:
     only what would change. `pin`: where settings that it needs are written: `activate`, `env-file=PATH`,
     `systemd=FOLDER`, `dockerfile=PATH`. `slim`: without the device code that these GPUs never load.
@@ -169,6 +171,8 @@ class InstallRequest(FindRequest):
     `wanted`, `wheel_only` builds nothing, `no_cpu` takes no build for the CPU.
     """
 
+    wanted: str = field(default="", kw_only=False)
+    requirements: Path | None = None
     allow: Sequence[str] = ()
     dry_run: bool = False
     pin: Sequence[str] = ()
@@ -179,6 +183,8 @@ class InstallRequest(FindRequest):
     no_cpu: bool = False
 
     def __post_init__(self) -> None:
+        if bool(self.wanted) == bool(self.requirements):
+            raise UsageError("give a package, or a requirements file", hint="cuwheel install NAME, or -r FILE")
         FindRequest.__post_init__(self)
         freeze(self, "allow", "pin")
         for each in self.pin:

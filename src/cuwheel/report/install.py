@@ -86,8 +86,8 @@ class Install(Struct, frozen=True, kw_only=True):
         """False where nothing runs, a change was refused, or the environment was put back."""
         if self.undone:
             return True
-        taken = bool(self.packages) and all(each.version for each in self.packages)
-        return taken and not self.refused and not self.rolled_back
+        taken = all(each.version for each in self.packages)
+        return taken and not (self.refused or self.rolled_back or self.problem)
 
 
 def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
@@ -197,6 +197,8 @@ def _outcome(answer: Install) -> str:
         return "the environment is as it was before"
     if answer.rolled_back:
         return "it failed: the environment was put back as it was"
+    if answer.problem:
+        return "nothing was changed"
     if answer.refused:
         return "nothing was changed: an installed package would be replaced"
     if answer.dry_run:

@@ -272,6 +272,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--find-links": "links",
         "--catalogue": "place",
         "--budget": "size",
+        "--requirement": "file",
         "--allow": "distributions",
         "--pin": "pin",
         "--html": "new-file",

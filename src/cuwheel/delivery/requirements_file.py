@@ -1,0 +1,149 @@
+"""A requirements.txt as pip reads it: what it asks for by name, and all else, which is passed on as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from packaging.requirements import InvalidRequirement, Requirement
+
+from cuwheel import files, resolver
+from cuwheel.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+_LARGEST = 1 << 22
+_DEEPEST = 10
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}", re.ASCII)
+_COMMENT = re.compile(r"(^|\s+)#.*$")
+_HASH = re.compile(r"\s+--hash[= ]\S+")
+_HINT = "install what is not a package of an index with pip, before or after"
+# Options with a value, as they are called here; those without one are True.
+_PLACES = {"-i": "index", "--index-url": "index", "--extra-index-url": "extra", "-f": "links", "--find-links": "links"}
+_FILES = {"-r": "requirement", "--requirement": "requirement", "-c": "constraint", "--constraint": "constraint"}
+_PASSED = ("--no-binary", "--only-binary", "--prefer-binary", "--require-hashes", "--trusted-host", "--use-feature")
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """`requirement`: by name alone, as it is judged; None for one with an address. `hashes`: as they are written."""
+
+    text: str
+    requirement: str | None
+    hashes: str = ""
+
+
+class RequirementsFile(Struct, frozen=True, kw_only=True):
+    """`options`: lines for pip that are no requirements."""
+
+    path: str
+    lines: tuple[Line, ...]
+    indexes: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    pre: bool = False
+    options: tuple[str, ...] = ()
+
+
+def read(path: Path, python: str | None) -> RequirementsFile:
+    """`python`: the version that conditions are about. Raises ConfigurationError with all problems at once."""
+    reader = _Reader(python)
+    reader.read(path, 0)
+    if not reader.lines and not reader.problems:
+        reader.problems.append("it asks for nothing")
+    if reader.problems:
+        raise ConfigurationError(path, reader.problems, _HINT)
+    return RequirementsFile(
+        path=str(path),
+        lines=tuple(reader.lines),
+        indexes=_indexes(reader.places["index"], reader.places["extra"]),
+        find_links=tuple(reader.places["links"]),
+        no_index="--no-index" in reader.switches,
+        pre="--pre" in reader.switches,
+        options=tuple(reader.options),
+    )
+
+
+def _indexes(main: Sequence[str], extra: Sequence[str]) -> tuple[str, ...]:
+    """Further ones alone come beside the public one."""
+    if extra and not main:
+        return (resolver.public_index(), *extra)
+    return (*main[-1:], *extra)
+
+
+class _Reader:
+    def __init__(self, python: str | None) -> None:
+        self.lines: list[Line] = []
+        self.problems: list[str] = []
+        self.options: list[str] = []
+        self.switches: set[str] = set()
+        self.places: dict[str, list[str]] = {"index": [], "extra": [], "links": []}
+        short = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python} if python else {}
+        self._environment = {"extra": "", **short}
+
+    def read(self, path: Path, depth: int) -> None:
+        if depth > _DEEPEST:
+            self.problems.append(f"{path}: files that name one another")
+            return
+        text = files.read(path, _LARGEST, "a requirements file").decode("utf-8", "replace")
+        for number, line in _logical(text):
+            where = f"{path.name}, line {number}"
+            if line.startswith("-"):
+                self._option(line, where, path, depth)
+            else:
+                self._requirement(line, where)
+
+    def _option(self, line: str, where: str, path: Path, depth: int) -> None:
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            self.problems.append(f"{where}: {error}")
+            return
+        name, _, value = words[0].partition("=") if words[0].startswith("--") else (words[0][:2], "", words[0][2:])
+        value = value or (words[1] if len(words) > 1 else "")
+        if name in _PLACES and value:
+            place = path.parent / value if _PLACES[name] == "links" and (path.parent / value).exists() else value
+            self.places[_PLACES[name]].append(str(place))
+        elif name in _FILES and value:
+            other = path.parent / value
+            if _FILES[name] == "requirement":
+                self.read(other, depth + 1)
+            else:
+                self.options.append(f"-c {shlex.quote(str(other.absolute()))}")
+        elif name in ("--no-index", "--pre"):
+            self.switches.add(name)
+        elif name in _PASSED:
+            self.options.append(line)
+        else:
+            self.problems.append(f"{where}: {words[0]} is not taken from a requirements file")
+
+    def _requirement(self, line: str, where: str) -> None:
+        hashes = "".join(_HASH.findall(line)).strip()
+        text = _HASH.sub("", line).strip()
+        try:
+            found = Requirement(text)
+        except InvalidRequirement:
+            self.problems.append(f"{where}: {text[:80]!r} is not a package with versions")
+            return
+        if found.marker and not found.marker.evaluate(self._environment):
+            return
+        found.marker = None
+        self.lines.append(Line(text=line, requirement=None if found.url else str(found), hashes=hashes))
+
+
+def _logical(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their continuations, without comments, variables filled in."""
+    joined, began = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        began = began if joined else number
+        if line.endswith("\\") and not line.lstrip().startswith("#"):
+            joined += line[:-1] + " "
+            continue
+        whole = _COMMENT.sub("", joined + line).strip()
+        joined = ""
+        if whole:
+            yield began, _VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), whole)

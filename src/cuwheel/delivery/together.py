@@ -1,0 +1,186 @@
+"""Several packages for one environment: one torch, one CUDA major, no library in two of its majors."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
+from itertools import product
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from cuwheel import log
+from cuwheel.delivery import choosing, pinning
+from cuwheel.delivery.choosing import Choice
+from cuwheel.errors import UnknownNameError
+from cuwheel.facts import libraries
+from cuwheel.machine.fleet import Refinement
+from cuwheel.wheel import requirements
+from cuwheel.wheel.metadata import normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cuwheel.delivery.judging import Ruling
+    from cuwheel.delivery.request import InstallRequest
+
+_ATTEMPTS = 8  # releases of one package, where the newer ones do not go with the others
+_TORCHES = 3
+_TORCH = "torch"
+
+
+class Together(Struct, frozen=True, kw_only=True):
+    """`choices`: of the packages with CUDA code. `problem`: which two do not go together, and what to change."""
+
+    choices: tuple[Choice, ...]
+    problem: str = ""
+
+
+class _Conflict(Struct, frozen=True, kw_only=True):
+    """`torch`: what the new package wants of it, where that is what it is about."""
+
+    text: str
+    torch: SpecifierSet | None = None
+
+
+def choose(request: InstallRequest, wanted: Sequence[str], prefix: Path) -> Together:
+    """torch first, then each in its order; where one does not go with those before it, an older release of it."""
+    asked = {normalised(Requirement(each).name): each for each in wanted}
+    found, conflict = _round(request, asked, prefix)
+    for _ in range(_TORCHES):
+        limits = _other_torch(request, asked, conflict, prefix) if conflict else None
+        if limits is None:
+            break
+        log.info("trying %s", limits)
+        asked[_TORCH] = limits
+        found, conflict = _round(request, asked, prefix)
+    return Together(choices=tuple(found), problem=conflict.text if conflict else "")
+
+
+def _round(request: InstallRequest, asked: dict[str, str], prefix: Path) -> tuple[list[Choice], _Conflict | None]:
+    chosen: list[Choice] = []
+    for name in sorted(asked, key=lambda each: each != _TORCH):  # stable: all others stay in their order
+        answer = _fitting(_with_torch(request, chosen), asked[name], prefix, chosen)
+        if isinstance(answer, _Conflict):
+            return chosen, answer
+        chosen += [answer] if answer else []
+    return chosen, None
+
+
+def _fitting(request: InstallRequest, wanted: str, prefix: Path, chosen: Sequence[Choice]) -> Choice | _Conflict | None:
+    """None for a package without CUDA code, which is none of our business."""
+    limits = Requirement(wanted)
+    first: _Conflict | None = None
+    for _ in range(_ATTEMPTS):
+        try:
+            choice = choosing.choose(request, str(limits), prefix, shallow=True)
+        except UnknownNameError:
+            return first  # pip may know better, and says what is missing
+        if not choice.is_made:
+            return first or (choice if _has_code(choice) else None)
+        if not _has_code(choice) and not choice.build:
+            return first
+        conflict = next((each for other in chosen if (each := _between(other, choice))), None)
+        if conflict is None:
+            return replace(choice, wanted=wanted) if first is None else _older(choice, wanted, first)
+        first = first or conflict
+        if choice.ruling is None:
+            return first
+        limits.specifier &= SpecifierSet(f"!={choice.ruling.candidate.version}")
+    return first
+
+
+def _older(choice: Choice, wanted: str, conflict: _Conflict) -> Choice:
+    return replace(choice, wanted=wanted, fallback=choice.fallback or "older version", why=conflict.text)
+
+
+def _has_code(choice: Choice) -> bool:
+    """Device code, or libraries of CUDA that it needs: in what is taken, else in any release of it."""
+    rulings = (choice.ruling,) if choice.ruling else choice.found.rulings
+    return any(each.device_code or each.needs for each in rulings)
+
+
+def _with_torch(request: InstallRequest, chosen: Sequence[Choice]) -> InstallRequest:
+    """The others are judged with the torch that was chosen for them."""
+    torch = next((each.ruling for each in chosen if each.name == _TORCH and each.ruling), None)
+    if torch is None:
+        return request
+    version = str(torch.candidate.version)
+    refine = replace(request.refine or Refinement(), torch=version, torch_cuda=_cuda_of(torch))
+    return with_fields(request, refine=refine)
+
+
+def _cuda_of(torch: Ruling) -> str | None:
+    exact: dict[str, str] = {}
+    for each in filter(None, map(requirements.parse, torch.requires)):
+        pins = [spec.version for spec in each.specifier if spec.operator == "=="]
+        exact |= {normalised(each.name): pins[0]} if pins else {}
+    return pinning.torch_cuda(str(torch.candidate.version), exact)
+
+
+def _between(one: Choice, other: Choice) -> _Conflict | None:
+    """What keeps two packages apart."""
+    if one.ruling is None or other.ruling is None:
+        return None
+    for mine, theirs in product(one.ruling.needs, other.ruling.needs):
+        if _differ(mine, theirs):
+            majors = sorted(libraries.find_library(mine).majors)
+            return _Conflict(
+                text=f"{_named(one)} needs {mine} and {_named(other)} needs {theirs}: "
+                f"ask for a release of {other.name} for CUDA {majors[-1]}, or for another one of {one.name}"
+            )
+    return _about_torch(one, other)
+
+
+def _differ(mine: str, theirs: str) -> bool:
+    """The same library of two CUDA majors."""
+    first, second = libraries.known_library(mine), libraries.known_library(theirs)
+    if first is None or second is None or first.component != second.component:
+        return False
+    return not set(first.majors) & set(second.majors)
+
+
+def _about_torch(one: Choice, other: Choice) -> _Conflict | None:
+    for wanted in _torch_of(other):
+        if one.name == _TORCH and one.ruling:
+            if not wanted.contains(one.ruling.candidate.version, prereleases=True):
+                text = f"{_named(other)} requires torch{wanted}, and {_named(one)} is taken: ask for torch{wanted}"
+                return _Conflict(text=f"{text}, or for another release of {other.name}", torch=wanted)
+            continue
+        for mine in _torch_of(one):
+            if _exclude(mine, wanted):
+                text = f"{_named(one)} requires torch{mine} and {_named(other)} requires torch{wanted}"
+                return _Conflict(text=f"{text}: ask for another release of {one.name} or of {other.name}")
+    return None
+
+
+def _torch_of(choice: Choice) -> Iterator[SpecifierSet]:
+    for each in filter(None, map(requirements.parse, choice.ruling.requires if choice.ruling else ())):
+        if normalised(each.name) == _TORCH and "extra" not in str(each.marker) and each.specifier:
+            yield each.specifier
+
+
+def _exclude(mine: SpecifierSet, theirs: SpecifierSet) -> bool:
+    """Whether an exact version of one is not allowed by the other; more is the resolver's business."""
+    both = ((mine, theirs), (theirs, mine))
+    return any(
+        spec.operator == "==" and "*" not in spec.version and not other.contains(spec.version, prereleases=True)
+        for one, other in both
+        for spec in one
+    )
+
+
+def _named(choice: Choice) -> str:
+    return f"{choice.name} {choice.ruling.candidate.version}" if choice.ruling else choice.name
+
+
+def _other_torch(request: InstallRequest, asked: dict[str, str], conflict: _Conflict, prefix: Path) -> str | None:
+    """torch as the file asks for it and the package too, if there is one that runs."""
+    if conflict.torch is None or _TORCH not in asked:
+        return None
+    limits = Requirement(asked[_TORCH])
+    limits.specifier &= conflict.torch
+    return str(limits) if choosing.choose(request, str(limits), prefix, shallow=True).is_made else None

@@ -1,0 +1,51 @@
+"""requirements.txt as pip reads it, and what is wrong with one all at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.delivery import requirements_file
+from cuwheel.errors import ConfigurationError, UnreadableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.unit
+
+
+def test_all_that_a_file_may_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGIN", "me:secret")
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "more.txt").write_text("cupy-cuda12x>=13  # for arrays\n")
+    (tmp_path / "limits.txt").write_text("numpy<2\n")
+    (tmp_path / "requirements.txt").write_text(
+        "# ours\n-i https://${LOGIN}@wheels.example.com/simple\n--extra-index-url=https://more.example.com/simple\n"
+        "-f wheels\n-r more.txt\n-c limits.txt\n--pre\n"
+        "torch == 2.9.0 \\\n    --hash=sha256:" + "ab" * 32 + " \\\n    --hash=sha256:" + "cd" * 32 + "\n"
+        "old ; python_version < '3.8'\nnew[fast] ; python_version >= '3.8'\nlocal @ https://a.example/local-1.0-py3-none-any.whl\n"
+    )
+    found = requirements_file.read(tmp_path / "requirements.txt", "3.12")
+    assert [each.requirement for each in found.lines] == ["cupy-cuda12x>=13", "torch==2.9.0", "new[fast]", None]
+    assert found.lines[1].hashes.count("--hash=sha256:") == 2
+    assert found.indexes == ("https://me:secret@wheels.example.com/simple", "https://more.example.com/simple")
+    assert (found.find_links, found.pre, found.no_index) == ((str(tmp_path / "wheels"),), True, False)
+    assert found.options == (f"-c {tmp_path / 'limits.txt'}",)
+
+
+def test_everything_that_is_wrong_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("-e .\ngit+https://a.example/x\n./folder\n--what\nfoo==\n")
+    with pytest.raises(ConfigurationError) as caught:
+        requirements_file.read(path, None)
+    for number in range(1, 6):
+        assert f"line {number}" in caught.value.message
+    path.write_text("-r requirements.txt\n")
+    with pytest.raises(ConfigurationError, match="name one another"):
+        requirements_file.read(path, None)
+    path.write_text("# nothing\n")
+    with pytest.raises(ConfigurationError, match="asks for nothing"):
+        requirements_file.read(path, None)
+    with pytest.raises(UnreadableError):
+        requirements_file.read(tmp_path / "missing.txt", None)

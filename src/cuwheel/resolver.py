@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace  # noqa: TID251 - of its own dataclasses
 from itertools import chain
 from pathlib import Path
@@ -57,7 +58,8 @@ class Release:
 class Wanted:
     """`platform`: a wheel tag's, where it is not this machine's. `python`: `3.12`, where it is not the one that asks.
 
-    `source`: source archives instead of wheels.
+    `source`: source archives instead of wheels. `order`: of the tags that an installer there takes, where somebody
+    knows them better than by the platform alone.
     """
 
     requirements: tuple[str, ...]
@@ -66,6 +68,7 @@ class Wanted:
     platform: str | None = None
     python: str | None = None
     source: bool = False
+    order: Mapping[str, int] | None = None
 
 
 class NotFoundError(UnavailableError):
@@ -96,6 +99,11 @@ def resolve(wanted: Wanted) -> tuple[Release, ...]:
     if failures and all(_is_stuck(its, failures) for _, its in tools):
         raise next(iter(failures.values()))
     raise NotFoundError(answers)
+
+
+def resolve_with(wanted: Wanted, environ: dict[str, str]) -> tuple[Release, ...]:
+    """For another machine, with these settings: by uv, which judges conditions as they are there; else by pip."""
+    return _by_uv(wanted, environ) or _by_pip(wanted, environ)
 
 
 def _failures(found: Settings, wanted: Wanted) -> dict[str, NetworkError]:
@@ -165,7 +173,7 @@ def pip_environment() -> dict[str, str]:
     return {**os.environ, **quick, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def _by_pip(wanted: Wanted) -> tuple[Release, ...]:
+def _by_pip(wanted: Wanted, environ: dict[str, str] | None = None) -> tuple[Release, ...]:
     program = pip()
     if program is None:
         return ()
@@ -177,7 +185,7 @@ def _by_pip(wanted: Wanted) -> tuple[Release, ...]:
         options += ["--python-version", wanted.python] if wanted.python else []
         options += ["--target", unused] if wanted.platform or wanted.python else []
         command = [*program, "install", *options, "--report", "-", *wanted.requirements]
-        done = process.run(command, timeout=_RESOLVE_S, env=pip_environment())
+        done = process.run(command, timeout=_RESOLVE_S, env=environ or pip_environment())
     return tuple(_from_report(each) for each in codec.decode(done.stdout)["install"])
 
 
@@ -187,11 +195,11 @@ def _from_report(told: dict[str, Any]) -> Release:
     return _release(metadata["name"], metadata["version"], {"url": told["download_info"]["url"], "hashes": hashes})
 
 
-def _by_uv(wanted: Wanted) -> tuple[Release, ...]:
+def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release, ...]:
     program = venvs.uv()
     if program is None:
         return ()
-    environ, options = settings.for_uv()
+    environ, options = settings.for_uv(given)
     if not {"UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT"} & environ.keys():
         environ["UV_HTTP_RETRIES"] = "1"
     options += ["--format", "pylock.toml"]
@@ -234,6 +242,8 @@ def _rank(name: str, wanted: Wanted) -> int:
         tags = parse_wheel_filename(name)[3]
     except InvalidWheelFilename:
         return sys.maxsize
+    if wanted.order is not None:
+        return min(wanted.order.get(str(tag), sys.maxsize) for tag in tags)
     return next((rank for rank, tag in enumerate(_tags(wanted)) if tag in tags), sys.maxsize)
 
 

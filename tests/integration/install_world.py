@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cuwheel.delivery.environment_copy import FOLDER
+from tests.fixtures.small_wheel import digest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
 
@@ -28,6 +29,7 @@ def wheel(
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / f"{name}-{version}-{tag}.whl"
     info = f"{name}-{version}.dist-info"
+    pure = "true" if tag.endswith("any") else "false"
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{name}/__init__.py", f"__version__ = '{version}'\n{body}\n")
         archive.writestr(f"{name}/data/more.txt", version)
@@ -37,10 +39,11 @@ def wheel(
             archive.write(FIXTURES / fixture, path)
         wanted = f"Requires-Dist: {requires}\n" if requires else ""
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{wanted}")
-        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: {pure}\nTag: {tag}\n")
         archive.writestr(f"{info}/entry_points.txt", f"[console_scripts]\n{name}-tool = {name}:main\n")
-        names = [each for each in archive.namelist() if each]
-        archive.writestr(f"{info}/RECORD", "".join(f"{each},,\n" for each in (*names, f"{info}/RECORD")))
+        there = {each: archive.read(each) for each in archive.namelist()}
+        rows = [f"{each},{digest(body)},{len(body)}\n" for each, body in there.items()]
+        archive.writestr(f"{info}/RECORD", "".join([*rows, f"{info}/RECORD,,\n"]))
     return made
 
 

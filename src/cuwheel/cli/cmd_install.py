@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--slim", action="store_true", help="cut device code that this GPU never loads, on the way in")
     _add_fallbacks(parser)
+    _add_fleet(parser)
     group.add_argument("--undo", action="store_true", help="put the environment back as it was before the last install")
 
 
@@ -68,16 +69,44 @@ def _add_fallbacks(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-cpu", action="store_true", help="do not take a build for the CPU")
 
 
+def _add_fleet(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("for a fleet")
+    group.add_argument(
+        "--lock", metavar="FLEET", type=names.fleet, help="write what each machine of a fleet file installs to a lock"
+    )
+    group.add_argument(
+        "-o", "--output", metavar="FILE", type=places.new_file, help="the lock to write (default: install.lock)"
+    )
+    group.add_argument(
+        "--locked",
+        metavar="FILE",
+        type=places.file,
+        nargs="?",
+        const="install.lock",
+        help="install this machine's part of a lock (default: install.lock)",
+    )
+    group.add_argument(
+        "--download",
+        metavar="FOLDER",
+        type=places.new_folder,
+        help="fetch all files of the lock into one folder, for --locked --no-index --find-links FOLDER",
+    )
+
+
 def refuse_conflicts(args: argparse.Namespace) -> None:
     cmd_find.refuse_conflicts(args)
     if args.undo and (args.wanted or args.dry_run or args.allow or args.pin):
         raise UsageError("--undo takes no other option than --env", hint="cuwheel install --undo")
     if args.undo:
         return
-    if not args.wanted and not args.requirements:
+    if not (args.wanted or args.requirements or args.locked):
         raise UsageError("no package to install was given", hint="cuwheel install NAME")
-    if args.wanted and args.requirements:
-        raise UsageError("give a package, or a requirements file, not both")
+    if sum(map(bool, (args.wanted, args.requirements, args.locked))) > 1:
+        raise UsageError("a package, a requirements file and a lock cannot be combined")
+    if args.lock and (args.locked or args.on or args.env):
+        raise UsageError("--lock is for the machines of its fleet file: it cannot be used with --locked, --on or --env")
+    if (args.output and not args.lock) or (args.download and not (args.lock or args.locked)):
+        raise UsageError("--output and --download are for locks", hint="cuwheel install NAME --lock fleet.toml")
 
 
 def run(args: argparse.Namespace) -> Install:
@@ -92,6 +121,10 @@ def run(args: argparse.Namespace) -> Install:
     request = InstallRequest(
         **given,
         requirements=args.requirements,
+        lock=args.lock,
+        locked=args.locked,
+        output=args.output,
+        download=args.download,
         allow=allowed,
         dry_run=args.dry_run,
         pin=args.pin,

@@ -159,3 +159,12 @@ def pin(text: str) -> str:
 
     pin_files.place(text)
     return text
+
+
+def fleet(text: str) -> Path:
+    """A fleet file that can be read."""
+    from cuwheel.machine import fleet_file
+
+    path = places.file(text)
+    _asked(lambda: fleet_file.read(path))
+    return path

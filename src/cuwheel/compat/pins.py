@@ -36,6 +36,10 @@ class Pin(Struct, frozen=True, kw_only=True):
     must: bool
     link: str = ""
 
+    @classmethod
+    def of_lock(cls, variable: str, value: str) -> Pin:
+        return cls(package="", variable=variable, value=value, cuda="", why="the lock says so", must=True)
+
     @property
     def setting(self) -> str:
         return f"{self.variable}={self.value}"

@@ -60,7 +60,7 @@ class Choice(Struct, frozen=True, kw_only=True):
         return self.ruling is not None or self.build is not None
 
 
-def choose(request: InstallRequest, wanted: str, prefix: Path, *, shallow: bool = False) -> Choice:
+def choose(request: InstallRequest, wanted: str, prefix: Path | None, *, shallow: bool = False) -> Choice:
     """In the order of the fallbacks; each says why it was passed over. `shallow`: it may well have no device code."""
     asked = request.for_environment(prefix, wanted)
     found = best_candidate.find(asked, shallow=shallow)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.requirements import Requirement
 
 from cuwheel import files, process, resolver, venvs
 from cuwheel.delivery import candidates
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.delivery.choosing import Choice
+    from cuwheel.delivery.install_lock import LockedFile
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
     from cuwheel.network.settings import Settings
@@ -90,7 +90,7 @@ def _resolved(
     listed: RequirementsFile | None,
 ) -> tuple[Release, ...]:
     """What is required of others must allow the chosen versions."""
-    environ = _indexes(request)
+    environ = indexes(request)
     if listed is None:
         return resolver.would_install(interpreter, asked, environ)
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
@@ -104,12 +104,28 @@ def _lines(listed: RequirementsFile, own: Mapping[str, Release], asked: Sequence
     yield from listed.options
     yield from asked if not any(each.hashes for each in listed.lines) else ()
     for each in listed.lines:
-        chosen = own.get(normalised(Requirement(each.requirement).name)) if each.requirement else None
+        chosen = own.get(each.name)
         if chosen is None:
             yield each.text
         elif chosen.url:  # one that is yet to be built cannot be found
             local = addresses.local_path(chosen.url)
             yield f"{chosen.name} @ {chosen.url}" if local else f"{chosen.name}=={chosen.version} {each.hashes}".strip()
+
+
+def locked(wanted: LockedFile, local: Path | None) -> Release:
+    """`local`: where the file is already."""
+    return Release(
+        name=wanted.name,
+        version=wanted.version,
+        url=local.as_uri() if local else wanted.url,
+        file=wanted.file,
+        sha256=wanted.sha256,
+        size=wanted.size,
+    )
+
+
+def release_of(choice: Choice) -> Release:
+    return _own(choice)[0]
 
 
 def _own(choice: Choice) -> tuple[Release, tuple[str, ...]]:
@@ -150,7 +166,7 @@ def conflict(output: str) -> str | None:
     return f"{' and '.join(first)}: ask for other versions of one of them" if len(first) == _TWO else None
 
 
-def _indexes(request: InstallRequest) -> dict[str, str]:
+def indexes(request: InstallRequest) -> dict[str, str]:
     """Options of ours as pip's variables: an address may hold a login, and command lines are public."""
     environ = resolver.pip_environment()
     if request.indexes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import locking, log, venvs
+from cuwheel.compat.pins import Pin
 from cuwheel.delivery import (
     choosing,
     environment_changes,
+    fleet_install,
     importing,
+    install_lock,
     pin_files,
     pinning,
     requirements_file,
@@ -24,36 +26,48 @@ from cuwheel.delivery import (
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.environment_changes import Change
 from cuwheel.delivery.environment_copy import FOLDER, Copy
+from cuwheel.delivery.fleet_install import Fleet
+from cuwheel.delivery.install_lock import InstallLock, Part
 from cuwheel.delivery.pin_files import Pinned
 from cuwheel.delivery.pinning import Settings
 from cuwheel.delivery.slimmed_wheels import Slimmed
 from cuwheel.diagnose import inquiry
 from cuwheel.diagnose.diagnosis import Cause
-from cuwheel.errors import CuwheelError, ToolError, UnreadableError
+from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UnreadableError
 from cuwheel.finding import Finding
-from cuwheel.machine import python_environment
+from cuwheel.machine import named, python_environment
+from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
+from cuwheel.network import addresses
 from cuwheel.units import size
 from cuwheel.verifying.outcomes import Result
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
-    from cuwheel.machine.fleet import Machine
     from cuwheel.resolver import Release
 
 
 class Installed(Struct, frozen=True, kw_only=True):
     """What became of it. `refused`: changes that nobody allowed. `problem`: why the environment was put back.
 
-    `settings`: what has to be set, and `pinned` the files that say so. `written`: the environment is another one than
-    before. `recovered`: what a run that was killed had begun.
+    `names`: the packages that were asked for. `fleet`: what `lock`, a file, was written from. `part`: of a lock, what
+    was installed. `settings`: what has to be set, and `pinned` the files that say so. `written`: the environment is
+    another one than before. `recovered`: what a run that was killed had begun.
     """
 
     name: str
     prefix: str
     choices: tuple[Choice, ...] = ()
+    machines: tuple[Machine, ...] = ()
+    names: tuple[str, ...] = ()
+    fleet: Fleet | None = None
+    part: Part | None = None
+    lock: str | None = None
+    downloaded: tuple[str, ...] = ()
     settings: Settings = Settings()
     pinned: tuple[Pinned, ...] = ()
     slimmed: tuple[Slimmed, ...] = ()
@@ -76,12 +90,20 @@ class _Place(Struct, frozen=True, kw_only=True):
 
 
 def install(request: InstallRequest) -> Installed:
+    if request.lock:
+        return _lock(request, request.lock)
+    if request.locked and request.download:
+        lock = install_lock.read(request.locked)
+        files = fleet_install.download(lock, request.download, request.find_links)
+        return Installed(name=request.locked.name, prefix="", downloaded=files)
     place = _place(request.env)
     with locking.locked(place.prefix / FOLDER):
         recovered = place.copy.recover()
         if recovered:
             log.warning("an install of %s had not ended: the environment was put back as it was", recovered)
-        if request.requirements:
+        if request.locked:
+            done = _from_lock(request, place, install_lock.read(request.locked))
+        elif request.requirements:
             done = _all_of(request, place, request.requirements)
         else:
             done = _installed(request, place, (choosing.choose(request, request.wanted, place.prefix),))
@@ -107,17 +129,49 @@ def _place(env: Path | None) -> _Place:
     return _Place(prefix=prefix, interpreter=interpreter, copy=Copy(prefix))
 
 
+def _lock(request: InstallRequest, fleet: Path) -> Installed:
+    """What a fleet installs, written down; nothing where a machine is not served, or in a dry run."""
+    found = fleet_install.resolve(request, fleet)
+    path = request.output or Path(install_lock.NAME)
+    start = Installed(name=request.wanted or fleet.name, prefix="", fleet=found)
+    if found.lock is None or request.dry_run:
+        return start
+    install_lock.write(path, found.lock)
+    done = fleet_install.download(found.lock, request.download, request.find_links) if request.download else ()
+    return replace(start, lock=str(path), downloaded=done, written=True)
+
+
+def _from_lock(request: InstallRequest, place: _Place, lock: InstallLock) -> Installed:
+    """This machine's part: no index is asked, and no file taken that is not the lock's."""
+    machines = named.asked(request.on, request.refine, env=place.prefix, gpus=request.gpus)
+    part = install_lock.part_for(lock, machines)
+    there = environment_changes.installed(place.prefix)
+    wanted = [each for each in part.files if there.get(each.name) != each.version]
+    found = {each.file: fleet_install.found_in(each, request.find_links) for each in wanted}
+    releases = tuple(environment_changes.locked(each, found[each.file]) for each in wanted)
+    missing = [each.file for each in releases if not _can_be_had(each, offline=request.no_index)]
+    if missing:
+        raise UnavailableError(
+            f"{len(missing)} files of the lock are in none of the folders: {missing[0]}",
+            hint="cuwheel install --locked --download FOLDER, where there is a network",
+        )
+    settings = Settings(
+        pins=tuple(Pin.of_lock(name, value) for name, value in part.pins.items()), variables=dict(part.pins)
+    )
+    names = tuple(part.packages)
+    start = Installed(name=", ".join(names), prefix=str(place.prefix), part=part, machines=machines, names=names)
+    return _decided(request, place, replace(start, settings=settings), releases, there)
+
+
+def _can_be_had(release: Release, *, offline: bool) -> bool:
+    local = addresses.local_path(release.url)
+    return local.is_file() if local else not offline
+
+
 def _all_of(request: InstallRequest, place: _Place, path: Path) -> Installed:
     listed = requirements_file.read(path, venvs.version_of(place.interpreter))
-    request = with_fields(
-        request,
-        indexes=request.indexes or listed.indexes,
-        find_links=(*request.find_links, *listed.find_links),
-        no_index=request.no_index or listed.no_index,
-        pre=request.pre or listed.pre,
-    )
-    named = [each.requirement for each in listed.lines if each.requirement]
-    found = together.choose(request, named, place.prefix)
+    request = listed.applied(request)
+    found = together.choose(request, listed.named, place.prefix)
     if found.problem:
         return Installed(name=path.name, prefix=str(place.prefix), choices=found.choices, problem=found.problem)
     try:
@@ -136,21 +190,30 @@ def _installed(
         return start
     there = environment_changes.installed(place.prefix)
     releases = environment_changes.planned(place.interpreter, choices, request, there, listed)
-    after = there | {normalised(each.name): each.version for each in releases}
-    changes = environment_changes.between(there, after)
-    allowed = {*(each.name for each in choices), *map(normalised, request.allow)}
-    refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
     settings = pinning.decided(choices, releases)
     if settings.problems:
         return replace(start, choices=tuple(_without(each, settings) for each in choices))
-    machines = choices[0].found.machines if request.slim and choices else ()
-    slimmed_wheels.must_know_gpus(machines)
+    machines = choices[0].found.machines if choices else ()
+    start = replace(start, settings=settings, machines=machines, names=tuple(each.name for each in choices))
+    return _decided(request, place, start, releases, there)
+
+
+def _decided(
+    request: InstallRequest, place: _Place, start: Installed, releases: tuple[Release, ...], there: Mapping[str, str]
+) -> Installed:
+    """What changes is shown, and done where nothing speaks against it."""
+    after = {**there, **{normalised(each.name): each.version for each in releases}}
+    changes = environment_changes.between(there, after)
+    allowed = {*start.names, *map(normalised, request.allow)}
+    refused = tuple(each for each in changes if each.from_ is not None and each.name not in allowed)
+    slim_for = start.machines if request.slim else ()
+    slimmed_wheels.must_know_gpus(slim_for)
     places = tuple(map(pin_files.place, request.pin))
-    pinned = pin_files.pending(places, place.prefix, settings.variables) if places else ()
-    planned = replace(start, changes=changes, refused=refused, settings=settings, pinned=pinned)
+    pinned = pin_files.pending(places, place.prefix, start.settings.variables) if places else ()
+    planned = replace(start, changes=changes, refused=refused, pinned=pinned)
     if refused or request.dry_run or not (releases or pinned):
         return planned
-    return _carried_out(planned, place, releases, machines)
+    return _carried_out(planned, place, releases, slim_for)
 
 
 def _without(choice: Choice, settings: Settings) -> Choice:
@@ -199,9 +262,8 @@ def _attempt(
         return replace(planned, problem=error.message, causes=inquiry.causes(printed))
     except CuwheelError as error:
         return replace(planned, problem=error.message)
-    driver = any(machine.driver for each in planned.choices for machine in each.found.machines)
-    names = [each.name for each in planned.choices]
-    checks = importing.tried(place.prefix, place.interpreter, names, planned.settings.needed, driver=driver)
+    driver = any(each.driver for each in planned.machines)
+    checks = importing.tried(place.prefix, place.interpreter, planned.names, planned.settings.needed, driver=driver)
     bad = importing.failed(checks)
     if not bad:
         return replace(planned, checks=checks)

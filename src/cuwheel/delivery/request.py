@@ -162,7 +162,9 @@ class CatalogueRequest:
 class InstallRequest(FindRequest):
     """The wheel that `find` puts first, into the environment `env`, or the active one.
 
-    `requirements`: a file, in place of `wanted`: its packages with CUDA code are judged together.
+    `requirements`: a file, in place of `wanted`: its packages with CUDA code are judged together. `lock`: a fleet file;
+    what each kind of its machines installs is written to `output`, and nothing installed. `locked`: such a lock; this
+    machine's part of it is installed. `download`: all files of the lock into this folder, in place of installing.
     `allow`: installed packages that may be replaced by another version, beside the one that is asked for. `dry_run`:
     only what would change. `pin`: where settings that it needs are written: `activate`, `env-file=PATH`,
     `systemd=FOLDER`, `dockerfile=PATH`. `slim`: without the device code that these GPUs never load.
@@ -173,6 +175,10 @@ class InstallRequest(FindRequest):
 
     wanted: str = field(default="", kw_only=False)
     requirements: Path | None = None
+    lock: Path | None = None
+    locked: Path | None = None
+    output: Path | None = None
+    download: Path | None = None
     allow: Sequence[str] = ()
     dry_run: bool = False
     pin: Sequence[str] = ()
@@ -183,14 +189,18 @@ class InstallRequest(FindRequest):
     no_cpu: bool = False
 
     def __post_init__(self) -> None:
-        if bool(self.wanted) == bool(self.requirements):
-            raise UsageError("give a package, or a requirements file", hint="cuwheel install NAME, or -r FILE")
+        if sum(map(bool, (self.wanted, self.requirements, self.locked))) != 1:
+            raise UsageError("give a package, a requirements file or a lock", hint="cuwheel install NAME")
+        if self.locked and self.lock:
+            raise UsageError("a lock is either written or used")
+        if self.download and not (self.lock or self.locked):
+            raise UsageError("download is for the files of a lock", hint="cuwheel install NAME --lock fleet.toml")
         FindRequest.__post_init__(self)
         freeze(self, "allow", "pin")
         for each in self.pin:
             pin_files.place(each)
 
-    def for_environment(self, prefix: Path, wanted: str) -> FindRequest:
-        """What to look for, there."""
+    def for_environment(self, prefix: Path | None, wanted: str) -> FindRequest:
+        """What to look for, there; None: on machines whose environment nobody sees."""
         given = {each.name: getattr(self, each.name) for each in fields(FindRequest)}
         return FindRequest(**{**given, "env": prefix, "wanted": wanted})

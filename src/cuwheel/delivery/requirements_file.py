@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from dataclasses import replace  # noqa: TID251 - of its own dataclasses
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,10 +13,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from cuwheel import files, resolver
 from cuwheel.errors import ConfigurationError
+from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
+
+    from cuwheel.delivery.request import InstallRequest
 
 _LARGEST = 1 << 22
 _DEEPEST = 10
@@ -36,6 +40,10 @@ class Line(Struct, frozen=True, kw_only=True):
     requirement: str | None
     hashes: str = ""
 
+    @property
+    def name(self) -> str:
+        return normalised(Requirement(self.requirement).name) if self.requirement else ""
+
 
 class RequirementsFile(Struct, frozen=True, kw_only=True):
     """`options`: lines for pip that are no requirements."""
@@ -47,6 +55,24 @@ class RequirementsFile(Struct, frozen=True, kw_only=True):
     no_index: bool = False
     pre: bool = False
     options: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return tuple(each.requirement for each in self.lines if each.requirement)
+
+    def applied(self, request: InstallRequest) -> InstallRequest:
+        """With its indexes, where nobody named others."""
+        return replace(
+            request,
+            indexes=request.indexes or self.indexes,
+            find_links=(*request.find_links, *self.find_links),
+            no_index=request.no_index or self.no_index,
+            pre=request.pre or self.pre,
+        )
+
+    def rest(self, names: Collection[str]) -> tuple[str, ...]:
+        """All requirements of other packages than these."""
+        return tuple(each.text for each in self.lines if each.name not in names)
 
 
 def read(path: Path, python: str | None) -> RequirementsFile:

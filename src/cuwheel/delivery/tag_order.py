@@ -44,6 +44,11 @@ def place(wheel: WheelName | None, order: Mapping[str, int]) -> int:
     return min(order.get(each, LAST) for each in wheel.tags)
 
 
+def platform_of(machine: Machine) -> str:
+    """The platform that an installer there prefers."""
+    return next(_platforms(machine))
+
+
 def cpu_name() -> str:
     """This machine's processor, as wheels for Linux name it."""
     here = platform.machine().lower()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 8  # releases of one package, where the newer ones do not go with the others
 _TORCHES = 3
 _TORCH = "torch"
+_Prefix: TypeAlias = "Path | None"
 
 
 class Together(Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class _Conflict(Struct, frozen=True, kw_only=True):
     torch: SpecifierSet | None = None
 
 
-def choose(request: InstallRequest, wanted: Sequence[str], prefix: Path) -> Together:
+def choose(request: InstallRequest, wanted: Sequence[str], prefix: _Prefix) -> Together:
     """torch first, then each in its order; where one does not go with those before it, an older release of it."""
     asked = {normalised(Requirement(each).name): each for each in wanted}
     found, conflict = _round(request, asked, prefix)
@@ -60,7 +61,7 @@ def choose(request: InstallRequest, wanted: Sequence[str], prefix: Path) -> Toge
     return Together(choices=tuple(found), problem=conflict.text if conflict else "")
 
 
-def _round(request: InstallRequest, asked: dict[str, str], prefix: Path) -> tuple[list[Choice], _Conflict | None]:
+def _round(request: InstallRequest, asked: dict[str, str], prefix: _Prefix) -> tuple[list[Choice], _Conflict | None]:
     chosen: list[Choice] = []
     for name in sorted(asked, key=lambda each: each != _TORCH):  # stable: all others stay in their order
         answer = _fitting(_with_torch(request, chosen), asked[name], prefix, chosen)
@@ -70,7 +71,9 @@ def _round(request: InstallRequest, asked: dict[str, str], prefix: Path) -> tupl
     return chosen, None
 
 
-def _fitting(request: InstallRequest, wanted: str, prefix: Path, chosen: Sequence[Choice]) -> Choice | _Conflict | None:
+def _fitting(
+    request: InstallRequest, wanted: str, prefix: _Prefix, chosen: Sequence[Choice]
+) -> Choice | _Conflict | None:
     """None for a package without CUDA code, which is none of our business."""
     limits = Requirement(wanted)
     first: _Conflict | None = None
@@ -177,7 +180,7 @@ def _named(choice: Choice) -> str:
     return f"{choice.name} {choice.ruling.candidate.version}" if choice.ruling else choice.name
 
 
-def _other_torch(request: InstallRequest, asked: dict[str, str], conflict: _Conflict, prefix: Path) -> str | None:
+def _other_torch(request: InstallRequest, asked: dict[str, str], conflict: _Conflict, prefix: _Prefix) -> str | None:
     """torch as the file asks for it and the package too, if there is one that runs."""
     if conflict.torch is None or _TORCH not in asked:
         return None

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.compat.predict import Outcome
-from cuwheel.delivery import pinning
+from cuwheel.delivery import install_lock, pinning
 from cuwheel.delivery.choosing import Fallback, Passed
 from cuwheel.delivery.environment_changes import Change
+from cuwheel.delivery.install_lock import LockedFile
 from cuwheel.delivery.slimmed_wheels import Slimmed
 from cuwheel.delivery.source_build import PlannedBuild
 from cuwheel.diagnose.diagnosis import Cause
@@ -22,9 +23,10 @@ from cuwheel.units import size
 from cuwheel.verifying.outcomes import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cuwheel.delivery.choosing import Choice
+    from cuwheel.delivery.fleet_install import Resolved
     from cuwheel.delivery.installing import Installed
     from cuwheel.report.document import Block
 
@@ -50,12 +52,23 @@ class Package(Struct, frozen=True, kw_only=True):
     build: PlannedBuild | None
 
 
+class Part(Struct, frozen=True, kw_only=True):
+    """What a kind of machine of a fleet installs. `problem`: why nothing, where that is not about one package."""
+
+    machines: tuple[str, ...]
+    packages: tuple[Package, ...]
+    pins: dict[str, str]
+    files: tuple[LockedFile, ...]
+    problem: str
+
+
 class Install(Struct, frozen=True, kw_only=True):
     """`changes`: what changes in the environment, or with `dry_run` would. `refused`: those that `--allow` must name.
 
     `rolled_back`: the environment is as it was before, because of `problem`. `written`: it was changed. `undone`: the
     last install was put back. `fallback`: that of the first package that has one. `pins`: what has to
     be set for these packages on this machine, and `pinned` the files that `--pin` changes to say so.
+    `parts`: of a lock, by kind of machine; `lock`: the file that was written. `downloaded`: files of it.
     `slimmed`: wheels from which `--slim` cut what these GPUs never load.
     """
 
@@ -77,6 +90,9 @@ class Install(Struct, frozen=True, kw_only=True):
     undone: bool
     recovered: str
     problem: str
+    lock: str | None
+    parts: tuple[Part, ...]
+    downloaded: tuple[str, ...]
     checks: tuple[Result, ...]
     causes: tuple[Cause, ...]
     findings: tuple[Finding, ...]
@@ -86,17 +102,19 @@ class Install(Struct, frozen=True, kw_only=True):
         """False where nothing runs, a change was refused, or the environment was put back."""
         if self.undone:
             return True
-        taken = all(each.version for each in self.packages)
+        taken = all(each.version for each in (*self.packages, *(each for part in self.parts for each in part.packages)))
+        taken = taken and not any(part.problem for part in self.parts)
         return taken and not (self.refused or self.rolled_back or self.problem)
 
 
 def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
     found = [find.answer_of(each.found) for each in done.choices]
-    packages = tuple(map(_package, done.choices))
+    packages = tuple(map(_package, done.choices)) or tuple(_of_part(done.part))
+    parts = tuple(map(_part, done.fleet.kinds)) if done.fleet else ()
     return Install(
         name=done.name,
         env=done.prefix,
-        machines=found[0].machines if found else (),
+        machines=found[0].machines if found else done.machines,
         packages=packages,
         candidates=tuple(candidate for each in found for candidate in each.candidates),
         changes=done.changes,
@@ -111,6 +129,9 @@ def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
         undone=done.undone,
         recovered=done.recovered,
         problem=done.problem,
+        lock=done.lock,
+        parts=parts,
+        downloaded=done.downloaded,
         checks=done.checks,
         causes=done.causes,
         findings=(*pinning.findings(done.settings, written=bool(done.pinned)), *done.findings),
@@ -119,6 +140,8 @@ def answer_of(done: Installed, *, dry_run: bool = False) -> Install:
 
 def document(answer: Install, *, verbose: bool) -> Document:
     title = f"cuwheel install {answer.name}"
+    if answer.parts or answer.downloaded:
+        return Document(title, tuple(_fleet(answer)))
     blocks: list[Block] = [Heading(f"{answer.name} in {answer.env}")]
     if answer.recovered:
         blocks.append(Paragraph(f"  an install of {answer.recovered} had not ended: put back as it was"))
@@ -143,6 +166,34 @@ def document(answer: Install, *, verbose: bool) -> Document:
     if answer.findings:
         blocks += [Heading("Beside that"), Findings(answer.findings)]
     return Document(title, tuple(blocks))
+
+
+def _part(kind: Resolved) -> Part:
+    return Part(
+        machines=tuple(each.name for each in kind.machines),
+        packages=tuple(map(_package, kind.choices)),
+        pins=kind.part.pins if kind.part else {},
+        files=kind.part.files if kind.part else (),
+        problem=kind.problem,
+    )
+
+
+def _of_part(part: install_lock.Part | None) -> Iterator[Package]:
+    """As the lock has it."""
+    files = {each.name: each for each in part.files} if part else {}
+    for name in part.packages if part else ():
+        file = files.get(name)
+        yield Package(
+            name=name,
+            wanted=name,
+            version=file.version if file else None,
+            file=file.file if file else None,
+            outcome="unknown",
+            fallback=None,
+            why="the lock says so",
+            passed=(),
+            build=None,
+        )
 
 
 def _package(choice: Choice) -> Package:
@@ -178,6 +229,34 @@ def _taken(package: Package, chosen: Candidate | None) -> Iterator[Row]:
 def _build(plan: PlannedBuild) -> str:
     torch = f", torch {plan.torch}" if plan.torch else ""
     return f"{', '.join(plan.archs)} with CUDA {plan.toolkit}, {plan.compiler}, Python {plan.python}{torch}"
+
+
+def _fleet(answer: Install) -> Iterator[Block]:
+    yield Heading(f"{answer.name} for a fleet" if answer.parts else f"files of {answer.name}")
+    columns = (Column("machines"), Column("package"), Column("how"), Column("files", numeric=True))
+    rows = []
+    for part in answer.parts:
+        names = ", ".join(part.machines)
+        if part.problem:
+            rows.append((names, "nothing", part.problem, ""))
+        for each in part.packages:
+            how = (each.outcome if each.version else each.why, each.fallback, *_pins(part.pins))
+            taken = f"{each.name} {each.version or '-'}"
+            rows.append((names, taken, "; ".join(filter(None, how)), str(len(part.files))))
+    if rows:
+        yield Table(columns, tuple(rows))
+    if answer.lock:
+        yield Paragraph(f"  written to {answer.lock}; on each machine: cuwheel install --locked {answer.lock}")
+    elif answer.parts:
+        yield Paragraph(
+            "  no lock was written: " + ("--dry-run" if answer.succeeded else "not every machine is served")
+        )
+    if answer.downloaded:
+        yield Paragraph(f"  {len(answer.downloaded)} files are in the folder")
+
+
+def _pins(pins: Mapping[str, str]) -> Iterator[str]:
+    return (f"{name}={value}" for name, value in pins.items())
 
 
 def _changes(answer: Install) -> list[Block]:

@@ -1,0 +1,151 @@
+"""`install --lock` for a fleet, `--download` into one folder, and `--locked` on each of three simulated machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel import api, venvs
+from cuwheel.cli import main
+from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError, UnavailableError
+from cuwheel.machine.fleet import Machine
+from tests.integration.index_server import clean_environment
+from tests.integration.install_world import versions, wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LINUX = "py3-none-linux_x86_64"
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+FLEET = f"""
+[[machine]]
+name = "old"
+gpu = "gtx 1080 ti"
+driver = "550.54.14"
+python = "{PYTHON}"
+count = 3
+
+[[machine]]
+name = "rack 1"
+gpu = "h100"
+driver = "580.65.06"
+python = "{PYTHON}"
+
+[[machine]]
+name = "rack 2"
+gpu = "h100"
+driver = "580.65.06"
+python = "{PYTHON}"
+"""
+OLD = Machine(name="here", capability="6.1", driver="550.90.07", os="linux", cpu="x86_64", python=PYTHON)  # type: ignore[arg-type]
+NEW = Machine(name="here", capability="9.0", driver="580.95.05", os="linux", cpu="x86_64", python=PYTHON)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clean_environment(monkeypatch, tmp_path)(CUWHEEL_CACHE=tmp_path / "cuwheel-cache")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    """As `publish` writes it."""
+    dist = tmp_path / "dist"
+    wheel(dist, "subject", "2.0", library="many-130.so", requires="needed", tag=LINUX)
+    wheel(dist, "subject", "1.0", library="plain-124.so", requires="needed", tag=LINUX)
+    wheel(dist, "needed", "1.0")
+    told = api.publish([dist], to=tmp_path / "index")
+    assert told.succeeded, told.findings
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    return tmp_path / "index"
+
+
+def test_a_lock_a_folder_and_three_machines(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["install", "subject", "--lock", "fleet.toml", "--index", str(index), "--download", "files"]
+    assert main([*words, "--dry-run"]) == 0
+    assert not (tmp_path / "install.lock").exists()
+    assert main(words) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "rack 1, rack 2" in shown
+    assert "install --locked install.lock" in shown
+    lock = json.loads((tmp_path / "install.lock").read_text())
+    assert [(each["machines"], each["packages"]) for each in lock["parts"]] == [
+        (["old"], {"subject": "1.0 (native)"}),
+        (["rack 1", "rack 2"], {"subject": "2.0 (native)"}),
+    ]
+    assert {each.name for each in (tmp_path / "files").iterdir()} == {
+        f"subject-1.0-{LINUX}.whl", f"subject-2.0-{LINUX}.whl", "needed-1.0-py3-none-any.whl",
+    }  # fmt: skip
+    index.rename(tmp_path / "gone")
+    for number, (machine, version) in enumerate(((OLD, "1.0"), (NEW, "2.0"))):
+        env = tmp_path / f"env-{number}"
+        venvs.make(env, venvs.find_python())
+        fields: dict[str, Any] = {"locked": Path("install.lock"), "no_index": True, "find_links": ["files"]}
+        told = api.install(env=env, on=[machine], dry_run=True, **fields)
+        done = api.install(env=env, on=[machine], **fields)
+        assert done.succeeded, done
+        assert told.changes == done.changes
+        assert versions(env) >= {f"subject-{version}", "needed-1.0"}
+        assert api.install(env=env, on=[machine], **fields).changes == ()
+        assert api.install_undo(env).succeeded
+
+
+def test_a_machine_that_is_not_served_leaves_no_lock(index: Path, tmp_path: Path) -> None:
+    told = api.install("subject>=2", lock=tmp_path / "fleet.toml", indexes=[str(index)], no_cpu=True)
+    assert not told.succeeded
+    assert told.lock is None
+    assert not (tmp_path / "install.lock").exists()
+    assert [bool(part.packages[0].version) for part in told.parts] == [False, True]
+
+
+def _changed(how: Callable[[Any], None], path: Path) -> None:
+    lock = json.loads(path.read_text())
+    how(lock)
+    path.write_text(json.dumps(lock))
+
+
+def _edit(key: str, value: object) -> Callable[[Any], None]:
+    return lambda lock: lock["parts"][1]["files"][0].update({key: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda lock: lock.update(schema="cuwheel.install-lock/2"), NewerSchemaError),
+        (lambda lock: lock.update(schema="cuwheel.lock/1"), MalformedError),
+        (lambda lock: lock.update(parts=[]), MalformedError),
+        (lambda lock: lock.update(parts="x"), MalformedError),
+        (lambda lock: lock["parts"][1]["pins"].update({"X": "1; rm -r /"}), MalformedError),
+        (_edit("file", "../../x.whl"), MalformedError),
+        (_edit("sha256", "12"), MalformedError),
+        (_edit("url", "ftp://somewhere/x"), MalformedError),
+    ],
+)
+def test_a_lock_is_not_believed_blindly(
+    index: Path, tmp_path: Path, change: Callable[[Any], None], error: type[CuwheelError]
+) -> None:
+    path = tmp_path / "install.lock"
+    assert api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)]).succeeded
+    _changed(change, path)
+    with pytest.raises(error):
+        api.install(locked=path, download=tmp_path / "files")
+    assert not (tmp_path / "files").exists()
+
+
+def test_another_content_or_another_machine(index: Path, tmp_path: Path) -> None:
+    env, path = tmp_path / "env", tmp_path / "install.lock"
+    venvs.make(env, venvs.find_python())
+    api.install("subject", lock=tmp_path / "fleet.toml", indexes=[str(index)], download=tmp_path / "files")
+    with pytest.raises(UnavailableError, match=r"its GPU is 9\.0, here it is 7\.5"):
+        api.install(locked=path, env=env, on=[Machine(name="here", capability="7.5")])  # type: ignore[arg-type]
+    old_driver = Machine(name="here", capability="9.0", driver="570.26")  # type: ignore[arg-type]
+    with pytest.raises(UnavailableError, match=r"it needs driver 580\.65\.06"):
+        api.install(locked=path, env=env, on=[old_driver])
+    (tmp_path / "files" / "needed-1.0-py3-none-any.whl").write_bytes(b"something else")
+    index.rename(tmp_path / "gone")
+    with pytest.raises(UnavailableError, match=r"needed-1\.0"):
+        api.install(locked=path, env=env, on=[NEW], no_index=True, find_links=[str(tmp_path / "files")])

@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="write settings that the package needs here: activate, env-file=PATH, systemd=FOLDER, dockerfile=PATH",
     )
+    group.add_argument(
+        "--signers",
+        metavar="FILE",
+        type=places.file,
+        help="install only files of an index that one of these signed (ssh-keygen's ALLOWED SIGNERS)",
+    )
     group.add_argument("--slim", action="store_true", help="cut device code that this GPU never loads, on the way in")
     _add_fallbacks(parser)
     _add_fleet(parser)
@@ -129,6 +135,7 @@ def run(args: argparse.Namespace) -> Install:
         dry_run=args.dry_run,
         pin=args.pin,
         slim=args.slim,
+        signers=args.signers,
         no_older=args.no_older,
         any_version=args.any_version,
         wheel_only=args.wheel_only,

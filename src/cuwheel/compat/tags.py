@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 _MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_(.+)", re.ASCII)
 _INTERPRETER = re.compile(r"(cp|py|pp)(\d)(\d*)", re.ASCII)
+_NO_GIL = " without the GIL"
 _WINDOWS_CPUS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "i686"}
 
 
@@ -47,7 +48,7 @@ def _fit(tag: str, machine: Machine) -> Fit:
     conditions: list[str] = []
     wanted = platform_of(platform)
     reasons = (
-        (_python_problem(python, abi, machine.python), _python_words(python, abi)),
+        (_python_problem(python, abi, machine), _python_words(python, abi)),
         (_differs("the operating system", machine.os, wanted.os), _capital(wanted.os)),
         (_differs("the processor", machine.cpu, wanted.cpu), wanted.cpu),
         (_glibc_problem(machine.glibc, wanted.glibc), f"glibc {wanted.glibc} or later" if wanted.glibc else None),
@@ -84,11 +85,13 @@ def _glibc_problem(has: str | None, wants: str | None) -> str | None:
     return None
 
 
-def _python_problem(python: str, abi: str, has: str | None) -> str | None:
-    match = _INTERPRETER.fullmatch(python)
+def _python_problem(python: str, abi: str, machine: Machine) -> str | None:
+    has, match = machine.python, _INTERPRETER.fullmatch(python)
     if has is None or match is None:
         return None
     wanted = f"{match[2]}.{match[3]}" if match[3] else match[2]
+    if (problem := _gil_problem(python, abi, machine)) is not None:
+        return problem
     newer_too = abi == "abi3" or match[1] == "py"
     same = versions.minor(has) == wanted if "." in wanted else versions.major(has) == int(wanted)
     if same or (newer_too and versions.major(has) == int(match[2]) and versions.at_least(has, wanted)):
@@ -97,13 +100,26 @@ def _python_problem(python: str, abi: str, has: str | None) -> str | None:
     return f"Python is {versions.minor(has)}, not {words.removeprefix('Python ')}"
 
 
+def _gil_problem(python: str, abi: str, machine: Machine) -> str | None:
+    """Extension modules are for a Python with the GIL or for one without; `abi3` is for the former."""
+    if abi == "none":
+        return None
+    without = abi[:2] == "cp" and abi.endswith("t")
+    if without == machine.free_threaded:
+        return None
+    words = _python_words(python, abi) or python
+    return f"Python is {versions.minor(machine.python or '')}{_NO_GIL if machine.free_threaded else ''}, not " + (
+        words.removeprefix("Python ") + ("" if without else " with the GIL")
+    )
+
+
 def _python_words(python: str, abi: str) -> str | None:
     match = _INTERPRETER.fullmatch(python)
     if match is None or not match[3]:
         return None  # py3: any that one meets
     implementation = "PyPy" if match[1] == "pp" else "Python"
     later = " or later" if abi == "abi3" or match[1] == "py" else ""
-    threads = " without the GIL" if abi.endswith("t") and abi[:2] == "cp" else ""
+    threads = _NO_GIL if abi.endswith("t") and abi[:2] == "cp" else ""
     return f"{implementation} {match[2]}.{match[3]}{later}{threads}"
 
 

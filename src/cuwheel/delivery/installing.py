@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cuwheel import locking, log, venvs
 from cuwheel.compat.pins import Pin
 from cuwheel.delivery import (
+    candidates,
     choosing,
     environment_changes,
     fleet_install,
@@ -20,6 +21,7 @@ from cuwheel.delivery import (
     pin_files,
     pinning,
     requirements_file,
+    signed_files,
     slimmed_wheels,
     together,
 )
@@ -39,6 +41,7 @@ from cuwheel.machine import named, python_environment
 from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
 from cuwheel.network import addresses
+from cuwheel.network import settings as network_settings
 from cuwheel.units import size
 from cuwheel.verifying.outcomes import Result
 from cuwheel.wheel.metadata import normalised
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
     from cuwheel.resolver import Release
+
+_MANAGED = "lib/python3*/EXTERNALLY-MANAGED"  # PEP 668
 
 
 class Installed(Struct, frozen=True, kw_only=True):
@@ -126,6 +131,12 @@ def _place(env: Path | None) -> _Place:
     interpreter = venvs.interpreter(prefix)
     if not folders or not interpreter.exists():
         raise UnreadableError(prefix, "is not a Python environment", hint="python -m venv .venv, then --env .venv")
+    if not (prefix / "pyvenv.cfg").is_file() and any(prefix.glob(_MANAGED)):
+        raise UnreadableError(
+            prefix,
+            "is managed by the system: its own package manager installs there, and pip and uv refuse to",
+            hint="python3 -m venv .venv, then --env .venv",
+        )
     return _Place(prefix=prefix, interpreter=interpreter, copy=Copy(prefix))
 
 
@@ -211,9 +222,18 @@ def _decided(
     places = tuple(map(pin_files.place, request.pin))
     pinned = pin_files.pending(places, place.prefix, start.settings.variables) if places else ()
     planned = replace(start, changes=changes, refused=refused, pinned=pinned)
+    if request.signers and (unsigned := _unsigned(request, releases, request.signers)):
+        return replace(planned, problem=unsigned)
     if refused or request.dry_run or not (releases or pinned):
         return planned
     return _carried_out(planned, place, releases, slim_for)
+
+
+def _unsigned(request: InstallRequest, releases: tuple[Release, ...], signers: Path) -> str:
+    where = candidates.places(
+        network_settings.read(), indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
+    )
+    return signed_files.problem(releases, where.indexes, signers)
 
 
 def _without(choice: Choice, settings: Settings) -> Choice:

@@ -25,7 +25,7 @@ _LARGEST = 1 << 22
 _DEEPEST = 10
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}", re.ASCII)
 _COMMENT = re.compile(r"(^|\s+)#.*$")
-_HASH = re.compile(r"\s+--hash[= ]\S+")
+_HASH = re.compile(r"\s+--hash[=\s]\S+")
 _HINT = "install what is not a package of an index with pip, before or after"
 # Options with a value, as they are called here; those without one are True.
 _PLACES = {"-i": "index", "--index-url": "index", "--extra-index-url": "extra", "-f": "links", "--find-links": "links"}

@@ -30,8 +30,9 @@ def of(machine: Machine) -> Mapping[str, int]:
     )
     platforms = list(_platforms(machine))
     interpreter = f"cp{python[0]}{python[1]}" if len(python) > 1 else f"cp{python[0]}"
+    abis = [f"{interpreter}t"] if machine.free_threaded else None
     found = [
-        *tags.cpython_tags(python, platforms=platforms),
+        *tags.cpython_tags(python, abis, platforms=platforms),
         *tags.compatible_tags(python, interpreter, platforms=platforms),
     ]
     return {str(tag): place for place, tag in reversed(list(enumerate(found)))}

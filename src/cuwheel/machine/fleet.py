@@ -53,6 +53,7 @@ class Machine(Software, frozen=True, kw_only=True):
     `libraries`: the CUDA sonames that its environment provides. `python`: the interpreter's version.
     `torch_cxx11_abi`: how its torch was compiled. `toolkits`: the versions that are installed in the system.
     `loads`: what BNB_CUDA_VERSION and its like say, as NAME=VALUE. `gpu_seen`: the driver itself shows the GPU.
+    `free_threaded`: its Python has no GIL.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Machine(Software, frozen=True, kw_only=True):
     toolkits: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()
     gpu_seen: bool = False
+    free_threaded: bool = False
     count: int = 1
 
     @property
@@ -152,6 +154,7 @@ def with_environment(
     return replace(
         machine,
         python=machine.python or python.version,
+        free_threaded=machine.free_threaded if machine.python else python.free_threaded,
         torch=machine.torch or (torch.version if torch else None),
         torch_cuda=machine.torch_cuda or (torch.cuda if torch else None),
         jax_cuda=machine.jax_cuda or (jax.cuda if jax else None),
@@ -177,6 +180,7 @@ def _of_profile(profile: MachineProfile, name: str) -> Machine:
         glibc=system.glibc.value if system.glibc else None,
         glibcxx=system.glibcxx.value if system.glibcxx else None,
         python=profile.python.version if profile.python else None,
+        free_threaded=bool(profile.python and profile.python.free_threaded),
         torch=torch.version if torch else None,
         torch_cuda=torch.cuda if torch else None,
         jax_cuda=jax.cuda if jax else None,

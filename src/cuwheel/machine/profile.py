@@ -90,9 +90,12 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 
 class Python(Struct, frozen=True, kw_only=True):
+    """`free_threaded`: it was built without the GIL, and takes other wheels."""
+
     version: str
     prefix: str
     found_via: str
+    free_threaded: bool = False
 
 
 class Framework(Struct, frozen=True, kw_only=True):

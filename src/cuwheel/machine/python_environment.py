@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ _TENSORFLOW_CUDA = re.compile(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)['\
 _CUDA_MAJOR_IN_NAME = re.compile(r"cuda-?(\d+)")
 _BITSANDBYTES_LIBRARY = re.compile(r"libbitsandbytes_cuda(\d{2})(\d+)(?:_nocublaslt)?\.(?:so|dll)")
 _JAX_PLUGINS = re.compile(r"jax-cuda(\d+)-(?:plugin|pjrt)")
+_FOLDER = re.compile(r"python(3\.\d+)(t?)", re.ASCII)
 _LOCAL_CUDA = re.compile(r"\+cuda(\d+)")
 
 Distributions = dict[str, str]
@@ -45,7 +47,8 @@ def locate(world: World, env: Path | None) -> tuple[Python, tuple[Path, ...]]:
             "is not a Python environment (no site-packages in it)",
             hint="give the folder that holds bin/ and lib/",
         )
-    return Python(version=_version(prefix, folders), prefix=world.shown(prefix), found_via=found_via), folders
+    version, free = _version(prefix, folders), _is_free_threaded(prefix, folders)
+    return Python(version=version, prefix=world.shown(prefix), found_via=found_via, free_threaded=free), folders
 
 
 def probe_frameworks(
@@ -71,8 +74,16 @@ def _version(prefix: Path, folders: Sequence[Path]) -> str:
     config = files.head(prefix / "pyvenv.cfg")
     if match := re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", config, re.MULTILINE):
         return match[1]
-    named = (re.fullmatch(r"python(3\.\d+)", folder.parent.name) for folder in folders)
+    named = (_FOLDER.fullmatch(folder.parent.name) for folder in folders)
     return next((match[1] for match in named if match), "3")
+
+
+def _is_free_threaded(prefix: Path, folders: Sequence[Path]) -> bool:
+    """Such a Python has folders of its own: lib/python3.13t."""
+    if prefix == Path(sys.prefix):
+        return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    named = [match for folder in folders if (match := _FOLDER.fullmatch(folder.parent.name))]
+    return bool(named) and all(match[2] for match in named)
 
 
 def _torch(folder: Path, installed: Mapping[str, str]) -> Framework | None:

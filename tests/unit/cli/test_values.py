@@ -276,6 +276,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--requirement": "file",
         "--allow": "distributions",
         "--pin": "pin",
+        "--signers": "file",
         "--lock": "fleet",
         "--output": "new-file",
         "--locked": "file",

@@ -30,6 +30,12 @@ LINUX = {"os": "linux", "cpu": "x86_64", "glibc": "2.28", "python": "3.11.9"}
         ("cp311-cp311-win_amd64", {"os": "windows", "glibc": None}, True),
         ("cp311-cp311-macosx_11_0_arm64", {}, False),
         ("cp311-cp311-musllinux_1_2_x86_64", {}, False),
+        ("cp313-cp313t-manylinux_2_28_x86_64", {"python": "3.13.1"}, False),
+        ("cp313-cp313t-manylinux_2_28_x86_64", {"python": "3.13.1", "free_threaded": True}, True),
+        ("cp314-cp314t-manylinux_2_28_x86_64", {"python": "3.13.1", "free_threaded": True}, False),
+        ("cp313-cp313-manylinux_2_28_x86_64", {"python": "3.13.1", "free_threaded": True}, False),
+        ("cp39-abi3-manylinux_2_28_x86_64", {"python": "3.13.1", "free_threaded": True}, False),
+        ("py3-none-manylinux_2_28_x86_64", {"python": "3.13.1", "free_threaded": True}, True),
     ],
 )
 def test_tags(tag: str, changes: dict[str, Any], fits: bool) -> None:  # noqa: FBT001

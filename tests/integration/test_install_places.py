@@ -1,0 +1,123 @@
+"""Indexes with logins and signatures, and Pythons that are not plain environments."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel import api, venvs
+from cuwheel.errors import UnreadableError
+from tests.integration.index_server import Behaviour, clean_environment, serving
+from tests.integration.install_world import state, versions, wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINUX = "py3-none-linux_x86_64"
+
+
+@pytest.fixture(autouse=True)
+def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clean_environment(monkeypatch, tmp_path)(CUWHEEL_CACHE=tmp_path / "cuwheel-cache")
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Path:
+    venvs.make(tmp_path / "env", venvs.find_python())
+    return tmp_path / "env"
+
+
+def test_an_index_with_a_login(env: Path, tmp_path: Path) -> None:
+    made = wheel(tmp_path / "dist", "subject", "1.0", requires="needed")
+    other = wheel(tmp_path / "dist", "needed", "1.0")
+    behaviour = Behaviour(login="me:secret")
+    for each in (made, other):
+        body = each.read_bytes()
+        link = f'<a href="/files/{each.name}#sha256={hashlib.sha256(body).hexdigest()}">x</a>'
+        behaviour.files |= {f"/files/{each.name}": body, f"/simple/{each.name.partition('-')[0]}/": link.encode()}
+    with serving(behaviour) as url:
+        index = url.replace("://", "://me:secret@") + "/simple"
+        done = api.install("subject", env=env, indexes=[index], on=["h100"])
+    assert done.succeeded, done
+    assert versions(env) >= {"subject-1.0", "needed-1.0"}
+    assert "secret" not in repr(done)
+    assert {login for _, path, login in behaviour.asked if path.startswith("/files")} == {"me:secret"}
+
+
+def test_only_files_that_a_signer_vouches_for(env: Path, tmp_path: Path) -> None:
+    if not shutil.which("ssh-keygen"):
+        pytest.skip("ssh-keygen is not installed here")
+    for name in ("ours", "theirs"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(tmp_path / name)]
+        subprocess.run(command, check=True)
+        (tmp_path / f"{name}.txt").write_text(f"{name}@example.com {(tmp_path / f'{name}.pub').read_text()}")
+    wheel(tmp_path / "dist", "subject", "1.0", library="plain-130.so", tag=LINUX, requires="needed")
+    wheel(tmp_path / "dist", "needed", "1.0")
+    index = tmp_path / "index"
+    assert api.publish([tmp_path / "dist"], to=index, sign=tmp_path / "ours").succeeded
+    before = state(env)
+    refused = api.install("subject", env=env, indexes=[str(index)], on=["h100"], signers=tmp_path / "theirs.txt")
+    assert not refused.succeeded
+    assert "is in no index that is signed by any of" in refused.problem
+    assert state(env) == before
+    wheel(tmp_path / "more", "needed", "2.0")
+    beside = {"find_links": [str(tmp_path / "more")], "signers": tmp_path / "ours.txt"}
+    stranger = api.install("subject", env=env, indexes=[str(index)], on=["h100"], **beside)  # type: ignore[call-overload]
+    assert "needed-2.0" in stranger.problem, "what it requires counts too"
+    assert state(env) == before
+    done = api.install("subject", env=env, indexes=[str(index)], on=["h100"], signers=tmp_path / "ours.txt")
+    assert done.succeeded, done
+    (index / "SHA256SUMS.sig").unlink()
+    unsigned = api.install("subject", env=env, indexes=[str(index)], on=["h100"], signers=tmp_path / "ours.txt")
+    assert unsigned.succeeded, "nothing is installed any more"
+
+
+def _python_in(prefix: Path, folder: str) -> Path:
+    """A prefix with a Python of its own that is no environment, as a system or conda has it."""
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "lib" / folder / "site-packages").mkdir(parents=True)
+    (prefix / "bin/python").symlink_to(venvs.find_python().path)
+    return prefix
+
+
+def test_a_python_of_the_system(tmp_path: Path) -> None:
+    prefix = _python_in(tmp_path / "usr", "python3.12")
+    (prefix / "lib/python3.12/EXTERNALLY-MANAGED").write_text("[externally-managed]\n")
+    made = wheel(tmp_path / "dist", "subject", "1.0")
+    before = state(prefix)
+    with pytest.raises(UnreadableError, match="managed by the system") as caught:
+        api.install("subject", env=prefix, find_links=[str(made.parent)], no_index=True)
+    assert "venv" in caught.value.hint
+    assert state(prefix) == before
+
+
+def test_a_conda_environment(env: Path, tmp_path: Path) -> None:
+    """Its activation scripts are a folder."""
+    (env / "conda-meta").mkdir()
+    libraries = {"bitsandbytes/libbitsandbytes_cuda122.so": "plain-124.so"}
+    made = wheel(tmp_path / "dist", "bitsandbytes", "0.49.0", files=libraries)
+    before = state(env)
+    from cuwheel.machine.fleet import Refinement
+
+    case = Refinement(torch_cuda="12.4", driver="535.54.03")
+    place = {"find_links": [str(made.parent)], "no_index": True, "pin": ["activate"], "refine": case}
+    done = api.install("bitsandbytes", env=env, on=["h100"], **place)  # type: ignore[call-overload]
+    assert done.succeeded, done
+    assert "export BNB_CUDA_VERSION=122" in (env / "etc/conda/activate.d/cuwheel.sh").read_text()
+    api.install_undo(env)
+    assert state(env) == before
+
+
+@pytest.mark.parametrize(("folder", "taken"), [("python3.13", "cp313"), ("python3.13t", "cp313t")])
+def test_wheels_for_a_python_without_the_gil(tmp_path: Path, folder: str, taken: str) -> None:
+    prefix = _python_in(tmp_path / "env", folder)
+    for abi in ("cp313", "cp313t"):
+        wheel(tmp_path / "dist", "subject", "1.0", library="plain-130.so", tag=f"cp313-{abi}-linux_x86_64")
+    told = api.find("subject", env=prefix, find_links=[str(tmp_path / "dist")], no_index=True, on=["h100"])
+    assert [each.file for each in told.candidates if each.chosen] == [f"subject-1.0-cp313-{taken}-linux_x86_64.whl"]
+    (other,) = (each for each in told.candidates if not each.chosen)
+    assert "the GIL" in other.reasons[0]

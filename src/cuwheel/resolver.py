@@ -181,12 +181,19 @@ def _by_pip(wanted: Wanted, environ: dict[str, str] | None = None) -> tuple[Rele
     options += [] if wanted.dependencies else ["--no-deps"]
     options += ["--no-index"] if wanted.offline else []
     with tempfile.TemporaryDirectory() as unused:
-        options += ["--platform", wanted.platform] if wanted.platform else []
+        options += [word for each in _platforms(wanted) for word in ("--platform", each)]
         options += ["--python-version", wanted.python] if wanted.python else []
         options += ["--target", unused] if wanted.platform or wanted.python else []
         command = [*program, "install", *options, "--report", "-", *wanted.requirements]
         done = process.run(command, timeout=_RESOLVE_S, env=environ or pip_environment())
     return tuple(_from_report(each) for each in codec.decode(done.stdout)["install"])
+
+
+def _platforms(wanted: Wanted) -> Iterable[str]:
+    """pip takes those that it is told, and no older or plainer ones."""
+    if wanted.order is None:
+        return [wanted.platform] if wanted.platform else []
+    return dict.fromkeys(platform for tag in wanted.order if (platform := tag.rpartition("-")[2]) != "any")
 
 
 def _from_report(told: dict[str, Any]) -> Release:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cuwheel import api
+from cuwheel import api, venvs
 from cuwheel.cli import main
 from cuwheel.compat import torch_releases
 from cuwheel.facts.torch_symbols import Table
@@ -21,6 +21,7 @@ from cuwheel.machine.fleet import Refinement
 from cuwheel.wheel.file import WheelFile
 from tests.fixtures.cache import UnavailableError
 from tests.integration.index_server import clean_environment
+from tests.integration.install_world import state
 from tests.oracle.packages import Published, wheel
 
 BOTH = "namespace c10 { struct Tensor { virtual ~Tensor(); }; Tensor::~Tensor() {} int size(Tensor&) { return 1; } }"
@@ -191,3 +192,13 @@ def test_real_torch(tmp_path: Path) -> None:
         assert found == torch_releases.exports("2.14.1", taken)
         missing.append(sorted(taken - found.names))
     assert missing == [["_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb"], []]
+
+
+def test_install_refuses_an_extension_of_another_torch(extension: Path, tmp_path: Path) -> None:
+    venvs.make(tmp_path / "env", venvs.find_python())
+    env = _environment(tmp_path / "env", OLD, "2.8.0")
+    before = state(env)
+    told = api.install("ext", env=env, find_links=[str(extension.parent)], no_index=True, on=["h100"])
+    assert not told.succeeded
+    assert "c10::check(int, unsigned int)" in " ".join(told.candidates[0].reasons)
+    assert state(env) == before

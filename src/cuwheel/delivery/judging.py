@@ -199,7 +199,9 @@ def _needs(survey: Survey, machine: Machine) -> set[str]:
 
 
 def _text(finding: Finding) -> str:
-    """Of a package that finds no library to load also what helps: it is the same for every release of it."""
+    """Also what is missing of torch, and of a package that finds no library to load what helps."""
+    if finding.rule in _OF_TORCH and finding.evidence:
+        return f"{finding.message} ({finding.evidence[0]})"
     return f"{finding.message}; {finding.fix}" if finding.rule == _NO_LIBRARY else finding.message
 
 

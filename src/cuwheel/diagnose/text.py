@@ -143,7 +143,9 @@ def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
     if skipped:
         shift = skipped - 1  # one line's end was put in between
         numbered = [(number + shift if number > before_gap else number, line) for number, line in numbered]
+    total = plain.count("\n") + max(0, skipped - 1) + (not plain.endswith("\n") and bool(plain))
     written = register.prose(numbered)
+    prose = sum(numbered[index][0] <= total for index in written)  # what follows the last line's end is no line
     numbered = [each for index, each in enumerate(numbered) if index not in written] if written else numbered
     both = [
         *_split(numbered),
@@ -154,9 +156,9 @@ def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
         lines=(*(line for _, line in both), *(english for _, english, _ in foreign)),
         numbers=(*(number for number, _ in both), *(number for number, _, _ in foreign)),
         printed={len(both) + index: line for index, (_, _, line) in enumerate(foreign)},
-        total=plain.count("\n") + max(0, skipped - 1) + (not plain.endswith("\n") and bool(plain)),
+        total=total,
         truncated=skipped,
-        prose=len(written),
+        prose=prose,
     )
 
 

@@ -228,6 +228,12 @@ def test_what_no_program_printed_is_answered_quickly_and_with_nothing(data: byte
     assert time.process_time() - began < 3  # a second where nothing else runs
 
 
+def test_no_more_lines_are_prose_than_there_are() -> None:
+    notes = "TODO\n- fix: nvcc: command not found on the build box\n- ask Ann about torch\n- write docs\n"
+    log = text.parse(notes)
+    assert (log.prose, log.total) == (4, 4)
+
+
 def test_a_hole_in_a_log_hides_nothing_beside_it() -> None:
     """Zeros, as a machine leaves them that died, or who cut a file that another writes to."""
     fatal = b"nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"

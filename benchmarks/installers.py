@@ -3,7 +3,7 @@
 pip takes the newest release, whatever the machine. uv goes by the driver: UV_CUDA_DRIVER_VERSION tells it one, and its
 log says which indexes it asks, the preferred one first. Those are not read here: a build of theirs is stood for by the
 newest release on the public index for the same CUDA, or the nearest older one of its major, which PyTorch builds from
-the same lists. What each has code for is read from the catalogue, or from the wheel.
+the same lists. What each has code for is in the catalogue: no wheel is read.
 
     .venv/bin/python benchmarks/installers.py     the table of docs/find.md; needs the index, takes a minute or two
 """
@@ -50,7 +50,7 @@ def main() -> int:
     right = [0, 0, 0]
     for gpu, driver in MACHINES:
         refine = Refinement(driver=driver, os="linux", cpu="x86_64", glibc="2.36", python="3.12")
-        found = best_candidate.find(FindRequest("torch", on=[gpu], refine=refine))
+        found = best_candidate.find(FindRequest("torch", on=[gpu], refine=refine, budget=1))
         wheels = [each for each in found.rulings if _is_candidate(each)]
         newest = max(wheels, key=lambda each: each.candidate.version)
         backend = _uv_backend(driver)
@@ -95,8 +95,7 @@ def _uv_backend(driver: str) -> str | None:
             "install",
             "--dry-run",
             "--torch-backend=auto",
-            "--python",
-            sys.executable,
+            "--reinstall",
         ]
         environ = {
             **os.environ,

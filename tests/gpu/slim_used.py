@@ -148,6 +148,8 @@ def _compared(original: list[dict[str, Any]], after: dict[str, Any]) -> list[dic
         found = after["operators"].get(name, {})
         if len(known) != 1 or first.get("error"):
             fate = "not comparable"
+        elif not found:
+            fate = "not prepared"  # its inputs could not be made: what comes before it in its group failed
         elif found.get("error"):
             fate = "fails"
         else:
@@ -157,7 +159,7 @@ def _compared(original: list[dict[str, Any]], after: dict[str, Any]) -> list[dic
 
 
 def _summary(rows: list[dict[str, Any]], after: dict[str, Any]) -> dict[str, Any]:
-    fates = ("same", "fails", "other bits", "not comparable")
+    fates = ("same", "fails", "other bits", "not prepared", "not comparable")
     return {
         **{fate: sum(row["fate"] == fate for row in rows) for fate in fates},
         "silently other": [row["operator"] for row in rows if row["fate"] == "other bits"],

@@ -148,7 +148,7 @@ def test_holes_go_wherever_containers_stay(tmp_path: Path, layout: str, tool: st
 
 
 def test_what_has_to_stay_as_zeros_is_told(tmp_path: Path) -> None:
-    source = build(tmp_path, (*LAYOUTS["static-pie"], "-DSPREAD"))
+    source = build(tmp_path, (*LAYOUTS["static-program"], "-DSPREAD"))
     result = slim_library(source, tmp_path / "slim", engine.plan(source, "9.0"))
     assert load(tmp_path / "slim")[:7] == expected("sm_90")
     (told,) = [each.message for each in result.findings if each.rule == "file-keeps-its-size"]

@@ -138,6 +138,23 @@ def test_only_what_no_machine_could_load_goes(tmp_path: Path) -> None:
     assert both == ["sm_75", "sm_80", "sm_86"]
 
 
+@pytest.mark.parametrize("tool", ["", "strip", "patchelf"])
+def test_containers_that_nothing_names_in_their_own_section(tmp_path: Path, tool: str) -> None:
+    """Emptied where they stand, and nothing else is put into their place; with others for a target they stay whole."""
+    found = [
+        each._replace(section='.nv_fatbin,"a"')
+        for each in (resource(1, "sm_80"), resource(2, "sm_80", "sm_90"), resource(3, "sm_100", "sm_120"))
+    ]
+    source = build(tmp_path, SHARED, found)
+    assert load(source)[:3] == [hashed(each.data) for each in found]
+    slim = tmp_path / "slim.so"
+    result = slim_library(source, slim, engine.plan(source, "9.0"))
+    assert result.bytes_before - result.bytes_after > 5 * LARGE
+    if tool:
+        run_tool(tool, slim)
+    assert load(slim)[:3] == [hashed(each.after) for each in found]
+
+
 def test_what_the_loader_writes_to_is_no_device_code(tmp_path: Path) -> None:
     found = [resource(1, "sm_100")]
     source = build(tmp_path, SHARED, found)

@@ -55,7 +55,9 @@ def draft(buffer: Buffer, plan: LibraryPlan, replacements: Mapping[int, Replacem
     check_file(file)
     walk, registration = walked(file)
     containers = _containers(buffer, walk, registration, plan, replacements)
-    return drafted(file, containers, registration, emptied.find(file, plan))._replace(replacements=replacements)
+    stay = [each for each in containers if each.pinned and not each.entries and each.old.entries]
+    blank = emptied.find(file, plan, stay)
+    return drafted(file, containers, registration, blank)._replace(replacements=replacements)
 
 
 def drafted(
@@ -142,9 +144,9 @@ def _containers(
         keep = [entry for entry in old.entries if decisions[entry.offset].keep]
         replaced = {entry.offset: new for entry in keep if (new := replacements.get(entry.offset))}
         changes = len(keep) != len(old.entries) or replaced
-        if changes and index in unnamed:
+        if changes and keep and index in unnamed:
             raise MalformedError(
-                buffer.name, f"nothing refers to the container at {old.offset:#x}, which was to change"
+                buffer.name, f"nothing refers to the container at {old.offset:#x}, of which a part was to go"
             )
         start = old.entries[0].offset if old.entries else old.offset + old.size
         head = buffer.read(old.offset, start - old.offset)

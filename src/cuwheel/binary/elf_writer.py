@@ -131,8 +131,7 @@ def _parts(tables: Tables, layout: Layout) -> dict[int, list[_Part]]:
     found: dict[int, list[_Part]] = {}
     following = len(tables.sections)
     for number in sorted([*layout.packed, *layout.emptied]):
-        pieces = [(start, end, False) for start, end in layout.parts(number)] if number in layout.packed else []
-        for start, end, blank in pieces or _with_blanks(tables, layout, number):
+        for start, end, blank in _with_blanks(tables, layout, number):
             known = found.setdefault(number, [])
             known.append(_Part(following if known else number, start, end, blank))
             following += len(known) > 1
@@ -143,7 +142,8 @@ def _with_blanks(tables: Tables, layout: Layout, number: int) -> list[tuple[int,
     start, size = tables.sections[number][4:6]
     cuts = [each for each in layout.cuts if each.zeros]
     blanks = [(each.start, each.end, True) for each in cuts if each.size and start <= each.start < start + size]
-    return sorted([*((low, high, False) for low, high in without(start, start + size, cuts)), *blanks])
+    whole = layout.parts(number) if number in layout.packed else without(start, start + size, cuts)
+    return sorted([*((low, high, False) for low, high in whole), *blanks])
 
 
 def _file_header(elf: Elf, tables: Tables, layout: Layout, count: int) -> bytes:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.binary.decisions import EntryDecision, LibraryPlan
+    from cuwheel.binary.fatbin_writer import NewContainer
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf
 
@@ -33,8 +34,11 @@ class Emptied(NamedTuple):
     header: bytes = b""
 
 
-def find(file: Elf, plan: LibraryPlan) -> tuple[Emptied, ...]:
-    """Raises MalformedError where the file is not the one that was planned for, or something writes into the code."""
+def find(file: Elf, plan: LibraryPlan, stay: Sequence[NewContainer] = ()) -> tuple[Emptied, ...]:
+    """`stay`: containers that nothing names, in the sections made for them, of which nothing is kept.
+
+    Raises MalformedError where the file is not the one that was planned for, or something writes into the code.
+    """
     containers: dict[int, list[EntryDecision]] = {}
     found = []
     for each in plan.entries:
@@ -45,6 +49,9 @@ def find(file: Elf, plan: LibraryPlan) -> tuple[Emptied, ...]:
     found += [_container(file.buffer, each) for each in containers.values() if not all(one.keep for one in each)]
     if plan.options.workload:
         found = [_whole(each) for each in found]
+    found += [
+        Emptied(each.old.offset + len(each.header), each.old.offset + each.old.size, each.header) for each in stay
+    ]
     made = tuple(sorted(found))
     _must_be_unwritten(file, made)
     return made

@@ -34,7 +34,10 @@ class Addition(NamedTuple):
 
 
 class NewContainer(NamedTuple):
-    """`header`: the bytes before the first entry, with the new size. `pinned`: nobody may move or change it."""
+    """`header`: the bytes before the first entry, with the new size. `pinned`: nobody may move it.
+
+    One that stays and is emptied keeps its place whole: whoever finds it there must not find another in it.
+    """
 
     old: RawContainer
     header: bytes
@@ -80,12 +83,13 @@ def rebuilt(
     pinned: bool,
 ) -> NewContainer:
     """`head`: the container's header as it stands in the file."""
-    if pinned:
+    if pinned and len(keep) == len(old.entries):
         return NewContainer(old, head, old.entries, {}, old.size, pinned=True)
     content = sum(_size(entry, replaced) for entry in keep)
     magic, version, size, _ = CONTAINER.unpack_from(head)
     header = CONTAINER.pack(magic, version, size, content) + head[CONTAINER.size :]
-    return NewContainer(old, header, tuple(keep), replaced, len(header) + content, pinned=False)
+    room = old.size if pinned else len(header) + content
+    return NewContainer(old, header, tuple(keep), replaced, room, pinned=pinned)
 
 
 def _size(entry: RawEntry | Addition, replaced: dict[int, Replacement]) -> int:
@@ -158,7 +162,7 @@ def _islands(taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 def pieces(container: NewContainer, place: int) -> Iterator[Piece]:
     """What a container at `place` is made of, neighbours in the source as one piece."""
-    if container.pinned:
+    if container.pinned and len(container.entries) == len(container.old.entries):
         yield Piece(place, container.size, container.old.offset, device=True)
         return
     yield Piece(place, len(container.header), data=container.header)

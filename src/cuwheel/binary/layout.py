@@ -141,7 +141,7 @@ def plan(
             high = count
         zeros = sum(cut.size for cut in every) - sum(cut.size for cut in _largest(every, low))
     inside = (_section_of(elf, cut.start) for cut in made.cuts if cut.zeros and cut.size)
-    numbers = tuple(sorted({each.number for each in inside if each}))
+    numbers = tuple(sorted({each.number for each in inside if each} - set(packed)))
     return made._replace(zeros=zeros, emptied=numbers)
 
 
@@ -183,10 +183,10 @@ def _with_room(
     cuts = _largest(_cuts(elf, free, used), count)
     spare, movable = way
     rows = _splits(elf, cuts) + bool(free.annex) + spare
-    block = _block(elf, table.end, table.end + rows * PROGRAM_HEADER, used, movable)
-    if block is None:
+    found = _block(elf, table.end, table.end + rows * PROGRAM_HEADER, used, movable)
+    if found is None:
         return None
-    start, end = block
+    start, end = found
     left = _left_behind(elf, table.end + (rows + 1) * PROGRAM_HEADER, end)
     if free.annex:
         to = up(free.annex.end - start, _BLOCK_ALIGNMENT) + start
@@ -200,8 +200,11 @@ def _with_room(
     remaining = _largest(_cuts(elf, free, used, (to, to + end - start)), count)
     if not remaining or _splits(elf, remaining) > _splits(elf, cuts):
         return None
-    distance = _address(elf, to) - _address(elf, start)
-    return Layout(free.packed, tuple(sorted([*left, *remaining])), Block(start, end, to, distance))
+    block = Block(start, end, to, _address(elf, to) - _address(elf, start))
+    made = Layout(free.packed, tuple(sorted([*left, *remaining])), block)
+    parts = (part for number in free.packed for part in made.parts(number))
+    # Between containers that no cut parts it would be read as one of them.
+    return None if any(low < to + end - start and to < high for low, high in parts) else made
 
 
 def _left_behind(elf: Elf, table_end: int, end: int) -> Iterator[Cut]:

@@ -16,7 +16,6 @@ from cuwheel.compat.entries import LOADABLE, chosen, code, device, possible, wit
 from cuwheel.compat.modules import device_linked, without_kernels
 from cuwheel.facts import architectures
 from cuwheel.facts.arch import Capability
-from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.slimming import unchanged, use
 
 if TYPE_CHECKING:
@@ -130,8 +129,9 @@ def _unregistered(library: Library, options: SlimOptions) -> dict[int, _Verdict]
     known = [each for each in devices if each]
     known += _later_devices([each.capability for each in known]) if options.future else ()
     groups: dict[tuple[int | None, int], list[int]] = {}
+    named = unchanged.named(library)
     for index, entry in enumerate(library.entries):
-        if entry.container is None or entry.section not in FATBIN_SECTIONS:
+        if entry.container not in named:
             alone = index if entry.container is None else -1
             groups.setdefault((entry.container, alone), []).append(index)
     found: dict[int, _Verdict] = {}

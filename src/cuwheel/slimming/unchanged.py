@@ -86,7 +86,8 @@ def findings(
         yield _finding("code-elsewhere", words, outside, options)
     inside = [each for each in library.entries if each.section in FATBIN_SECTIONS and each.container is not None]
     known = named(library)
-    nameless = [each for each in inside if each.container not in known]
+    gone = {library.entries[index].container for index in decided}
+    nameless = [each for each in inside if each.container not in known and each.container not in gone]
     if nameless:
         words = "nothing that the CUDA runtime registers refers to these containers: the library finds them itself"
         yield _finding("container-without-wrapper", words, nameless, options)

@@ -117,6 +117,21 @@ def test_the_mark_is_told_by_every_verb(site: Path, tmp_path: Path) -> None:
     assert not any(each.rule == "cut-to-workload" for each in cuwheel.inspect(site).findings)
 
 
+def test_doctor_tells_the_mark_once_with_a_gpu_or_without(site: Path, tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    packages = env / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    packages.parent.mkdir(parents=True)
+    site.rename(packages)
+    (env / "bin").mkdir()
+    (env / "bin" / "python").symlink_to(sys.executable)
+    (env / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    cuwheel.slim(env=env, used=[trace(packages, tmp_path)])
+    (told,) = [each for each in cuwheel.doctor(env=env).findings if each.rule == "cut-to-workload"]
+    assert "foo was cut to a workload (python train.py)" in told.message
+    api.slim_undo(env)
+    assert not any(each.rule == "cut-to-workload" for each in cuwheel.doctor(env=env).findings)
+
+
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cuwheel.finding import Finding
     from cuwheel.inspection.presence import WithDeviceCode
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.report.doctor import Doctor
@@ -26,15 +27,17 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
 
     wanted = needs_.parse(needs)
     there: Sequence[WithDeviceCode] = ()  # a saved machine's files are elsewhere
+    marks: tuple[Finding, ...] = ()
     if on is None:
         with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
             looking = beside.submit(this_machine.with_device_code, env)
             machine = probe.probe(env)
             there = looking.result()
+        marks = this_machine.cut(env)
     else:
         machine = profile.load(on) if isinstance(on, Path) else on
     found = machine_rules.examine(machine)
-    found = (*found, *this_machine.examine(machine, there, found))
+    found = (*found, *marks, *this_machine.examine(machine, there, found))
     return report.answer_of(machine, found, needs_.examine(wanted, machine))
 
 

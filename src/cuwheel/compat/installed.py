@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from cuwheel.compat import matrix
 from cuwheel.finding import SEVERITIES
 from cuwheel.units import first_few, some
+from cuwheel.wheel import workload_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ _SAID_BY_MACHINE_RULES = {
     "driver-below-cuda-floor": "driver-too-old",
     "no-library-to-load": "bitsandbytes-library-missing",
 }
-_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known"})
+_NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", workload_mark.RULE})  # the mark is told once for all
 
 
 def examine(surveys: Sequence[Survey], machines: Sequence[Machine], known: Iterable[Finding]) -> tuple[Finding, ...]:

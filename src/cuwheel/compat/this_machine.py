@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from cuwheel import log, parallel
 from cuwheel.compat import installed as rules
 from cuwheel.inspection import presence
+from cuwheel.inspection.source import cut_to_workload
 from cuwheel.inspection.survey import survey
 from cuwheel.machine import named, python_environment, world
+from cuwheel.wheel.installed import distributions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +27,12 @@ def with_device_code(env: Path | None) -> list[WithDeviceCode]:
     """The largest first: it takes the longest."""
     _, folders = python_environment.locate(world.World.here(), env)
     return sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
+
+
+def cut(env: Path | None) -> tuple[Finding, ...]:
+    """Whether packages of an environment were cut to a workload: that is so with a GPU or without."""
+    _, folders = python_environment.locate(world.World.here(), env)
+    return cut_to_workload(each.info for folder in folders for each in distributions(folder))
 
 
 def examine(machine: MachineProfile, there: Sequence[WithDeviceCode], known: Sequence[Finding]) -> tuple[Finding, ...]:

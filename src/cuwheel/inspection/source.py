@@ -205,13 +205,13 @@ def _variant(wheel: WheelFile) -> tuple[Variant | None, tuple[Finding, ...]]:
 def _file(path: Path) -> Source:
     item = FileItem(str(path), path.stat().st_size, path)
     owner = installed_files.owner(path.absolute())
-    cut = _cut([owner.info]) if owner else ()
+    cut = cut_to_workload([owner.info]) if owner else ()
     return Source(target=str(path), kind="file", size=item.size, items=(item,), findings=cut)
 
 
 def _folder(path: Path) -> Source:
     found = _items(path, _walk(path))
-    found["findings"] = (*found["findings"], *_cut(each.info for each in distributions(path)))  # type: ignore[misc]
+    found["findings"] = (*found["findings"], *cut_to_workload(each.info for each in distributions(path)))  # type: ignore[misc]
     return Source(target=str(path), kind="folder", **found)  # type: ignore[arg-type]
 
 
@@ -221,7 +221,7 @@ def _cut_wheel(wheel: WheelFile) -> tuple[Finding, ...]:
     return (workload_mark.finding([wheel.distribution.name], traced),) if traced is not None else ()
 
 
-def _cut(infos: Iterable[Path]) -> tuple[Finding, ...]:
+def cut_to_workload(infos: Iterable[Path]) -> tuple[Finding, ...]:
     """Where distributions were cut to a workload, one finding for all of them."""
     marks: dict[str, tuple[str, ...]] = {}
     for info in infos:
@@ -242,7 +242,7 @@ def _installed(info: Path) -> Source:
     found = _items(root, files)
     if not texts["RECORD"]:
         found["findings"] = (_incomplete(info.name, "no RECORD, so its files are not known"),)
-    found["findings"] = (*found["findings"], *_cut([info]))  # type: ignore[misc]
+    found["findings"] = (*found["findings"], *cut_to_workload([info]))  # type: ignore[misc]
     return Source(
         target=info.name.removesuffix(".dist-info"),
         kind="distribution",

@@ -136,7 +136,7 @@ def test_the_second_build_is_from_the_cache(here: World) -> None:
     missed = only(first)["calls"]["misses"]  # it counts the steps inside of nvcc
     assert only(first)["calls"]["hits"] == 0
     assert missed > 0
-    second = here.build(source, "--cache")
+    second = here.build(source, "--cache", "--rebuild")
     assert second.status == 0, second.all
     assert (only(second)["calls"]["hits"], only(second)["calls"]["misses"]) == (missed, 0)
     other = here.build(source, "--cache", "--for", "t4")

@@ -62,7 +62,7 @@ def test_device_code_repeats_wherever_the_source_lies(here: World) -> None:
     source = projects.bare(here.folder / "one")
     first = device_code(only(here, source))
     assert first
-    assert device_code(only(here, projects.sdist(source, here.folder / "sdists"))) == first
+    assert device_code(only(here, projects.sdist(source, here.folder / "sdists"), "--rebuild")) == first
 
 
 def device_code(job: Any) -> bytes:
@@ -73,16 +73,27 @@ def device_code(job: Any) -> bytes:
 
 def test_what_is_done_is_not_done_again_and_what_changed_is(here: World) -> None:
     source = projects.bare(here.folder / "source")
-    first = only(here, source, "--resume")
+    first = only(here, source)
     assert first["outcome"] == "built"
     shutil.rmtree(here.out)
-    again = only(here, source, "--resume", "--naming", "local")
+    again = only(here, source, "--naming", "local")
     assert (again["outcome"], Path(again["wheel"]["path"]).name) == (
         "resumed",
         "bare-1.0+cu130-py3-none-linux_x86_64.whl",
     )
     (source / "kernel.cu").write_text((source / "kernel.cu").read_text().replace("*= 2", "*= 3"))
-    assert only(here, source, "--resume")["outcome"] == "built"
+    assert only(here, source)["outcome"] == "built"
+    assert only(here, source)["outcome"] == "resumed"
+    assert only(here, source, "--rebuild")["outcome"] == "built"
+
+
+def test_a_result_that_was_changed_is_not_used(here: World) -> None:
+    """The hash of what comes from the cache is checked."""
+    source = projects.bare(here.folder / "source")
+    only(here, source)
+    (kept,) = here.store.glob("builds/*/wheel/*.whl")
+    kept.write_bytes(kept.read_bytes() + b"more")
+    assert only(here, source)["outcome"] == "built"
 
 
 @contextlib.contextmanager
@@ -158,7 +169,7 @@ def test_a_compiler_cache_of_its_own_hits_the_second_time(here: World) -> None:
     assert first["findings"] == []
     assert first["calls"]["hits"] == 0
     assert first["calls"]["misses"] > 0
-    second = only(here, source, "--cache")
+    second = only(here, source, "--cache", "--rebuild")
     assert (second["calls"]["misses"], second["calls"]["hits"]) == (0, first["calls"]["misses"])
     assert not [each for each in Path("/proc").glob("[0-9]*/cmdline") if _runs(each, "sccache", here.store)]
 

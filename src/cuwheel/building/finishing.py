@@ -64,7 +64,7 @@ def finished(order: Order, job: Job, built: Built, placed: Placed) -> JobResult:
         record=_record(built),
         phases=built.phases,
         seconds=built.seconds,
-        findings=(*job.notes, *_about_cache(built)),
+        findings=(*job.notes, *_about_cache(built), *built.findings),
         problem=built.problem,
     )
     if built.problem:

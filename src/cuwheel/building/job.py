@@ -128,3 +128,4 @@ class Built(Struct, frozen=True, kw_only=True):
     cached: Cached | None = None
     problem: Problem | None = None
     resumed: bool = False
+    findings: tuple[Finding, ...] = ()  # of how it was built

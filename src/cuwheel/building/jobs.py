@@ -11,10 +11,11 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel import codec, files, process, venvs
-from cuwheel.building import build_tools, resources, texts, variables, workspace
+from cuwheel.building import build_tools, nvcc_words, resources, texts, variables, workspace
 from cuwheel.building.job import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
+from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.inspection.description import BuildRecord
 from cuwheel.spellings import table as spellings
@@ -103,7 +104,9 @@ def make(
     caller: Mapping[str, str],
 ) -> Job:
     archs = (*plan.archs, *plan.ptx)
-    folder = workspace.place(order.store, name=order.project.name, cuda=plan.cuda, archs=archs, python=python)
+    # Shares are built at one place whatever the list: names of kernels depend on it.
+    listed = ("shares",) if order.request.shares else archs
+    folder = workspace.place(order.store, name=order.project.name, cuda=plan.cuda, archs=listed, python=python)
     chosen = variables.compiler_links(toolchain.host_compiler)
     links = () if toolchain.prefix else (*variables.links(caller.get("PATH", "")), *chosen)
     given = variables.Given(
@@ -120,12 +123,13 @@ def make(
         path=order.images.get(toolchain.identity, variables.SYSTEM_PATH),
     )
     values = variables.placeholders(given)
+    only = tuple(map(Arch.parse, order.request.only))
     job = Job(
         id=name(plan.cuda, python),
         cuda=plan.cuda,
         python=python,
         interpreter=interpreter,
-        plan=plan,
+        plan=replace(plan, archs=only, ptx=()) if only else plan,
         backend=order.project.backend,
         toolchain=toolchain,
         folder=folder,
@@ -134,11 +138,18 @@ def make(
         requires=tuple(_requires(order, plan, links, inside=bool(toolchain.prefix))),
         subdirectory=order.table.subdirectory,
         config_settings={name: texts.fill(each, values) for name, each in order.table.config_settings.items()},
-        force_archs=tuple(shlex.split(plan.flags.nvcc or "")) if order.table.force_archs else (),
+        force_archs=_forced(order, plan, only),
         links=links,
         notes=tuple(_notes(order, plan, toolchain)),
     )
     return replace(job, key=_key(job, order))
+
+
+def _forced(order: Order, plan: PlanJob, only: tuple[Arch, ...]) -> tuple[str, ...]:
+    """What nvcc is told in place of the architectures that the build gives it; nothing where the build is trusted."""
+    if only:  # with the list of the others, which CUB and Thrust put into names
+        return (*nvcc_words.gencode(only), *nvcc_words.arch_list(plan.archs))
+    return tuple(shlex.split(plan.flags.nvcc or "")) if order.table.force_archs else ()
 
 
 def _requires(order: Order, plan: PlanJob, links: Sequence[tuple[str, str]], *, inside: bool) -> Iterator[str]:
@@ -151,9 +162,10 @@ def _requires(order: Order, plan: PlanJob, links: Sequence[tuple[str, str]], *, 
 
 def _notes(order: Order, plan: PlanJob, toolchain: Toolchain) -> Iterator[Finding]:
     """What is known beforehand and may surprise."""
-    if order.table.force_archs and toolchain.prefix:
+    if (order.table.force_archs or order.request.shares) and toolchain.prefix:
         raise UsageError(
-            "--force-archs does not work in a container: nvcc cannot be wrapped there",
+            f"--{'shares' if order.request.shares else 'force-archs'} does not work in a container: nvcc cannot be "
+            "wrapped there",
             hint="use another provider: --provider index,redist",
         )
     own = any("{archs." in text for text in _texts(order.table))
@@ -202,11 +214,13 @@ def record(job: Job, installed: Mapping[str, str]) -> BuildRecord:
 
 def _flags(job: Job) -> tuple[object, ...]:
     """Every command, option and variable that the build is given."""
+    return [job.before, job.requires, job.config_settings, job.subdirectory], variables_of(job)
+
+
+def variables_of(job: Job) -> list[tuple[str, str]]:
+    """Those that say what comes out."""
     passed = variables.passed_names(job.environ)
-    return (
-        [job.before, job.requires, job.config_settings, job.subdirectory],
-        [[each.name, each.value] for each in job.settings if each.name not in _NO_INPUT | passed],
-    )
+    return [(each.name, each.value) for each in job.settings if each.name not in _NO_INPUT | passed]
 
 
 def _key(job: Job, order: Order) -> str:
@@ -215,7 +229,7 @@ def _key(job: Job, order: Order) -> str:
     parts = [
         __version__,
         [order.tree.sha256, order.tree.commit, order.tree.described],
-        [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs],
+        [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs, order.request.shares],
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,
         [job.python, job.interpreter.version if job.interpreter else None],

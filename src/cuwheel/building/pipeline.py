@@ -22,6 +22,7 @@ from cuwheel.building import (
     pyproject,
     recipes,
     run,
+    shares,
     source,
     variants,
     workspace,
@@ -246,7 +247,8 @@ class Steps:
     def _one(self, job: Job) -> JobResult:
         order = self.order
         log.info("%s: started", job.id)
-        with run.carried_out(job, order, self._requirements(job)) as done:
+        build = shares.built if self.request.shares else run.worked
+        with run.carried_out(job, order, self._requirements(job), build) as done:
             made = finishing.finished(order, job, done, self.placed)
         if self.request.lock and done.requirements:
             used = lock.requirements(job.toolchain.toolkit, job.python, done.requirements)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cuwheel.errors import UsageError
 from cuwheel.requests import freeze, must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
 
@@ -15,7 +16,9 @@ class BuildRequest(ToolkitSources):
     """Wheels of a source folder, an sdist or `name==version`, for these machines, CUDA versions and Pythons.
 
     `settings`: any part of the configuration, as `tables.Table` has it, over what the source or `config` says.
-    `jobs`: compilers at once, of all wheels together; `at_once`: wheels.
+    `jobs`: compilers at once, of all wheels together; `at_once`: wheels. A job whose inputs have not changed comes from
+    the cache, with or without `resume`; `rebuild` builds it anew. `shares`: each architecture is compiled by itself.
+    `only`: architectures to compile, whatever the list is that the build is configured for.
     """
 
     source: str | Path = field(default=".", kw_only=False)
@@ -28,12 +31,17 @@ class BuildRequest(ToolkitSources):
     jobs: int | None = None
     at_once: int = 1
     resume: bool = False
+    rebuild: bool = False
+    shares: bool = False
+    only: Sequence[str] = ()
     keep: bool = False
     dry_run: bool = False
 
     def __post_init__(self) -> None:
         ToolkitSources.__post_init__(self)  # `super()` does not find its class where there are slots
-        freeze(self, "machines", "cuda", "python")
+        freeze(self, "machines", "cuda", "python", "only")
+        if self.resume and self.rebuild:
+            raise UsageError("--resume reuses what is there, --rebuild does not: give one of them")
         must_be_positive(jobs=self.jobs, at_once=self.at_once)
         object.__setattr__(self, "output", Path(self.output).absolute())
 

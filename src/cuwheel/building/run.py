@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import files, log, units
+from cuwheel import codec, files, log, units
 from cuwheel.building import cache as cache_
 from cuwheel.building import frontend, recorder, trees, workspace
 from cuwheel.building.job import Built, Phase, Problem
@@ -20,14 +20,17 @@ from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, Unreadable
 from cuwheel.toolchains import store as store_
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import TypeAlias
 
     from cuwheel.building.cache import Server
     from cuwheel.building.job import Job
     from cuwheel.building.order import Order
     from cuwheel.building.requirements import Source
     from cuwheel.recording.session import Session
+
+    Build: TypeAlias = Callable[[Job, Order, Source], Built]
 
 _TELL_S = 0.3
 _SHOWN = 2  # of what is being compiled at the same time
@@ -36,25 +39,41 @@ _SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
 
 
 @contextlib.contextmanager
-def carried_out(job: Job, order: Order, requirements: Source) -> Iterator[Built]:
-    """What became of a job. Its folder is ours until the block ends: another build of the same job waits."""
+def carried_out(job: Job, order: Order, requirements: Source, build: Build) -> Iterator[Built]:
+    """What became of a job. Its folder is ours until the block ends: another build of the same job waits.
+
+    `build`: how it is built where it must be, as `worked` does it.
+    """
     with workspace.held(order.store, job.folder):
-        there = workspace.earlier(job.folder, job.key) if order.request.resume else None
+        job = replace(job, key=_key(job, requirements))
+        there = None if order.request.rebuild else workspace.earlier(job.folder, job.key)
         if there and (there.requirements or not requirements.kept):
-            log.info("%s: already made by an earlier run", job.id)
+            log.info("%s: from the cache, nothing that goes into it has changed (--rebuild builds it anew)", job.id)
             yield replace(there, resumed=True)
             return
         workspace.forget(job.folder)
-        workspace.clean(job.folder)
-        try:
-            built = _Work(job, order, requirements).through()
-        finally:  # ninja starts compilers in groups of their own, and those survive it
-            workspace.end_leftovers(job.folder)
+        built = build(job, order, requirements)
         if built.wheel:
             workspace.note(job.folder, built)
         yield built
         if built.wheel and not order.request.keep:
             workspace.release(job.folder)
+
+
+def worked(job: Job, order: Order, requirements: Source) -> Built:
+    """A job built from nothing, in its folder, which the caller holds."""
+    workspace.clean(job.folder)
+    try:
+        return _Work(job, order, requirements).through()
+    finally:  # ninja starts compilers in groups of their own, and those survive it
+        workspace.end_leftovers(job.folder)
+
+
+def _key(job: Job, requirements: Source) -> str:
+    """With the files of a lock, where one says what is installed: another lock may give another wheel."""
+    if requirements.locked is None:
+        return job.key
+    return files.sha256_of(codec.encode([job.key, sorted(each.sha256 for each in requirements.locked)]))
 
 
 class _Work:

@@ -17,7 +17,7 @@ EXAMPLES = """\
   cuwheel build --dry-run                       the plan and every setting
   cuwheel build flash-attn==2.7.4.post1 --for h100 --require torch==2.11.0
   cuwheel build --force-archs                   ignore the list it hard-codes
-  cuwheel build --resume                        only what is missing or changed
+  cuwheel build --rebuild                       also what has not changed since the last time
   cuwheel build --locked --offline              as cuwheel.lock says
 
 exit status: 0 every wheel was built and passed the gate, 1 one did not,
@@ -108,7 +108,13 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--timeout", metavar="SECONDS", type=numbers.seconds, help="time limit for one wheel (default: 7200)"
     )
-    how.add_argument("--resume", action="store_true", help="reuse wheels that an earlier run made from the same inputs")
+    how.add_argument(
+        "--resume", action="store_true", help="continue an earlier run (what has not changed is always reused)"
+    )
+    how.add_argument(
+        "--shares", action="store_true", help="compile each architecture by itself, keep it, and graft them together"
+    )
+    how.add_argument("--rebuild", action="store_true", help="build everything, also what has not changed")
     how.add_argument("--keep", action="store_true", help="keep the sources and the environment of each job")
 
 
@@ -197,6 +203,8 @@ def run(args: argparse.Namespace) -> Build:
         jobs=args.jobs,
         at_once=args.at_once,
         resume=args.resume,
+        rebuild=args.rebuild,
+        shares=args.shares,
         keep=args.keep,
         dry_run=args.dry_run,
     )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import option_values, places
+from cuwheel.cli import names, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -16,6 +16,7 @@ EXAMPLES = """\
   cuwheel graft libfoo.so more/libfoo.so -o libfoo-both.so
   cuwheel graft foo-1.0.whl other.whl --dry-run     is it proven to fit?
   cuwheel graft --split foo-1.0.whl -o parts/       a wheel per architecture
+  cuwheel graft foo==1.0 --add sm_87 --source foo/ -o dist/   build what is missing
 
 exit status: 0 done, 1 refused: nothing proves that the device code fits"""
 
@@ -25,6 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("donors", metavar="DONOR", nargs="*", help="builds of the same source for other architectures")
     parser.add_argument(
         "-o", "--output", metavar="OUT", type=places.new_file_or_folder, help="the folder or file to write"
+    )
+    parser.add_argument(
+        "--add",
+        metavar="ARCHS",
+        type=option_values.each(names.machine_code),
+        action="append",
+        default=[],
+        help="build these from --source, with an architecture of BASE as the witness, and graft them",
+    )
+    parser.add_argument("--source", metavar="FOLDER", type=places.folder, help="with --add: the source of BASE")
+    parser.add_argument(
+        "--cuda", metavar="VERSION", type=option_values.toolkit, help="with --add: of which libraries; default: newest"
     )
     parser.add_argument("--split", action="store_true", help="write one wheel per architecture of BASE instead")
     parser.add_argument(
@@ -44,9 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
+    if bool(args.add) != bool(args.source) or (args.cuda and not args.add):
+        raise UsageError("--add and --source belong together, and --cuda to them")
+    if args.add and (args.donors or args.split):
+        raise UsageError("--add takes neither donors nor --split")
     if args.split and (args.donors or args.force or args.version):
         raise UsageError("--split takes one wheel, without donors, --force or --version")
-    if not args.split and not args.donors:
+    if not args.split and not args.donors and not args.add:
         raise UsageError("no donor was given", hint="cuwheel graft BASE DONOR -o OUT   (or --split BASE)")
 
 
@@ -64,6 +81,9 @@ def run(args: argparse.Namespace) -> Graft:
             version=args.version,
             platform=args.platform,
             dry_run=args.dry_run,
+            add=[name for text in args.add for name in option_values.parts(text)],
+            source=args.source,
+            cuda=args.cuda,
         )
     )
     write_html(answer, args)

@@ -123,6 +123,23 @@ def allowed(text: str) -> str:
     return text
 
 
+def machine_code(text: str) -> str:
+    """An architecture to compile for, by its full name."""
+    from cuwheel.errors import UnknownNameError
+    from cuwheel.facts import architectures
+    from cuwheel.facts.arch import Arch
+
+    try:
+        arch = Arch.parse(text) if text.startswith("sm_") else None
+        if arch:
+            architectures.find_architecture(arch.capability)
+    except UnknownNameError:
+        arch = None
+    if arch is None:
+        raise option_values.wrong(text, "an architecture such as sm_87")
+    return str(arch)
+
+
 def policy(text: str) -> str:
     """Of auditwheel, for any of the processors that wheels with CUDA are made for."""
     from cuwheel.repairing import policies

@@ -52,7 +52,7 @@ def other_record(base: Description | None, donor: Description | None) -> Misfit 
     return Misfit(
         rule="graft-other-record",
         why=f"the builds are not of the same things: {differences[0]}",
-        fix="build both from the same source with the same settings and the same list of architectures",
+        fix="build both from the same source and settings: cuwheel build --shares",
         evidence=tuple(differences[1:]),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel.errors import UsageError
-from cuwheel.requests import as_paths
+from cuwheel.requests import as_paths, freeze
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,8 @@ class GraftRequest:
     """The wheel or library `base` with the device code of `donors` too; or, with `split`, a wheel per architecture.
 
     `output`: a folder, or the file itself. `force`: where nothing proves that they fit. `version`: of the new wheel.
-    `platform`: of `name==version`, the wheel for this one.
+    `platform`: of `name==version`, the wheel for this one. `add`: architectures to build from `source` as the donor,
+    beside one of the base's as the witness, with `cuda` (the newest of the base's libraries).
     """
 
     base: str | Path = field(kw_only=False)
@@ -26,12 +27,18 @@ class GraftRequest:
     version: str | None = None
     platform: str | None = None
     dry_run: bool = False
+    add: Sequence[str] = ()
+    source: str | Path | None = None
+    cuda: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "donors", as_paths(self.donors))
+        freeze(self, "add")
+        if bool(self.add) != (self.source is not None) or (self.add and (self.donors or self.split)):
+            raise UsageError("--add needs --source, and takes neither donors nor --split")
         if self.split and (self.donors or self.force):
             raise UsageError("--split takes one wheel, and neither donors nor --force")
-        if not self.split and not self.donors:
+        if not self.split and not self.donors and not self.add:
             raise UsageError("no donor was given", hint="cuwheel graft BASE DONOR -o OUT")
 
     @property

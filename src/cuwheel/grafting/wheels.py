@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from cuwheel.grafting.request import GraftRequest
 
 
-def graft(base: Path, donors: Sequence[Path], request: GraftRequest) -> Outcome:
+def graft(base: Path, donors: Sequence[Path], request: GraftRequest, told: Known | None = None) -> Outcome:
+    """`told`: what is known of all of them, where they do not say it themselves."""
     with ExitStack() as stack:
         wheel, *givers = (stack.enter_context(opened(path)) for path in (base, *donors))
         there = device_libraries(wheel)
@@ -48,7 +49,10 @@ def graft(base: Path, donors: Sequence[Path], request: GraftRequest) -> Outcome:
         for number, path in enumerate(paired):
             taking = [each for each, own in zip(givers, given, strict=True) if path in own]
             subjects = [
-                (stack.enter_context(Subject(_copied(each, path, folder / f"{number}-{index}"), path)), known(each))
+                (
+                    stack.enter_context(Subject(_copied(each, path, folder / f"{number}-{index}"), path)),
+                    told or known(each),
+                )
                 for index, each in enumerate((wheel, *taking))
             ]
             decisions.append(deciding.decide(*subjects[0], subjects[1:], force=request.force))

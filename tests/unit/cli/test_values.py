@@ -234,6 +234,9 @@ OPTIONS: dict[str, dict[str, str | None]] = {
     },
     "graft": {
         "--output": "new-folder-or-file",
+        "--add": "archs",
+        "--source": "folder",
+        "--cuda": "toolkit",
         "--version": "version",
         "--platform": "platform",
         "--html": "new-file",

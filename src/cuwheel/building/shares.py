@@ -1,0 +1,228 @@
+"""A job compiled in shares, one for each architecture, each kept by what went in, and grafted into one wheel.
+
+Every share is configured with the job's whole list, built at the same place, and given its own architectures where nvcc
+is called. So a list with one architecture more costs that architecture.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel import codec, files, log, units
+from cuwheel.building import jobs, nvcc_words, run
+from cuwheel.building.job import Built, Phase, Problem
+from cuwheel.errors import CuwheelError, UnreadableError
+from cuwheel.facts import toolkits
+from cuwheel.finding import Finding
+from cuwheel.grafting import wheels
+from cuwheel.grafting.deciding import Known
+from cuwheel.grafting.request import GraftRequest
+from cuwheel.inspection.description import Description
+from cuwheel.recording import archs as arch_flags
+from cuwheel.recording import reader
+from cuwheel.spellings import table as spellings
+from cuwheel.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.building.job import Job
+    from cuwheel.building.order import Order
+    from cuwheel.building.requirements import Source
+    from cuwheel.facts.arch import Arch
+    from cuwheel.planning.plan import Job as PlanJob
+
+_NOTE = "share.json"
+
+
+class Share(Struct, frozen=True, kw_only=True):
+    """One architecture of a job: machine code, and PTX of the same number."""
+
+    archs: tuple[str, ...]
+    words: tuple[str, ...]  # nvcc's
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.archs)
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """A share that was built. `calls`: a hash of how nvcc was called, architectures apart."""
+
+    wheel: str
+    sha256: str
+    calls: str
+    seconds: float
+    others: dict[str, str]
+
+
+def of_plan(plan: PlanJob) -> tuple[Share, ...]:
+    """PTX goes with the machine code of its number; what has none is a share of its own."""
+    groups: dict[tuple[str, str], list[Arch]] = {}
+    for arch in (*plan.archs, *plan.ptx):
+        groups.setdefault((arch.capability, arch.suffix), []).append(arch)
+    return tuple(
+        Share(archs=tuple(map(str, group)), words=(*nvcc_words.gencode(group), *whole_list(plan.cuda)))
+        for group in groups.values()
+    )
+
+
+def whole_list(cuda: str) -> tuple[str, ...]:
+    """The same list for every share: CUB and Thrust put it into names of kernels. All that the toolkit compiles for.
+
+    A list of the job's own architectures would change with each one that is added, and no share would fit any more.
+    """
+    return nvcc_words.arch_list(toolkits.find_toolkit(cuda).archs)
+
+
+def key(share: Share, job: Job, order: Order) -> str:
+    """Of everything that goes into a share: not the job's list, which only says what the others are."""
+    compiler, table = job.toolchain.host_compiler, order.table
+    lists = {row.passed[0] for row in spellings.ROWS if row.passed}
+    parts = [
+        __version__,
+        [order.tree.sha256, order.tree.commit, order.tree.described],
+        [job.cuda, job.backend, share.words, str(job.folder)],
+        [job.toolchain.identity, job.toolchain.toolkit.version],
+        [compiler.kind, compiler.version, compiler.path] if compiler else None,
+        [job.python, job.interpreter.version if job.interpreter else None],
+        [table.before, table.requires, table.config_settings, table.environment, table.subdirectory],
+        [each for each in jobs.variables_of(job) if each[0] not in lists | table.environment.keys()],
+    ]
+    return files.sha256_of(codec.encode(parts))
+
+
+def built(job: Job, order: Order, requirements: Source, fresh: frozenset[str] = frozenset()) -> Built:
+    """All shares, those of the cache first, as one wheel. The job's folder is held by the caller.
+
+    `fresh`: shares that were compiled in this run.
+    """
+    began = time.monotonic()
+    shares = of_plan(job.plan)
+    usable = [each for each in shares if each.name in fresh or not order.request.rebuild]
+    kept = {each.name: found for each in usable if (found := _kept(_place(each, job, order)))}
+    used = dict(kept)
+    last = Built(key=job.key)
+    phases: list[Phase] = []
+    for each in [share for share in shares if share.name not in kept]:
+        log.info("%s: compiling the share for %s", job.id, each.name)
+        last = run.worked(replace(job, force_archs=each.words), order, requirements)
+        phases += [replace(phase, name=f"{phase.name} {each.name}") for phase in last.phases]
+        if last.problem:
+            return replace(last, key=job.key, phases=tuple(phases))
+        made = _keep(_place(each, job, order), last, job)
+        # What an earlier share was given may have been another thing: definitions that follow from the list.
+        old = used.keys() & kept.keys() - fresh
+        for other in [name for name in old if used[name].calls != made.calls]:
+            log.info("%s: the share for %s was compiled otherwise, and is compiled again", job.id, other)
+            del used[other]
+        used[each.name] = made
+    if missing := [each for each in shares if each.name not in used]:
+        for each in missing:
+            shutil.rmtree(_place(each, job, order), ignore_errors=True)
+        return built(job, order, requirements, fresh | (used.keys() - kept.keys()))
+    return _joined(job, shares, used, kept, replace(last, phases=tuple(phases), seconds=time.monotonic() - began))
+
+
+def _joined(job: Job, shares: Sequence[Share], used: dict[str, Kept], kept: dict[str, Kept], last: Built) -> Built:
+    first, *others = (Path(used[each.name].wheel) for each in shares)
+    to = job.folder / "wheel"
+    shutil.rmtree(to, ignore_errors=True)
+    to.mkdir(parents=True)
+    began = time.monotonic()
+    record = jobs.record(job, used[shares[0].name].others)
+    about = Description(cuda=job.cuda, archs=(), sources=job.key, build=record)
+    try:
+        wheel = _grafted(first, others, to, Known(about))
+    except CuwheelError as error:
+        problem = Problem(phase="graft", what=error.message, hint=error.hint)
+        return replace(last, key=job.key, wheel="", problem=problem)
+    phase = Phase(name="graft", began=last.seconds, seconds=time.monotonic() - began)
+    return replace(
+        last,
+        key=job.key,
+        wheel=str(wheel),
+        sha256=files.sha256(wheel),
+        phases=(*last.phases, phase),
+        seconds=last.seconds + phase.seconds,
+        others=used[shares[0].name].others,
+        findings=(_told(shares, used, kept),),
+    )
+
+
+def _grafted(first: Path, others: Sequence[Path], to: Path, known: Known) -> Path:
+    """The shares in one wheel under its own name. Raises where they do not fit."""
+    version = first.name.split("-")[1]
+    if not others:
+        return files.copy(first, to / first.name)
+    made = wheels.graft(first, others, GraftRequest(first, others, output=to, version=version), known)
+    if made.refused or not made.written:
+        why = "; ".join(each.message for each in made.findings) or "no share has device code"
+        raise UnreadableError(first, f"the shares do not fit together: {why}", hint="build without --shares")
+    return Path(made.outputs[0])
+
+
+def _told(shares: Sequence[Share], used: dict[str, Kept], kept: dict[str, Kept]) -> Finding:
+    """Which shares there were, and why that paid or not."""
+    cached = [each.name for each in shares if each.name in kept and used[each.name] is kept[each.name]]
+    compiled = [each.name for each in shares if each.name not in cached]
+    saved = sum(used[name].seconds for name in cached)
+    message = f"compiled as shares: {', '.join(compiled) or 'none'}; from the cache: {', '.join(cached) or 'none'}"
+    if cached:
+        why = f"the shares of the cache took {units.lasted(round(saved))} when they were compiled"
+    else:
+        why = "none was in the cache: one build for all takes less, but the next architecture will cost only itself"
+    return Finding(rule="built-by-shares", severity="note", message=message, evidence=(why,))
+
+
+def _place(share: Share, job: Job, order: Order) -> Path:
+    return order.store.folder / "shares" / key(share, job, order)[:32]
+
+
+def _kept(place: Path) -> Kept | None:
+    """A share of the cache, if it is still what it was."""
+    try:
+        found = codec.decode((place / _NOTE).read_bytes(), Kept)
+        return found if files.sha256(Path(found.wheel)) == found.sha256 else None
+    except (OSError, UnreadableError, msgspec.DecodeError) as error:
+        log.debug("%s has no share: %s", place, error)
+        return None
+
+
+def _keep(place: Path, made: Built, job: Job) -> Kept:
+    """The note is written last: a share that was interrupted is none."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    wheel = files.copy(Path(made.wheel), place / Path(made.wheel).name)
+    found = Kept(
+        wheel=str(wheel),
+        sha256=files.sha256(wheel),
+        calls=_calls(made, job),
+        seconds=made.seconds,
+        others=made.others,
+    )
+    files.write(place / _NOTE, codec.encode(found), durable=True)
+    return found
+
+
+def _calls(made: Built, job: Job) -> str:
+    """How nvcc was called for the files of the source, less the architectures."""
+    rows = []
+    for call in reader.read(Path(made.record)).calls if made.record else ():
+        if call.tool == "nvcc" and any(word.endswith(".cu") and _inside(word, call.cwd, job) for word in call.words):
+            words = arch_flags.replaced(call.words, (), lambda _: None, lambda _, text: text)
+            rows.append(codec.encode([call.cwd, words]).decode())
+    return files.sha256_of("\n".join(sorted(rows)).encode())
+
+
+def _inside(word: str, cwd: str, job: Job) -> bool:
+    """Whether a file is of the source: what CMake tries in a folder of its own is not."""
+    path = Path(cwd, word)
+    return job.copy in path.parents and "CMakeFiles" not in path.parts

@@ -1,0 +1,67 @@
+"""A list with one architecture more costs that architecture: shares of a build, kept and grafted together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import cuwheel
+from tests.integration import build_projects as projects
+from tests.integration import build_world as world
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.build_world import World
+
+NATIVE = "plan = { native = true }"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> World:
+    return world.World(folder=tmp_path).with_toolkits("13.0")
+
+
+def built(here: World, source: Path, machines: str, *words: str) -> tuple[dict[str, Any], str]:
+    """The job, and what it says of its shares."""
+    told = here.build(source, "--shares", "--for", machines, *words)
+    assert told.status == 0, told.all
+    (job,) = told.document["jobs"]
+    (said,) = [each["message"] for each in job["findings"] if each["rule"] == "built-by-shares"]
+    return job, said
+
+
+def archs(job: dict[str, Any]) -> list[str]:
+    (library,) = cuwheel.inspect(job["wheel"]["path"]).libraries
+    return [str(row.arch) for row in library.device_code]
+
+
+def test_one_architecture_more_is_compiled_alone_and_one_less_not_at_all(here: World) -> None:
+    source = projects.bare(here.folder / "source", settings=NATIVE)
+    job, said = built(here, source, "8.9,9.0")
+    assert said == "compiled as shares: sm_89, sm_90; from the cache: none"
+    assert archs(job) == ["sm_89", "sm_90"]
+    more, said = built(here, source, "8.0,8.9,9.0")
+    assert said == "compiled as shares: sm_80; from the cache: sm_89, sm_90"
+    assert archs(more) == ["sm_80", "sm_89", "sm_90"]
+    assert cuwheel.verify(more["wheel"]["path"], static=True).succeeded
+    less, said = built(here, source, "8.0,9.0")
+    assert said == "compiled as shares: none; from the cache: sm_80, sm_90"
+    assert archs(less) == ["sm_80", "sm_90"]
+    (source / "kernel.cu").write_text((source / "kernel.cu").read_text().replace("*= 2", "*= 3"))
+    _, said = built(here, source, "8.0,9.0")
+    assert said == "compiled as shares: sm_80, sm_90; from the cache: none"
+
+
+@pytest.mark.slow
+def test_shares_that_were_compiled_otherwise_are_compiled_again(here: World) -> None:
+    """What a build system derives from its list reaches nvcc: such shares do not fit those of another list."""
+    source = projects.bare(here.folder / "source", settings=NATIVE)
+    backend = source / "own_backend.py"
+    counted = 'shlex.split(os.environ["KERNEL_ARCHS"]), f\'-DARCHS={os.environ["KERNEL_ARCHS"].count("-gencode")}\''
+    backend.write_text(backend.read_text().replace('*shlex.split(os.environ["KERNEL_ARCHS"])', f"*{counted}"))
+    built(here, source, "9.0,8.9")
+    job, said = built(here, source, "8.0,8.9,9.0")
+    assert said == "compiled as shares: sm_80, sm_89, sm_90; from the cache: none"
+    assert archs(job) == ["sm_80", "sm_89", "sm_90"]

@@ -128,7 +128,7 @@ def elsewhere(url: str) -> dict[str, str]:
 def test_a_release_of_the_index_is_built_and_kept(here: World) -> None:
     with index(here.folder) as url:
         assert only(here, "bare==1.0", env=elsewhere(url))["outcome"] == "built"
-    assert only(here, "bare==1.0", "--offline")["outcome"] == "built"
+    assert only(here, "bare==1.0", "--offline", "--rebuild")["outcome"] == "built"
 
 
 def test_a_release_with_the_wrong_hash_is_refused(here: World) -> None:

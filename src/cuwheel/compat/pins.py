@@ -119,7 +119,7 @@ class _Trial:
         """The lowest is the best: what runs best, within the driver, nearest below the framework's CUDA."""
         key = versions.key(cuda)
         lower = versions.at_least(wanted, cuda)
-        near = tuple(-each for each in key) if lower else key
+        near = tuple(-each if lower else each for each in (*key, 0, 0)[:2])  # 12.0 has no second part
         return ORDER.index(self.outcome(cuda)), self.beyond(cuda), not lower, near
 
     def why(self, plain: str | None, wanted: str, best: str) -> str:

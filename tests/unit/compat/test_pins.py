@@ -46,7 +46,7 @@ def test_a_wheel_for_the_drivers_cuda_and_a_torch_of_a_newer_one() -> None:
 
 
 def test_the_stock_wheel_is_made_to_load_what_the_driver_was_made_for() -> None:
-    pin = _needed(_wheel(EXACT, "118", "121", "122", "123", "124"), **CASE_1)
+    pin = _needed(_wheel(EXACT, "118", "120", "121", "122", "123", "124"), **CASE_1)
     assert pin is not None
     assert (pin.setting, pin.must) == ("BNB_CUDA_VERSION=122", False)
     assert "newer than the driver" in pin.why

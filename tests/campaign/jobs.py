@@ -165,6 +165,16 @@ _TIMES_OF_UV = tuple(
 
 JOBS = (
     Job(
+        name="trials",
+        prepare=lambda folder: (folder / "TRIALS.toml").write_text("command = 'true'\nrepeats = 2\nseed = 1\n"),
+        command=lambda folder: (
+            *("trials", "run", str(folder / "TRIALS.toml"), "-o", str(folder / "out")),
+            *("--resume", "--quiet", "--json"),
+        ),
+        varies=("out/journal.jsonl", "out/done"),  # times
+        resumed=("journal.jsonl",),
+    ),
+    Job(
         name="slim-wheel",
         prepare=lambda folder: make_wheel(folder / "in", FOO),
         command=lambda folder: (

@@ -23,6 +23,8 @@ with atheris.instrument_imports(include=["cuwheel"]):
     from cuwheel.diagnose import explain
     from cuwheel.diagnose import text as log
     from cuwheel.machine import fleet_file, profile
+    from cuwheel.measuring import analysis, trials_file
+    from cuwheel.measuring import journal as trials_journal
     from cuwheel.network import addresses, pip_settings, uv_settings
     from cuwheel.recording import failures, matrix, reader, summary
     from cuwheel.slimming import changes, journal
@@ -31,6 +33,7 @@ with atheris.instrument_imports(include=["cuwheel"]):
 
 from tests.fuzz import harness, mutators
 from tests.unit.compat.machines import MACHINES
+from tests.unit.measuring.test_trials_file import CASE_3
 from tests.unit.recording import records
 from tests.unit.recording.test_matrix import CASE_4
 from tests.unit.toolchains.test_lock import WHOLE
@@ -104,6 +107,8 @@ def readers(world: World) -> dict[str, Callable[[bytes], object]]:
         "fleet": lambda data: fleet_file.read(world.file("fleet.toml", data)),
         "config": lambda data: config.load(None, world.file("pyproject.toml", data), {}),
         "project": lambda data: (world.file("pyproject.toml", data), pyproject.read(world.root, ["pyproject.toml"])),
+        "trials": lambda data: trials_file.load(world.file("TRIALS.toml", data)),
+        "trials journal": lambda data: analysis.read(world.file(trials_journal.NAME, data).parent),
         "matrix": lambda data: matrix.load(world.file("matrix.toml", data)),
         "proof": lambda data: proof.parse(data, "fuzzed"),
         "calls": world.read_record,
@@ -132,6 +137,9 @@ def seeds(world: World) -> list[bytes]:
         "config": CONFIG.encode(),
         "project": CONFIG.encode(),
         "matrix": CASE_4.encode(),
+        "trials": CASE_3.encode(),
+        "trials journal": b'{"header":{"tool":"","file":"","fingerprint":"","axes":{"a":["b"]},"conditions":[{}],'
+        b'"repeats":1,"seed":1,"mark":"","at":0,"traced":false}}\n',
         "proof": json.dumps(proofs.proof(proofs.wheel(proofs.check()))).encode(),
         "calls": (world.record / "calls.jsonl").read_bytes(),
         "head": (world.record / "record.json").read_bytes(),

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> Bench:
 
     what = args.what[1:] if args.what[0] == "--" else args.what[0]
     if isinstance(what, str):
-        places.file(what.rpartition(":")[0] or what)
+        places.file_of(what.rpartition(":")[0] or what, "cuwheel bench work.py:call, or -- COMMAND")
     answer = api.bench(
         what,
         settings=args.settings,

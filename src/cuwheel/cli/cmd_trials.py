@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> Answer:
 
     if args.action == "report":
         return _shown(api.trials_report(_folder(args.place)), args)
-    file = places.file(args.place)
+    file = places.file_of(args.place, f"cuwheel trials {args.action} TRIALS.toml; docs/trials.md shows such a file")
     if args.action in _SERVICES:
         removing = args.action == "remove-service"
         return api.trials_service(file, output=args.output, kind=args.service, remove=removing, dry_run=args.dry_run)
@@ -167,4 +167,4 @@ def _folder(place: str | None) -> Path:
 
     if place is None or places.is_folder(place):
         return places.folder(place or "cuwheel-trials")
-    return campaign.folder_of(places.file(place), None)
+    return campaign.folder_of(places.file_of(place, "cuwheel trials report FOLDER"), None)

@@ -49,6 +49,14 @@ def file(text: str) -> Path:
     return Path(text)
 
 
+def file_of(text: str, hint: str) -> Path:
+    """The same, for what is told apart only when the verb runs; `hint`: what to give."""
+    try:
+        return file(text)
+    except UsageError as error:
+        raise UsageError(error.message, error.hint or hint) from None
+
+
 def file_name(text: str) -> str:
     return str(file(text))
 

@@ -150,7 +150,7 @@ class _Tally:
     def _keep(self, start: Start, end: End) -> None:
         if end.failed_call:
             self.kernels[end.failed_call] += 1
-        if len(self.failed) < _SHOWN_FAILURES and self.header and start.condition < len(self.header.conditions):
+        if len(self.failed) < _SHOWN_FAILURES and self.header and 0 <= start.condition < len(self.header.conditions):
             self.failed.append(
                 Failed(
                     trial=start.trial,
@@ -187,7 +187,7 @@ def read(folder: Path) -> Analysis:
 
 
 def _analysed(tally: _Tally, header: Header, *, running: bool) -> Analysis:
-    known = [number for number in sorted(tally.runs) if number < len(header.conditions)]
+    known = [number for number in sorted(tally.runs) if 0 <= number < len(header.conditions)]
     counts = {number: Counts(tally.failures[number], tally.runs[number]) for number in known}
     effects = tuple(_effects(header, counts, _means(header, tally)))
     total = _summed(counts.values())

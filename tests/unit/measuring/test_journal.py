@@ -94,6 +94,12 @@ def test_whatever_stands_in_it_nothing_breaks(tmp_path: Path, text: bytes) -> No
         analysis.read(tmp_path)
 
 
+def test_a_condition_that_there_is_not_is_left_out(tmp_path: Path) -> None:
+    trials: list[tuple[int, journal.Outcome | None]] = [(0, "signal"), (7, "signal"), (-9, "signal")]
+    found = analysis.read(written(tmp_path / "j", header(AXES, CONDITIONS), trials))
+    assert (found.runs, found.failures, len(found.failed)) == (1, 1, 1)
+
+
 def test_a_newer_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / journal.NAME).write_text('{"header":{"schema":"cuwheel.trials-journal/2"}}\n')
     with pytest.raises(NewerSchemaError):

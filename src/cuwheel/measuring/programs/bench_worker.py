@@ -16,8 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+_MOST_THREADS = 1024
 _MOST_LATENCIES = 50_000  # of one request; calls beyond are counted, and not kept
 _LONGEST_ERROR = 500
 
@@ -73,15 +75,14 @@ class Block:
             self.latencies += taken[: max(0, _MOST_LATENCIES - len(self.latencies))]
 
 
-def answer(call: Callable[[], Any], request: dict[str, Any]) -> dict[str, Any]:
+def answer(call: Callable[[], Any], request: dict[str, Any], threads: ThreadPoolExecutor) -> dict[str, Any]:
+    """By the threads of the requests before: streams and handles of their own are made once, and not in every block."""
     block = Block(call, request)
-    threads = [threading.Thread(target=block.work, daemon=True) for _ in range(request["threads"])]
     time.sleep(max(0.0, request["at"] - time.monotonic()))
     began = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    working = [threads.submit(block.work) for _ in range(request["threads"])]
+    for each in working:
+        each.result()
     return {
         "began": began,
         "ended": time.monotonic(),
@@ -105,9 +106,10 @@ def main(kind: str, words: list[str]) -> None:
         call = of_command(words)
     speak.write(json.dumps({"ready": time.monotonic() - began}) + "\n")
     speak.flush()
-    for line in sys.stdin:
-        speak.write(json.dumps(answer(call, json.loads(line))) + "\n")
-        speak.flush()
+    with ThreadPoolExecutor(_MOST_THREADS) as threads:
+        for line in sys.stdin:
+            speak.write(json.dumps(answer(call, json.loads(line), threads)) + "\n")
+            speak.flush()
 
 
 if __name__ == "__main__":

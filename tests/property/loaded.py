@@ -21,7 +21,7 @@ from tests.fixtures.damage import elf
 from tests.integration.test_rewrite_layouts import SHARED, SOURCE, containers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 HOST = SOURCE.with_name("host.c")
 NAMES = ("answer", "blank", "wide", "own_thread", "zeroed", "twice", "thrice", "host", "report", "absent")
@@ -113,7 +113,7 @@ def moving(data: bytes) -> list[tuple[int, int]]:
 def host_differences(before: bytes, after: bytes, may_differ: Sequence[tuple[int, int]]) -> list[str]:
     """Bytes and rights of memory that is not device code. Addresses in `may_differ` are looked at by loading alone."""
     old, new = image(before), image(after)
-    device = [_addresses(before, name) for name in _DEVICE if name in elf.sections(before)]
+    device = _joined(_addresses(before, name) for name in _DEVICE if name in elf.sections(before))
     free = [*device, *may_differ]
     found = []
     for page, (flags, content) in sorted(old.items()):
@@ -132,6 +132,17 @@ def host_differences(before: bytes, after: bytes, may_differ: Sequence[tuple[int
             moved = all(any(low <= word < high for low, high in device) for word in (one, two))
             if one != two and not inside and not moved:
                 found.append(f"the word at {at:#x} was {one:#x}, and is {two:#x}")
+    return found
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those that meet, as one: where one section of device code ends and the next begins, a page holds nothing else."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low == found[-1][1]:
+            found[-1] = found[-1][0], high
+        else:
+            found.append((low, high))
     return found
 
 

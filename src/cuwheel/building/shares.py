@@ -128,7 +128,8 @@ def built(job: Job, order: Order, requirements: Source, fresh: frozenset[str] = 
         for each in missing:
             shutil.rmtree(_place(each, job, order), ignore_errors=True)
         return built(job, order, requirements, fresh | (used.keys() - kept.keys()))
-    return _joined(job, shares, used, kept, replace(last, phases=tuple(phases), seconds=time.monotonic() - began))
+    cached = {name: found for name, found in kept.items() if name not in fresh}
+    return _joined(job, shares, used, cached, replace(last, phases=tuple(phases), seconds=time.monotonic() - began))
 
 
 def _joined(job: Job, shares: Sequence[Share], used: dict[str, Kept], kept: dict[str, Kept], last: Built) -> Built:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cuwheel.errors import MalformedError
 from cuwheel.measuring import journal, rates
-from cuwheel.measuring.journal import End, FailedCall, GpuUse, Header, Outcome, Package, Start
+from cuwheel.measuring.journal import Cold, End, FailedCall, GpuUse, Header, Outcome, Package, Start
 from cuwheel.measuring.rates import Counts
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # matters: seen with every value, not equally often. no difference: enough runs and none seen. not decided: too few.
 Verdict: TypeAlias = Literal["prevents", "matters", "no difference", "not decided"]
 _SHOWN_FAILURES = 20
+_LONGEST_NOTE = 120
 _WORTH_KNOWING = 0.2  # a difference of rates that is smaller is called none, where it can be ruled out
 _RARE = 0.05  # the rate that "never seen" is held against
 
@@ -142,8 +143,7 @@ class _Tally:
         if end.seconds:
             self.seconds[number] += end.seconds
             self.timed[number] += 1
-        cold = start.cold
-        self.cold[f"{cold.asked}: JIT cache {cold.jit_cache}, page cache {cold.page_cache}"] += 1
+        self.cold[_cold_words(start.cold)] += 1
         for each in end.gpus:
             self.hottest[each.name] = _hotter(self.hottest.get(each.name), each)
 
@@ -161,6 +161,13 @@ class _Tally:
                     failed_call=end.failed_call,
                 )
             )
+
+
+def _cold_words(cold: Cold) -> str:
+    parts = [f"JIT cache {cold.jit_cache}", f"page cache {cold.page_cache}"]
+    parts += [f"modules loaded {cold.module_loading}"] if cold.module_loading else []
+    parts += ["after a restart"] if cold.rebooted else []
+    return f"{cold.asked}: {', '.join(parts)}" + (f" ({cold.note[:_LONGEST_NOTE]})" if cold.note else "")
 
 
 def _hotter(one: GpuUse | None, other: GpuUse) -> GpuUse:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cuwheel import codec, spelling
+from cuwheel import codec, typos
 from cuwheel.errors import FactsError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _problems(data: object, type_: Any, where: str) -> Iterator[str]:  # noqa: A
 def _table_problems(data: dict[Any, Any], type_: Any, where: str) -> Iterator[str]:  # noqa: ANN401
     hints, required = _shape(type_)
     for key in sorted(data.keys() - hints.keys(), key=str):
-        near = spelling.alike(str(key), hints, 1)
+        near = typos.alike(str(key), hints, 1)
         meant = f"; did you mean '{near[0]}'?" if near else ""
         yield f"{where}: unknown key '{key}'{meant}"
     for name, hint in hints.items():

@@ -23,15 +23,15 @@ _threshold: int | None = None
 
 
 def debug(message: str, *values: object) -> None:
-    _say("debug", message, values)
+    _write("debug", message, values)
 
 
 def info(message: str, *values: object) -> None:
-    _say("info", message, values)
+    _write("info", message, values)
 
 
 def warning(message: str, *values: object) -> None:
-    _say("warning", message, values)
+    _write("warning", message, values)
 
 
 class _Shown:
@@ -53,7 +53,7 @@ class _Shown:
         return float(self._value)  # type: ignore[arg-type]
 
 
-def _say(level: str, message: str, values: tuple[object, ...]) -> None:
+def _write(level: str, message: str, values: tuple[object, ...]) -> None:
     number = _LEVELS[level]
     if _threshold is not None:
         if number >= _threshold:
@@ -68,24 +68,24 @@ class Progress(Protocol):
 
     def advance(self, amount: int = 1) -> None: ...
 
-    def tell(self, text: str) -> None:
-        """What is being done now, in a few words, in place of what was told before."""
+    def show(self, text: str) -> None:
+        """What is being done now, in a few words; replaces what was shown before."""
 
 
 class _Silent:
     def advance(self, amount: int = 1) -> None:
         pass
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         pass
 
 
 @contextlib.contextmanager
-def _unheard(_label: str, _total: int | None) -> Iterator[Progress]:
+def _no_progress(_label: str, _total: int | None) -> Iterator[Progress]:
     yield _Silent()
 
 
-_listener: ProgressListener = _unheard
+_listener: ProgressListener = _no_progress
 
 
 def progress(label: str, total: int | None = None) -> contextlib.AbstractContextManager[Progress]:
@@ -96,4 +96,4 @@ def listen(*, level: str, on_progress: ProgressListener | None = None) -> None:
     """Send messages of `level` and above to stderr, and progress to `on_progress`."""
     global _listener, _threshold  # noqa: PLW0603 - one process, one listener
     _threshold = _LEVELS[level]
-    _listener = on_progress or _unheard
+    _listener = on_progress or _no_progress

@@ -321,16 +321,16 @@ class _Tail:
             self._at += len(piece)
             *lines, self._rest = (self._rest + piece).split(b"\n")
             for line in lines:
-                self._tell(line, b"\n")
+                self._pass_on(line, b"\n")
             if len(self._rest) > _PIECE:
-                self._tell(self._rest, b"")
+                self._pass_on(self._rest, b"")
                 self._rest = b""
         if last and self._rest:
-            self._tell(self._rest, b"")
+            self._pass_on(self._rest, b"")
             self._rest = b""
         self._kept.flush()
 
-    def _tell(self, raw: bytes, end: bytes) -> None:
+    def _pass_on(self, raw: bytes, end: bytes) -> None:
         line = masking.known(raw.decode("utf-8", "surrogateescape"), self._secrets)
         self._kept.write(line.encode("utf-8", "surrogateescape") + end)
         if self._on_line:

@@ -23,14 +23,14 @@ import msgspec
 
 from cuwheel import codec, decode, log, process, venvs
 from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnavailableError
-from cuwheel.network import addresses, client, pip_settings, reach, settings
+from cuwheel.network import addresses, client, index_settings, pip_settings, reachability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from packaging.tags import Tag
 
-    from cuwheel.network.settings import Settings
+    from cuwheel.network.index_settings import Settings
     from cuwheel.network.tool_settings import ToolSettings
 
 _RESOLVE_S = 300.0
@@ -81,7 +81,7 @@ class NotFoundError(UnavailableError):
 
 def resolve(wanted: Wanted) -> tuple[Release, ...]:
     """By the first tool that answers. pip first: its configuration is the older custom."""
-    found = settings.read()
+    found = index_settings.read()
     failures = {} if wanted.offline else _failures(found, wanted)
     answers = []
     tools = tuple(_tools(found, wanted))
@@ -93,7 +93,7 @@ def resolve(wanted: Wanted) -> tuple[Release, ...]:
             if releases := ask(replace(wanted, offline=True) if stuck else wanted):
                 return releases
         except (CuwheelError, *_STRANGE) as error:
-            if words := reach.words_of_no_connection(str(error)):
+            if words := reachability.words_of_no_connection(str(error)):
                 raise client.NotReachableError("pip and uv", words, "index") from error
             answers.append(_telling(error))
     if failures and all(_is_stuck(its, failures) for _, its in tools):
@@ -110,7 +110,7 @@ def _failures(found: Settings, wanted: Wanted) -> dict[str, NetworkError]:
     match = _PROJECT.match(wanted.requirements[0])
     project = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""
     urls = {each.url: each for _, its in _tools(found, wanted) for each in its.indexes}
-    failures = reach.failures(urls.values(), project)
+    failures = reachability.failures(urls.values(), project)
     if len(failures) < len(urls):
         for error in failures.values():
             log.warning("%s: asking the other indexes", error.message)
@@ -151,11 +151,11 @@ def public_index() -> str:
     asked = ([venvs.uv() or "", "pip", "install", "--help"], [*(pip() or [""]), "download", "--help"])
     for command in (each for each in asked if each[0]):
         try:
-            told = process.run(command, timeout=_ASK_S, check=False, env=pip_environment()).stdout
+            printed = process.run(command, timeout=_ASK_S, check=False, env=pip_environment()).stdout
         except CuwheelError as error:
             log.debug("%s: %s", command[0], error.message)
             continue
-        if match := _DEFAULT_INDEX.search(told):
+        if match := _DEFAULT_INDEX.search(printed):
             return match[1]
     raise UnavailableError("neither pip nor uv was found, and no index is configured", hint="--index URL")
 
@@ -206,7 +206,7 @@ def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release
     program = venvs.uv()
     if program is None:
         return ()
-    environ, options = settings.for_uv(given)
+    environ, options = index_settings.for_uv(given)
     if not {"UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT"} & environ.keys():
         environ["UV_HTTP_RETRIES"] = "1"
     options += ["--format", "pylock.toml"]
@@ -232,13 +232,13 @@ def _from_lock(package: dict[str, Any], wanted: Wanted) -> Release:
     wheels = [each for each in package.get("wheels", ()) if _name_in(each)]
     if not wheels:
         raise NotFoundError(["it has no wheels"])
-    told = min(wheels, key=lambda each: _rank(_name_in(each), wanted))
-    return _release(package["name"], package["version"], told)
+    entry = min(wheels, key=lambda each: _rank(_name_in(each), wanted))
+    return _release(package["name"], package["version"], entry)
 
 
-def _name_in(told: dict[str, Any]) -> str:
+def _name_in(entry: dict[str, Any]) -> str:
     """uv writes `path` for a file of a local index."""
-    return addresses.file_name(str(told.get("url") or told["path"]))
+    return addresses.file_name(str(entry.get("url") or entry["path"]))
 
 
 def _rank(name: str, wanted: Wanted) -> int:
@@ -278,10 +278,10 @@ def _uv_platform(tag: str) -> str:
     return f"{cpu}-manylinux_{version[1]}_{version[2]}" if version else f"{cpu}-unknown-linux-gnu"
 
 
-def _release(name: str, version: str, told: dict[str, Any]) -> Release:
-    url = addresses.plain(str(told.get("url") or told["path"]).partition("#")[0])
-    sha256 = told.get("hashes", {}).get("sha256")
-    size = told.get("size")
+def _release(name: str, version: str, entry: dict[str, Any]) -> Release:
+    url = addresses.plain(str(entry.get("url") or entry["path"]).partition("#")[0])
+    sha256 = entry.get("hashes", {}).get("sha256")
+    size = entry.get("size")
     return Release(
         name=name,
         version=version,
@@ -313,7 +313,7 @@ def would_install(
 
 
 def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
-    its_environ, options = settings.for_uv(environ)
+    its_environ, options = index_settings.for_uv(environ)
     command = [venvs.uv() or "uv", "pip", "install", "--dry-run", "--only-binary=:all:", "--python", str(interpreter)]
     done = process.run([*command, *options, *requirements], timeout=_RESOLVE_S, env=its_environ)
     pins = tuple(_ADDED.findall(done.stdout + done.stderr))
@@ -324,6 +324,6 @@ def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[st
         file = Path(folder, "requirements.in")
         file.write_text("".join(f"{each}\n" for each in pins), encoding="utf-8")
         command = [venvs.uv() or "uv", "--quiet", "pip", "compile", str(file), *listed]
-        told = process.run(command, timeout=_RESOLVE_S, env=its_environ).stdout
+        lock = process.run(command, timeout=_RESOLVE_S, env=its_environ).stdout
     wanted = Wanted(requirements=pins, python=venvs.version_of(interpreter))
-    return tuple(_from_lock(each, wanted) for each in decode.toml(told.encode())["packages"])
+    return tuple(_from_lock(each, wanted) for each in decode.toml(lock.encode())["packages"])

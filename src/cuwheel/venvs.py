@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cuwheel import extras, log, process
 from cuwheel.errors import MissingExtraError, ToolError, UnavailableError, UsageError
-from cuwheel.network import settings
+from cuwheel.network import index_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -132,7 +132,7 @@ def install(
     options += [] if sources else ["--only-binary", ":all:"]
     command = _installer(interpreter, offline=offline)
     if uv():
-        env, inherited = settings.for_uv(env)  # it does not read pip's configuration by itself
+        env, inherited = index_settings.for_uv(env)  # it does not read pip's configuration by itself
         options += [each for each in inherited if each not in options]
     with log.progress(f"installing {', '.join(str(each) for each in requirements)}"):
         done = process.run([*command, *options, *map(str, requirements)], timeout=timeout, env=env)

@@ -99,7 +99,7 @@ _ROWS = (
     ),
     Verb(
         "verify",
-        "prove that a wheel works: install it apart, import it, try it",
+        "prove that a wheel works: install it alone, import it, test it",
         "WHEEL",
         ("verifying.verify", "verifying.verify_pack", "verifying.verify_read"),
         ("verify.Verify", "proof.Proof"),

@@ -31,17 +31,18 @@ PAGE = HERE.parents[1] / "docs" / "truth.md"
 _METHOD = """\
 ## How it was done
 
-`tests/gpu/generate.py` compiles small kernels with nvcc 12.4 and 13.0 to 13.4, each writing a number of its own, and
-makes the variants: fat binaries put together entry by entry, libraries of nvcc's with other containers in the places of
-their own, libraries and programs as nvcc builds and links them, wheels with several libraries. `tests/gpu/runner.py`
-loads each in a process of its own: bare ones through `cuModuleLoadData` (module) and `cuLibraryLoadData` (library), the
-others through the CUDA runtime; under lazy and under eager loading. It launches every kernel and reads the number back.
-`tests/gpu/compare.py` wrote this page. A library, or a wheel, is `partial` where some of its kernels ran.
+`tests/gpu/generate.py` compiles small kernels with nvcc 12.4 and 13.0 to 13.4. Each kernel writes a number of its
+own. The variants are made from them: fat binaries assembled entry by entry, nvcc's libraries with other containers
+put in, libraries and programs as nvcc builds and links them, wheels with several libraries. `tests/gpu/runner.py`
+loads each in a process of its own: bare fat binaries through `cuModuleLoadData` (module) and `cuLibraryLoadData`
+(library), the others through the CUDA runtime, with lazy and with eager loading. It launches every kernel and reads
+the number back. `tests/gpu/compare.py` wrote this page. A library or wheel is `partial` if only some of its kernels
+ran.
 
-An entry is written `sm_90@13.0`: for what, and by which toolkit; `#2` the second of equal ones, `*` with debug
-information, `!lz4` compressed so, `^9.4` with that ISA in its header. Brackets are containers.
+`sm_90@13.0` is an entry for sm_90 that CUDA 13.0 compiled; `#2` is the second of several equal ones, `*` has debug
+information, `!lz4` is compressed with LZ4, `^9.4` has that ISA in its header. Brackets enclose a container.
 
-    python tests/gpu/generate.py --out SET [--from tests/gpu/truth]     # only what that set does not have is made
+    python tests/gpu/generate.py --out SET [--from tests/gpu/truth]     # makes only what that set lacks
     python3 SET/runner.py --set SET --out results.json     # on the machine with the GPU
     python tests/gpu/compare.py --set SET --results results.json --write
 """
@@ -109,7 +110,7 @@ def _decoded(row: dict[str, Any]) -> Prediction:
 
 
 def page(found: Comparison) -> str:
-    lines = ["# The truth: what hardware made of the predictions", "", *_head(found), "", *_by_axis(found), ""]
+    lines = ["# Predictions against hardware", "", *_head(found), "", *_by_axis(found), ""]
     lines += [*_by_prediction(found), "", *_disagreements(found), "", _METHOD]
     return "\n".join(lines)
 
@@ -123,11 +124,11 @@ def _head(found: Comparison) -> list[str]:
     lines = [
         f"{results['date']}, {on} (CUDA {results['driver_cuda']}), set `{results['set'][:12]}`.",
         "",
-        f"**{variants} distinct variants, {len(found.runs)} runs; {wrong} variants go otherwise than predicted**:",
-        "outcome, error code and, where the variant can tell, the entry that the driver took.",
+        f"**{variants} variants, {len(found.runs)} runs; {wrong} variants differ from the prediction.** Compared are",
+        "the outcome, the error code and, where the variant shows it, the entry that the driver chose.",
     ]
     if earlier != wrong:
-        lines.append(f"Before the run {earlier} were predicted wrongly: the rules have changed since.")
+        lines.append(f"{earlier} predictions made before the run were wrong: the rules have changed since.")
     return lines
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from cuwheel.facts import manylinux, versions
+from cuwheel.facts import versions
+from cuwheel.facts.tables import tables
 
 
 def test_the_table_is_auditwheels() -> None:
@@ -15,7 +16,7 @@ def test_the_table_is_auditwheels() -> None:
         symbols = row["symbol_versions"].get("x86_64")
         if not row["name"].startswith("manylinux_") or not symbols:
             continue
-        own = manylinux.policy_of(row["name"].removeprefix("manylinux_").replace("_", "."))
+        own = tables().manylinux.policy_of(row["name"].removeprefix("manylinux_").replace("_", "."))
         assert own is not None
         numbered = [each for each in symbols["CXXABI"] if each.replace(".", "").isdigit()]
         assert own.glibcxx == max(symbols["GLIBCXX"], key=versions.key), row["name"]

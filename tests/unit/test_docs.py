@@ -48,3 +48,20 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "contributing.md", "design.md"])
+def test_modules_that_a_page_names_exist(page: str) -> None:
+    """A page that sends its reader to a module that was renamed is worse than none."""
+    there = {path.name for folder in ("src", "tests", "docs", "facts") for path in (ROOT / folder).rglob("*.py")}
+    named = re.findall(r"`[\w./]*?(\w+\.py)`", (ROOT / "docs" / page).read_text())
+    assert set(named) - there == set()
+
+
+def test_steps_that_the_architecture_draws_exist() -> None:
+    """`delivery/candidates`: a module or a folder of a room."""
+    house = ROOT / "src" / "cuwheel"
+    drawn = re.findall(r"\b([a-z_]+/[a-z_]*[a-z])\b(?!/|\.)", (ROOT / "docs" / "architecture.md").read_text())
+    steps = [each for each in drawn if (house / each.partition("/")[0]).is_dir()]
+    assert [each for each in steps if not (house / each).is_dir() and not (house / f"{each}.py").is_file()] == []
+    assert len(steps) > 10

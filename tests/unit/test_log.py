@@ -10,7 +10,7 @@ from cuwheel import log
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_threshold", None)
-    monkeypatch.setattr(log, "_listener", log._unheard)
+    monkeypatch.setattr(log, "_listener", log._no_progress)
 
 
 def test_a_library_is_silent_and_logging_hears_it(

@@ -76,7 +76,7 @@ def test_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     monkeypatch.setattr(progress, "_PATIENCE_S", -1.0)
     monkeypatch.setattr(streams, "terminal_width", lambda: 400)
     with progress.on_terminal(FORGED, 3) as bar:
-        bar.tell(FORGED)
+        bar.show(FORGED)
     shown = capsys.readouterr().err.replace("\r\x1b[K", "")
     assert is_harmless(shown)
     assert "\n" not in shown

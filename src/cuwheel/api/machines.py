@@ -20,7 +20,7 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
     """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from cuwheel.compat import machine_rules, this_machine
+    from cuwheel.compat import installed, machine_rules
     from cuwheel.compat import prerequisites as needs_
     from cuwheel.machine import probe, profile
     from cuwheel.report import doctor as report
@@ -30,14 +30,14 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
     marks: tuple[Finding, ...] = ()
     if on is None:
         with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
-            looking = beside.submit(this_machine.with_device_code, env)
+            looking = beside.submit(installed.with_device_code, env)
             machine = probe.probe(env)
             there = looking.result()
-        marks = this_machine.cut(env)
+        marks = installed.cut(env)
     else:
         machine = profile.load(on) if isinstance(on, Path) else on
     found = machine_rules.examine(machine)
-    found = (*found, *marks, *this_machine.examine(machine, there, found))
+    found = (*found, *marks, *installed.examine(machine, there, found))
     return report.answer_of(machine, found, needs_.examine(wanted, machine))
 
 

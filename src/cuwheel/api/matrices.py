@@ -41,7 +41,7 @@ def record_matrix(
     done = report.begun(folder, resume=resume)
     with log.progress("configurations", len(plan.configurations)) as progress:
         for index, each in enumerate(plan.configurations):
-            progress.tell(each.name)
+            progress.show(each.name)
             cell = done.get(matrix_run.fingerprint(plan, each))
             if cell is None:
                 run = matrix_run.run(plan, each, folder / matrix_run.folder_name(plan, each), os.environ, wish)

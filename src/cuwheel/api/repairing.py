@@ -45,6 +45,6 @@ def repair(
         return Repair(dry_run=True, wheels=tuple(wheel_of(each, folder=str(folder)) for each in decisions))
     done = []
     for each in decisions:
-        made = None if each.refused else stage.carry_out(each, folder)
+        made = None if each.refused else stage.execute(each, folder)
         done.append(wheel_of(each, made))
     return Repair(dry_run=False, wheels=tuple(done))

@@ -34,13 +34,13 @@ _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas
 class Found(Struct, frozen=True, kw_only=True):
     """Where a configuration came from: `path` is None if there is none.
 
-    `keys`: what it says, by field names; `told`: what was said beside it.
+    `keys`: what it says, by field names; `overrides`: what a caller says in its place.
     """
 
     path: Path | None
     table: Table
     keys: dict[str, Any]
-    told: dict[str, Any]
+    overrides: dict[str, Any]
 
 
 def load(source: Path | None, file: Path | None, overrides: Mapping[str, object]) -> Table:
@@ -61,12 +61,12 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
     table = codec.convert(_merged(named, overriding), Table)
     if wrong := list(rules.problems(table)):  # the file is right: it is what was said beside it
         raise UsageError("; ".join(wrong), hint="cuwheel build --help")
-    return Found(path=path, table=table, keys=named, told=overriding)
+    return Found(path=path, table=table, keys=named, overrides=overriding)
 
 
 def over(below: dict[str, Any], found: Found) -> Table:
     """A configuration laid over the settings of a recipe, key by key. What both need for the build adds up."""
-    above = _merged(found.keys, found.told)
+    above = _merged(found.keys, found.overrides)
     merged = _merged(below, above)
     for name, joined in (("requires", _requirements), ("components", _joined)):
         if both := joined(below.get(name, ()), above.get(name, ())):

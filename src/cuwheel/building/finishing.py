@@ -173,7 +173,7 @@ class _Finishing:
             named = found.distribution.name if found.distribution else ""
             package = table.package or guard_call.package_of(places.packages(wheel.members), named, holding)
             init = wheel.text(f"{stamp.package_folder(wheel.members, package)}__init__.py") or ""
-        if about := guard.injected(init, package) if table.inject else guard.uncalled(init, package):
+        if about := guard.call_finding(init, package, inject=table.inject):
             self.findings.append(about)
         return guard.of(found, package, message=table.message, wheel=whole, inject=table.inject)
 
@@ -198,7 +198,7 @@ class _Finishing:
             ]
             return wheel
         to.mkdir()
-        done = repair.carry_out(decision, to)
+        done = repair.execute(decision, to)
         self.findings += [*decision.findings, *done.findings]
         return done.path
 

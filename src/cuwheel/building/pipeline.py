@@ -56,7 +56,7 @@ def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
     began, now = time.monotonic(), datetime.now(timezone.utc)
     steps = Steps(request)
     steps.decide(caller)
-    made = steps.foreseen() if request.dry_run else steps.carry_out()
+    made = steps.foreseen() if request.dry_run else steps.execute()
     merged = merging.merged(steps.order, made) if steps.table.merge and not request.dry_run else ()
     wanted = steps.table.variants and not request.dry_run
     return BuildResult(
@@ -74,7 +74,7 @@ def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
 
 
 class Steps:
-    """`decide` looks, and provides toolchains; what it found is what `carry_out` does."""
+    """`decide` looks, and provides toolchains; what it found is what `execute` does."""
 
     def __init__(self, request: BuildRequest) -> None:
         self.request = request
@@ -206,7 +206,7 @@ class Steps:
     def foreseen(self) -> tuple[JobResult, ...]:
         return (*(finishing.begun(job, "planned") for job in self.jobs), *self.failed)
 
-    def carry_out(self) -> tuple[JobResult, ...]:
+    def execute(self) -> tuple[JobResult, ...]:
         """For each CUDA version the oldest Python first: its wheel may serve the others."""
         output = self.request.output
         try:
@@ -248,7 +248,7 @@ class Steps:
         order = self.order
         log.info("%s: started", job.id)
         build = shares.built if self.request.shares else run.worked
-        with run.carried_out(job, order, self._requirements(job), build) as done:
+        with run.executed(job, order, self._requirements(job), build) as done:
             made = finishing.finished(order, job, done, self.placed)
         if self.request.lock and done.requirements:
             used = lock.requirements(job.toolchain.toolkit, job.python, done.requirements)

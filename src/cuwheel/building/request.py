@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel.errors import UsageError
-from cuwheel.requests import freeze, must_be_positive
+from cuwheel.request_checks import freeze, must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
 
 

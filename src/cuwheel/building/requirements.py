@@ -15,7 +15,7 @@ from cuwheel.building.job import Job
 from cuwheel.building.shell import Shell
 from cuwheel.errors import ToolError, UsageError
 from cuwheel.facts import torch
-from cuwheel.network import client, reach
+from cuwheel.network import client, reachability
 from cuwheel.toolchains import archives, downloads
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.toolchain import Archive
@@ -95,14 +95,14 @@ class Installer(Struct, kw_only=True):
                     index=index,
                     dependencies=index,
                     offline=offline,
-                    timeout=self.shell.left,
+                    timeout=self.shell.remaining_s,
                     env=around,
                 )
             )
         except ToolError as error:
             self.shell.write(error.output)
             named = ", ".join(str(each) for each in wanted)
-            if words := reach.words_of_no_connection(error.output):
+            if words := reachability.words_of_no_connection(error.output):
                 raise client.NotReachableError(f"installing {named}", words, "index") from error
             hint = "are the index and its address right?"
             if offline:

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from cuwheel import codec, files, log, units
 from cuwheel.building import cache as cache_
-from cuwheel.building import frontend, recorder, trees, workspace
+from cuwheel.building import frontend, trees, workspace
 from cuwheel.building.job import Built, Phase, Problem
 from cuwheel.building.requirements import Installer
 from cuwheel.building.shell import Shell
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.recording import session
 from cuwheel.toolchains import store as store_
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 
     Build: TypeAlias = Callable[[Job, Order, Source], Built]
 
-_TELL_S = 0.3
+_REFRESH_S = 0.3
 _SHOWN = 2  # of what is being compiled at the same time
 _STEP = re.compile(r"^\s*\[\s*(\d+)/(\d+)\]")  # ninja's
 _SHARE = re.compile(r"^\s*\[\s*(\d+)%\]")  # make's, as CMake writes it
 
 
 @contextlib.contextmanager
-def carried_out(job: Job, order: Order, requirements: Source, build: Build) -> Iterator[Built]:
+def executed(job: Job, order: Order, requirements: Source, build: Build) -> Iterator[Built]:
     """What became of a job. Its folder is ours until the block ends: another build of the same job waits.
 
     `build`: how it is built where it must be, as `worked` does it.
@@ -96,7 +97,7 @@ class _Work:
     def through(self) -> Built:
         built = Built(key=self.job.key, log=str(self.log))
         problem, wheel, cached = None, None, None
-        with self._telling(), contextlib.ExitStack() as stack:
+        with self._showing_progress(), contextlib.ExitStack() as stack:
             try:
                 wheel = self._phases(stack)
             except CuwheelError as error:
@@ -138,7 +139,7 @@ class _Work:
             self.installer.install(interpreter, made.build_system_requires | set(job.requires))
             if self.order.table.cache:
                 self.server = stack.enter_context(cache_.server(job, self.order.store.folder / "sccache"))
-            self.session = stack.enter_context(recorder.recorded(job, self.server))
+            self.session = stack.enter_context(_recorded(job, self.server))
             self.recorded = time.monotonic() - self.began
             if self.session:
                 shell.environ = dict(self.session.environ)
@@ -179,22 +180,22 @@ class _Work:
             self.step = f"{match[1]} %"
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _showing_progress(self) -> Iterator[None]:
         """How far it is, a few times a second: a compiler that takes minutes prints nothing."""
         ended = threading.Event()
 
-        def tell(progress: log.Progress) -> None:
-            while not ended.wait(_TELL_S):
-                progress.tell(self._now())
+        def show(progress: log.Progress) -> None:
+            while not ended.wait(_REFRESH_S):
+                progress.show(self._now())
 
         with log.progress(self.job.id) as progress:
-            teller = threading.Thread(target=tell, args=[progress], daemon=True)
-            teller.start()
+            refresher = threading.Thread(target=show, args=[progress], daemon=True)
+            refresher.start()
             try:
                 yield
             finally:
                 ended.set()
-                teller.join()
+                refresher.join()
 
     def _now(self) -> str:
         """How far it is, what is being compiled and for how long: the longest first, which is what it waits for."""
@@ -219,3 +220,20 @@ class _Work:
         if isinstance(error, ToolError):  # the log has what it said
             return Problem(phase=self.phase, what=error.message.splitlines()[0], kind="program", hint=error.hint)
         return Problem(phase=self.phase, what=error.message, hint=error.hint)
+
+
+@contextlib.contextmanager
+def _recorded(job: Job, cache: Server | None) -> Iterator[Session | None]:
+    """Every compiler call, and its progress. Nothing is recorded inside a container."""
+    if job.toolchain.prefix:
+        yield None
+        return
+    wish = session.Wish(
+        launcher=cache.launcher if cache else (),
+        archs=job.force_archs,
+        phases=not (cache and cache.launcher),  # its times would be of the cache, and its flag unknown to it
+    )
+    environ = {**job.environ, **(cache.environ if cache else {})}
+    command = ("cuwheel", "build", job.id)
+    with session.recording(job.folder / "record", command, environ, job.source, wish) as made:
+        yield made

@@ -36,7 +36,7 @@ class Shell:
         self._deadline, self._on_line = deadline, on_line
 
     @property
-    def left(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds that the job may still take."""
         return max(self._deadline - time.monotonic(), 0.1)
 
@@ -53,7 +53,12 @@ class Shell:
         command, environ = self._where_it_runs(words, cwd, {**self.environ, **(extra or {})}, folders)
         start = self.log.stat().st_size
         status = process.follow(
-            command, output=self.log, timeout=self.left, on_line=self._on_line, env=environ, cwd=cwd or self.folder
+            command,
+            output=self.log,
+            timeout=self.remaining_s,
+            on_line=self._on_line,
+            env=environ,
+            cwd=cwd or self.folder,
         )
         if status:
             ended = f"was ended by signal {-status}" if status < 0 else f"failed with status {status}"
@@ -62,7 +67,7 @@ class Shell:
     def answer(self, words: Sequence[str]) -> str:
         """The output of a short command; not logged."""
         command, environ = self._where_it_runs(words, None, self.environ, ())
-        return process.run(command, timeout=min(self.left, _QUICK_S), env=environ, cwd=self.folder).stdout
+        return process.run(command, timeout=min(self.remaining_s, _QUICK_S), env=environ, cwd=self.folder).stdout
 
     def _where_it_runs(
         self, words: Sequence[str], cwd: Path | None, environ: Mapping[str, str], folders: Sequence[Path]

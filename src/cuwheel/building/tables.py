@@ -13,7 +13,6 @@ from cuwheel.planning.settings import Wishes
 
 Backend: TypeAlias = Literal["auto", "scikit-build-core", "cmake", "torch", "setuptools", "cargo", "other"]
 Naming: TypeAlias = Literal["none", "local", "suffix"]
-Where: TypeAlias = Literal["anywhere", "gpu", "no-gpu"]
 
 
 class GateTable(Struct, frozen=True, kw_only=True):

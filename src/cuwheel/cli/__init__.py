@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("interrupted\n")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return _reader_left()
+        return _stdout_closed()
     except OSError as error:  # a full disk, too many open files: the system refused
         _complain(UnreadableError.from_os(error))
         return UnreadableError.exit_code
@@ -65,7 +65,7 @@ def _confess(error: Exception, *, verbose: bool) -> None:
         sys.stderr.write("hint: run it again with --verbose and report the output\n")
 
 
-def _reader_left() -> int:
+def _stdout_closed() -> int:
     """`cuwheel … | head`: not an error of ours, and Python must not complain while closing stdout."""
     import os
 

@@ -30,14 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", nargs="?", default=".", help="a folder (.), an sdist, or name==version"
     )
-    shared_options.add_machines(parser, cuda="a wheel for each")
+    shared_options.add_machines(parser, cuda="CUDA versions; one wheel for each")
     parser.add_argument(
         "--python",
         metavar="VERSIONS",
         type=option_values.each(option_values.python_minor),
         action="append",
         default=[],
-        help="a wheel for each",
+        help="Python versions; one wheel for each",
     )
     parser.add_argument(
         "-o",
@@ -128,11 +128,14 @@ def _add_wheels(parser: argparse.ArgumentParser) -> None:
     )
     wheels.add_argument("--merge", action="store_true", help="merge the wheels of all CUDA versions into one")
     wheels.add_argument(
-        "--variants", action="store_true", help="also variant wheels, which uv chooses among by GPU and driver"
+        "--variants", action="store_true", help="also write variant wheels: uv chooses one by GPU and driver"
     )
     shared_options.add_wishes(wheels)
     wheels.add_argument(
-        "--guard", metavar="HOW", choices=("inject",), help="inject: refuse the import where no GPU fits"
+        "--guard",
+        metavar="HOW",
+        choices=("inject",),
+        help="inject: the import fails, with the reason, where no GPU fits",
     )
     wheels.add_argument("--no-repair", action="store_true", help="leave the wheel as the backend made it")
     wheels.add_argument(

@@ -31,9 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared_options.add_on(parser)
     group = parser.add_argument_group("what is added")
     shared_options.add_indexes(group)
-    group.add_argument("--platform", metavar="TAG", type=option_values.platform, help="of the wheels (Linux x86-64)")
-    group.add_argument("--days", metavar="N", type=numbers.count, help="releases of the last N days (730)")
-    group.add_argument("--budget", metavar="SIZE", type=numbers.size, help="most that is downloaded (no limit)")
+    group.add_argument(
+        "--platform", metavar="TAG", type=option_values.platform, help="platform of the wheels (default: Linux x86-64)"
+    )
+    group.add_argument(
+        "--days", metavar="N", type=numbers.count, help="only releases of the last N days (default: 730)"
+    )
+    group.add_argument(
+        "--budget", metavar="SIZE", type=numbers.size, help="download at most this much (default: no limit)"
+    )
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) ->
         help="only this GPU of this machine, as nvidia-smi numbers them; repeatable",
     )
     parser.add_argument(
-        "--env", metavar="FOLDER", type=places.environment, help="the Python environment that it is for"
+        "--env", metavar="FOLDER", type=places.environment, help="the Python environment to find it for"
     )
     add_places(parser)
     add_html(parser)
@@ -73,13 +73,13 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a folder or URL that cuwheel catalogue wrote, asked before wheels are read; repeatable",
     )
-    group.add_argument("--no-index", action="store_true", help="ask no index, only --find-links")
-    group.add_argument("--pre", action="store_true", help="also take previews")
+    group.add_argument("--no-index", action="store_true", help="use no index, only --find-links")
+    group.add_argument("--pre", action="store_true", help="also consider pre-releases")
     group.add_argument(
         "--budget",
         metavar="SIZE",
         type=numbers.size,
-        help="most that is downloaded to look into wheels (default: 2GB)",
+        help="download at most this much to look into wheels (default: 2GB)",
     )
 
 

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would change, write nothing")
     parser.add_argument(
-        "--variants", action="store_true", help="also variant wheels, which uv chooses among by GPU and driver"
+        "--variants", action="store_true", help="also write variant wheels: uv chooses one by GPU and driver"
     )
     parser.add_argument(
         "--files-url",
@@ -102,7 +102,7 @@ def _add_groups(parser: argparse.ArgumentParser) -> None:
         help="mark a file, or name==version, so that installers take it only where it is pinned",
     )
     away.add_argument("--reason", metavar="TEXT", type=_line, help="why it is yanked; installers show it")
-    away.add_argument("--unyank", metavar="FILE", type=_file, action="append", default=[], help="take the mark away")
+    away.add_argument("--unyank", metavar="FILE", type=_file, action="append", default=[], help="undo --yank")
     away.add_argument(
         "--remove",
         metavar="FILE",
@@ -158,8 +158,8 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     elif args.upload is not None:
         given = [f"--{name.replace('_', '-')}" for name in _NOT_UPLOADING if getattr(args, name)]
         if given or not args.wheels:
-            told = f"{' and '.join(given)} cannot be used with --upload" if given else "no wheel to upload was given"
-            raise UsageError(told, hint="cuwheel publish dist/*.whl --upload URL")
+            problem = f"{' and '.join(given)} cannot be used with --upload" if given else "no wheel to upload was given"
+            raise UsageError(problem, hint="cuwheel publish dist/*.whl --upload URL")
     elif args.upload_limit is not None:
         raise UsageError("--upload-limit needs --upload", hint="cuwheel publish dist/*.whl --upload URL")
     elif args.signers is not None:

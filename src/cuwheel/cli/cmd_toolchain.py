@@ -28,14 +28,14 @@ exit status: 0 done, 1 the toolkit is broken (verify), 11 no provider has it,
 
 _ACTIONS = ("install", "list", "env", "verify", "fetch", "remove")
 _CHOICE = ("components", "providers", "offline")
-_ELSEWHERE = ("redist_url", "apt_sources", "image", "upgrade")
+_SOURCES = ("redist_url", "apt_sources", "image", "upgrade")
 # Options that mean something to each action, beside --cache.
 _TAKES = {
-    "install": (*_CHOICE, *_ELSEWHERE, "dry_run", "source", "lock", "locked", "host_compiler", "no_host_compiler"),
+    "install": (*_CHOICE, *_SOURCES, "dry_run", "source", "lock", "locked", "host_compiler", "no_host_compiler"),
     "list": (),
     "env": ("components", "providers", "host_compiler", "no_host_compiler"),
     "verify": ("components", "providers", "host_compiler"),
-    "fetch": (*_CHOICE, *_ELSEWHERE, "dry_run", "to", "locked"),
+    "fetch": (*_CHOICE, *_SOURCES, "dry_run", "to", "locked"),
     "remove": ("components", "providers", "all", "downloads"),
 }
 _SPELLED = {"components": "--with", "providers": "--provider", "source": "--from"}
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> Toolchain:
         cache=args.cache,
         host_compiler="" if args.no_host_compiler else args.host_compiler,
         fetched=args.source,
-        **{name: getattr(args, name) for name in (*_ELSEWHERE, "offline", "lock", "locked", "dry_run")},
+        **{name: getattr(args, name) for name in (*_SOURCES, "offline", "lock", "locked", "dry_run")},
     )
     if args.action == "fetch":
         return api.toolchain_fetch(request, to=args.to)

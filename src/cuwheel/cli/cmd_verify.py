@@ -49,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_let_in(parser)
     kit = parser.add_argument_group("a machine without a network")
     kit.add_argument(
-        "--pack", metavar="KIT", type=places.new_file, help="write one file with the wheels and checks, to carry there"
+        "--pack",
+        metavar="KIT",
+        type=places.new_file,
+        help="write one file with the wheels and checks, to run elsewhere",
     )
     kit.add_argument("--pack-requirements", action="store_true", help="include everything that the wheels require")
     kit.add_argument(

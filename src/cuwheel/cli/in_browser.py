@@ -103,7 +103,7 @@ class _Work:
             self._shown = time.monotonic()
             self._show(self._text, self._done, self._total)
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         self._show(text, self._done, self._total)
 
 

@@ -34,7 +34,7 @@ class _Bar:
         self._done += amount
         self._draw()
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         self._now = text
         self._draw()
 

@@ -34,7 +34,7 @@ _PARTS = 3  # of a driver's number
 _FIRST = "0"
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class Answer(Struct, frozen=True, kw_only=True):
     """What a verdict says, without the names of target and machine."""
 
     outcome: Outcome
@@ -47,7 +47,7 @@ class Step(Struct, frozen=True, kw_only=True):
     """`since`: the driver from which on it is so, until the next step; None: where the driver is not known."""
 
     since: str | None
-    told: Told
+    answer: Answer
 
 
 def of(judge: Judge, survey: Survey, machine: Machine, known: Collection[str] = ()) -> tuple[Step, ...]:
@@ -55,26 +55,28 @@ def of(judge: Judge, survey: Survey, machine: Machine, known: Collection[str] = 
 
     The first step is for a driver that is not known. A Jetson's driver comes with its system: there is no other.
     """
-    unknown = Step(since=None, told=_told(judge, replace(machine, driver=None, driver_cuda=None)))
+    unknown = Step(since=None, answer=_answer(judge, replace(machine, driver=None, driver_cuda=None)))
     if machine.runs_l4t:
         return (unknown,)
-    found: dict[str, Told] = {}
-    asked = functools.cache(lambda driver: _told(judge, replace(machine, driver=_later(driver), driver_cuda=None)))
+    found: dict[str, Answer] = {}
+    asked = functools.cache(
+        lambda driver: _answer(judge, replace(machine, driver=_just_after(driver), driver_cuda=None))
+    )
     for part in [[each] for each in known] or _parts(survey, machine):
         found |= _constant(asked, part)
-    steps = [Step(since=since, told=found[since]) for since in _sorted(found)]
-    changes = [step for before, step in itertools.pairwise(steps) if step.told != before.told]
+    steps = [Step(since=since, answer=found[since]) for since in _sorted(found)]
+    changes = [step for before, step in itertools.pairwise(steps) if step.answer != before.answer]
     return (unknown, steps[0], *changes)
 
 
-def _told(judge: Judge, machine: Machine) -> Told:
+def _answer(judge: Judge, machine: Machine) -> Answer:
     verdict, gpu = judge.on(machine), named(machine)
 
     def words(text: str) -> str:
         text = text.replace(machine.driver, DRIVER) if machine.driver else text
         return text.replace(gpu, GPU)
 
-    return Told(
+    return Answer(
         outcome=verdict.outcome,
         predicted_error=verdict.predicted_error,
         conditions=tuple(map(words, verdict.conditions)),
@@ -84,7 +86,7 @@ def _told(judge: Judge, machine: Machine) -> Told:
     )
 
 
-def _constant(asked: Callable[[str], Told], part: Sequence[str]) -> dict[str, Told]:
+def _constant(asked: Callable[[str], Answer], part: Sequence[str]) -> dict[str, Answer]:
     """Of drivers among which nothing decides: if the first and the last say the same, so do all between."""
     ends = {each: asked(each) for each in (part[0], part[-1])}
     if len(part) <= 2 or ends[part[0]] == ends[part[-1]]:  # noqa: PLR2004 - both were judged
@@ -93,7 +95,7 @@ def _constant(asked: Callable[[str], Told], part: Sequence[str]) -> dict[str, To
     return _constant(asked, part[: middle + 1]) | _constant(asked, part[middle:])
 
 
-def _later(driver: str) -> str:
+def _just_after(driver: str) -> str:
     """A number that comes right behind a driver's: `580` stands for a branch, and its first would be 580.0.0."""
     parts = driver.split(".")
     return ".".join([*parts, *["0"] * (_PARTS - len(parts)), _MARK])
@@ -140,5 +142,5 @@ def _deciding_for(library: Library, machine: Machine) -> Iterator[str | None]:
         yield drivers.driver_for(drivers.cuda_of_isa(isa) or _FIRST, on)
 
 
-def _sorted(found: set[str] | dict[str, Told]) -> list[str]:
+def _sorted(found: set[str] | dict[str, Answer]) -> list[str]:
     return sorted(found, key=versions.key)

@@ -2,40 +2,74 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cuwheel import log, parallel
 from cuwheel.compat import matrix
 from cuwheel.finding import SEVERITIES
+from cuwheel.inspection import presence
+from cuwheel.inspection.source import cut_to_workload
+from cuwheel.inspection.survey import survey
+from cuwheel.machine import named, python_environment, world
 from cuwheel.units import first_few, some
 from cuwheel.wheel import workload_mark
+from cuwheel.wheel.installed import distributions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from cuwheel.finding import Finding
     from cuwheel.inspection.libraries import Survey
+    from cuwheel.inspection.presence import WithDeviceCode
     from cuwheel.machine.fleet import Machine
+    from cuwheel.machine.profile import MachineProfile
 
 _FEW = 4
 # What `doctor` says of the machine itself already, once and not for each package.
-_SAID_BY_MACHINE_RULES = {
+_SAME_IN_MACHINE_RULES = {
     "driver-below-cuda-floor": "driver-too-old",
     "no-library-to-load": "bitsandbytes-library-missing",
 }
 _NOTHING_NEW = frozenset({"no-device-code", "gpu-not-known", workload_mark.RULE})  # the mark is told once for all
 
 
-def examine(surveys: Sequence[Survey], machines: Sequence[Machine], known: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Errors and warnings, each once, naming the packages it was found in; none that `said` holds already."""
-    return merged([judged(survey, machines) for survey in surveys], known)
+def with_device_code(env: Path | None) -> list[WithDeviceCode]:
+    """The largest first: it takes the longest."""
+    _, folders = python_environment.locate(world.World.here(), env)
+    return sorted(presence.distributions_with_device_code(folders), key=lambda each: -each.size)
 
 
-def judged(survey: Survey, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+def cut(env: Path | None) -> tuple[Finding, ...]:
+    """Whether packages of an environment were cut to a workload: that is so with a GPU or without."""
+    _, folders = python_environment.locate(world.World.here(), env)
+    return cut_to_workload(each.info for folder in folders for each in distributions(folder))
+
+
+def examine(machine: MachineProfile, there: Sequence[WithDeviceCode], known: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What `known` does not hold already. Without a GPU there is nothing to ask."""
+    machines = [each for each in named.here(machine) if each.capability] if there else []
+    if not machines:
+        return ()
+    results = parallel.each(partial(_surveyed_and_judged, machines=machines), there, partial(log.listen, level="error"))
+    return merged(sorted(results, key=lambda each: each[0]), known)
+
+
+def _surveyed_and_judged(installed: WithDeviceCode, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
+    # Nearly everything that is installed runs, and that shows without looking for code in every corner.
+    name, found = judged(survey(installed.name, env=installed.folder, detail="containers", search="nowhere"), machines)
+    if not any(_matters(each) for each in found):
+        return name, ()
+    return judged(survey(installed.name, env=installed.folder, detail="containers"), machines)
+
+
+def judged(found: Survey, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
     """One distribution: what it is called, and what the rules find in it."""
-    name = f"{survey.distribution.name} {survey.distribution.version}" if survey.distribution else survey.target
-    verdicts = matrix.judge_all(survey, machines)
+    name = f"{found.distribution.name} {found.distribution.version}" if found.distribution else found.target
+    verdicts = matrix.judge_all(found, machines)
     return name, tuple(finding for verdict in verdicts for finding in verdict.findings)
 
 
@@ -50,12 +84,12 @@ def merged(found: Iterable[tuple[str, Sequence[Finding]]], known: Iterable[Findi
     return tuple(sorted(once, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
-def matters(finding: Finding) -> bool:
+def _matters(finding: Finding) -> bool:
     return finding.severity != "note" and finding.rule not in _NOTHING_NEW
 
 
 def _is_old(finding: Finding, already: set[str]) -> bool:
-    return not matters(finding) or _SAID_BY_MACHINE_RULES.get(finding.rule) in already
+    return not _matters(finding) or _SAME_IN_MACHINE_RULES.get(finding.rule) in already
 
 
 def _merged(found: Sequence[tuple[str, Finding]]) -> Finding:

@@ -113,7 +113,7 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
     chosen = [group for group in groups if group.outcome == outcome]
     stopped = any(each.severity == "error" for each in about)
     loaded = [each.verdict for each in chosen[0].judged]
-    findings = _news(about, _told(groups, chosen, load))
+    findings = _news(about, _findings_of(groups, chosen, load))
     if stopped or outcome == "fails":
         findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
     untrue = () if stopped else variant_claims.untrue_on(survey, machine, outcome)
@@ -207,7 +207,7 @@ def _without_worse_variants(load: Loading, judged: Mapping[str, _Judged]) -> Loa
     return replace(load, always=tuple(path for path in load.always if path not in dropped))
 
 
-def _told(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:
+def _findings_of(groups: Sequence[_Group], chosen: Sequence[_Group], load: Loading) -> Iterator[Finding]:
     """What the libraries give rise to. Of those that are loaded only if things are otherwise, errors as warnings."""
     where: dict[Key, list[_Group]] = {}
     found: dict[Key, dict[str, Finding]] = {}

@@ -11,7 +11,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from cuwheel.compat import tags
 from cuwheel.compat.loading import is_loadable, loading
 from cuwheel.compat.rule import Found, rule
-from cuwheel.facts import manylinux, versions
+from cuwheel.facts import versions
+from cuwheel.facts.tables import tables
 from cuwheel.machine.fleet import Machine
 from cuwheel.units import first_few
 from cuwheel.wheel.metadata import fields
@@ -195,7 +196,7 @@ def _by_gravity(subject: Subject, wanting: list[Library]) -> Iterator[tuple[list
 )
 def libstdcxx(subject: Subject) -> Iterator[Found]:
     lowest = _promised_glibc(subject)
-    policy = manylinux.policy_of(lowest) if lowest else None
+    policy = tables().manylinux.policy_of(lowest) if lowest else None
     if policy is None or any(_CXX_LIBRARY.search(path) for path in subject.wheel.sizes):
         return  # a wheel that brings its own libstdc++ asks the system for none
     wanting = [each for each in subject.survey.libraries if any(_newer_cxx(each, policy))]

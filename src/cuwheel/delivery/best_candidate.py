@@ -90,9 +90,9 @@ def _release(ruling: Ruling) -> Version:
 
 
 def _build(ruling: Ruling) -> tuple[int, str]:
-    told = ruling.candidate.wheel.build if ruling.candidate.wheel else None
-    digits = (told or "").rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.")
-    return (int(digits[:9]) if digits.isascii() and digits.isdigit() else -1, told or "")
+    build = ruling.candidate.wheel.build if ruling.candidate.wheel else None
+    digits = (build or "").rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.")
+    return (int(digits[:9]) if digits.isascii() and digits.isdigit() else -1, build or "")
 
 
 def _once_a_build(rulings: Sequence[Ruling]) -> list[Ruling]:
@@ -143,7 +143,7 @@ def _has_facts(
 ) -> bool:
     """Whether an index that does not say so has facts files all the same: found out with a few of them."""
     there = [each for each in rulings if each.candidate.index == index]
-    unsaid = [each for each in there if not each.candidate.told.facts and each.candidate.path is None]
+    unsaid = [each for each in there if not each.candidate.listing.facts and each.candidate.path is None]
     for ruling in unsaid[:_MISSES]:
         if found := _facts(ruling, session, ask=True):
             read[ruling.candidate.file] = found

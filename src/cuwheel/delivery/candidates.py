@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from cuwheel.network.settings import Settings
+    from cuwheel.network.index_settings import Settings
 
 _LARGEST_PAGE = 1 << 27
 _AT_ONCE = 8
@@ -36,19 +36,19 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 class Candidate(Struct, frozen=True, kw_only=True):
     """`wheel` is None for a source distribution. `index`: where it was listed."""
 
-    told: IndexFile
+    listing: IndexFile
     version: Version
     wheel: WheelName | None
     index: str
 
     @property
     def file(self) -> str:
-        return self.told.file
+        return self.listing.file
 
     @property
     def path(self) -> Path | None:
         """Of one that is on this machine already."""
-        return addresses.local_path(self.told.url)
+        return addresses.local_path(self.listing.url)
 
 
 class Places(NamedTuple):
@@ -68,7 +68,7 @@ def wanted(text: str) -> Requirement:
             f"{text!r} is not a name with versions: {str(error).splitlines()[0]}", hint="cuwheel find 'torch>=2.5'"
         ) from error
     if found.url or found.marker or not _NAME.fullmatch(found.name):
-        raise UsageError(f"{text!r} must be a name with versions alone", hint=f"cuwheel find {found.name}")
+        raise UsageError(f"{text!r} must be a name with versions, and nothing else", hint=f"cuwheel find {found.name}")
     return found
 
 
@@ -138,7 +138,7 @@ def _answers(
     if failures and len(failures) == len(asked):
         raise failures[0]
     for error in failures:
-        log.warning("%s: asked the other places alone", error.message)
+        log.warning("%s: only the other places were asked", error.message)
 
 
 def _of_index(index: str, project: str, session: client.Session) -> Iterable[IndexFile]:
@@ -191,18 +191,20 @@ def _in_folder(folder: Path) -> Iterator[IndexFile]:
             yield IndexFile(file=path.name, url=path.absolute().as_uri(), size=path.stat().st_size)
 
 
-def _candidate(told: IndexFile, project: str, index: str) -> Candidate | None:
+def _candidate(listing: IndexFile, project: str, index: str) -> Candidate | None:
     """None for a file of another project, and for what is neither a wheel nor a source distribution."""
     try:
-        if wheel := WheelName.parse(told.file):
+        if wheel := WheelName.parse(listing.file):
             if normalised(wheel.name) != project:
                 return None
-            return Candidate(told=told, version=Version(wheel.version.replace("_", "-")), wheel=wheel, index=index)
-        if told.file.endswith(_SOURCES):
-            name, version = parse_sdist_filename(told.file)
-            return Candidate(told=told, version=version, wheel=None, index=index) if name == project else None
+            return Candidate(
+                listing=listing, version=Version(wheel.version.replace("_", "-")), wheel=wheel, index=index
+            )
+        if listing.file.endswith(_SOURCES):
+            name, version = parse_sdist_filename(listing.file)
+            return Candidate(listing=listing, version=version, wheel=None, index=index) if name == project else None
     except (InvalidVersion, InvalidSdistFilename):
-        log.debug("%s: %s has no version that can be read", index, told.file)
+        log.debug("%s: %s has no version that can be read", index, listing.file)
     return None
 
 
@@ -214,4 +216,4 @@ def _allowed(requirement: Requirement, found: Iterable[Candidate]) -> Iterator[C
     asked = requirement.specifier.prereleases or not finished
     exact = any(each.operator in ("==", "===") for each in requirement.specifier)
     for each in fitting if asked else finished:
-        yield each if not exact else replace(each, told=replace(each.told, yanked=None))
+        yield each if not exact else replace(each, listing=replace(each.listing, yanked=None))

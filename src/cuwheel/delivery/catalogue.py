@@ -138,7 +138,7 @@ def look_up(catalogues: Iterable[Catalogue], candidate: Candidate) -> WheelFacts
     """In the first that has it. One that cannot be read is a warning: the wheel itself can be."""
     for each in catalogues:
         try:
-            if found := each.facts(candidate.told.sha256):
+            if found := each.facts(candidate.listing.sha256):
                 return found
             if candidate.wheel and (found := each.of_sibling(candidate.wheel, str(candidate.version))):
                 return found

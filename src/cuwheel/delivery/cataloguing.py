@@ -87,7 +87,7 @@ def _worth_a_row(found: Iterable[Candidate], platform: str, since: datetime | No
     newest: dict[tuple[tuple[int, ...], str], Candidate] = {}
     wanted = tags.platform_of(platform)
     for each in found:
-        if each.wheel is None or each.told.yanked is not None or not each.told.sha256 or _older(each, since):
+        if each.wheel is None or each.listing.yanked is not None or not each.listing.sha256 or _older(each, since):
             continue
         made_for = tags.platform_of(each.wheel.platforms[0])
         if (made_for.os, made_for.cpu) != (wanted.os, wanted.cpu):
@@ -113,20 +113,20 @@ def _preference(candidate: Candidate) -> tuple[Version, bool, str]:
 
 def _older(candidate: Candidate, since: datetime | None) -> bool:
     """Where an index does not say when, nothing is left out for it."""
-    if since is None or not candidate.told.uploaded:
+    if since is None or not candidate.listing.uploaded:
         return False
     try:
-        told = datetime.fromisoformat(candidate.told.uploaded.replace("Z", "+00:00"))
+        uploaded = datetime.fromisoformat(candidate.listing.uploaded.replace("Z", "+00:00"))
     except ValueError:
         return False
-    return (told if told.tzinfo else told.replace(tzinfo=_UTC)) < since
+    return (uploaded if uploaded.tzinfo else uploaded.replace(tzinfo=_UTC)) < since
 
 
 def _project(wanted: Sequence[Candidate], store: Store, session: client.Session, budget: Budget) -> list[Row]:
     lock = threading.Lock()
 
     def work(candidate: Candidate) -> Row:
-        sha256 = candidate.told.sha256 or ""
+        sha256 = candidate.listing.sha256 or ""
         name = normalised(candidate.wheel.name) if candidate.wheel else ""
         row = Row(name=name, version=str(candidate.version), file=candidate.file, outcome="known")
         if store.has(sha256):
@@ -134,7 +134,7 @@ def _project(wanted: Sequence[Candidate], store: Store, session: client.Session,
         try:
             facts = wheel_reading.facts_of(candidate, session, budget)
         except OverBudgetError:
-            return _ended(row, "over-budget", f"{size(candidate.told.size or 0)}, more than is left")
+            return _ended(row, "over-budget", f"{size(candidate.listing.size or 0)}, more than is left")
         except CuwheelError as error:
             log.warning("%s: %s", candidate.file, error.message)
             return _ended(row, "failed", error.message)
@@ -143,8 +143,8 @@ def _project(wanted: Sequence[Candidate], store: Store, session: client.Session,
             name=name,
             version=str(candidate.version),
             sha256=sha256,
-            size=candidate.told.size or facts.size,
-            uploaded=candidate.told.uploaded,
+            size=candidate.listing.size or facts.size,
+            uploaded=candidate.listing.uploaded,
         )
         with lock:
             store.add(listed, facts)

@@ -43,29 +43,29 @@ def check(place: str | Path, signers: Path | None = None) -> Checked:
     listed = pages.listed()
     projects = pages.projects(listed)
     pages.derived(listed, projects)
-    wheels, told = _files(found, projects)
-    told += [each for name, page in projects.items() for each in variant_checks.of(found, name, page)]
-    told += [(layout.SUMS, each) for each in _sums(found, projects)]
-    told += [(layout.SIGNATURE, each) for each in _signature(found, signers)]
+    wheels, findings = _files(found, projects)
+    findings += [each for name, page in projects.items() for each in variant_checks.of(found, name, page)]
+    findings += [(layout.SUMS, each) for each in _sums(found, projects)]
+    findings += [(layout.SIGNATURE, each) for each in _signature(found, signers)]
     if isinstance(found, site.FolderSite):
-        told += list(_leftovers(found.index, projects))
+        findings += list(_leftovers(found.index, projects))
     return Checked(
         place=found.name,
         wheels=wheels,
         channels=tuple(sorted({each for row in listed.projects for each in row.channels})),
-        findings=tuple(merged([*pages.told, *told])),
+        findings=tuple(merged([*pages.findings, *findings])),
     )
 
 
 def _files(
     found: Site, projects: Mapping[str, Project]
 ) -> tuple[tuple[PublishedWheel, ...], list[tuple[str, Finding]]]:
-    wheels, told = [], []
+    wheels, findings = [], []
     every = [(layout.project_page(name), each) for name, page in projects.items() for each in page.files]
     with log.progress("checking", sum(each.size or 0 for _, each in every) or None) as progress:
         for page, each in every:
             problems = list(file_checks.of(found, f"{page}.json", each))
-            told += [(each.filename, problem) for problem in problems]
+            findings += [(each.filename, problem) for problem in problems]
             progress.advance(each.size or 0)
             wheels.append(
                 PublishedWheel(
@@ -77,7 +77,7 @@ def _files(
                     channels=each.channels,
                 )
             )
-    return tuple(wheels), told
+    return tuple(wheels), findings
 
 
 def _sums(found: Site, projects: Mapping[str, Project]) -> Iterator[Finding]:
@@ -94,11 +94,11 @@ def _sums(found: Site, projects: Mapping[str, Project]) -> Iterator[Finding]:
     if not problems and data != index_folder.sums_text(wanted):
         problems = ["it has lines that are not sums"]
     if data is None or problems:
-        told = "it is not there" if data is None else problems[0]
+        problem = "it is not there" if data is None else problems[0]
         yield Finding(
             rule="index-sums",
             severity="error",
-            message=told,
+            message=problem,
             evidence=first_few(problems[1:]) if data is not None else (),
             fix=_RENEW,
         )
@@ -148,7 +148,7 @@ def _leftovers(index: IndexFolder, projects: Mapping[str, Project]) -> Iterator[
             Finding(
                 rule="publish-interrupted",
                 severity="warning",
-                message="a run that publishes was interrupted, or is under way",
+                message="publishing was interrupted, or is still running",
                 fix="run it again; the next run makes the index whole",
             ),
         )

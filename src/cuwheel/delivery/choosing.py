@@ -116,7 +116,7 @@ def _source_build(start: Choice, request: InstallRequest, _: FindRequest) -> Cho
     if request.wheel_only:
         return "switched off: --wheel-only"
     sources = [
-        each for each in start.found.rulings if each.candidate.wheel is None and each.candidate.told.yanked is None
+        each for each in start.found.rulings if each.candidate.wheel is None and each.candidate.listing.yanked is None
     ]
     newest = _newest(start.found.rulings)
     if request.no_older:
@@ -149,9 +149,9 @@ def _source_build(start: Choice, request: InstallRequest, _: FindRequest) -> Cho
 def _judged(wheel: Path, found: Found, request: InstallRequest) -> Ruling:
     """A wheel on this machine, as `find` judges those of an index."""
     name = WheelName.parse(wheel.name)
-    told = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
+    listing = IndexFile(file=wheel.name, url=wheel.as_uri(), sha256=files.sha256(wheel), size=wheel.stat().st_size)
     version = Version(name.version.replace("_", "-")) if name else Version("0")
-    candidate = Candidate(told=told, version=version, wheel=name, index=str(wheel.parent))
+    candidate = Candidate(listing=listing, version=version, wheel=name, index=str(wheel.parent))
     bench = judging.Bench(found.machines, request.env, installed=True)
     with client.Session() as session:
         return bench.rule(Ruling(candidate=candidate), wheel_reading.read(candidate, session, Budget(request.budget)))
@@ -195,7 +195,7 @@ def _is_for_cpu(ruling: Ruling, found: Found) -> bool:
 
 
 def _is_yanked(ruling: Ruling) -> bool:
-    return ruling.candidate.told.yanked is not None
+    return ruling.candidate.listing.yanked is not None
 
 
 def _release(ruling: Ruling) -> Version:

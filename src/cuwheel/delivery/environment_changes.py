@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cuwheel import files, process, resolver, venvs
 from cuwheel.delivery import candidates
-from cuwheel.network import addresses, logins, settings, transfer
+from cuwheel.network import addresses, index_settings, logins, transfer
 from cuwheel.resolver import Release
 from cuwheel.wheel import requirements
 from cuwheel.wheel.installed import distributions, site_packages
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.install_lock import LockedFile
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
-    from cuwheel.network.settings import Settings
+    from cuwheel.network.index_settings import Settings
 
 _INSTALL_S = 3600.0
 _CAUSED = re.compile(r"^ {4}(\S.*) (depends on|requested) (\S.*)$", re.MULTILINE)  # of pip
@@ -135,8 +135,10 @@ def _own(choice: Choice) -> tuple[Release, tuple[str, ...]]:
         if plan is None:
             raise ValueError(choice.name)
         return Release(name=plan.name, version=plan.version, url="", file=plan.source), plan.requires
-    told, version = choice.ruling.candidate.told, str(choice.ruling.candidate.version)
-    own = Release(name=choice.name, version=version, url=told.url, file=told.file, sha256=told.sha256, size=told.size)
+    listing, version = choice.ruling.candidate.listing, str(choice.ruling.candidate.version)
+    own = Release(
+        name=choice.name, version=version, url=listing.url, file=listing.file, sha256=listing.sha256, size=listing.size
+    )
     return own, choice.ruling.requires
 
 
@@ -192,7 +194,7 @@ def _address(index: str) -> str:
 
 def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
     """Install exactly these files; what the installer printed."""
-    found = settings.read()
+    found = index_settings.read()
     lines = [_line(each, found, scratch) for each in releases]
     hashed = all(" --hash=" in each for each in lines)
     listed = scratch / "requirements.txt"
@@ -200,7 +202,7 @@ def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
     listed.write_text("".join(f"{each}\n" for each in lines), encoding="utf-8")
     options = ["--no-deps", *(["--require-hashes"] if hashed else []), "--requirement", str(listed)]
     if uv := venvs.uv():
-        environ, inherited = settings.for_uv()
+        environ, inherited = index_settings.for_uv()
         command = [uv, "pip", "install", "--python", str(interpreter), *inherited, *options]
     else:
         environ = resolver.pip_environment()

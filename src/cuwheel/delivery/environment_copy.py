@@ -260,14 +260,14 @@ class Copy:
                 continue
             status = each.stat(follow_symlinks=False)
             relative = os.path.relpath(path, self.prefix)
-            told = {"path": relative, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+            common = {"path": relative, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
             if stat.S_ISLNK(status.st_mode):
-                yield Entry(kind="link", target=str(path.readlink()), **told)  # type: ignore[arg-type]
+                yield Entry(kind="link", target=str(path.readlink()), **common)  # type: ignore[arg-type]
             elif stat.S_ISDIR(status.st_mode):
-                yield Entry(kind="folder", mode=stat.S_IMODE(status.st_mode), **told)  # type: ignore[arg-type]
+                yield Entry(kind="folder", mode=stat.S_IMODE(status.st_mode), **common)  # type: ignore[arg-type]
                 yield from self._walk(path)
             elif stat.S_ISREG(status.st_mode):
-                yield Entry(size=status.st_size, mode=stat.S_IMODE(status.st_mode), **told)  # type: ignore[arg-type]
+                yield Entry(size=status.st_size, mode=stat.S_IMODE(status.st_mode), **common)  # type: ignore[arg-type]
 
 
 def _link(source: Path, to: Path) -> None:

@@ -50,8 +50,8 @@ def _of(site: Site, page: str, file: PublishedFile) -> Iterator[Finding]:
             yield _found("index-hash", f"it is {short}: {size:,} bytes, and the page says {file.size:,}", fix=_REPLACE)
             return
         if file.hashes and (sha256 := files.sha256(path)) != file.sha256:
-            told = (f"the page says {file.sha256}", f"the file has {sha256}")
-            yield _found("index-hash", "its content is not what the page says", *told, fix=_REPLACE)
+            hashes = (f"the page says {file.sha256}", f"the file has {sha256}")
+            yield _found("index-hash", "its content is not what the page says", *hashes, fix=_REPLACE)
             return
         if file.wheel:
             yield from _wheel(site, page, file, path)
@@ -75,13 +75,13 @@ def _wheel(site: Site, page: str, file: PublishedFile, path: Path) -> Iterator[F
     if file.provenance and (problem := _provenance(site, page, file)):
         yield _found("index-provenance", problem, fix=_RENEW)
     if file.requires_python != facts.requires_python:
-        told = f"the page says requires-python {file.requires_python}, and its METADATA {facts.requires_python}"
-        yield _found("index-metadata", told, fix=_RENEW)
+        message = f"the page says requires-python {file.requires_python}, and its METADATA {facts.requires_python}"
+        yield _found("index-metadata", message, fix=_RENEW)
     # Which plain wheels stand beside variants is the page's to know.
     there = tuple(each for each in file.channels if facts.variant or each != channels.VARIANTS)
     if (wanted := channels.of(facts).names) != there:
-        told = f"it is in {', '.join(file.channels) or 'no channel'} and belongs in {', '.join(wanted) or 'none'}"
-        yield _found("index-channel", told, fix=_RENEW)
+        message = f"it is in {', '.join(file.channels) or 'no channel'} and belongs in {', '.join(wanted) or 'none'}"
+        yield _found("index-channel", message, fix=_RENEW)
 
 
 def _provenance(site: Site, page: str, file: PublishedFile) -> str:
@@ -94,8 +94,8 @@ def _provenance(site: Site, page: str, file: PublishedFile) -> str:
     return attestations.problem(data, file.filename, file.sha256)
 
 
-def _beside(site: Site, page: str, link: str, wanted: bytes, told: Sequence[object]) -> str:
-    """What is wrong with a file beside a wheel. `told`: the hashes that the page has for it."""
+def _beside(site: Site, page: str, link: str, wanted: bytes, hashes: Sequence[object]) -> str:
+    """What is wrong with a file beside a wheel. `hashes`: those that the page has for it."""
     name = addresses.file_name(link)
     with site.file(page, link) as path:
         if path is None:
@@ -103,7 +103,7 @@ def _beside(site: Site, page: str, link: str, wanted: bytes, told: Sequence[obje
         data = b"".join(files.chunks(path)) if path.stat().st_size <= _LARGEST else b""
     if data != wanted:
         return f"{name} is not what is in the wheel"
-    if any(each != {"sha256": files.sha256_of(wanted)} for each in told):
+    if any(each != {"sha256": files.sha256_of(wanted)} for each in hashes):
         return f"the page has another hash for {name}"
     return ""
 

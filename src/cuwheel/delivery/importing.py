@@ -38,7 +38,7 @@ def tried(
         for number, module in enumerate(dict.fromkeys(each for name in names for each in _modules(prefix, name))):
             check = checks.importing(module)
             with log.progress(check.name):
-                told = runner.run(
+                report = runner.run(
                     check.as_dict(),
                     str(interpreter),
                     environ,
@@ -46,7 +46,7 @@ def tried(
                     cut=cut,
                     hide=lambda text: masking.known(text, os.environ),
                 )
-            result = installation.as_result(told, check)
+            result = installation.as_result(report, check)
             found.append(result if driver else libraries.without_driver(result))
     return tuple(found)
 

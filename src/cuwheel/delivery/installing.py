@@ -40,8 +40,7 @@ from cuwheel.finding import Finding
 from cuwheel.machine import named, python_environment
 from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
-from cuwheel.network import addresses
-from cuwheel.network import settings as network_settings
+from cuwheel.network import addresses, index_settings
 from cuwheel.units import size
 from cuwheel.verifying.outcomes import Result
 from cuwheel.wheel.metadata import normalised
@@ -105,7 +104,7 @@ def install(request: InstallRequest) -> Installed:
     with locking.locked(place.prefix / FOLDER):
         recovered = place.copy.recover()
         if recovered:
-            log.warning("an install of %s had not ended: the environment was put back as it was", recovered)
+            log.warning("an earlier install of %s was interrupted: the environment was restored", recovered)
         if request.locked:
             done = _from_lock(request, place, install_lock.read(request.locked))
         elif request.requirements:
@@ -231,7 +230,7 @@ def _decided(
 
 def _unsigned(request: InstallRequest, releases: tuple[Release, ...], signers: Path) -> str:
     where = candidates.places(
-        network_settings.read(), indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
+        index_settings.read(), indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
     )
     return signed_files.problem(releases, where.indexes, signers)
 

@@ -66,16 +66,18 @@ class Ruling(Struct, frozen=True, kw_only=True):
 
 def by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
     """What its name and its index say: undecided where that is no obstacle."""
-    told = candidate.told
+    listing = candidate.listing
     if candidate.wheel is None:
         reason = "a source distribution: it has to be built (cuwheel build)"
         return Ruling(candidate=candidate, rank=5, reasons=(reason,))
     problems = (
-        [f"withdrawn by its publisher{f': {told.yanked}' if told.yanked else ''}"] if told.yanked is not None else []
+        [f"withdrawn by its publisher{f': {listing.yanked}' if listing.yanked else ''}"]
+        if listing.yanked is not None
+        else []
     )
     for machine in machines:
         found = tags.fits(candidate.wheel.tags, machine)
-        own = [*found[0].problems, *_python_problems(told.requires_python, machine)]
+        own = [*found[0].problems, *_python_problems(listing.requires_python, machine)]
         problems += [_of(machine, each, machines) for each in own]
     if problems:
         return Ruling(candidate=candidate, outcome="fails", rank=4, reasons=tuple(dict.fromkeys(problems)))

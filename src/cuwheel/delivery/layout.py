@@ -98,9 +98,9 @@ def list_page(channel: str = "") -> str:
     return "/".join(filter(None, (channel, SIMPLE, "index")))
 
 
-def url(file: str, elsewhere: str = "") -> str:
-    """As a page of the flat index links to it. `elsewhere`: the address of the folder that holds the files."""
-    return f"{elsewhere.rstrip('/')}/{quote(file)}" if elsewhere else _HERE + quote(file)
+def url(file: str, files_url: str = "") -> str:
+    """As a page of the flat index links to it. `files_url`: the address of the folder that holds the files."""
+    return f"{files_url.rstrip('/')}/{quote(file)}" if files_url else _HERE + quote(file)
 
 
 def url_from(channel: str, link: str) -> str:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from cuwheel.delivery.site import Site
 
 Page = TypeVar("Page", bound="Project | ProjectList")
-_AGAIN = "make the pages anew: cuwheel publish FOLDER/files --to FOLDER; then bring the folder to the server again"
+_RENEW = "make the pages anew: cuwheel publish FOLDER/files --to FOLDER; then bring the folder to the server again"
 
 
 class PageChecks:
-    """`told`: what is wrong, by the path of the page."""
+    """`findings`: what is wrong, by the path of the page."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.told: list[tuple[str, Finding]] = []
+        self.findings: list[tuple[str, Finding]] = []
 
     def listed(self) -> ProjectList:
         """Without this page there is nothing to check."""
@@ -38,7 +38,7 @@ class PageChecks:
         return simple_api.parse(data, ProjectList, f"{self.site.name}/{path}")
 
     def projects(self, listed: ProjectList) -> dict[str, Project]:
-        """Those whose own page can be read; of the others it is told."""
+        """Those whose own page can be read; the others get a finding."""
         found = {each.name: self._project(each) for each in listed.projects}
         return {name: page for name, page in found.items() if page}
 
@@ -77,9 +77,9 @@ class PageChecks:
             if not layout.is_project(row.name):
                 self._wrong(path, [f"it lists {row.name!r}, which is not a normalised name"])
             elif (page := projects.get(row.name)) and row.channels != (own := update.channels_of(page)):
-                told = f"it says that {row.name} is in {_words(row.channels)}, but it is in {_words(own)}"
-                finding = Finding(rule="index-channel", severity="error", message=told, fix=_AGAIN)
-                self.told.append((path, finding))
+                message = f"it says that {row.name} is in {_words(row.channels)}, but it is in {_words(own)}"
+                finding = Finding(rule="index-channel", severity="error", message=message, fix=_RENEW)
+                self.findings.append((path, finding))
 
     def _both(self, path: str, expected: Project | ProjectList) -> None:
         found = self._parsed(f"{path}.json", type(expected))
@@ -115,10 +115,10 @@ class PageChecks:
 
     def _wrong(self, path: str, problems: Sequence[str]) -> None:
         if problems:
-            told = Finding(
-                rule="index-page", severity="error", message=problems[0], evidence=first_few(problems[1:]), fix=_AGAIN
+            finding = Finding(
+                rule="index-page", severity="error", message=problems[0], evidence=first_few(problems[1:]), fix=_RENEW
             )
-            self.told.append((path, told))
+            self.findings.append((path, finding))
 
 
 def differences(expected: Project | ProjectList, found: Sequence[PublishedFile | ListedProject]) -> Iterator[str]:

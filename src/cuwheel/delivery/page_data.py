@@ -102,26 +102,26 @@ def project(page: Project) -> bytes:
 
 def _listed(file: PublishedFile) -> dict[str, Any]:
     """`url`: where its files are not in the index itself."""
-    told: dict[str, Any] = {"file": file.filename}
+    row: dict[str, Any] = {"file": file.filename}
     if not layout.is_here(file.url):
-        told["url"] = file.url
+        row["url"] = file.url
     if file.yanked is not False:
-        told["yanked"] = file.yanked if isinstance(file.yanked, str) else ""
+        row["yanked"] = file.yanked if isinstance(file.yanked, str) else ""
     torch = next((each for each in file.channels if "/torch" in each), "")
     if torch:
-        told["torch"] = torch.rpartition("/torch")[2]
-    return told
+        row["torch"] = torch.rpartition("/torch")[2]
+    return row
 
 
 def wheel(facts: WheelFacts) -> bytes:
-    told = codec.builtins(page_verdicts.of(facts))
+    judged = codec.builtins(page_verdicts.of(facts))
     value = {
         "version": facts.version,
         "sha256": facts.sha256,
         "size": facts.size,
         "excluded": list(_excluded(facts.requires_python)),
         "requires": facts.requires_python or "",
-        **told,
+        **judged,
     }
     return mark(facts) + script("wheel", facts.file, value)
 

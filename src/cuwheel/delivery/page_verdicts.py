@@ -21,7 +21,7 @@ from cuwheel.machine.fleet import Machine, System
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from cuwheel.compat.driver_steps import Told
+    from cuwheel.compat.driver_steps import Answer
     from cuwheel.facts.arch import Capability
     from cuwheel.inspection.libraries import Survey
     from cuwheel.inspection.wheel_facts import WheelFacts
@@ -53,7 +53,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     fix: str = ""
 
 
-class Said(Struct, frozen=True, omit_defaults=True):
+class ShownVerdict(Struct, frozen=True, omit_defaults=True):
     """A verdict. `conditions`, `reasons`: indices into `texts` and `reasons`."""
 
     outcome: str
@@ -81,7 +81,7 @@ class Verdicts(Struct, frozen=True, omit_defaults=True):
     places: dict[str, OnPlace]
     refused: dict[str, str]
     steps: tuple[Steps, ...]
-    verdicts: tuple[Said, ...]
+    verdicts: tuple[ShownVerdict, ...]
     reasons: tuple[Reason, ...]
     texts: tuple[str, ...]
 
@@ -141,7 +141,7 @@ class _Sweep:
         self._survey, self._judge = survey, Judge(survey)
         self._changes: dict[str, tuple[str, ...]] = {}
         self.steps: dict[Steps, int] = {}
-        self.verdicts: dict[Said, int] = {}
+        self.verdicts: dict[ShownVerdict, int] = {}
         self.reasons: dict[Reason, int] = {}
         self.texts: dict[str, int] = {}
 
@@ -186,20 +186,22 @@ class _Sweep:
         known = () if profile_of(self._survey) else self._changes.get(key, ())
         steps = driver_steps.of(self._judge, self._survey, machine, known)
         self._changes[key] = tuple(step.since for step in steps if step.since)
-        return tuple((step.since or "", self._verdict(step.told)) for step in steps)
+        return tuple((step.since or "", self._verdict(step.answer)) for step in steps)
 
-    def _verdict(self, told: Told) -> int:
-        found = told.predicted_error
-        reasons = (each for each in told.findings if each.severity != "note" or each.rule in check_rules.STARTS_SLOWLY)
-        said = Said(
-            outcome=told.outcome,
+    def _verdict(self, answer: Answer) -> int:
+        found = answer.predicted_error
+        reasons = (
+            each for each in answer.findings if each.severity != "note" or each.rule in check_rules.STARTS_SLOWLY
+        )
+        shown = ShownVerdict(
+            outcome=answer.outcome,
             error=f"{found.code} ({found.name})" if found else None,
-            conditions=tuple(_number(self.texts, each) for each in told.conditions),
+            conditions=tuple(_number(self.texts, each) for each in answer.conditions),
             reasons=tuple(
                 _number(self.reasons, Reason(each.severity, each.rule, each.message, each.fix)) for each in reasons
             ),
         )
-        return _number(self.verdicts, said)
+        return _number(self.verdicts, shown)
 
 
 def _with_gpu(machine: Machine, capability: Capability) -> Machine:

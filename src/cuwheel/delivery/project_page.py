@@ -72,17 +72,22 @@ def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
         raise NewerSchemaError(url, f"simple API {page.meta.api_version}", simple_api.API_VERSION)
     for raw in page.files:
         try:
-            told = codec.decode(raw, simple_api.PublishedFile)
+            published = codec.decode(raw, simple_api.PublishedFile)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             log.debug("%s: a file is not read: %s", url, error)
             continue
-        yanked = told.yanked if isinstance(told.yanked, str) else "" if told.yanked else None
+        yanked = published.yanked if isinstance(published.yanked, str) else "" if published.yanked else None
         made = _file(
-            url, told.url, sha256=told.sha256, size=told.size, requires_python=told.requires_python, yanked=yanked
+            url,
+            published.url,
+            sha256=published.sha256,
+            size=published.size,
+            requires_python=published.requires_python,
+            yanked=yanked,
         )
-        if made and made.file == told.filename:
-            facts = (told.facts or {}).get("sha256", "")
-            yield replace(made, uploaded=told.upload_time, facts=facts if _SHA256.fullmatch(facts) else "")
+        if made and made.file == published.filename:
+            facts = (published.facts or {}).get("sha256", "")
+            yield replace(made, uploaded=published.upload_time, facts=facts if _SHA256.fullmatch(facts) else "")
 
 
 def _from_html(body: bytes, url: str) -> Iterator[IndexFile]:

@@ -81,7 +81,7 @@ def publish(request: PublishRequest) -> Published:
         refused = {each.name for each in given if each.refused} | wanted.refused.keys()
         todo = [] if refused else steps.of(index, wanted, _GENERATORS, _signer(index, request.sign))
         if not refused and not request.dry_run:
-            transaction.carry_out(index, todo, wanted.journal)
+            transaction.execute(index, todo, wanted.journal)
     return Published(
         wheels=tuple(_wheel(each, wanted, refused) for each in given),
         channels=wanted.all_channels,
@@ -146,14 +146,14 @@ def merged(found: Iterable[tuple[str, Finding]]) -> list[Finding]:
     names: dict[Finding, list[str]] = defaultdict(list)
     for name, each in found:
         names[each].append(name)
-    told = []
+    merged_findings = []
     for each, files in names.items():
         if len(files) == 1:
-            told.append(replace(each, message=f"{files[0]}: {each.message}"))
+            merged_findings.append(replace(each, message=f"{files[0]}: {each.message}"))
         else:
             evidence = (*each.evidence, *first_few(files))
-            told.append(replace(each, message=f"{len(files)} wheels: {each.message}", evidence=evidence))
-    return sorted(told, key=lambda each: SEVERITIES.index(each.severity))
+            merged_findings.append(replace(each, message=f"{len(files)} wheels: {each.message}", evidence=evidence))
+    return sorted(merged_findings, key=lambda each: SEVERITIES.index(each.severity))
 
 
 def _too_large(arrival: Arrival) -> Finding:

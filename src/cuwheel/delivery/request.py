@@ -12,7 +12,7 @@ from cuwheel.errors import NetworkError, UsageError
 from cuwheel.inspection import pinned
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
-from cuwheel.requests import as_paths, freeze, must_be_positive
+from cuwheel.request_checks import as_paths, freeze, must_be_positive
 
 _SCHEMES = ("https://", "http://")
 _SHOWN = 100
@@ -93,7 +93,7 @@ def must_be_address(url: str) -> None:
     if not url.startswith(_SCHEMES) or not parts.hostname or not url.isprintable() or " " in url:
         raise UsageError(f"{url[:_SHOWN]!r} is not a URL: it must begin with https:// or http://")
     if parts.username or parts.password:
-        raise UsageError("the address must not contain a login: it would stand in every page")
+        raise UsageError("the address must not contain a login: it would appear on every page")
     if parts.query or parts.fragment:
         raise UsageError(f"{url[:_SHOWN]!r} must be the address of a folder, without ? or #")
 

@@ -100,8 +100,8 @@ def _prepared(candidate: Candidate, machines: Sequence[Machine], python: str) ->
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:
         source = candidate.path or Path(scratch, candidate.file)
         if candidate.path is None:
-            told = candidate.told
-            transfer.download(told.url, source, sha256=told.sha256, size=told.size, label=told.file)
+            listing = candidate.listing
+            transfer.download(listing.url, source, sha256=listing.sha256, size=listing.size, label=listing.file)
         fleet = Path(scratch, "machines.toml")
         fleet.write_text("".join(map(_row, machines)), encoding="utf-8")
         yield _Work(source=source, fleet=fleet, python=python)
@@ -119,8 +119,8 @@ def _must_be_like_here(machines: Sequence[Machine]) -> None:
 
 def _row(machine: Machine) -> str:
     known = {name: value for name in _KNOWN if (value := getattr(machine, name)) is not None}
-    told = {"name": machine.name, "capability": str(machine.capability), **known}
-    lines = (f"{name} = {codec.encode(value).decode()}\n" for name, value in told.items())
+    row = {"name": machine.name, "capability": str(machine.capability), **known}
+    lines = (f"{name} = {codec.encode(value).decode()}\n" for name, value in row.items())
     return f"[[machine]]\n{''.join(lines)}"
 
 
@@ -154,7 +154,7 @@ def _foreseen(candidate: Candidate, work: _Work, decided: BuildResult) -> Planne
     job, project = decided.jobs[0], decided.order.project
     toolchain = job.job.toolchain if job.job else None
     compiler = toolchain.host_compiler if toolchain else None
-    told = metadata.from_texts(_text(decided.order.tree.folder / "PKG-INFO"), "")
+    packed = metadata.from_texts(_text(decided.order.tree.folder / "PKG-INFO"), "")
     return PlannedBuild(
         name=normalised(project.name),
         version=str(candidate.version),
@@ -166,7 +166,7 @@ def _foreseen(candidate: Candidate, work: _Work, decided: BuildResult) -> Planne
         toolkit=f"{toolchain.toolkit.release} ({toolchain.toolkit.provider})" if toolchain else "",
         compiler=f"{compiler.kind} {compiler.version}" if compiler else "",
         torch=work.torch,
-        requires=told.requires,
+        requires=packed.requires,
     )
 
 

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 _HINT = "the index still serves what it did before; publish again to go on"
 
 
-def carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
+def execute(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
     """Under the index's lock."""
     with files.errors_of(index.root, _HINT):
         if index.journal() is not None:
             _clear(index)
         if steps:
-            _carry_out(index, steps, journal)
+            _execute(index, steps, journal)
         index.path(JOURNAL).unlink(missing_ok=True)
 
 
-def _carry_out(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
+def _execute(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
     files.must_have_room(index.root, sum(each.size for each in steps if isinstance(each, Copy)))
     repairing = index.path(JOURNAL).exists()
     files.write(index.path(JOURNAL), codec.encode(journal))

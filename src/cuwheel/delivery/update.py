@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cuwheel import spelling
+from cuwheel import typos
 from cuwheel.delivery import layout, variant_sets
 from cuwheel.delivery.arrivals import Arrival
 from cuwheel.delivery.index_folder import Journal
@@ -162,7 +162,7 @@ class _Draft:
         found = [(project, each) for name, each in files.items() if fits(name)]
         # What an interrupted run has removed already need not be there.
         if not found and not any(map(fits, self.repairs.files if self.repairs else ())):
-            raise UnknownNameError("file in this index", word, spelling.alike(word, [*files, *self.listed]))
+            raise UnknownNameError("file in this index", word, typos.alike(word, [*files, *self.listed]))
         return found
 
     def keep(self, project: str, count: int) -> None:

@@ -158,8 +158,8 @@ def _uploaded(program: str, wheel: Path, url: str) -> Finding | None:
     done = process.run(command, timeout=_TIMEOUT_S, check=False, env=environ)
     if done.status == 0:
         return None
-    told = masking.known(_MARKUP.sub("", done.stderr), environ)
-    lines = [line.strip() for line in told.splitlines() if line.strip() and "{" not in line]
+    printed = masking.known(_MARKUP.sub("", done.stderr), environ)
+    lines = [line.strip() for line in printed.splitlines() if line.strip() and "{" not in line]
     return Finding(
         rule="upload-failed",
         severity="error",

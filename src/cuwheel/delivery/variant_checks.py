@@ -34,8 +34,8 @@ def of(site: Site, name: str, page: Project) -> Iterator[tuple[str, Finding]]:
             yield document, _finding("index-variants", found[0], *first_few(found[1:]))
     for before, after in zip(page.files, variant_sets.in_channels(page.files), strict=True):
         if before.channels != after.channels:
-            told = f"it is in {_words(before)}, and belongs in {_words(after)}"
-            yield before.filename, _finding("index-channel", told)
+            message = f"it is in {_words(before)}, and belongs in {_words(after)}"
+            yield before.filename, _finding("index-channel", message)
 
 
 def _problems(site: Site, where: str, document: PublishedFile | None, wheels: list[PublishedFile]) -> Iterator[str]:
@@ -49,18 +49,18 @@ def _problems(site: Site, where: str, document: PublishedFile | None, wheels: li
         if path is None:
             return  # of the link it is told already
         try:
-            said = {each.label: each for each in variant.parse(path.read_bytes(), document.filename).variants}
+            described = {each.label: each for each in variant.parse(path.read_bytes(), document.filename).variants}
         except (CuwheelError, OSError) as error:
             yield str(error).removeprefix(f"{document.filename}: ")
             return
     labels = {each.wheel.variant for each in wheels if each.wheel}
-    yield from (f"it has {label}, and no wheel has this label" for label in sorted(said.keys() - labels))
+    yield from (f"it has {label}, and no wheel has this label" for label in sorted(described.keys() - labels))
     for each in wheels:
-        told = _variant(site, where, each)
-        if told and told.label not in said:
-            yield f"it lacks {told.label}, the label of {each.filename}"
-        elif told and not variant.same(told, said[told.label]):
-            yield f"{told.label} is not what {each.filename} says"
+        own = _variant(site, where, each)
+        if own and own.label not in described:
+            yield f"it lacks {own.label}, the label of {each.filename}"
+        elif own and not variant.same(own, described[own.label]):
+            yield f"{own.label} is not what {each.filename} says"
 
 
 def _variant(site: Site, where: str, wheel: PublishedFile) -> Variant | None:

@@ -43,21 +43,21 @@ def documents(index: IndexFolder, files: Iterable[str], arrivals: Sequence[Arriv
     arrived = {each.name: each.variants for each in arrivals}
     made = {}
     for name, wheels in sets(files).items():
-        told = variant.together((_document(index, wheel, arrived) for wheel in wheels), name)
-        made[name] = variant.encoded(_with_providers(told, index, name))
+        document = variant.together((_document(index, wheel, arrived) for wheel in wheels), name)
+        made[name] = variant.encoded(_with_providers(document, index, name))
     return made
 
 
-def _with_providers(told: Document, index: IndexFolder, name: str) -> Document:
+def _with_providers(document: Document, index: IndexFolder, name: str) -> Document:
     """Facts do not tell whom else than NVIDIA a variant asks; what is published now does."""
-    used = {each.namespace for one in told.variants for each in one.properties} - told.providers.keys()
+    used = {each.namespace for one in document.variants for each in one.properties} - document.providers.keys()
     data = index.read(layout.file(name)) if used else None
     try:
         before = variant.parse(data, name) if data else None
     except CuwheelError:
         before = None
     known = {each: before.providers[each] for each in sorted(used) if before and each in before.providers}
-    return replace(told, namespaces=(*told.namespaces, *known), providers={**told.providers, **known})
+    return replace(document, namespaces=(*document.namespaces, *known), providers={**document.providers, **known})
 
 
 def _document(index: IndexFolder, wheel: WheelName, arrived: Mapping[str, Document | None]) -> Document:
@@ -65,12 +65,12 @@ def _document(index: IndexFolder, wheel: WheelName, arrived: Mapping[str, Docume
         return document
     facts = layout.file(f"{wheel}{FACTS}")
     data = index.read(facts)
-    told = wheel_facts.parse(data, facts).variant if data else None
-    if told is None:
+    own = wheel_facts.parse(data, facts).variant if data else None
+    if own is None:
         raise MalformedError(
             index.path(facts), "does not say which variant it is", hint="cuwheel publish FOLDER/files --to FOLDER"
         )
-    return variant.for_nvidia([told])
+    return variant.for_nvidia([own])
 
 
 def put(index: IndexFolder, files: dict[str, PublishedFile], made: Mapping[str, bytes], now: str) -> None:
@@ -80,10 +80,10 @@ def put(index: IndexFolder, files: dict[str, PublishedFile], made: Mapping[str, 
     for name, data in made.items():
         before = there.get(name)
         kept = before is not None and index.read(layout.file(name)) == data
-        elsewhere = "" if layout.is_here(links[name]) else links[name].rpartition("/")[0]
+        files_url = "" if layout.is_here(links[name]) else links[name].rpartition("/")[0]
         files[name] = PublishedFile(
             filename=name,
-            url=layout.url(name, elsewhere),
+            url=layout.url(name, files_url),
             hashes={},
             size=len(data),
             upload_time=before.upload_time if before and kept else now,

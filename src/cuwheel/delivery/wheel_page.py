@@ -96,19 +96,19 @@ class WheelPage:
     @property
     def build(self) -> Iterator[tuple[str, str]]:
         """Of a wheel that cuwheel built."""
-        told = self.facts.description
-        if told is None:
+        about = self.facts.description
+        if about is None:
             return
-        yield from (("built", each) for each in description.words(told))
-        if told.python:
-            yield "Python", told.python
-        if tools := told.toolchain:
+        yield from (("built", each) for each in description.words(about))
+        if about.python:
+            yield "Python", about.python
+        if tools := about.toolchain:
             yield "toolkit", f"CUDA {tools.release} for {tools.platform}"
-        if told.requires:
-            yield "built with", ", ".join(told.requires)
-        if told.sources:
-            yield "sources", f"sha256 {told.sources}"
-        for each in told.plan:
+        if about.requires:
+            yield "built with", ", ".join(about.requires)
+        if about.sources:
+            yield "sources", f"sha256 {about.sources}"
+        for each in about.plan:
             yield "planned for", f"{each.machine} ({each.capability}): {each.how} by {each.by}"
 
 

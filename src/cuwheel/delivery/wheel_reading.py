@@ -56,19 +56,19 @@ def _beside(candidate: Candidate, session: client.Session, *, ask: bool) -> byte
     if candidate.path:
         place = candidate.path.with_name(candidate.file + wheel_facts.SUFFIX)
         return files.read_if_present(place, _LARGEST_FACTS, "facts of a wheel")
-    if not (candidate.told.facts or ask) or addresses.split(candidate.told.url).query:
+    if not (candidate.listing.facts or ask) or addresses.split(candidate.listing.url).query:
         return None
     try:
-        return transfer.fetch(candidate.told.url + wheel_facts.SUFFIX, limit=_LARGEST_FACTS, session=session)
+        return transfer.fetch(candidate.listing.url + wheel_facts.SUFFIX, limit=_LARGEST_FACTS, session=session)
     except client.NotThereError:
         return None
 
 
 def _checked(data: bytes, candidate: Candidate) -> WheelFacts | None:
     """None, and a warning, where it is not what the index says, or about another wheel: the wheel itself decides."""
-    told = candidate.told
+    listing = candidate.listing
     problem = ""
-    if told.facts and files.sha256_of(data) != told.facts:
+    if listing.facts and files.sha256_of(data) != listing.facts:
         problem = "its hash is not the one that the index lists"
     else:
         try:
@@ -76,7 +76,7 @@ def _checked(data: bytes, candidate: Candidate) -> WheelFacts | None:
         except CuwheelError as error:
             problem = error.message
         else:
-            if facts.file == candidate.file and told.sha256 in (None, facts.sha256):
+            if facts.file == candidate.file and listing.sha256 in (None, facts.sha256):
                 return facts
             problem = "it is about another wheel"
     log.warning("the facts file of %s is not used: %s", candidate.file, problem)
@@ -85,7 +85,7 @@ def _checked(data: bytes, candidate: Candidate) -> WheelFacts | None:
 
 def read(candidate: Candidate, session: client.Session, budget: Budget) -> Contents:
     """From the wheel: of one on a server only the libraries and what is about them; nothing is kept but facts."""
-    if candidate.told.sha256 and not candidate.path:
+    if candidate.listing.sha256 and not candidate.path:
         return Contents(wheel_facts.survey(facts_of(candidate, session, budget)), "wheel")
     with _opened(candidate, session, budget) as wheel:
         return Contents(survey_wheel(wheel, detail="containers"), "wheel")
@@ -96,19 +96,19 @@ def facts_of(candidate: Candidate, session: client.Session, budget: Budget) -> W
     if kept := _kept(candidate):
         return kept
     with _opened(candidate, session, budget) as wheel:
-        facts = wheel_facts.of_wheel(wheel, sha256=None if candidate.path else candidate.told.sha256)
+        facts = wheel_facts.of_wheel(wheel, sha256=None if candidate.path else candidate.listing.sha256)
     _keep(candidate, facts)
     return facts
 
 
 def _opened(candidate: Candidate, session: client.Session, budget: Budget) -> WheelFile:
-    told = candidate.told
+    listing = candidate.listing
     if candidate.path:
         return WheelFile(candidate.path)
-    wheel = WheelFile(Path(candidate.file), RemoteFile(told.url, session=session, budget=budget, size=told.size))
+    wheel = WheelFile(Path(candidate.file), RemoteFile(listing.url, session=session, budget=budget, size=listing.size))
     try:
         stored = sum(each.member.stored for each in source.of_wheel(wheel).items if isinstance(each, source.ZipItem))
-        budget.must_allow(told.url, stored)
+        budget.must_allow(listing.url, stored)
     except BaseException:
         wheel.close()
         raise
@@ -118,10 +118,10 @@ def _opened(candidate: Candidate, session: client.Session, budget: Budget) -> Wh
 
 def _place(candidate: Candidate) -> Path | None:
     """By the hash and the server: what one says of a hash is not believed of another's file."""
-    if candidate.told.sha256 is None:
+    if candidate.listing.sha256 is None:
         return None
-    server = "" if candidate.path else "//{1}:{2}".format(*addresses.origin(candidate.told.url))
-    key = files.sha256_of(f"{candidate.told.sha256}{server}".encode())
+    server = "" if candidate.path else "//{1}:{2}".format(*addresses.origin(candidate.listing.url))
+    key = files.sha256_of(f"{candidate.listing.sha256}{server}".encode())
     return files.cache_folder() / "facts-files" / key[:2] / f"{key}{wheel_facts.SUFFIX}"
 
 
@@ -133,7 +133,7 @@ def _kept(candidate: Candidate) -> WheelFacts | None:
         facts = wheel_facts.load(place)
     except CuwheelError:  # there is none, or another cuwheel wrote it
         return None
-    return facts if facts.sha256 == candidate.told.sha256 and facts.file == candidate.file else None
+    return facts if facts.sha256 == candidate.listing.sha256 and facts.file == candidate.file else None
 
 
 def _keep(candidate: Candidate, facts: WheelFacts) -> None:

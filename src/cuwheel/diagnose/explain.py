@@ -45,24 +45,24 @@ class _Found(Struct, frozen=True, kw_only=True):
 def explain(
     log: Log,
     profile: MachineProfile | None = None,
-    said: Mapping[str, str] | None = None,
+    facts: Mapping[str, str] | None = None,
     verdicts: Sequence[Verdict] = (),
     using: Knowledge | None = None,
     *,
     building: bool = False,
 ) -> Diagnosis:
-    """`said`: facts from elsewhere, by name. `verdicts`: what `check` says of a wheel that is at hand.
+    """`facts`: facts from elsewhere, by name. `verdicts`: what `check` says of a wheel that is at hand.
 
     `building`: it failed inside of `cuwheel build`, whose options then help.
     """
     using = using or knowledge()
     search = Search(log)
     inner = {reading.name for reading in using.readings.reading if reading.inner}
-    known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(said or {})}, building=building)
-    found = [_weighed(each, known.told(_held(each))) for each in _found(search, using, known)]
-    found = [each for each in found if not _ruled_out(each, known.told(_held(each)))]
+    known = known_.gather(search, using.readings, profile, {**_predicted(verdicts), **(facts or {})}, building=building)
+    found = [_weighed(each, known.with_versions(_held(each))) for each in _found(search, using, known)]
+    found = [each for each in found if not _ruled_out(each, known.with_versions(_held(each)))]
     ranked = sorted(_settled(found), key=_rank)
-    causes = tuple(_told(each, search, known) for each in ranked if each.confidence >= _SHOWN)
+    causes = tuple(_cause(each, search, known) for each in ranked if each.confidence >= _SHOWN)
     return Diagnosis(
         causes=causes,
         ways_out=ways_out.rank([using.causes[each.id] for each in causes[:1]], using.ways, known, verdicts),
@@ -122,8 +122,8 @@ def _settled(found: Sequence[_Found]) -> Iterator[_Found]:
         yield replace(each, confidence=each.confidence * _CONSEQUENCE) if explained else each
 
 
-def _told(found: _Found, search: Search, known: Known) -> Cause:
-    known = known.told(_held(found))
+def _cause(found: _Found, search: Search, known: Known) -> Cause:
+    known = known.with_versions(_held(found))
     return Cause(
         id=found.id,
         confidence=round(found.confidence, 2),

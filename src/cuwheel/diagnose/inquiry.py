@@ -85,13 +85,13 @@ def _recorded(log: str | Path) -> Case | None:
 
     record = reader.read(folder)
     call = target.chosen(record, number)
-    told = recorded.last_words(record, call) if number is None else ()
-    if call is None or told:
-        return Case(logs=told or (text.parse(""),), tried=recorded.tried(record))
+    last_words = recorded.last_words(record, call) if number is None else ()
+    if call is None or last_words:
+        return Case(logs=last_words or (text.parse(""),), tried=recorded.tried(record))
     origins = rerun.cargo_origins(record, rerun.environment(record, call))
     return Case(
         logs=(recorded.log(record, call), *((recorded.log_of_all(record),) if number is None else ())),
-        facts={**({"system": record.system} if record.system else {}), **compilers.heard(record, call)},
+        facts={**({"system": record.system} if record.system else {}), **compilers.reported_versions(record, call)},
         call=recorded.described(record, call, origins),
         tried=recorded.tried(record),
     )

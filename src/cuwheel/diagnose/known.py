@@ -43,7 +43,7 @@ class Known(Struct, frozen=True, kw_only=True):
         """All that were found, those to be believed first."""
         return tuple(each.value for each in self.versions if each.name == name)
 
-    def told(self, held: dict[str, str]) -> Known:
+    def with_versions(self, held: dict[str, str]) -> Known:
         """With what the signatures of a cause hold, which goes before everything else."""
         own = tuple(Version(name=name, value=value, line=0) for name, value in held.items())
         return replace(self, versions=(*own, *self.versions))
@@ -90,12 +90,12 @@ def gather(
     search: Search,
     readings: Readings,
     profile: MachineProfile | None,
-    said: Mapping[str, str] | None = None,
+    facts: Mapping[str, str] | None = None,
     *,
     building: bool = False,
 ) -> Known:
-    """What was said, then the log, then the profile: the log tells what was so when it failed."""
-    found = {(name, value): Version(name=name, value=value, line=0) for name, value in (said or {}).items()}
+    """The facts given, then the log, then the profile: the log tells what was so when it failed."""
+    found = {(name, value): Version(name=name, value=value, line=0) for name, value in (facts or {}).items()}
     situations: set[Situation] = {"build"} if building else set()
     for reading in readings.reading:
         for hit in (hit for text in reading.any for hit in search.hits(text)):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.diagnose import numbers
+from cuwheel import decode
 
 _NAMED = re.compile(r"<@([\w-]+)>")
+_ERRORS = Path(__file__).with_name("errors.toml")  # CUDA's errors in the words of many programs, for all causes
 Situation: TypeAlias = Literal[
     "linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda", "apt", "torch", "bitsandbytes", "jax",
     "cargo", "cmake", "build"
@@ -33,7 +36,7 @@ class Signature(Struct, frozen=True, kw_only=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return (*self.any, *numbers.texts(self.errors)) if self.errors else self.any
+        return (*self.any, *texts_of_errors(self.errors)) if self.errors else self.any
 
 
 class FactChange(Struct, frozen=True, kw_only=True):
@@ -153,3 +156,18 @@ class Readings(Struct, frozen=True, kw_only=True):
     """readings.toml."""
 
     reading: tuple[Reading, ...]
+
+
+class ErrorWordings(Struct, frozen=True, kw_only=True):
+    """errors.toml."""
+
+    wordings: tuple[str, ...]
+
+
+@cache
+def texts_of_errors(errors: tuple[int, ...]) -> tuple[str, ...]:
+    """Patterns that hold one of these numbers."""
+    if not errors:
+        return ()
+    choice = f"<{'|'.join(map(str, errors))}>"
+    return tuple(each.replace("{error}", choice) for each in decode.own_table(_ERRORS, ErrorWordings).wordings)

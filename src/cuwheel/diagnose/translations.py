@@ -53,7 +53,7 @@ _TURNED = tuple(
 
 class Phrase(Struct, frozen=True, kw_only=True):
     english: str
-    said: tuple[str, ...]
+    wordings: tuple[str, ...]
 
 
 class Phrases(Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Phrases(Struct, frozen=True, kw_only=True):
 def english_of() -> dict[str, str]:
     """By what is said, in small letters."""
     table = decode.own_table(TABLE, Phrases)
-    return {text.lower(): phrase.english for phrase in table.phrase for text in phrase.said}
+    return {text.lower(): phrase.english for phrase in table.phrase for text in phrase.wordings}
 
 
 class Translator:

@@ -28,8 +28,11 @@ def rank(causes: Sequence[CauseFile], ways: Ways, known: Known, verdicts: Sequen
     wanted = list(dict.fromkeys(id_ for cause in causes for id_ in cause.ways_out))
     checked = tuple(_checked(rows[_WHEEL], each) for each in verdicts if causes)
     if any(each.outcome in _RUNS for each in verdicts):
-        return (*checked, *(_told(rows[id_], known) for id_ in wanted if id_ != _WHEEL and _exists(rows[id_], known)))
-    found = tuple(_told(rows[id_], known) for id_ in wanted if _exists(rows[id_], known))
+        return (
+            *checked,
+            *(_way_out(rows[id_], known) for id_ in wanted if id_ != _WHEEL and _exists(rows[id_], known)),
+        )
+    found = tuple(_way_out(rows[id_], known) for id_ in wanted if _exists(rows[id_], known))
     return (*found, *checked)
 
 
@@ -53,7 +56,7 @@ def _exists(way: Way, known: Known) -> bool:
     return known.situations.issuperset(way.when) and not known.situations.intersection(way.unless)
 
 
-def _told(way: Way, known: Known) -> WayOut:
+def _way_out(way: Way, known: Known) -> WayOut:
     filled = known.filled()
     text = next((each for each in _texts(way) if placeholders(each) <= filled.keys()), way.title)
     return WayOut(id=way.id, title=way.title, text=text.format_map(filled))

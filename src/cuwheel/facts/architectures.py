@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
-from cuwheel import spelling
+from cuwheel import typos
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts.tables import tables
 
@@ -23,7 +23,7 @@ def find_architecture(capability: Capability) -> Architecture:
     """The row of a capability: its generation, whether it is a Tegra, its family."""
     if row := _rows().get(capability):
         return row
-    near = spelling.alike(str(capability), map(str, _rows()))
+    near = typos.alike(str(capability), map(str, _rows()))
     hint = "" if near else "'cuwheel gpus' lists the GPUs and their capabilities"
     raise UnknownNameError("compute capability", str(capability), near, hint=hint)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import spelling
+from cuwheel import typos
 from cuwheel.errors import AmbiguousNameError, UnknownNameError
 from cuwheel.facts.arch import Capability, looks_like_arch
 from cuwheel.facts.rows.gpus import squashed
@@ -235,15 +235,15 @@ def _nearest(text: str) -> list[str]:
 def _slips(core: str, number: str) -> float:
     """Between two cores; one may go on where the other ends, as `4090 Ti` does."""
     length = min(len(core), len(number))
-    whole = spelling.distance(core, number)
+    whole = typos.distance(core, number)
     if length < _TELLING or max(core, number, key=len)[length : length + 1].isdigit():
         return whole
-    return min(whole, spelling.distance(core[:length], number[:length]) + _GOES_ON)
+    return min(whole, typos.distance(core[:length], number[:length]) + _GOES_ON)
 
 
 def _alike(core: str, wanted: str, names: Mapping[str, str]) -> list[str]:
     """Where nobody just mistyped a name: those that have most letters in common with it."""
     cores = {"".join(reading.core): squashed(gpu.name) for gpu, reading in reversed(_readings())}
-    found = [cores[key] for key in spelling.alike(core, cores, _SUGGESTIONS)]
-    found += spelling.alike(wanted, names, _SUGGESTIONS)
+    found = [cores[key] for key in typos.alike(core, cores, _SUGGESTIONS)]
+    found += typos.alike(wanted, names, _SUGGESTIONS)
     return [names[key] for key in dict.fromkeys(found)][:_SUGGESTIONS]

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from cuwheel import decode, spelling
+from cuwheel import decode, typos
 from cuwheel.errors import ConfigurationError, UnknownNameError, UnreadableError
 from cuwheel.facts.rows.libraries import Package
 from cuwheel.facts.tables import tables
@@ -97,7 +97,7 @@ def find_library(name: str) -> Library:
     if found := known_library(name):
         return found
     known = {library.pattern for library in all_libraries()}
-    raise UnknownNameError("CUDA library", name, spelling.alike(_file_name(name), known))
+    raise UnknownNameError("CUDA library", name, typos.alike(_file_name(name), known))
 
 
 def known_library(name: str) -> Library | None:
@@ -162,15 +162,6 @@ def _versioned() -> frozenset[str]:
 @cache
 def _components() -> frozenset[str]:
     return frozenset(library.component.lower() for library in all_libraries())
-
-
-def libraries_of(component: str, cuda: int | None = None) -> tuple[Library, ...]:
-    """The libraries of a component (`cusolver`), for one CUDA major or all."""
-    return tuple(
-        library
-        for library in all_libraries()
-        if library.component.lower() == component.lower() and (cuda is None or cuda in library.majors)
-    )
 
 
 def _library(name: str, packages: tuple[Package, ...]) -> Library:

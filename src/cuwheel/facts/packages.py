@@ -34,12 +34,14 @@ def shown_release(name: str, text_of: Callable[[str], str]) -> str | None:
     """
     texts: dict[str, str] = {}
     for row in _profiles(name):
-        if row.told_by is None or row.since is None:
+        if row.recognised_by is None or row.since is None:
             continue
-        if row.told_by.file not in texts:
-            texts[row.told_by.file] = text_of(row.told_by.file)
-        text = texts[row.told_by.file]
-        if all(each in text for each in row.told_by.words) and not any(each in text for each in row.told_by.without):
+        if row.recognised_by.file not in texts:
+            texts[row.recognised_by.file] = text_of(row.recognised_by.file)
+        text = texts[row.recognised_by.file]
+        if all(each in text for each in row.recognised_by.words) and not any(
+            each in text for each in row.recognised_by.without
+        ):
             return row.since
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import spelling
+from cuwheel import typos
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
@@ -25,7 +25,7 @@ def find_component(name: str) -> Component:
         if row.name == wanted:
             return row
     known = [*(row.name for row in all_components()), *(row.name for row in tables().toolchains.group)]
-    near = spelling.alike(wanted, known)
+    near = typos.alike(wanted, known)
     hint = "" if near else "there are " + ", ".join(known)
     raise UnknownNameError("component", name, near, hint=hint)
 

@@ -6,7 +6,7 @@ import re
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from cuwheel import spelling
+from cuwheel import typos
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
@@ -33,10 +33,6 @@ def all_toolkits() -> tuple[Toolkit, ...]:
 def all_releases() -> tuple[Release, ...]:
     """With the earlier ones, which drivers came for and wheels were built with: oldest first."""
     return (*tables().toolkits.earlier, *tables().toolkits.toolkit)
-
-
-def oldest_toolkit() -> Toolkit:
-    return all_toolkits()[0]
 
 
 def newest_toolkit(major: int | None = None) -> Toolkit:
@@ -71,7 +67,7 @@ def _find(text: str, among: tuple[AnyRelease, ...]) -> AnyRelease:
         return rows[-1]
     known = [row.version for row in among]
     spelled = f"{match[1]}.{match[2] or 0}" if match else cleaned
-    near = spelling.alike(spelled, known) or [known[-1]]
+    near = typos.alike(spelled, known) or [known[-1]]
     raise UnknownNameError("CUDA toolkit", text, near)
 
 

@@ -17,31 +17,31 @@ _MOST = 1 << 17
 class HeaderCapture:
     def __init__(self) -> None:
         self.pieces: dict[int, bytes] = {}
-        self._carry = b""
+        self._pending = b""
         self._next: int | None = None  # where a header is expected; None while searching for a container
         self._stop = 0  # the end of the container that `_next` is in
 
     def feed(self, offset: int, chunk: bytes) -> None:
         """The bytes at `offset`; calls come in order and leave no gap."""
         if self._next is not None and self._next >= offset + len(chunk):
-            self._carry = b""
+            self._pending = b""
             return  # inside a payload: nothing to look at
-        data = self._carry + chunk
-        base = offset - len(self._carry)
+        data = self._pending + chunk
+        base = offset - len(self._pending)
         position = 0
         while True:
             if self._next is None:
                 found = next(occurrences(data, MAGIC, 1, position), -1)
                 if found < 0:
-                    self._carry = data[max(len(data) - len(MAGIC) + 1, position) :]
+                    self._pending = data[max(len(data) - len(MAGIC) + 1, position) :]
                     return
                 self._next = self._stop = base + found
             position = self._next - base
             if len(self.pieces) >= _MOST:
-                self._next, self._carry = sys.maxsize, b""  # no real file has so many: look no further
+                self._next, self._pending = sys.maxsize, b""  # no real file has so many: look no further
                 return
             if position + _KEPT > len(data):
-                self._carry = data[position:]
+                self._pending = data[position:]
                 return
             self._next = self._keep(self._next, data[position : position + _KEPT])
             position += 1

@@ -144,15 +144,15 @@ def read(target: str | Path, *, env: Path | None = None) -> Description | None:
 
 def of(found: Survey, target: str | Path, *, env: Path | None = None) -> tuple[Description | None, tuple[Finding, ...]]:
     """What a surveyed target says; one that cannot be understood is a finding, and not the end."""
-    return _told(lambda: read(target, env=env)) if found.kind in ("wheel", "distribution") else (None, ())
+    return _or_finding(lambda: read(target, env=env)) if found.kind in ("wheel", "distribution") else (None, ())
 
 
 def of_open(wheel: WheelFile) -> tuple[Description | None, tuple[Finding, ...]]:
     """The same of a wheel that is open, wherever its bytes are."""
-    return _told(lambda: of_wheel(wheel))
+    return _or_finding(lambda: of_wheel(wheel))
 
 
-def _told(read: Callable[[], Description | None]) -> tuple[Description | None, tuple[Finding, ...]]:
+def _or_finding(read: Callable[[], Description | None]) -> tuple[Description | None, tuple[Finding, ...]]:
     try:
         return read(), ()
     except CuwheelError as error:

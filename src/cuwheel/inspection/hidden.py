@@ -26,7 +26,6 @@ _ZSTD = re.compile(re.escape(ZSTD_MAGIC))  # in compressed data, where no byte i
 _OVERLAP = elf.HEADER_SIZE
 _MOST = 1 << 18  # in one file; cuFFT has 24,448
 _SHOWN = 5
-AMD_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 # Sections that hold neither code of the host nor tables: where a file put by hand would be.
 _SEARCHED = ("data",)
 

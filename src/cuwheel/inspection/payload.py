@@ -51,11 +51,11 @@ def zstd_frame(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:
 
     head = buffer.read(offset, min(_ZSTD_HEADER, end - offset))
     try:
-        told = zstandard.get_frame_parameters(head)
+        parameters = zstandard.get_frame_parameters(head)
         at = offset + zstandard.frame_header_size(head)
     except (zstandard.ZstdError, ValueError):
         return None
-    if told.content_size in (zstandard.CONTENTSIZE_ERROR, zstandard.CONTENTSIZE_UNKNOWN):
+    if parameters.content_size in (zstandard.CONTENTSIZE_ERROR, zstandard.CONTENTSIZE_UNKNOWN):
         return None
     last = 0
     while not last:
@@ -66,8 +66,8 @@ def zstd_frame(buffer: Buffer, offset: int, end: int) -> tuple[int, int] | None:
         if kind not in (_RAW_BLOCK, _REPEATED, _COMPRESSED):
             return None
         at += 3 + (1 if kind == _REPEATED else size)
-    at += 4 if told.has_checksum else 0
-    return (at - offset, told.content_size) if at <= end else None
+    at += 4 if parameters.has_checksum else 0
+    return (at - offset, parameters.content_size) if at <= end else None
 
 
 def _lz4_start(data: bytes) -> bytes:

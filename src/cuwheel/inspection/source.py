@@ -168,7 +168,7 @@ def _wheel(path: Path) -> Source:
 
 def of_wheel(wheel: WheelFile) -> Source:
     """A wheel that is open already, and stays so."""
-    told = wheel.distribution
+    distribution = wheel.distribution  # first: reading METADATA is what finds it damaged
     findings = list(wheel.zip.findings)
     missing = [each for each in ("METADATA", "RECORD") if wheel.info + each not in wheel.members]
     if missing:
@@ -178,7 +178,7 @@ def of_wheel(wheel: WheelFile) -> Source:
         target=str(wheel.path),
         kind="wheel",
         size=wheel.size,
-        distribution=told,
+        distribution=distribution,
         items=tuple(ZipItem(wheel.zip, each) for each in wheel.members.values() if _may_be_binary(each.name)),
         findings=(*findings, *unclear, *_cut_wheel(wheel)),
         texts=Texts(names=tuple(wheel.members), read=wheel.text),
@@ -193,13 +193,13 @@ def _variant(wheel: WheelFile) -> tuple[Variant | None, tuple[Finding, ...]]:
     except (NetworkError, UnreadableError):
         raise
     except CuwheelError as error:
-        told = Finding(
+        unreadable = Finding(
             rule="variant-unreadable",
             severity="warning",
             message=error.message,
             fix="build the wheel again; installers that know variants refuse it",
         )
-        return None, (told,)
+        return None, (unreadable,)
 
 
 def _file(path: Path) -> Source:

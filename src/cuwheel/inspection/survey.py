@@ -81,7 +81,7 @@ def _loads_as(found: Source, libraries: list[Library]) -> str | None:
     """By the files beside the libraries among which a package chooses."""
     name = found.distribution.name if found.distribution else ""
     profile = packages.find_profile(name)
-    if profile is None or profile.told_by is None:
+    if profile is None or profile.recognised_by is None:
         return None
     paths = [each.path.replace("\\", "/") for each in libraries]
     for folder in sorted({posixpath.dirname(each) for each in paths if packages.made_for(profile, each)}):

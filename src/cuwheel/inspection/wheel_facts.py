@@ -156,7 +156,7 @@ def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
     from cuwheel.inspection.survey import survey_wheel  # noqa: PLC0415 - who reads facts writes none
 
     found = survey_wheel(wheel, detail="containers")
-    told = wheel.distribution
+    distribution = wheel.distribution
     described, unclear = description.of_open(wheel)
     symbols = tuple(sorted({name for each in found.libraries for name in each.torch_symbols}))
     places = {name: index for index, name in enumerate(symbols)}
@@ -165,12 +165,12 @@ def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
         file=wheel.path.name,
         sha256=sha256 or files.sha256(wheel.path),
         size=wheel.size,
-        name=told.name,
-        version=told.version,
-        tags=told.tags,
-        build=told.build,
+        name=distribution.name,
+        version=distribution.version,
+        tags=distribution.tags,
+        build=distribution.build,
         requires_python=_first(wheel, "requires-python"),
-        requires_dist=told.requires,
+        requires_dist=distribution.requires,
         description=described,
         libraries=tuple(_library_facts(each, places) for each in found.libraries),
         imported=found.imported,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cuwheel.errors import CuwheelError, UnknownNameError, UsageError
 from cuwheel.machine import fleet, fleet_file
 from cuwheel.machine.fleet import Machine, Refinement
@@ -12,10 +14,10 @@ from cuwheel.machine.fleet import Machine, Refinement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from cuwheel.machine.profile import MachineProfile
-
+    from cuwheel.machine.profile import Gpu, MachineProfile
 
 THIS = "this"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def here(profile: MachineProfile, refine: Refinement | None = None) -> tuple[Machine, ...]:
@@ -39,13 +41,10 @@ def asked(
         from cuwheel.machine import probe  # noqa: PLC0415 - most are named by their GPU
 
         return probe.within(env, found)
-    from cuwheel.machine import probe, visible_gpus  # noqa: PLC0415 - as above
+    from cuwheel.machine import probe  # noqa: PLC0415 - as above
 
     profile = probe.probe(env)
-    return here(
-        visible_gpus.asked_for(profile, gpus) if gpus else visible_gpus.left_by_variable(profile),
-        refine,
-    )
+    return here(chosen_gpus(profile, gpus) if gpus else visible_to_programs(profile), refine)
 
 
 def machines(
@@ -104,3 +103,27 @@ def _named(word: str | Machine, env: Path | None) -> Sequence[Machine]:
 
         return fleet.from_profile(profile.load(Path(word)), Path(word).stem)
     return (fleet.from_gpu(word),)
+
+
+def visible_to_programs(profile: MachineProfile) -> MachineProfile:
+    """Numbers are those of nvidia-smi. A UUID cannot be told from here: then all of them may be meant."""
+    variable = profile.variable(_VISIBLE)
+    if variable is None or not profile.gpus:
+        return profile
+    seen: list[Gpu] = []
+    for word in (each.strip() for each in variable.value.split(",")):
+        if word.upper().startswith(("GPU-", "MIG-")):
+            return profile
+        number = int(word[:9]) if word.isascii() and word.isdigit() else len(profile.gpus)
+        if number >= len(profile.gpus):
+            break  # CUDA reads the list up to the first that is none
+        seen.append(profile.gpus[number])
+    return replace(profile, gpus=tuple(seen))
+
+
+def chosen_gpus(profile: MachineProfile, numbers: Sequence[int]) -> MachineProfile:
+    if beyond := [each for each in numbers if not 0 <= each < len(profile.gpus)]:
+        count = len(profile.gpus)
+        has = "no GPU" if not count else "one GPU, number 0" if count == 1 else f"{count} GPUs, 0 to {count - 1}"
+        raise UsageError(f"this machine has no GPU {beyond[0]}: it has {has}", hint="nvidia-smi -L")
+    return replace(profile, gpus=tuple(profile.gpus[each] for each in dict.fromkeys(numbers)))

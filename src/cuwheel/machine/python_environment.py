@@ -27,8 +27,6 @@ _JAX_PLUGINS = re.compile(r"jax-cuda(\d+)-(?:plugin|pjrt)")
 _FOLDER = re.compile(r"python(3\.\d+)(t?)", re.ASCII)
 _LOCAL_CUDA = re.compile(r"\+cuda(\d+)")
 
-Distributions = dict[str, str]
-
 
 def locate(world: World, env: Path | None) -> tuple[Python, tuple[Path, ...]]:
     """The environment asked for, else the active one, else the one cuwheel runs in; and its package folders."""

@@ -124,7 +124,7 @@ def _levels(request: BenchRequest, workers: Sequence[Workers]) -> list[list[_Col
                 turns = list(range(len(workers)))
                 dice.shuffle(turns)
                 for index in turns:
-                    progress.tell(f"{at_once} at once")
+                    progress.show(f"{at_once} at once")
                     _one_block(request, workers[index], at_once, collected[index])
                     progress.advance()
     return found

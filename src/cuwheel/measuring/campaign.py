@@ -104,7 +104,7 @@ def run(
         runner = Runner(plan, folder, header, made.__getitem__, Equipment(sampler, writer, execute), found)
         with log.progress(f"trials of {plan.file}", len(turns)) as progress:
             for turn in turns:
-                progress.tell(plan.conditions[turn.condition].name)
+                progress.show(plan.conditions[turn.condition].name)
                 runner.take(turn)
                 progress.advance()
         if not wish.only:

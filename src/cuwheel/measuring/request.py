@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel.errors import UsageError
-from cuwheel.requests import freeze, must_be_positive
+from cuwheel.request_checks import freeze, must_be_positive
 
 MOST_AT_ONCE = 1024
 

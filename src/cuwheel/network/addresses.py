@@ -81,8 +81,8 @@ def nearest(url: str, logins: Iterable[tuple[str, Login]]) -> Login | None:
 
 def _common(one: str, other: str) -> int:
     count = 0
-    for left, right in zip(one.strip("/").split("/"), other.strip("/").split("/"), strict=False):
-        if left != right:
+    for mine, theirs in zip(one.strip("/").split("/"), other.strip("/").split("/"), strict=False):
+        if mine != theirs:
             break
         count += 1
     return count

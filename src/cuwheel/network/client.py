@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 from cuwheel import log
 from cuwheel.errors import NetworkError
-from cuwheel.network import addresses, logins, settings
+from cuwheel.network import addresses, index_settings, logins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import httpx
     from typing_extensions import Self
 
-    from cuwheel.network.settings import Settings
+    from cuwheel.network.index_settings import Settings
 
 CONNECT_S = 5.0
 IDLE_S = 30.0  # without a single byte
@@ -78,7 +78,7 @@ class Session:
     """Connections that stay open from one request to the next, from any thread; the settings are read once."""
 
     def __init__(self) -> None:
-        self.found = settings.read()
+        self.found = index_settings.read()
         self._clients: dict[tuple[tuple[str, str, int], float], httpx.Client] = {}
         self._lock = threading.Lock()
 

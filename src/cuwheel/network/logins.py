@@ -15,7 +15,7 @@ from cuwheel.network.tool_settings import home
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.network.settings import Settings
+    from cuwheel.network.index_settings import Settings
 
 _ASK_S = 30.0
 _asked: dict[tuple[str, ...], str] = {}
@@ -64,8 +64,8 @@ def _from_keyring(url: str, settings: Settings, username: str | None) -> Iterato
         if username:
             if password := _asked_of([program, "get", service, username], settings):
                 yield Login(username, password)
-        elif (told := _asked_of([program, "--mode", "creds", "get", service], settings)) and "\n" in told:
-            name, password = told.split("\n", 1)
+        elif (answer := _asked_of([program, "--mode", "creds", "get", service], settings)) and "\n" in answer:
+            name, password = answer.split("\n", 1)
             yield Login(name, password)
 
 

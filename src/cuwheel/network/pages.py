@@ -47,11 +47,13 @@ def read(url: str, *, accept: str, limit: int, session: client.Session) -> Page:
 
 
 def _conditions(kept: Page | None) -> dict[str, str]:
-    return {asked: kept.validators[told] for told, asked in _VALIDATORS if told in kept.validators} if kept else {}
+    return (
+        {asked: kept.validators[header] for header, asked in _VALIDATORS if header in kept.validators} if kept else {}
+    )
 
 
 def _validators(headers: Mapping[str, str]) -> dict[str, str]:
-    return {told: value for told, _ in _VALIDATORS if (value := headers.get(told))}
+    return {header: value for header, _ in _VALIDATORS if (value := headers.get(header))}
 
 
 def _kept(place: Path, limit: int) -> Page | None:

@@ -41,10 +41,6 @@ class Budget:
         self.limit, self.used = limit, 0
         self._lock = threading.Lock()
 
-    @property
-    def left(self) -> int | None:
-        return None if self.limit is None else max(self.limit - self.used, 0)
-
     def must_allow(self, url: str, count: int) -> None:
         if self.limit is not None and self.used + count > self.limit:
             raise OverBudgetError(url, f"reading it takes more than is left of the {self.limit:,} bytes allowed")
@@ -107,14 +103,14 @@ class RemoteFile:
 
     def _size_is(self, response: httpx.Response, announced: int | None) -> None:
         match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-        told = int(match[3]) if match else transfer.length(response)
-        if told is None:
+        size = int(match[3]) if match else transfer.length(response)
+        if size is None:
             raise NetworkError(self.name, "the server does not say how large it is")
-        if announced is not None and told != announced:
+        if announced is not None and size != announced:
             raise NetworkError(
-                self.name, f"it has {told:,} bytes, but {announced:,} were announced: it is another file"
+                self.name, f"it has {size:,} bytes, but {announced:,} were announced: it is another file"
             )
-        self.size, self._tag = told, response.headers.get("ETag")
+        self.size, self._tag = size, response.headers.get("ETag")
 
     def _start(self, response: httpx.Response) -> int:
         """Where in the file an answer begins: at its start where the server sends all of it."""

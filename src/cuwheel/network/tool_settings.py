@@ -59,8 +59,8 @@ def user_folder(environ: Mapping[str, str]) -> Path:
 
 def system_folders(environ: Mapping[str, str]) -> list[Path]:
     """Most important last."""
-    told = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
-    return [Path(each) for each in reversed(told.split(":")) if each]
+    folders = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
+    return [Path(each) for each in reversed(folders.split(":")) if each]
 
 
 def is_true(text: str) -> bool:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-CHUNK = 1 << 20
 LARGEST = 32 * 10**9  # bytes of a download whose size nobody announced
 _DOCUMENT_S = 120.0
 _START_S = 300.0
@@ -77,8 +76,8 @@ def patience_for(count: int) -> float:
 
 def length(response: httpx.Response) -> int | None:
     """What a server says that an answer will have."""
-    told = response.headers.get("Content-Length", "")
-    return int(told[:19]) if told.isascii() and told.isdigit() else None
+    text = response.headers.get("Content-Length", "")
+    return int(text[:19]) if text.isascii() and text.isdigit() else None
 
 
 def download(url: str, to: Path, *, sha256: str | None = None, size: int | None = None, label: str = "") -> None:
@@ -110,8 +109,8 @@ def _held(part: Path) -> Iterator[IO[bytes] | None]:
         if ours or part.with_suffix("").exists():
             yield file if ours else None
             return
-    with _held(part) as again:  # the other one gave up and removed it
-        yield again
+    with _held(part) as file:  # the other one gave up and removed it
+        yield file
 
 
 def _complete(url: str, file: IO[bytes], size: int | None, label: str) -> None:
@@ -142,8 +141,8 @@ def _stream(url: str, file: IO[bytes], size: int | None, label: str) -> None:
             return
         if response.status_code != _PARTIAL:  # a plain answer starts over
             file.truncate(have := 0)
-        told = length(response)
-        total = None if told is None else told + have
+        remaining = length(response)
+        total = None if remaining is None else remaining + have
         most = _most(url, file, size, total)
         deadline = time.monotonic() + patience_for(size or total or LARGEST)
         with log.progress(label, total) as progress:

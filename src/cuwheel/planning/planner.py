@@ -11,9 +11,11 @@ from cuwheel.compat.platforms import tegra
 from cuwheel.compat.targets import can_target, serves
 from cuwheel.facts import architectures, gpus, toolkits, versions
 from cuwheel.machine.fleet import from_gpu
-from cuwheel.planning import cover, reasons, serving, spellings
-from cuwheel.planning.plan import Job, NotServed, Served
+from cuwheel.planning import cover, reasons, serving
+from cuwheel.planning.plan import Flags, Job, NotServed, Served, Spellings
 from cuwheel.planning.serving import Kind, Reach
+from cuwheel.spellings import table
+from cuwheel.spellings.row import Releases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -126,7 +128,7 @@ def _job(
     ptx = _ptx(toolkit, archs, by_ptx, future=wishes.future)
     here = [(machine, group) for machine, group in members if group and group.reach.any & bit]
     absent = [(machine, group) for machine, group in members if not (group and group.reach.any & bit)]
-    spelt = spellings.spell(archs, ptx, cmake=cmake, torch=torch)
+    spelt = spell(archs, ptx, cmake=cmake, torch=torch)
     return Job(
         cuda=toolkit.version,
         archs=tuple(archs),
@@ -134,7 +136,7 @@ def _job(
         coverage=tuple(_served(here, toolkit, archs, ptx)),
         left_out=tuple(_not_served(absent, [toolkit], wishes)),
         reach=reach_in_words([*archs, *ptx]),
-        flags=spellings.flags(spelt),
+        flags=Flags(**{name: getattr(spelt, name).value for name in spelt.__struct_fields__}),
         spellings=spelt,
         notes=tuple(_notes(toolkit, by_cubin, [*archs, *ptx], wishes)),
     )
@@ -242,3 +244,11 @@ def reach_in_words(archs: Sequence[Arch]) -> str:
     if through:
         phrases.append(f"{'' if by_cubin else 'runs '}on {' and '.join(through)} through PTX compiled by the driver")
     return "; ".join(phrases) + ("" if future else " and nowhere else") if phrases else "runs nowhere"
+
+
+def spell(
+    archs: Sequence[Arch], ptx: Sequence[Arch], *, cmake: str | None = None, torch: str | None = None
+) -> Spellings:
+    """`archs` is machine code, `ptx` is PTX; `cmake`, `torch`: the versions that have to take it, where known."""
+    releases = Releases(cmake=cmake, torch=torch)
+    return Spellings(**{row.name: row.write(row.variable, archs, ptx, releases) for row in table.ROWS})

@@ -71,7 +71,7 @@ def guess(text: str) -> str:
 
 
 def _word(word: ListWord, rules: Row) -> Word:
-    if word.later:
+    if word.resolved_by_build:
         meaning = f"{rules.owner} resolves it when it sees the toolkit or the GPU"
     elif not word.archs:
         meaning = f"nothing known to {rules.owner}"

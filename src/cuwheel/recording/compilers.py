@@ -64,7 +64,7 @@ def _asked_version(program: str, situation: Situation, timeout: float) -> str:
     return f"{program} ({version or 'version not known'})"
 
 
-def heard(record: Record, call: Call) -> dict[str, str]:
+def reported_versions(record: Record, call: Call) -> dict[str, str]:
     """Facts for `explain`, from calls in which the build asked compilers who they are: of the same program first."""
     facts: dict[str, str] = {}
     asking = [each for each in record.calls if _ASKS.intersection(each.words)]

@@ -92,17 +92,17 @@ def find(
 
 
 def _find(left: Situation, right: Situation, bench: _Bench, *, recorded: bool | None) -> Culprits:
-    first, second = bench.again(left), bench.again(right)
+    first, second = bench.rerun(left), bench.rerun(right)
     # In the other order: what fails every other time must not look steady.
     steady = first.works == recorded != second.works
-    if not steady and not (_alike(second, bench.again(right)) and _alike(first, bench.again(left))):
+    if not steady and not (_alike(second, bench.rerun(right)) and _alike(first, bench.rerun(left))):
         return _flaky(left, right, bench, (first, second))
     if _alike(first, second):
         return Culprits(verdict="same", left=first, right=second, runs=bench.runs)
     backwards = first.works  # the right one fails: that is the one to mend
     bad, good, wanted = (right, left, first) if backwards else (left, right, second)
     verdict, changes = _search(bad, good, wanted, bench)
-    if verdict == "found" and not _is_repeatable(bad, carried(bad, good, changes), wanted, bench):
+    if verdict == "found" and not _is_repeatable(bad, with_changes(bad, good, changes), wanted, bench):
         return _flaky(left, right, bench, (first, second))
     return Culprits(
         verdict=verdict,
@@ -116,8 +116,8 @@ def _find(left: Situation, right: Situation, bench: _Bench, *, recorded: bool | 
 
 def _is_repeatable(bad: Situation, mended: Situation, wanted: Outcome, bench: _Bench) -> bool:
     """Once more each: what came about by chance seldom comes twice."""
-    sides = [(mended, True), (bad, False), (mended, True)][: bench.left]
-    return all(_alike(bench.again(side), wanted) == expected for side, expected in sides)
+    sides = [(mended, True), (bad, False), (mended, True)][: bench.remaining]
+    return all(_alike(bench.rerun(side), wanted) == expected for side, expected in sides)
 
 
 def _alike(one: Outcome, other: Outcome) -> bool:
@@ -129,15 +129,15 @@ def _flaky(left: Situation, right: Situation, bench: _Bench, ends: tuple[Outcome
     rates = []
     for side in (left, right):
         outcomes = bench.seen(side)
-        while len(outcomes) < _TRIES and bench.left:
-            bench.again(side)
+        while len(outcomes) < _TRIES and bench.remaining:
+            bench.rerun(side)
         rates.append((sum(outcome.works for outcome in outcomes), len(outcomes)))
     return Culprits(verdict="flaky", left=ends[0], right=ends[1], runs=bench.runs, rates=(rates[0], rates[1]))
 
 
 def _search(bad: Situation, good: Situation, wanted: Outcome, bench: _Bench) -> tuple[Verdict, tuple[Change, ...]]:
     def mends(changes: tuple[Change, ...]) -> bool:
-        return _alike(bench.once(carried(bad, good, changes)), wanted)
+        return _alike(bench.once(with_changes(bad, good, changes)), wanted)
 
     every = all_changes(bad, good)
     best = [every]  # so far, for when the runs are spent
@@ -193,17 +193,17 @@ class _Bench:
     """Runs situations, and remembers: a set of changes is tried once."""
 
     def __init__(self, run: Callable[[Situation], Outcome], most: int, progress: log.Progress) -> None:
-        self._run, self._progress, self.left, self.runs = run, progress, max(most, _FEWEST), 0
+        self._run, self._progress, self.remaining, self.runs = run, progress, max(most, _FEWEST), 0
         self._known: dict[tuple[object, ...], list[Outcome]] = {}
 
     def once(self, situation: Situation) -> Outcome:
         known = self.seen(situation)
-        return known[0] if known else self.again(situation)
+        return known[0] if known else self.rerun(situation)
 
-    def again(self, situation: Situation) -> Outcome:
-        if not self.left:
+    def rerun(self, situation: Situation) -> Outcome:
+        if not self.remaining:
             raise _EnoughError
-        self.left -= 1
+        self.remaining -= 1
         self.runs += 1
         self.seen(situation).append(self._run(situation))
         self._progress.advance()
@@ -249,7 +249,7 @@ def _elements(one: Situation, other: Situation, change: Change) -> tuple[Change,
     return tuple(Change("element", change.name, piece) for piece in pieces)
 
 
-def carried(one: Situation, other: Situation, changes: Sequence[Change]) -> Situation:
+def with_changes(one: Situation, other: Situation, changes: Sequence[Change]) -> Situation:
     """`one`, with these things as in the other."""
     environ = dict(one.environ)
     for change in changes:

@@ -110,7 +110,7 @@ class Option(Struct, frozen=True):
         return self.name, self.value
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         return self.value or "" if self.name == INPUT else self.name + (f" {self.value}" if self.value else "")
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 Shell: TypeAlias = Literal["posix", "cmd", "powershell"]
-SHELLS: tuple[Shell, ...] = ("posix", "cmd", "powershell")
 
 CMD_LONGEST = 8191  # characters of a line, Microsoft: "Command prompt line string limitation"
 

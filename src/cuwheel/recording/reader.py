@@ -52,10 +52,6 @@ def read(folder: Path | str) -> Record:
     )
 
 
-def is_record(folder: Path | str) -> bool:
-    return (Path(folder) / layout.HEAD).is_file() and (Path(folder) / layout.CALLS).is_file()
-
-
 def output(record: Record, call: Call, limit: int = MAX_OUTPUT) -> tuple[str, str]:
     """What a call printed. Where both streams went to one place, all of it is in the first, in its order."""
     folder = Path(record.folder)

@@ -102,7 +102,7 @@ def _argument(change: Change, bad: Situation, good: Situation) -> Culprit:
     assert hunk is not None  # noqa: S101 - the same
     ours = differences.without_outputs(bad)[hunk.start : hunk.stop]
     theirs = differences.without_outputs(good)[hunk.start_ : hunk.stop_]
-    fails, works = (masking.text(" ".join(option.told for option in side)) for side in (ours, theirs))
+    fails, works = (masking.text(" ".join(option.shown for option in side)) for side in (ours, theirs))
     fix = f"{works} instead of {fails}" if ours and theirs else f"{works} added" if theirs else f"{fails} removed"
     name = (ours or theirs)[0].name
     return Culprit(kind="argument", name=name, fails=fails or None, works=works or None, fix=fix)

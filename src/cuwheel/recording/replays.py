@@ -74,7 +74,7 @@ def run(chosen: Chosen, *, scratch: bool, attend: bool, timeout: float | None, a
     out: str | None = None
     err: str | None = None
     with rerun.ready(prepared, scratch=scratch) as made:
-        _say(chosen, made)
+        _log_notes(chosen, made)
         began = time.monotonic()
         if attend:
             status = process.attend(made.command, env=made.environ, cwd=made.cwd)
@@ -181,7 +181,7 @@ def _moved(prepared: Prepared, directory: Path | None) -> Prepared:
     return replace(prepared, situation=replace(prepared.situation, cwd=str(directory.absolute())))
 
 
-def _say(chosen: Chosen, made: Ready) -> None:
+def _log_notes(chosen: Chosen, made: Ready) -> None:
     """On stderr: the call's own output must stay as it is."""
     for each in chosen.prepared.masked:
         taken = "taken from this environment" if each.restored else "not set here, so it is not set"

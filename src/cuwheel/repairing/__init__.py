@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from cuwheel.repairing.deciding import decide, major_of
 from cuwheel.repairing.decision import Decision, Fact, Repaired, SearchPath, Wish
-from cuwheel.repairing.execution import carry_out
+from cuwheel.repairing.execution import execute
 
-__all__ = ["Decision", "Fact", "Repaired", "SearchPath", "Wish", "carry_out", "decide", "major_of"]
+__all__ = ["Decision", "Fact", "Repaired", "SearchPath", "Wish", "decide", "execute", "major_of"]

@@ -30,7 +30,7 @@ def check(decision: Decision, before: Contents, after: Contents) -> tuple[Findin
             "the repair went wrong, so nothing was written: " + "; ".join(wrong[:6]),
             hint="this is a bug in cuwheel: please report it",
         )
-    return tuple(_leads_elsewhere(after))
+    return tuple(_searches_build_machine(after))
 
 
 def _nothing_of_nvidias(before: Contents, after: Contents) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _as_decided(decision: Decision, before: Contents, after: Contents) -> Iterat
         yield f"{came} libraries were copied, but {expected} were planned"
 
 
-def _leads_elsewhere(after: Contents) -> Iterator[Finding]:
+def _searches_build_machine(after: Contents) -> Iterator[Finding]:
     for binary in after.binaries:
         odd = [each for each in binary.search_path if not each.startswith(("$ORIGIN", "${ORIGIN}"))]
         if odd:

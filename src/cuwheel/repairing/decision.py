@@ -77,7 +77,7 @@ class SearchPath(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What `carry_out` does. Nothing to do: `changes` is empty and `refused` false.
+    """What `execute` does. Nothing to do: `changes` is empty and `refused` false.
 
     `policy`: such as manylinux_2_28. `because`: what keeps it from being lower. `tags`: of the file name, expanded by
     platform only. `bundled`: what NVIDIA's libraries that were found would have added, unpacked. `excluded`: what

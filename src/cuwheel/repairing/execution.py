@@ -37,7 +37,7 @@ _PATCHELF_S = 300.0
 _FIRST_MOMENT = "315532800"
 
 
-def carry_out(decision: Decision, to: Path) -> Repaired:
+def execute(decision: Decision, to: Path) -> Repaired:
     """The repaired wheel in folder `to`; the same as it came where there is nothing to do. The input stays as it is."""
     wheel = decision.wheel
     if decision.refused:

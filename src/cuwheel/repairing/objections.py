@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.repairing.policies import Policy
 
 _MACHINES = ("x86_64", "aarch64")
-_ELSEWHERE = (
+_OTHER_SYSTEMS = (
     ("win", "Windows", "delvewheel repair"),
     ("macosx", "macOS, where there is no CUDA", "delocate-wheel"),
     ("musllinux", "musl, for which NVIDIA makes no libraries", "auditwheel repair, in a musllinux image"),
@@ -54,7 +54,7 @@ def _unread(found: Contents) -> Iterator[Finding]:
 
 def _platform(found: Contents) -> Iterator[Finding]:
     for platform in found.platforms:
-        for start, what, tool in _ELSEWHERE:
+        for start, what, tool in _OTHER_SYSTEMS:
             if platform.startswith(start):
                 yield Finding(
                     rule="other-platform",

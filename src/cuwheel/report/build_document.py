@@ -42,7 +42,7 @@ _LOOKS: dict[Outcome, Look] = {
     "failed": "bad",
 }
 # Notes on what the build decided or changed by itself, and on what its variants do not do.
-_ALWAYS_TOLD = ("guard-injected", "naming-chosen", "variant-unsaid", "variant-outranked")
+_ALWAYS_SHOWN = ("guard-injected", "naming-chosen", "variant-unsaid", "variant-outranked")
 _OUTPUT_LINES = 12
 _NAMED = 4
 
@@ -150,7 +150,7 @@ def _findings(answer: Build, *, verbose: bool) -> tuple[Finding, ...]:
         *(("", each) for each in answer.findings),
         *((job.id, each) for job in answer.jobs for each in job.findings),
     ):
-        if verbose or finding.severity != "note" or finding.rule in _ALWAYS_TOLD:
+        if verbose or finding.severity != "note" or finding.rule in _ALWAYS_SHOWN:
             alike.setdefault((finding.rule, finding.message), []).append((job_id, finding))
     return tuple(_where(found, len(answer.jobs)) for found in alike.values())
 

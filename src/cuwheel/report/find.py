@@ -74,13 +74,13 @@ def answer_of(found: Found) -> Find:
 
 
 def _candidate(ruling: Ruling, *, chosen: bool) -> Candidate:
-    told = ruling.candidate.told
+    listing = ruling.candidate.listing
     return Candidate(
-        file=told.file,
+        file=listing.file,
         version=str(ruling.candidate.version),
-        url=told.url,
-        sha256=told.sha256,
-        size=told.size,
+        url=listing.url,
+        sha256=listing.sha256,
+        size=listing.size,
         kind="wheel" if ruling.candidate.wheel else "source",
         index=ruling.candidate.index,
         outcome=ruling.outcome,

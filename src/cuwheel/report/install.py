@@ -144,7 +144,9 @@ def document(answer: Install, *, verbose: bool) -> Document:
         return Document(title, tuple(_fleet(answer)))
     blocks: list[Block] = [Heading(f"{answer.name} in {answer.env}")]
     if answer.recovered:
-        blocks.append(Paragraph(f"  an install of {answer.recovered} had not ended: put back as it was"))
+        blocks.append(
+            Paragraph(f"  an earlier install of {answer.recovered} was interrupted: the environment was restored")
+        )
     chosen = {each.file: each for each in answer.candidates if each.chosen}
     blocks += [Facts(tuple(_taken(each, chosen.get(each.file or "")))) for each in answer.packages]
     if any(each.version is None for each in answer.packages):

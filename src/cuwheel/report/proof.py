@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Proof", "document"]
 
 _LINES = 12
-_SAID = {
+_AGREEMENTS = {
     "contradicted": "hardware contradicts the prediction",
     "agreed": "hardware agrees with the prediction",
     "open": "hardware leaves the prediction open",
@@ -38,7 +38,7 @@ def document(answer: Proof, *, verbose: bool) -> Document:
     network = {"cut": "checks had no network", "open": "checks could use it", "": "not known whether checks had one"}
     facts = (*_machine(answer.machine), Row("network", network[answer.network]))
     blocks += [Heading("The machine"), Facts(facts)]
-    for wheel in sorted(answer.wheels, key=lambda each: list(_SAID).index(each.agreement)):
+    for wheel in sorted(answer.wheels, key=lambda each: list(_AGREEMENTS).index(each.agreement)):
         blocks += _wheel(wheel, verbose=verbose)
     blocks.append(Paragraph(_sum(answer)))
     return Document(f"cuwheel verify: proof of {answer.began}", tuple(blocks))
@@ -72,7 +72,7 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
     if wheel.prediction:
         rows.append(Row("predicted", _prediction(wheel.prediction)))
     if wheel.agreement != "none":
-        rows.append(Row("hardware", f"{_SAID[wheel.agreement]}: {wheel.why}"))
+        rows.append(Row("hardware", f"{_AGREEMENTS[wheel.agreement]}: {wheel.why}"))
     rows += [Row("loaded" if not number else "", line) for number, line in enumerate(_loaded(wheel))]
     yield Facts(tuple(rows))
     if wheel.checks:

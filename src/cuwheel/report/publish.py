@@ -122,7 +122,7 @@ def _sum(answer: Publish) -> str:
     if answer.action == "upload":
         return f"dry run: {len(answer.wheels)} would be uploaded"
     added = sum(each.added for each in answer.wheels)
-    told = [f"{added} added"] if added else []
-    told += [f"{len(answer.removed)} removed"] if answer.removed else []
-    told = told or [f"{len(answer.changes)} files written" if answer.changes else "nothing to change"]
-    return f"{'dry run: ' if answer.dry_run else ''}{', '.join(told)}"
+    parts = [f"{added} added"] if added else []
+    parts += [f"{len(answer.removed)} removed"] if answer.removed else []
+    parts = parts or [f"{len(answer.changes)} files written" if answer.changes else "nothing to change"]
+    return f"{'dry run: ' if answer.dry_run else ''}{', '.join(parts)}"

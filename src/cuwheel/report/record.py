@@ -169,7 +169,7 @@ def document(answer: Recorded, *, verbose: bool) -> Document:
         culprit = "no compiler call made it stop" if answer.summary.failed else "no compiler call failed"
         blocks.append(Heading(f"The command ended with {answer.exit_status}, and {culprit}"))
     if answer.last_words:
-        blocks += _told(answer.last_words, after_call=bool(answer.failure), verbose=verbose)
+        blocks += _last_words_shown(answer.last_words, after_call=bool(answer.failure), verbose=verbose)
     blocks += _summary(answer, verbose=verbose)
     return Document("cuwheel record", tuple(blocks))
 
@@ -191,7 +191,7 @@ def _failure(answer: Recorded, failure: Failure, *, verbose: bool) -> Iterator[B
     yield from _causes(failure.causes, verbose=verbose)
 
 
-def _told(words: LastWords, *, after_call: bool, verbose: bool) -> Iterator[Block]:
+def _last_words_shown(words: LastWords, *, after_call: bool, verbose: bool) -> Iterator[Block]:
     yield Heading("The last that it printed" if not words.what else "Then" if after_call else "What made it stop")
     yield Verbatim(tuple(f"  {line}" for line in (words.lines if verbose else words.lines[:_LINES])))
     yield from _causes(words.causes, verbose=verbose)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cuwheel.wheel.record import Digest
 
 _NOTHING = "nothing was changed"
-_AGAIN = "fix that and run it again: finished steps are kept"
+_RERUN_HINT = "fix that and run it again: finished steps are kept"
 
 
 def folder_of(root: Path) -> Path:
@@ -156,7 +156,7 @@ def undo(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
     findings = list(recover(root))
     steps: list[Step] = []
     for folder, found in reversed(_journals(root)):
-        with errors_of(root, _AGAIN):
+        with errors_of(root, _RERUN_HINT):
             Writer(folder).state("undoing")
         findings += _undo(root, folder, found)
         steps += found.steps
@@ -170,7 +170,7 @@ def commit(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
     steps: list[Step] = []
     for folder, found in _journals(root):
         steps += found.steps
-        with errors_of(root, _AGAIN):
+        with errors_of(root, _RERUN_HINT):
             Writer(folder).state("committing")
             shutil.rmtree(folder)
     return tuple(steps), findings
@@ -223,7 +223,7 @@ def _switch(root: Path, folder: Path, step: Step) -> None:
 
 def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
     """The new files were all ready: what remains is renaming."""
-    with errors_of(root, _AGAIN):
+    with errors_of(root, _RERUN_HINT):
         for step in found.steps:
             path = root / step.path
             if _is(path, step.before):
@@ -246,7 +246,7 @@ def _take_back(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
 
 
 def _undo(root: Path, folder: Path, found: Journal) -> list[Finding]:
-    with errors_of(root, _AGAIN):
+    with errors_of(root, _RERUN_HINT):
         stuck = [step for step in reversed(found.steps) if not _restore(root, folder, step, found.steps)]
         _sync_folders(root, found.steps)
         if stuck:

@@ -96,7 +96,7 @@ def _verdicts(library: Library, options: SlimOptions, members: dict[int, list[in
         return {}
     machines = [(machine.name, device(machine)) for machine in options.targets]
     known = [(name, found) for name, found in machines if found]
-    future = _later_devices([found.capability for _, found in known]) if options.future else ()
+    future = _newer_devices([found.capability for _, found in known]) if options.future else ()
     if unknown := [name for name, found in machines if found is None]:
         return {
             index: _Verdict(keep=True, reason=f"the capability of {unknown[0]} is not known")
@@ -127,7 +127,7 @@ def _unregistered(library: Library, options: SlimOptions) -> dict[int, _Verdict]
     if not devices or None in devices:
         return {}
     known = [each for each in devices if each]
-    known += _later_devices([each.capability for each in known]) if options.future else ()
+    known += _newer_devices([each.capability for each in known]) if options.future else ()
     groups: dict[tuple[int | None, int], list[int]] = {}
     named = unchanged.named(library)
     for index, entry in enumerate(library.entries):
@@ -251,7 +251,7 @@ def _saved(each: EntryDecision) -> int:
     return int((each.bytes - each.entry.header_size) * (1 - _RATIOS[each.entry.compression, each.recompress_to]))
 
 
-def _later_devices(fleet: Sequence[Capability]) -> tuple[Device, ...]:
+def _newer_devices(fleet: Sequence[Capability]) -> tuple[Device, ...]:
     """GPUs newer than a fleet's newest: those of the tables, and one beyond.
 
     Each as one that compiles PTX: machine code for a later GPU is not what `future` is about.

@@ -81,10 +81,10 @@ def read(layout: Layout) -> tuple[list[Library], list[Finding]]:
             path = real_path(layout.root, place / library.path)
             if path and path.parts[0] != _OURS:
                 libraries[path.as_posix()] = replace(library, path=path.as_posix())
-    return [libraries[path] for path in sorted(libraries)], _left(findings)
+    return [libraries[path] for path in sorted(libraries)], _unread_note(findings)
 
 
-def _left(findings: list[Finding]) -> list[Finding]:
+def _unread_note(findings: list[Finding]) -> list[Finding]:
     """An environment has many files that are no concern of ours (pip brings starters for Windows)."""
     unread = [each for each in findings if each.severity != "note" and f"{_OURS}/" not in each.message]
     if not unread:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
-from cuwheel.requests import as_paths, freeze
+from cuwheel.request_checks import as_paths, freeze
 
 _LEVELS = range(10)  # zlib's
 

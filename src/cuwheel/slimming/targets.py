@@ -130,7 +130,7 @@ def _settle(root: Path, *, undo: bool) -> Outcome:
     )
     finding = Finding(rule="undone" if undo else "committed", severity="note", message=word)
     return Outcome(
-        files=tuple(_back(each) if undo else _forth(each) for each in steps),
+        files=tuple(_changed(each, undo=undo) for each in steps),
         remaining=(),
         heavy=(),
         findings=(finding, *findings),
@@ -139,19 +139,11 @@ def _settle(root: Path, *, undo: bool) -> Outcome:
     )
 
 
-def _back(step: Step) -> FileChange:
+def _changed(step: Step, *, undo: bool) -> FileChange:
+    before, after = (step.after, step.before) if undo else (step.before, step.after)
     return FileChange(
         path=step.path,
-        fate="removed" if step.before is None else "restored",
-        bytes_before=step.after.size if step.after else 0,
-        bytes_after=step.before.size if step.before else 0,
-    )
-
-
-def _forth(step: Step) -> FileChange:
-    return FileChange(
-        path=step.path,
-        fate="removed" if step.after is None else "slimmed",
-        bytes_before=step.before.size if step.before else 0,
-        bytes_after=step.after.size if step.after else 0,
+        fate="removed" if after is None else "restored" if undo else "slimmed",
+        bytes_before=before.size if before else 0,
+        bytes_after=after.size if after else 0,
     )

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
 from cuwheel.binary.decisions import SlimOptions
-from cuwheel.slimming import machines
+from cuwheel.errors import UsageError
+from cuwheel.facts import toolkits
+from cuwheel.machine import named
 from cuwheel.slimming.request import SlimRequest
 from cuwheel.tracing import workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cuwheel.machine.fleet import Machine
+
+_ALL = "all"
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -23,7 +35,7 @@ def of(request: SlimRequest) -> Task:
     found = workload.read(request.used) if request.used else None
     wanted = request.machines or (found.gpus if found else ())  # a trace knows its GPUs
     options = SlimOptions(
-        targets=machines.machines(wanted, request.env, changes_all=changes_all),
+        targets=_machines(wanted, request.env, changes_all=changes_all),
         workload=found,
         future=request.future,
         recompress=request.recompress,
@@ -31,4 +43,29 @@ def of(request: SlimRequest) -> Task:
         strip_debug=request.strip_debug,
         force=request.force,
     )
-    return Task(request=request, options=options, cuda=machines.cuda(request.cuda) if request.cuda else None)
+    return Task(request=request, options=options, cuda=_cuda(request.cuda) if request.cuda else None)
+
+
+def _machines(
+    words: Sequence[str | Path | Machine], env: Path | None, *, changes_all: bool
+) -> tuple[Machine, ...] | None:
+    """None for `all`. `changes_all`: whether anything is asked for that changes files which keep everything."""
+    flat = [part for word in words for part in (map(str.strip, word.split(",")) if isinstance(word, str) else [word])]
+    if not flat:
+        raise UsageError(
+            "no GPUs to keep were given", hint="--for h100,l40, --for this, or --for all with --recompress"
+        )
+    if _ALL in flat:
+        if len(flat) > 1 or not changes_all:
+            raise UsageError("--for all keeps every architecture", hint="use it alone, with --recompress or --cuda")
+        return None
+    found = named.machines(flat, env=env)
+    if unknown := [each.name for each in found if each.capability is None]:
+        raise UsageError(f"the GPUs of {', '.join(unknown)} are not known", hint="give the GPUs instead: --for h100")
+    return found
+
+
+def _cuda(text: str) -> str:
+    """`12.8`, of any spelling that `cuwheel toolkits` knows; a major alone stays one."""
+    majors = {each.version.partition(".")[0] for each in toolkits.all_toolkits()}
+    return text if text in majors else toolkits.find_toolkit(text).version

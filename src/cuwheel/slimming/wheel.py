@@ -15,8 +15,8 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_folder
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey_wheel
-from cuwheel.slimming import licence, note, proposal, workers
-from cuwheel.slimming.in_place import left_unread, signature_dropped
+from cuwheel.slimming import in_place, licence, note, proposal, workers
+from cuwheel.slimming.in_place import signature_dropped
 from cuwheel.slimming.outcome import FileChange, Outcome, Size
 from cuwheel.stamping import restamp
 from cuwheel.units import some
@@ -194,16 +194,8 @@ def _outcome(
     output: str | None = None,
     written: bool = False,
 ) -> Outcome:
-    return Outcome(
-        files=files,
-        remaining=proposal.remaining(plan, files),
-        heavy=proposal.heavy(plan, files),
-        findings=(*plan.refused, *left_unread(findings)),
-        refused=bool(plan.refused),
-        written=written,
-        output=output,
-        wheel=wheel,
-    )
+    found = in_place.outcome(plan, files, findings, written=written)
+    return replace(found, written=written, output=output, wheel=wheel)
 
 
 def _nothing(path: Path) -> Finding:

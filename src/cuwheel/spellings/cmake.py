@@ -14,7 +14,7 @@ from cuwheel.spellings.row import (
     Row,
     Spelling,
     as_ptx,
-    is_resolved_later,
+    is_resolved_by_build,
     listed,
     numbered,
     words,
@@ -72,8 +72,8 @@ def read(text: str, release: str | None = None) -> ArchList:  # noqa: ARG001 - a
 
 def _cmake_word(word: str) -> ListWord:
     number, _, kind = word.partition("-")
-    if is_resolved_later(word):
-        return ListWord(text=word, later=True)
+    if is_resolved_by_build(word):
+        return ListWord(text=word, resolved_by_build=True)
     archs = numbered(number) if kind in ("", "real", "virtual") else ()
     cubins = () if kind == "virtual" else archs
     ptx = () if kind == "real" else tuple(map(as_ptx, archs))

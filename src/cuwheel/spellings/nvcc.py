@@ -13,7 +13,7 @@ from cuwheel.spellings.row import (
     Row,
     Spelling,
     as_ptx,
-    is_resolved_later,
+    is_resolved_by_build,
     listed,
     parse,
 )
@@ -62,8 +62,8 @@ def _word(match: re.Match[str]) -> ListWord:
     if match["code"]:
         return ListWord(text=text, archs=_codes(match["codes"]))
     if match["arch"]:
-        if is_resolved_later(match["target"]):
-            return ListWord(text=text, later=True)
+        if is_resolved_by_build(match["target"]):
+            return ListWord(text=text, resolved_by_build=True)
         archs = _codes(match["target"])
         ptx = tuple(as_ptx(arch) for arch in archs if arch.kind == "sm")
         return ListWord(text=text, archs=archs + ptx)

@@ -21,7 +21,7 @@ NOTHING = "there is nothing to build"
 _SEPARATORS = re.compile(r"[;,\s]+")
 _NUMBER = re.compile(r"\d{2,3}[af]?", re.ASCII)
 # Words that a build system resolves itself, when it sees the toolkit or the GPU.
-_RESOLVED_LATER = frozenset({"native", "all", "all-major", "off", "auto", "common"})
+_RESOLVED_BY_BUILD = frozenset({"native", "all", "all-major", "off", "auto", "common"})
 
 
 class Spelling(Struct, frozen=True, kw_only=True):
@@ -43,11 +43,11 @@ class Spelling(Struct, frozen=True, kw_only=True):
 
 
 class ListWord(Struct, frozen=True, kw_only=True):
-    """One word. No `archs`: `later` says that the build system resolves it itself; otherwise it means nothing."""
+    """One word. Without `archs`, either the build system replaces it (`resolved_by_build`) or it means nothing."""
 
     text: str
     archs: tuple[Arch, ...] = ()
-    later: bool = False
+    resolved_by_build: bool = False
 
 
 class ArchList(Struct, frozen=True, kw_only=True):
@@ -101,8 +101,8 @@ def words(text: str) -> list[str]:
     return [word for word in _SEPARATORS.split(text) if word]
 
 
-def is_resolved_later(word: str) -> bool:
-    return word.lower() in _RESOLVED_LATER
+def is_resolved_by_build(word: str) -> bool:
+    return word.lower() in _RESOLVED_BY_BUILD
 
 
 def numbered(word: str) -> tuple[Arch, ...]:
@@ -130,7 +130,7 @@ def listed(found: Iterable[ListWord]) -> ArchList:
     read = tuple(found)
     return ArchList(
         archs=tuple(dict.fromkeys(arch for word in read for arch in word.archs)),
-        unknown=tuple(word.text for word in read if not word.archs and not word.later),
-        open=any(word.later for word in read),
+        unknown=tuple(word.text for word in read if not word.archs and not word.resolved_by_build),
+        open=any(word.resolved_by_build for word in read),
         words=read,
     )

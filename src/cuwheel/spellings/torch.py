@@ -17,7 +17,7 @@ from cuwheel.spellings.row import (
     Spelling,
     as_machine_code,
     as_ptx,
-    is_resolved_later,
+    is_resolved_by_build,
     listed,
     parse,
     words,
@@ -88,8 +88,8 @@ def read(text: str, release: str | None = None) -> ArchList:
 def _word(word: str, release: str | None) -> ListWord:
     if means := torch.named(word, release):
         return ListWord(text=word, archs=read(means).archs)
-    if is_resolved_later(word):
-        return ListWord(text=word, later=True)
+    if is_resolved_by_build(word):
+        return ListWord(text=word, resolved_by_build=True)
     number, plus, rest = word.partition("+")
     arch = parse(number) if _WITH_POINT.fullmatch(number) else None
     if arch is None or (plus and rest.lower() != "ptx"):

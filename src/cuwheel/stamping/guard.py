@@ -80,27 +80,22 @@ def source(wish: Wish) -> str:
     return head + data + tail
 
 
-def uncalled(init: str, package: str) -> Finding | None:
-    """`init`: the package's `__init__.py`. A guard that nobody calls guards nothing."""
+def call_finding(init: str, package: str, *, inject: bool) -> Finding | None:
+    """`init`: the package's `__init__.py`. A guard that nobody calls guards nothing. `inject`: the call is put in."""
     if guard_call.MODULE in init:
         return None
+    if inject:
+        return Finding(
+            rule="guard-injected",
+            severity="note",
+            message=f"the guard is in {package}, and its call was put at the top of {package}/__init__.py",
+            fix="CUWHEEL_GUARD=0 switches it off at import",
+        )
     return Finding(
         rule="guard-not-called",
         severity="warning",
         message=f"the guard is in {package}, but {package}/__init__.py does not call it",
         fix=f"add at its top: {CALL}; check()   (or let cuwheel do it: [tool.cuwheel.guard] inject = true)",
-    )
-
-
-def injected(init: str, package: str) -> Finding | None:
-    """As `uncalled`, where the call is put in."""
-    if guard_call.MODULE in init:
-        return None
-    return Finding(
-        rule="guard-injected",
-        severity="note",
-        message=f"the guard is in {package}, and its call was put at the top of {package}/__init__.py",
-        fix="CUWHEEL_GUARD=0 switches it off at import",
     )
 
 

@@ -37,11 +37,11 @@ _OWN = ("RECORD", "WHEEL", description.NAME)  # written anew
 class _Opened(Struct, frozen=True, kw_only=True):
     wheel: WheelFile
     digests: dict[str, Digest]
-    told: Description
+    description: Description
 
     @property
     def label(self) -> str:
-        return f"the wheel for CUDA {self.told.cuda}"
+        return f"the wheel for CUDA {self.description.cuda}"
 
     @property
     def name(self) -> WheelName:
@@ -89,7 +89,9 @@ def _open(path: Path, stack: ExitStack) -> _Opened:
     own_description = description.of_wheel(wheel)
     if own_description is None:
         raise MalformedError(path, "was not built by cuwheel: it has no description", hint="cuwheel build SOURCE")
-    return _Opened(wheel=wheel, digests={each: wheel.digest(each) for each in wheel.members}, told=own_description)
+    return _Opened(
+        wheel=wheel, digests={each: wheel.digest(each) for each in wheel.members}, description=own_description
+    )
 
 
 def _conflicts(opened: Sequence[_Opened]) -> Iterator[str]:
@@ -135,7 +137,7 @@ def _write(opened: Sequence[_Opened], platforms: Sequence[str], made: Path) -> N
 
 
 def _described(opened: Sequence[_Opened], found: Survey) -> Description:
-    descriptions = [each.told for each in opened]
+    descriptions = [each.description for each in opened]
     return replace(
         descriptions[0],
         cuda=", ".join(each.cuda for each in descriptions),

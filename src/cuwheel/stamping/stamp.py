@@ -14,7 +14,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import errors_of, sync_folder
 from cuwheel.inspection import description
 from cuwheel.inspection.description import Description
-from cuwheel.stamping import guard, guard_call, python_tag
+from cuwheel.stamping import guard, guard_call
 from cuwheel.stamping.guard import Wish as GuardWish
 from cuwheel.units import some
 from cuwheel.wheel import places
@@ -22,10 +22,13 @@ from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 _LABEL = re.compile(r"cu\d+", re.ASCII)
 _SUFFIX = re.compile(r"[-_.]cu\d+$", re.ASCII | re.IGNORECASE)
+_TAG = re.compile(r"(?P<python>[a-z]{2,8}\d{1,4}(?:\.[a-z]{2,8}\d{1,4})*)-(?P<abi>none|abi3)", re.ASCII)
+_MODULE = re.compile(r"\.(?:cpython-\d+[^/]*|cp\d+-[^/]*)\.(?:so|pyd)$", re.ASCII)
+_STABLE_MODULE = re.compile(r"\.abi3\.(?:so|pyd)$", re.ASCII)
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -100,13 +103,36 @@ def _edited(wheel: WheelFile, wish: Wish) -> WheelEdit:
     if wish.extra_requires:
         edit.require(wish.extra_requires)
     if wish.python_tag:
-        python_tag.must_fit(wheel.members, wish.python_tag)
-        python, abi = python_tag.parts(wish.python_tag)
+        tag_must_fit(wheel.members, wish.python_tag)
+        python, abi = tag_parts(wish.python_tag)
         edit.retag(python=python, abi=abi)
     edit.add(wheel.info + description.NAME, description.encoded(wish.description))
     if wish.guard:
         _guard(edit, wish.guard)
     return edit
+
+
+def tag_parts(tag: str) -> tuple[str, str]:
+    """`py3-none` → its two parts.
+
+    setuptools tags every wheel with a library for the Python that built it. Where the library is loaded with ctypes
+    (bitsandbytes), it serves all of them, and its publisher says so: `py3-none`.
+    """
+    match = _TAG.fullmatch(tag)
+    if match is None:
+        raise UsageError(f"python-tag = {tag!r}: not a Python and an ABI", hint='such as "py3-none" or "cp310-abi3"')
+    return match["python"], match["abi"]
+
+
+def tag_must_fit(members: Iterable[str], tag: str) -> None:
+    """A module of one Python's own ABI serves no other, whatever the tag says."""
+    stable = tag_parts(tag)[1] == "abi3"
+    bound = sorted(each for each in members if _MODULE.search(each) or (not stable and _STABLE_MODULE.search(each)))
+    if bound:
+        raise UsageError(
+            f"python-tag = {tag!r}: {bound[0]} is an extension module for CPython",
+            hint="leave python-tag out: the build backend knows",
+        )
 
 
 def _guard(edit: WheelEdit, wish: GuardWish) -> None:

@@ -25,7 +25,6 @@ _TOOLS = ("cuobjdump", "nvdisasm", "cu++filt")
 # Of the static archives these belong to any toolkit; those of the libraries are most of three gigabytes.
 _STATIC = re.compile(r"lib(cudart_static|cudadevrt|culibos)\.a")
 _SHARED = re.compile(r"lib(cudart|nvvm|nvrtc|nvToolsExt|nvJitLink)[\w.-]*\.so[.\d]*")
-_CXX_LIBRARIES = ("cub", "cuda", "nv", "thrust")
 
 
 def arrange(unpacked: Path, root: Path) -> None:

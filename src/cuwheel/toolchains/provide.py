@@ -17,8 +17,8 @@ from cuwheel.toolchains import archives, host_compiler, lock, providers, setting
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.from_archives import Workplace
 from cuwheel.toolchains.store import open_store
+from cuwheel.toolchains.surroundings import Surroundings
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Recipe, Toolchain, Wanted
-from cuwheel.toolchains.world import Surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def provide(request: ToolchainRequest) -> Toolchain:
     """The toolchain of a request, installed if it is not there yet."""
     decision = decide(request)
     compiler = _compiler(request, decision.chosen)  # before anything is fetched: without one a toolkit is of no use
-    toolkit = carry_out(decision)
+    toolkit = execute(decision)
     decision.around.store.touch(toolkit)
     if request.lock:
         lock.update(request.lock, lock.locked(toolkit))
@@ -120,7 +120,7 @@ def _as_locked(
     return Decision(wanted=wanted, chosen=chosen, around=around, supply=supply, trail=())
 
 
-def carry_out(decision: Decision) -> Installed:
+def execute(decision: Decision) -> Installed:
     if isinstance(decision.chosen, Installed):
         return decision.chosen
     recipe = decision.chosen

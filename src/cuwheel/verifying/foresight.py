@@ -74,11 +74,11 @@ class Row(Struct, frozen=True, kw_only=True):
 class Foresight(Struct, frozen=True, kw_only=True):
     """`follows`: the framework that decides which libraries are loaded, and `groups` how: its CUDA → a group.
 
-    `override`: the variable that decides in its place. `later`: the rows for a capability beyond all that are known.
+    `override`: the variable that decides in its place. `newer_gpus`: rows for a capability above all known.
     """
 
     rows: tuple[Row, ...]
-    later: tuple[Row, ...]
+    newer_gpus: tuple[Row, ...]
     follows: str | None
     override: str | None
     groups: dict[str, int]
@@ -92,7 +92,7 @@ def foresee(found: Survey) -> Foresight:
     subjects = tuple(_subjects(found, cudas, follows))
     return Foresight(
         rows=tuple(row for each in known for row in _rows(subjects, each, follows)),
-        later=tuple(_rows(subjects, beyond, follows)),
+        newer_gpus=tuple(_rows(subjects, beyond, follows)),
         follows=follows,
         override=profile.override if profile and follows else None,
         groups=groups,

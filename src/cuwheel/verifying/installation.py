@@ -174,7 +174,7 @@ def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
     results = []
     with log.progress("checking", len(checks)) as progress:
         for number, check in enumerate(checks):
-            progress.tell(check.name)
+            progress.show(check.name)
             result = runner.run(
                 check.as_dict(),
                 str(made.interpreter),

@@ -82,7 +82,7 @@ class PackedWheel(Struct, frozen=True, kw_only=True):
     requirements: tuple[PackedFile, ...]
     checks: tuple[dict[str, Any], ...]
     rows: tuple[foresight.Row, ...]
-    later: tuple[foresight.Row, ...]
+    newer_gpus: tuple[foresight.Row, ...]
     follows: str | None
     override: str | None
     groups: dict[str, int]
@@ -161,7 +161,7 @@ def _wheel(
         requirements=tuple(_file(each, files) for each in required(path)),
         checks=tuple(codec.builtins(dict(each)) for each in checks_of(found)),
         rows=foretold.rows,
-        later=foretold.later,
+        newer_gpus=foretold.newer_gpus,
         follows=foretold.follows,
         override=foretold.override,
         groups=foretold.groups,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuwheel.errors import UsageError
-from cuwheel.requests import as_paths, freeze, must_be_positive
+from cuwheel.request_checks import as_paths, freeze, must_be_positive
 from cuwheel.verifying import serving
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import venvs
+from cuwheel import decode, venvs
 from cuwheel.building import config as configuration
 from cuwheel.building.tables import VerifyTable
 from cuwheel.compat.wheel_subject import Subject
@@ -19,10 +20,11 @@ from cuwheel.inspection import limits, pinned
 from cuwheel.inspection.survey import survey
 from cuwheel.machine import named, probe
 from cuwheel.verifying import checks as choice
-from cuwheel.verifying import installation, kit, project, pythons, serving, wheel_rules
+from cuwheel.verifying import installation, kit, pythons, serving, wheel_rules
 from cuwheel.verifying.outcomes import Installation, Verified
 from cuwheel.verifying.trial import Trial
 from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +117,7 @@ def _table(config: Path | None, surveyed: Survey) -> tuple[VerifyTable, Path | N
     if config is not None:
         found = configuration.find(config, None, {}) if config.is_dir() else configuration.find(None, config, {})
         return found.table.verify, found.path
-    if surveyed.distribution and project.is_of(Path.cwd(), surveyed.distribution.name):
+    if surveyed.distribution and is_of_project(Path.cwd(), surveyed.distribution.name):
         found = configuration.find(Path.cwd(), None, {})
         if "verify" in found.keys:
             return found.table.verify, found.path
@@ -167,3 +169,22 @@ def _installations(trial: Trial, wanted: tuple[str, ...], here: Machine, *, unsa
             )
         else:
             yield installation.attempt(trial, chosen.python)
+
+
+def is_of_project(folder: Path, name: str) -> bool:
+    """Whether a wheel is that of the project in a folder, whose configuration is then meant without being named.
+
+    By the name in pyproject.toml; a project that says none is taken at its word where it has a cuwheel.toml.
+    """
+    try:
+        data = decode.toml_file(folder / "pyproject.toml")
+    except FileNotFoundError:
+        return (folder / "cuwheel.toml").is_file()
+    except (OSError, msgspec.DecodeError):
+        return False
+    project = data.get("project")
+    named = project.get("name") if isinstance(project, dict) else None
+    if isinstance(named, str):
+        # A build may put its CUDA behind the name: foo-cu13.
+        return normalised(name) == normalised(named) or normalised(name).startswith(f"{normalised(named)}-cu")
+    return (folder / "cuwheel.toml").is_file()

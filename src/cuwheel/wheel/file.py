@@ -131,10 +131,10 @@ class WheelFile:
             return
         if missing := [each for each in ("METADATA", "WHEEL", "RECORD") if self.info + each not in self.members]:
             yield f"it has no {', '.join(missing)}"
-        elif not self._says("name") or not self._says("version"):
+        elif not self._header("name") or not self._header("version"):
             yield "its METADATA has no name or no version"
 
-    def _says(self, field: str) -> str:
+    def _header(self, field: str) -> str:
         return next((value for key, value in metadata.fields(self.metadata or "") if key == field), "")
 
     def _own(self, name: str) -> str | None:

@@ -27,7 +27,6 @@ _ENCRYPTED, _UTF8 = 0x1, 0x800
 # Code deflates to a third; what is much smaller than that, and large, was made to hurt.
 _HIGHEST_RATIO = 200
 _LARGE = 1 << 26
-_CENTRAL_HEADER = 46
 _SHOWN = 5
 # No tool writes these by accident, and installers differ in what they make of them.
 _HARMFUL = ("zip-nameless", "zip-traversal", "zip-duplicate", "zip-overlap", "zip-bomb")

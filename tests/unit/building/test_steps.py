@@ -57,7 +57,7 @@ def steps(folder: Path, said: dict[str, Any] | None = None, **options: Any) -> S
     return Steps(BuildRequest(place, settings=settings, **values))
 
 
-def carried_out(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
+def executed(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[list[str], tuple[JobResult, ...]]:
     begun: list[str] = []
 
     def one(_: Steps, job: Job) -> JobResult:
@@ -68,7 +68,7 @@ def carried_out(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple
 
     monkeypatch.setattr(Steps, "_one", one)
     made.decide({})
-    return begun, made.carry_out()
+    return begun, made.execute()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_wheel_that_serves_all_pythons_is_built_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str, begun: list[str]
 ) -> None:
     made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "python": ("3.12", "3.10"), "naming": "local"})
-    ids, answered = carried_out(made, monkeypatch, tag)
+    ids, answered = executed(made, monkeypatch, tag)
     assert ids == begun
     assert [job.id for job in answered] == ["cu130-cp310", "cu130-cp312", "cu134-cp310", "cu134-cp312"]
     for job in answered:
@@ -93,7 +93,7 @@ def test_a_wheel_that_serves_all_pythons_is_built_once(
 
 def test_a_toolchain_that_cannot_be_had_fails_its_jobs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = steps(tmp_path, {"cuda": ("12.8", "13.0"), "naming": "local"})
-    begun, answered = carried_out(made, monkeypatch, "py3-none")
+    begun, answered = executed(made, monkeypatch, "py3-none")
     assert begun == ["cu130-cp311"]
     assert [(job.plan.cuda, job.outcome) for job in answered] == [("13.0", "built"), ("12.8", "failed")]
     failure = failed_job.failure(answered[1])
@@ -136,7 +136,7 @@ def test_several_cuda_versions_get_local_versions_by_themselves(
 
 def test_a_project_that_labels_its_own_wheels_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = steps(tmp_path, {"cuda": ("13.0", "13.4"), "environment": {"LABEL": "cu{cuda_digits}"}, "naming": "none"})
-    assert len(carried_out(made, monkeypatch, "py3-none")[1]) == 2
+    assert len(executed(made, monkeypatch, "py3-none")[1]) == 2
 
 
 def test_a_known_package_is_built_by_its_recipe(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +178,7 @@ def test_a_fleet_file_is_looked_for_beside_the_configuration(tmp_path: Path, mon
     (place / "fleet.toml").write_text('[[machine]]\nname = "rack"\ngpu = "l40"\n')
     (place / "cuwheel.toml").write_text('for = "fleet.toml"\ncuda = "13.0"\n')
     made = steps(tmp_path, {"for_": ("fleet.toml",)})
-    _, answered = carried_out(made, monkeypatch, "py3-none")
+    _, answered = executed(made, monkeypatch, "py3-none")
     assert answered[0].plan.archs == ("sm_89",)
 
 
@@ -190,7 +190,7 @@ def test_a_project_in_a_folder_of_the_source(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(MalformedError, match="not a Python project"):
         steps(tmp_path)
     made = steps(tmp_path, {"subdirectory": "python"})
-    carried_out(made, monkeypatch, "py3-none")
+    executed(made, monkeypatch, "py3-none")
     assert made.project.name == "inner"
     assert made.jobs[0].source == made.jobs[0].copy / "python"
     with pytest.raises(UsageError, match="outside the source"):
@@ -208,7 +208,7 @@ def test_an_output_that_cannot_be_made_is_told_before_anything_is_built(tmp_path
     made.decide({})
     (tmp_path / "file").touch()
     with pytest.raises(UnreadableError) as told:
-        made.carry_out()
+        made.execute()
     assert "--output" in told.value.hint
 
 

@@ -17,7 +17,7 @@ def test_in_a_log_a_line_once_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(time, "monotonic", lambda: now)
     with progress.in_lines("wheel for 13.0", None) as bar:
         for now in range(130):
-            bar.tell(f"at {now} s")
+            bar.show(f"at {now} s")
     assert capsys.readouterr().err.splitlines() == ["wheel for 13.0 at 60 s", "wheel for 13.0 at 120 s"]
 
 

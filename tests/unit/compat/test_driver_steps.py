@@ -49,15 +49,15 @@ def test_every_driver_is_told_as_check_tells_it(subject: Survey, capability: str
     machine = Machine(name="m", capability=Capability.parse(capability))
     steps = driver_steps.of(judge, subject, machine)
     assert steps[0].since is None
-    assert steps[0].told.outcome == judge.on(machine).outcome
+    assert steps[0].answer.outcome == judge.on(machine).outcome
     for driver in DRIVERS:
-        told, verdict = (
-            at(steps, driver).told,
+        answer, verdict = (
+            at(steps, driver).answer,
             judge.on(Machine(name="m", capability=Capability.parse(capability), driver=driver)),
         )
         gpu = f"GPU of capability {capability}"
-        messages = [each.message.replace("{driver}", driver).replace("{gpu}", gpu) for each in told.findings]
-        assert (told.outcome, told.predicted_error) == (verdict.outcome, verdict.predicted_error), driver
+        messages = [each.message.replace("{driver}", driver).replace("{gpu}", gpu) for each in answer.findings]
+        assert (answer.outcome, answer.predicted_error) == (verdict.outcome, verdict.predicted_error), driver
         assert messages == [each.message for each in verdict.findings], driver
 
 

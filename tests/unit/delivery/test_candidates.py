@@ -9,7 +9,7 @@ import pytest
 from cuwheel.delivery import candidates
 from cuwheel.delivery.candidates import Places
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
-from cuwheel.network import client, settings
+from cuwheel.network import client, index_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,7 @@ def test_what_was_withdrawn_counts_only_by_its_exact_version(tmp_path: Path) -> 
     with client.Session() as session:
         for text, yanked in (("demo-cuda", True), ("demo-cuda==1.0", False)):
             (found,) = candidates.listed(candidates.wanted(text), Places((str(folder),)), session)
-            assert (found.told.yanked is not None) is yanked
+            assert (found.listing.yanked is not None) is yanked
 
 
 def test_nothing_of_that_name(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_places_come_from_the_command_line_or_from_pip_or_uv(monkeypatch: pytest
     monkeypatch.setattr("cuwheel.resolver.public_index", lambda: "https://public.test/simple")
 
     def places(**options: object) -> Places:
-        return candidates.places(settings.read(), **options)  # type: ignore[arg-type]
+        return candidates.places(index_settings.read(), **options)  # type: ignore[arg-type]
 
     assert places() == Places(("https://public.test/simple",))
     assert places(indexes=["https://u:p@one.test/simple"]).indexes == ("https://one.test/simple",)

@@ -177,8 +177,8 @@ def test_a_wheel_that_check_approves_is_the_first_way_out() -> None:
 
 def test_a_gpu_that_was_named_makes_the_fix_specific() -> None:
     log = parse("RuntimeError: CUDA error: no kernel image is available for execution on the device\n")
-    said = {"gpu": "GeForce RTX 5060 Ti", "capability": "12.0"}
-    assert "made with CUDA 12.8 or later" in explain(log, said=said).causes[0].fix[0]
+    facts = {"gpu": "GeForce RTX 5060 Ti", "capability": "12.0"}
+    assert "made with CUDA 12.8 or later" in explain(log, facts=facts).causes[0].fix[0]
 
 
 def test_what_is_concluded_has_a_name_that_fixes_may_use() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.diagnose import numbers, text
+from cuwheel.diagnose import rows, text
 from cuwheel.diagnose.explain import explain
 from cuwheel.diagnose.pattern import check_pattern
 
@@ -41,11 +41,11 @@ def test_errors_by_number(line: str, error: int) -> None:
 def test_a_number_is_not_the_beginning_of_another() -> None:
     assert not explain(text.parse("assertion failed: error == cudaSuccess (349 vs. 0)")).causes
     assert not any(
-        check_pattern(each).find(line, line) for each in numbers.texts((34,)) for line in ("cuda error 349",)
+        check_pattern(each).find(line, line) for each in rows.texts_of_errors((34,)) for line in ("cuda error 349",)
     )
 
 
 def test_texts() -> None:
-    assert numbers.texts(()) == ()
-    assert all("<34|35>" in each for each in numbers.texts((34, 35)))
-    assert all(check_pattern(each) for each in numbers.texts((34,)))
+    assert rows.texts_of_errors(()) == ()
+    assert all("<34|35>" in each for each in rows.texts_of_errors((34, 35)))
+    assert all(check_pattern(each) for each in rows.texts_of_errors((34,)))

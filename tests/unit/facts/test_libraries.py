@@ -86,14 +86,6 @@ def test_every_library_is_found_by_its_own_name() -> None:
         assert libraries.find_library(library.pattern.replace("*", "4")).component == library.component
 
 
-def test_a_component_leads_back_to_its_libraries() -> None:
-    for library in libraries.all_libraries():
-        assert library in libraries.libraries_of(library.component)
-        for major in library.majors:
-            assert library in libraries.libraries_of(library.component, major)
-    assert libraries.libraries_of("cusolver", 99) == ()
-
-
 _ROW = """\
 [[package]]
 name = "nvidia-cublas"

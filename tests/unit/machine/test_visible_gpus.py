@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.errors import UsageError
 from cuwheel.facts.arch import Capability
-from cuwheel.machine import named, probe, visible_gpus
+from cuwheel.machine import named, probe
 from cuwheel.machine.profile import Gpu, Variable
 from tests.unit.compat.machines import MACHINES
 
@@ -44,7 +44,7 @@ def _profile(value: str | None) -> MachineProfile:
     ],
 )
 def test_the_variable_is_read_as_cuda_reads_it(value: str | None, left: tuple[str, ...]) -> None:
-    assert tuple(each.name for each in visible_gpus.left_by_variable(_profile(value)).gpus) == left
+    assert tuple(each.name for each in named.visible_to_programs(_profile(value)).gpus) == left
 
 
 def test_this_machine_is_what_a_program_sees_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuwheel.network import pip_settings, settings, uv_settings
+from cuwheel.network import index_settings, pip_settings, uv_settings
 from cuwheel.network.addresses import Login
 from cuwheel.network.tool_settings import Index
 
@@ -160,7 +160,7 @@ class TestTogether:
             "PIP_PROXY": "proxy:3128",
             "PIP_TRUSTED_HOST": "one",
         }
-        given, options = settings.for_uv(environ)
+        given, options = index_settings.for_uv(environ)
         assert options == []
         assert {name: value for name, value in given.items() if name not in environ} == {
             "UV_DEFAULT_INDEX": "https://anna:p%2Fq@one/simple",
@@ -173,11 +173,11 @@ class TestTogether:
             "HTTP_PROXY": "http://proxy:3128",
             "HTTPS_PROXY": "http://proxy:3128",
         }
-        assert settings.for_uv(environ | {"PIP_NO_INDEX": "1"}).options == ["--no-index"]
+        assert index_settings.for_uv(environ | {"PIP_NO_INDEX": "1"}).options == ["--no-index"]
 
     def test_what_uv_has_itself_stays(self, environ: dict[str, str]) -> None:
         environ |= {"PIP_INDEX_URL": "https://pip/simple", "UV_DEFAULT_INDEX": "https://uv/simple"}
-        assert settings.for_uv(environ).environ == environ
+        assert index_settings.for_uv(environ).environ == environ
 
     @pytest.mark.parametrize(
         ("variables", "url", "proxy"),
@@ -192,7 +192,7 @@ class TestTogether:
         ],
     )
     def test_proxies(self, variables: dict[str, str], url: str, proxy: str | None, environ: dict[str, str]) -> None:
-        assert settings.read(environ | variables).proxy(url) == proxy
+        assert index_settings.read(environ | variables).proxy(url) == proxy
 
     @pytest.mark.parametrize(
         ("excepted", "host", "is_excepted"),
@@ -215,11 +215,11 @@ class TestTogether:
     def test_what_no_proxy_excepts(
         self, excepted: str, host: str, *, is_excepted: bool, environ: dict[str, str]
     ) -> None:
-        found = settings.read(environ | {"HTTPS_PROXY": "http://p:1", "NO_PROXY": excepted})
+        found = index_settings.read(environ | {"HTTPS_PROXY": "http://p:1", "NO_PROXY": excepted})
         assert (found.proxy(f"https://{host}/") is None) is is_excepted
 
     def test_hosts_that_are_trusted(self, environ: dict[str, str]) -> None:
-        found = settings.read(environ | {"PIP_TRUSTED_HOST": "One.example two.example:8443"})
+        found = index_settings.read(environ | {"PIP_TRUSTED_HOST": "One.example two.example:8443"})
         assert found.is_trusted("https://one.example/simple")
         assert found.is_trusted("https://two.example:8443/")
         assert not found.is_trusted("https://two.example/")

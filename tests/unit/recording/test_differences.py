@@ -174,7 +174,7 @@ def test_the_folder_in_path_that_does_it() -> None:
     found = culprits.find(build, here, Fake(lambda situation: "/bad" in situation.environ["PATH"].split(":")))
     (change,) = found.changes
     assert (change.kind, change.name) == ("element", "PATH")
-    assert culprits.carried(build, here, found.changes).environ["PATH"] == "/a:/b:/usr/bin:/bin"
+    assert culprits.with_changes(build, here, found.changes).environ["PATH"] == "/a:/b:/usr/bin:/bin"
 
 
 def test_an_argument_or_the_folder_or_the_program() -> None:
@@ -183,7 +183,7 @@ def test_an_argument_or_the_folder_or_the_program() -> None:
     )
     found = culprits.find(CALL, other, Fake(lambda each: "-allow-unsupported-compiler" not in each.words))
     assert [change.kind for change in found.changes] == ["argument"]
-    assert culprits.carried(CALL, other, found.changes).words == (
+    assert culprits.with_changes(CALL, other, found.changes).words == (
         "-c",
         "a.cu",
         "-allow-unsupported-compiler",

@@ -139,8 +139,6 @@ def test_what_is_no_record(tmp_path: Path) -> None:
     (made(tmp_path / "cut") / layout.HEAD).write_text('{"schema"')
     with pytest.raises(MalformedError):
         reader.read(tmp_path / "cut")
-    assert not reader.is_record(tmp_path)
-    assert reader.is_record(tmp_path / "other")
 
 
 def test_searches_for_a_program(tmp_path: Path) -> None:

@@ -484,5 +484,5 @@ def test_a_cuda_that_is_none() -> None:
 def test_a_refused_decision_is_not_carried_out(tmp_path: Path) -> None:
     decision = one(tmp_path, "libnowhere.so.1")
     with pytest.raises(MalformedError, match=r"libnowhere\.so\.1 was not found"):
-        repair.carry_out(decision, tmp_path / "to")
+        repair.execute(decision, tmp_path / "to")
     assert not (tmp_path / "to").exists()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cuwheel.facts.arch import Arch
-from cuwheel.planning import spellings
+from cuwheel.planning import planner
 from cuwheel.planning.plan import Flags, Spellings
 from cuwheel.spellings import table
 from cuwheel.spellings.row import Spelling
@@ -13,7 +13,7 @@ def flags(text: str, *, cmake: str | None = None, torch: str | None = None) -> S
     archs = [Arch.parse(word) for word in text.split()]
     cubins = [arch for arch in archs if arch.kind == "sm"]
     ptx = [arch for arch in archs if arch.kind == "compute"]
-    return spellings.spell(cubins, ptx, cmake=cmake, torch=torch)
+    return planner.spell(cubins, ptx, cmake=cmake, torch=torch)
 
 
 def test_a_list_with_ptx_of_its_highest_can_be_said_by_nearly_all() -> None:

@@ -119,10 +119,10 @@ def test_any_message_makes_a_sound_module(message: str) -> None:
 
 
 def test_a_guard_that_nobody_calls_is_told() -> None:
-    told = guard.uncalled("import os\n", "foo")
+    told = guard.call_finding("import os\n", "foo", inject=False)
     assert told is not None
     assert told.severity == "warning"
-    assert guard.uncalled(f"{guard.CALL}\ncheck()\n", "foo") is None
+    assert guard.call_finding(f"{guard.CALL}\ncheck()\n", "foo", inject=False) is None
 
 
 CALL = b"_cuwheel_check()"

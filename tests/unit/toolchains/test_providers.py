@@ -15,8 +15,8 @@ from cuwheel.toolchains import archives, provide, providers
 from cuwheel.toolchains.providers import index, redist, system
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import Store
+from cuwheel.toolchains.surroundings import Surroundings
 from cuwheel.toolchains.toolchain import Archive, Wanted
-from cuwheel.toolchains.world import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

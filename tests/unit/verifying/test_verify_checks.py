@@ -19,7 +19,7 @@ from cuwheel.finding import Finding
 from cuwheel.inspection import dynamic, elf
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
-from cuwheel.verifying import checks, contradictions, libraries, project, pythons, serving, stub
+from cuwheel.verifying import checks, contradictions, libraries, pythons, serving, stub, wheels
 from cuwheel.verifying.outcomes import Check, Result
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.inspection import build
@@ -228,15 +228,15 @@ def test_a_wheel_that_fits_some_pythons_is_left_out_for_others(tmp_path: Path, m
 
 
 def test_the_project_of_a_wheel(tmp_path: Path) -> None:
-    assert not project.is_of(tmp_path, "subject")
+    assert not wheels.is_of_project(tmp_path, "subject")
     (tmp_path / "cuwheel.toml").write_text("")
-    assert project.is_of(tmp_path, "anything")
+    assert wheels.is_of_project(tmp_path, "anything")
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "Sub.Ject"\n')
-    assert project.is_of(tmp_path, "sub_ject")
-    assert project.is_of(tmp_path, "sub-ject-cu13")
-    assert not project.is_of(tmp_path, "torch")
+    assert wheels.is_of_project(tmp_path, "sub_ject")
+    assert wheels.is_of_project(tmp_path, "sub-ject-cu13")
+    assert not wheels.is_of_project(tmp_path, "torch")
     (tmp_path / "pyproject.toml").write_text("no toml [")
-    assert not project.is_of(tmp_path, "sub-ject")
+    assert not wheels.is_of_project(tmp_path, "sub-ject")
 
 
 def test_cuda_versions_asked_for() -> None:

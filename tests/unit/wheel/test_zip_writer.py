@@ -204,7 +204,7 @@ def test_no_library_for_that_cuda_keeps_all(tmp_path: Path) -> None:
     assert all(each.fate == "slimmed" for each in made.files)
 
 
-def test_signatures_are_dropped_and_told(tmp_path: Path) -> None:
+def test_signatures_are_dropped_and_reported(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO, extra={"RECORD.jws": b"{}"})
     made = wheel.slim(source, request(tmp_path / "out"))
     assert [each.rule for each in made.findings] == ["signature-dropped"]
@@ -270,7 +270,7 @@ def test_record_keeps_what_it_does_not_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("Name: nvidia-curand\nLicense: LicenseRef-NVIDIA-Proprietary\n", True),
         ("Name: nvidia-x\nLicense: NVIDIA Proprietary Software\n", True),
@@ -278,13 +278,13 @@ def test_record_keeps_what_it_does_not_change() -> None:
         ("Name: foo\n\nLicense: NVIDIA Proprietary\n", False),
     ],
 )
-def test_licences_that_restrict_changes_are_told(text: str, told: bool) -> None:  # noqa: FBT001
+def test_licences_that_restrict_changes_are_reported(text: str, reported: bool) -> None:  # noqa: FBT001
     from cuwheel.slimming import licence
 
-    assert [each.rule for each in licence.finding({"x": text})] == (["licence-on-changes"] if told else [])
+    assert [each.rule for each in licence.finding({"x": text})] == (["licence-on-changes"] if reported else [])
 
 
-def test_a_record_that_was_incomplete_stays_so_and_is_told(tmp_path: Path) -> None:
+def test_a_record_that_was_incomplete_stays_so_and_is_reported(tmp_path: Path) -> None:
     source = make_wheel(tmp_path, FOO)
     with zipfile.ZipFile(source, "a") as archive:
         archive.writestr("foo/forgotten.txt", "x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from cuwheel.facts import versions
 from cuwheel.facts.rows.common import Source
 
 
@@ -22,3 +23,8 @@ class Manylinux(Struct, frozen=True, kw_only=True):
 
     sources: dict[str, Source]
     policy: tuple[ManylinuxPolicy, ...]
+
+    def policy_of(self, glibc: str) -> ManylinuxPolicy | None:
+        """The promise of `manylinux_2_28` by its `2.28`; None below the oldest that there is."""
+        reached = [row for row in self.policy if versions.at_least(glibc, row.glibc)]
+        return reached[-1] if reached else None

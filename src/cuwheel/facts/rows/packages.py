@@ -32,7 +32,7 @@ class PackageProfile(Struct, frozen=True, kw_only=True):
     loads: Literal["every", "one"]
     source: tuple[str, ...]
     since: str | None = None
-    told_by: Sign | None = None
+    recognised_by: Sign | None = None
     pattern: str = ""
     follows: Literal["torch", "jax", "cudart"] | None = None
     picks: Literal["exact", "nearest"] | None = None

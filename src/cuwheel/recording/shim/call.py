@@ -32,11 +32,11 @@ class Session:
     def every(self, key: str) -> list[str]:
         return [value for name, _, value in self.settings if name == key]
 
-    def told(self, text: str) -> str:
+    def masked_text(self, text: str) -> str:
         return masking.known(text, self.secrets) if self.masked else text
 
-    def told_words(self, given: list[str]) -> list[str]:
-        return masking.words(given, self.told) if self.masked else list(given)
+    def masked_words(self, given: list[str]) -> list[str]:
+        return masking.words(given, self.masked_text) if self.masked else list(given)
 
     def now(self) -> int:
         return time.monotonic_ns() - self.began
@@ -77,7 +77,7 @@ def response_files(given: list[str], session: Session) -> list[dict[str, str | N
             found[path] = text = read_text(path)
             waiting += [word[1:] for word in words.split_text(text or "") if word.startswith("@")]
     return [
-        {"path": session.told(path), "text": None if text is None else session.told(text)}
+        {"path": session.masked_text(path), "text": None if text is None else session.masked_text(text)}
         for path, text in found.items()
     ]
 
@@ -156,7 +156,7 @@ class Call:
             path.write_text("1" if known else "0")
         return known
 
-    def tell_start(self, stdout: str, stderr: str) -> None:
+    def write_start(self, stdout: str, stderr: str) -> None:
         session = self.session
         parent = ""
         with contextlib.suppress(OSError):
@@ -171,16 +171,16 @@ class Call:
             "began": session.now(),
             "tool": self.tool,
             "name": os.path.basename(self.program),  # noqa: PTH119
-            "program": session.told(self.program),
-            "words": session.told_words(self.argv[1:]),
-            "cwd": session.told(os.getcwd()),  # noqa: PTH109
-            "parent": session.told(parent),
+            "program": session.masked_text(self.program),
+            "words": session.masked_words(self.argv[1:]),
+            "cwd": session.masked_text(os.getcwd()),  # noqa: PTH109
+            "parent": session.masked_text(parent),
             "changed": masking.variables(changed) if session.masked else changed,
             "unset": [name for name in session.base if name not in self.environ],
             "response_files": response_files(self.argv[1:], session),
             "stdout": stdout,
             "stderr": stderr,
         }
-        event |= {"ran": session.told_words(self.ran)} if self.ran is not None else {}
+        event |= {"ran": session.masked_words(self.ran)} if self.ran is not None else {}
         event |= {"phases": self.phases} if self.phases else {}
         session.append(event, lasting=self.tool == "nvcc")

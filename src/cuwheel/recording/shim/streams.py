@@ -37,7 +37,7 @@ class Stream:
         self.path = f"{record}/{self.name}"
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         self.kept = high(os.open(self.path, flags, 0o644))
-        self.heard = not goes_nowhere(target)
+        self.has_reader = not goes_nowhere(target)
         source, given = os.pipe()
         self.source, self.given = high(source), high(given)
 
@@ -51,7 +51,7 @@ class Stream:
                 self._keep_tail(piece)
             else:
                 self.stored += os.write(self.kept, piece[: MAX_KEPT - self.stored])
-        while piece and self.heard:
+        while piece and self.has_reader:
             try:
                 piece = piece[os.write(self.target, piece) :]
             except BlockingIOError:
@@ -78,7 +78,7 @@ class Stream:
 
         Somebody must go on reading, and passing on.
         """
-        if (self.heard and not self.tail) or self.source < 0 or os.fork():
+        if (self.has_reader and not self.tail) or self.source < 0 or os.fork():
             return
         with contextlib.suppress(OSError):
             os.setsid()
@@ -201,7 +201,7 @@ def run_recorded(call: Call) -> NoReturn:
         err = out if merged else Stream(2, call.session.record, f"output/{call.id}.err")
     except OSError:  # the record cannot be written: the build goes on without it
         os.execvpe(call.start, call.command, call.environ)  # noqa: S606 - no shell, no surprise
-    call.tell_start(out.name, "" if merged else err.name)
+    call.write_start(out.name, "" if merged else err.name)
 
     def execute() -> None:
         run = os.execve if call.start == call.program else os.execvpe
@@ -210,7 +210,7 @@ def run_recorded(call: Call) -> NoReturn:
     status, problem, memory = _Attended(execute, out, err).until_end()
     for each in {id(out): out, id(err): err}.values():
         each.finish()
-    tell_end(call, status, problem, memory)
+    write_end(call, status, problem, memory)
     end_like(call.start, status, problem)
 
 
@@ -247,7 +247,7 @@ def _command_streams(record: str) -> tuple[Stream, ...]:
     return ()
 
 
-def tell_end(call: Call, status: int, problem: int, memory: int) -> None:
+def write_end(call: Call, status: int, problem: int, memory: int) -> None:
     signalled = os.WIFSIGNALED(status)
     key = "errno" if problem else "signal" if signalled else "status"
     value = problem or (os.WTERMSIG(status) if signalled else os.WEXITSTATUS(status))

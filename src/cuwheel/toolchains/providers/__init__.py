@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cuwheel.toolchains.from_archives import Workplace
+    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Installed, Recipe, Wanted
-    from cuwheel.toolchains.world import Surroundings
 
 ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.toolchains.from_archives import Workplace
+    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Installed, Wanted
-    from cuwheel.toolchains.world import Surroundings
 
 _TOOLS = ("micromamba", "mamba", "conda")
 _CREATE_S = 3600.0

@@ -19,8 +19,8 @@ from cuwheel.toolchains.toolchain import HostCompiler, Recipe
 
 if TYPE_CHECKING:
     from cuwheel.toolchains.from_archives import Workplace
+    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Installed, Wanted
-    from cuwheel.toolchains.world import Surroundings
 
 _ENGINES = ("docker", "podman")
 _ASK_S = 60.0
@@ -44,8 +44,8 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
     )
     if _has_toolkit(image):
         return base
-    carried = _carried(wanted, around)
-    return replace(base, archives=carried.archives, release=carried.release, place="")
+    mounted = _mounted(wanted, around)
+    return replace(base, archives=mounted.archives, release=mounted.release, place="")
 
 
 def _engine(around: Surroundings) -> str:
@@ -67,7 +67,7 @@ def _has_toolkit(image: str) -> bool:
     return "cuda" in image.rpartition("/")[2] or "nvidia" in image
 
 
-def _carried(wanted: Wanted, around: Surroundings) -> Recipe:
+def _mounted(wanted: Wanted, around: Surroundings) -> Recipe:
     reasons = []
     for way in (index.decide, redist.decide):
         try:
@@ -81,11 +81,11 @@ def make(recipe: Recipe, workplace: Workplace) -> Installed:
     for command in recipe.commands:
         process.run(command, timeout=_PULL_S)
     if recipe.archives:
-        carried = replace(_workplace.from_archives(recipe, workplace), prefix=recipe.prefix)
-        mount = ("--volume", f"{carried.root}:{carried.root}:ro")
+        mounted = replace(_workplace.from_archives(recipe, workplace), prefix=recipe.prefix)
+        mount = ("--volume", f"{mounted.root}:{mounted.root}:ro")
         # Asked without the toolkit, which is not at its place yet: an engine would make a folder of its own there.
-        compiler = _compiler(carried)
-        return replace(carried, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]), host_compiler=compiler)
+        compiler = _compiler(mounted)
+        return replace(mounted, prefix=(*recipe.prefix[:-1], *mount, recipe.prefix[-1]), host_compiler=compiler)
     noted = _workplace.installed(recipe, workplace, root=Path(recipe.place), version="", prefix=recipe.prefix)
     nvcc = f"{recipe.place}/bin/nvcc"
     output = process.run(commands.command(noted, [nvcc, "--version"]), timeout=_ASK_S).stdout

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cuwheel.facts.rows.toolchains import DebianSuite
+    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Wanted
-    from cuwheel.toolchains.world import Surroundings
 
 _UPDATE_S = 300.0
 _PROGRAMS = ("apt-get",)

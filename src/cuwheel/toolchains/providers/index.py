@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cuwheel.facts.rows.toolchains import Component
+    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Archive, Wanted
-    from cuwheel.toolchains.world import Surroundings
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - one signature

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.facts.rows.toolchains import Component
+    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Wanted
-    from cuwheel.toolchains.world import Surroundings
 
 _LISTED = re.compile(r"redistrib_(\d+\.\d+\.\d+)\.json")
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cuwheel.facts.rows.toolchains import Component
     from cuwheel.machine.profile import Toolkit
     from cuwheel.toolchains.from_archives import Workplace
+    from cuwheel.toolchains.surroundings import Surroundings
     from cuwheel.toolchains.toolchain import Installed, Wanted
-    from cuwheel.toolchains.world import Surroundings
 
 
 def decide(wanted: Wanted, around: Surroundings) -> Recipe:

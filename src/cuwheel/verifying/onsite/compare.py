@@ -22,7 +22,7 @@ def prediction(
     capability = gpus[0]["capability"]
     rows = [each for each in wheel["rows"] if each["capability"] == capability]
     if not rows and _key(capability) > max((_key(each["capability"]) for each in wheel["rows"]), default=()):
-        rows = wheel["later"]
+        rows = wheel["newer_gpus"]
     framework = wheel["follows"]
     cuda = (frameworks.get(framework) or (None, None))[1] if framework else None
     group = wheel["groups"].get(".".join(cuda.split(".")[:2])) if cuda else None
@@ -73,17 +73,17 @@ def _by_checks(
     seen = {each["name"]: _error(each, signs) for each in ran if each["outcome"] != "passed"}
     passed = [each["name"] for each in ran if each["outcome"] == "passed"]
     if predicted["outcome"] in RUNS:
-        return _said_runs(predicted, seen, passed)
+        return _predicted_to_run(predicted, seen, passed)
     if predicted["outcome"] == "fails" and all(_GUARD in str(each.get("output", "")) for each in ran):
         # It goes by the same foresight: what it says proves nothing of the hardware.
         return "untried", "predicted to fail, and the guard of the package refused the import"
     if predicted["outcome"] == "fails":
-        return _said_fails(predicted, seen, passed)
+        return _predicted_to_fail(predicted, seen, passed)
     open_end = f"the prediction was {predicted['outcome']}, which fits any outcome of these checks"
     return ("untried" if predicted["outcome"] == "partial" else "open"), open_end
 
 
-def _said_runs(
+def _predicted_to_run(
     predicted: Mapping[str, Any], seen: Mapping[str, Optional[str]], passed: Sequence[str]
 ) -> tuple[str, str]:
     words = f"predicted to run ({predicted['outcome']})"
@@ -96,7 +96,7 @@ def _said_runs(
     return "agreed", f"{words}, and {len(passed)} check{'s' if len(passed) > 1 else ''} on the GPU passed"
 
 
-def _said_fails(
+def _predicted_to_fail(
     predicted: Mapping[str, Any], seen: Mapping[str, Optional[str]], passed: Sequence[str]
 ) -> tuple[str, str]:
     error = predicted.get("error") or {}

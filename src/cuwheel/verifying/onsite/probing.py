@@ -13,7 +13,7 @@ from .install import Place, destination
 
 _TIMEOUT_S = 600.0
 _FEW = 3
-_MOST_SAID = 400
+_LONGEST_OUTPUT = 400
 _ASK = """\
 import ctypes, json
 pieces = json.loads(PIECES)
@@ -36,7 +36,7 @@ for index, (path, offset, size) in enumerate(pieces):
     if status == 0:
         cuda.cuModuleUnload(module)
 """
-_SAID = re.compile(r"^piece (\d+) (\d+)$", re.MULTILINE)
+_ANSWER = re.compile(r"^piece (\d+) (\d+)$", re.MULTILINE)
 
 
 def check(wheel: Mapping[str, Any], place: Place) -> Optional[dict[str, Any]]:
@@ -62,7 +62,7 @@ def judged(
 
     It passes if the driver answers as predicted, even with an error: the prediction says whether that is enough.
     """
-    codes = {int(index): int(code) for index, code in _SAID.findall(result["output"])}
+    codes = {int(index): int(code) for index, code in _ANSWER.findall(result["output"])}
     learnt: dict[str, Any] = {"loaded": 0, "refused": 0, "compared": 0, "against": []}
     refused: dict[int, list[str]] = {}
     for index, probe in enumerate(wheel["probes"]):
@@ -83,7 +83,7 @@ def judged(
         output = _output(learnt, refused)
         found.update(output=output, output_bytes=len(output))
         if learnt["against"]:
-            found.update(outcome="failed", problem="; ".join(learnt["against"][:_FEW])[:_MOST_SAID])
+            found.update(outcome="failed", problem="; ".join(learnt["against"][:_FEW])[:_LONGEST_OUTPUT])
     return found, learnt
 
 

@@ -12,7 +12,7 @@ from ..runner.capture import printable
 _MARKS = {"passed": "ok", "skipped": "skipped", "failed": "FAILED", "crashed": "CRASHED", "timeout": "TIMEOUT",
           "memory": "MEMORY"}  # fmt: skip
 _LAST_LINES = 12
-_SAID = {
+_AGREEMENTS = {
     "contradicted": "PREDICTION CONTRADICTED",
     "open": "prediction left open",
     "agreed": "prediction confirmed",
@@ -85,7 +85,7 @@ def summary(proof: Mapping[str, Any], written: str) -> None:
     """What hardware contradicted comes first."""
     say()
     for each in sorted(proof["wheels"], key=lambda wheel: _ORDER.index(wheel["agreement"])):
-        words = _SAID.get(each["agreement"])
+        words = _AGREEMENTS.get(each["agreement"])
         if words:
             say(f"{words}: {each['file']}: {each['why']}")
     results = [result for each in proof["wheels"] for result in each["checks"]]

@@ -88,7 +88,7 @@ def _run(
     proof_of_end = boot.proved(proof, word)
     proof.unlink(missing_ok=True)
     outcome, problem = _judge(check, end, proof_of_end, capture, limits)
-    return _result(check, outcome, problem=problem, end=end, capture=capture, said=proof_of_end)
+    return _result(check, outcome, problem=problem, end=end, capture=capture, report=proof_of_end)
 
 
 def _words(check: Mapping[str, Any], python: str, proof: Path, word: str) -> list[str]:
@@ -126,7 +126,7 @@ def _skipped(
 
 
 def _judge(
-    check: Mapping[str, Any], end: child.End, said: Optional[dict[str, Any]], capture: Capture, limits: child.Limits
+    check: Mapping[str, Any], end: child.End, report: Optional[dict[str, Any]], capture: Capture, limits: child.Limits
 ) -> tuple[str, str]:
     """What became of it, and the words for that: the gravest thing first."""
     if end.error:
@@ -140,10 +140,10 @@ def _judge(
     status = end.status
     wanted = int(check.get("status") or 0)
     if status is None or status < 0:
-        return "crashed", _signal_words(-(status or 0), check, finished=said is not None)
+        return "crashed", _signal_words(-(status or 0), check, finished=report is not None)
     if status != wanted:
         return _other_status(check, status, capture, limits)
-    return _answer(check, end, said, capture)
+    return _answer(check, end, report, capture)
 
 
 def _other_status(check: Mapping[str, Any], status: int, capture: Capture, limits: child.Limits) -> tuple[str, str]:
@@ -158,19 +158,19 @@ def _other_status(check: Mapping[str, Any], status: int, capture: Capture, limit
 
 
 def _answer(
-    check: Mapping[str, Any], end: child.End, said: Optional[dict[str, Any]], capture: Capture
+    check: Mapping[str, Any], end: child.End, report: Optional[dict[str, Any]], capture: Capture
 ) -> tuple[str, str]:
     """It ended as it should: whether it did and printed what it should."""
-    if check["kind"] != "command" and said is None and not check.get("status"):
+    if check["kind"] != "command" and report is None and not check.get("status"):
         what = "the import was" if check["kind"] == "import" else "the snippet was"
         return "failed", f"ended with status 0 before {what} done: something in it ended the process"
     found = capture.found()
     problems = [f"did not print {text!r}" for text in check.get("expect", ()) if text not in found]
     problems += [f"printed {text!r}" for text in check.get("forbid", ()) if text in found]
     problems += number_problem(check, capture)
-    if end.left:
-        many = "a process" if len(end.left) == 1 else f"{len(end.left)} processes"
-        problems.append(f"left {many} running, stopped now: {', '.join(end.left[:4])}")
+    if end.leftovers:
+        many = "a process" if len(end.leftovers) == 1 else f"{len(end.leftovers)} processes"
+        problems.append(f"left {many} running, stopped now: {', '.join(end.leftovers[:4])}")
     return ("failed", "; ".join(problems)) if problems else ("passed", "")
 
 
@@ -220,7 +220,7 @@ def _result(
     problem: str = "",
     end: Optional[child.End] = None,
     capture: Optional[Capture] = None,
-    said: Optional[Mapping[str, Any]] = None,
+    report: Optional[Mapping[str, Any]] = None,
 ) -> dict[str, Any]:
     status = end.status if end else None
     return {
@@ -234,7 +234,7 @@ def _result(
         "memory": end.memory if end else 0,
         "output": capture.whole.text() if capture else "",
         "output_bytes": capture.whole.total if capture else 0,
-        "left": list(end.left) if end else [],
-        "file": str((said or {}).get("file", "")),
-        "version": str((said or {}).get("version", "")),
+        "left": list(end.leftovers) if end else [],
+        "file": str((report or {}).get("file", "")),
+        "version": str((report or {}).get("version", "")),
     }

@@ -41,7 +41,7 @@ class End(NamedTuple):
     stopped: str  # "", "timeout", "memory", "processes"
     seconds: float
     memory: int
-    left: tuple[str, ...]
+    leftovers: tuple[str, ...]
     error: str = ""  # it could not be started
 
 

@@ -23,7 +23,7 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
                 said.append(str(number.value))
             print("capability " + ".".join(said))
 """
-_SAID = re.compile(r"^capability (\d+\.\d+)$", re.MULTILINE)
+_ANSWER = re.compile(r"^capability (\d+\.\d+)$", re.MULTILINE)
 _LIMITS = child.Limits(seconds=60.0, memory=4 << 30, guarded=False)
 
 
@@ -34,4 +34,4 @@ def seen(python: str, environ: Mapping[str, str], *, cut: bool = False) -> tuple
         end = child.run(
             [python, "-c", _ASK], environ, folder, _LIMITS._replace(cut=cut), capture, secrets.token_hex(16)
         )
-    return tuple(_SAID.findall(capture.whole.text())) if end.status == 0 else ()
+    return tuple(_ANSWER.findall(capture.whole.text())) if end.status == 0 else ()

@@ -57,7 +57,7 @@ except Exception as error:
     os.write(told, (getattr(error, "strerror", None) or str(error) or type(error).__name__).encode()[:4000])
 os._exit(127)
 """
-_MOST_TOLD = 4096
+_LONGEST_ERROR = 4096
 _TRIAL_S = 20.0
 
 
@@ -81,7 +81,7 @@ def start(words: Sequence[str], environ: Mapping[str, str], folder: str, *, cut:
         )
         os.close(writer)
         writer = -1
-        answer = os.read(reader, _MOST_TOLD)
+        answer = os.read(reader, _LONGEST_ERROR)
     finally:
         os.close(reader)
         if writer >= 0:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel import spelling
+from cuwheel import typos
 
 
 @pytest.mark.parametrize(
@@ -17,15 +17,15 @@ from cuwheel import spelling
     ],
 )
 def test_slips_are_counted(one: str, other: str, slips: float) -> None:
-    assert spelling.distance(one, other) == spelling.distance(other, one) == slips
+    assert typos.distance(one, other) == typos.distance(other, one) == slips
 
 
 def test_the_nearest_of_some_names_or_none() -> None:
     names = ("inspect", "check", "doctor")
-    assert spelling.nearest("Chekc", names) == "check"
-    assert spelling.nearest("instal", names) is None
-    assert spelling.nearest("x", ()) is None
+    assert typos.nearest("Chekc", names) == "check"
+    assert typos.nearest("instal", names) is None
+    assert typos.nearest("x", ()) is None
 
 
 def test_a_long_word_takes_no_time() -> None:
-    assert spelling.nearest("x" * 1_000_000, ("check",)) is None
+    assert typos.nearest("x" * 1_000_000, ("check",)) is None

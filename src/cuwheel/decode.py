@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from cuwheel import codec, typos
-from cuwheel.errors import FactsError
+from cuwheel.errors import ConfigurationError, FactsError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +68,16 @@ def toml_file(path: Path) -> dict[str, Any]:
         return toml(data)
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(f"it is not UTF-8: {error.reason}") from None
+
+
+def configuration(path: Path, hint: str = "") -> dict[str, Any]:
+    """A TOML file that a person wrote for cuwheel; what is wrong with it is an error for that person."""
+    try:
+        return toml_file(path)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path, hint=hint) from error
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(path, [f"it is not valid TOML: {error}"], hint) from error
 
 
 def _keys(line: bytes) -> list[bytes]:

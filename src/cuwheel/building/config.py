@@ -11,14 +11,13 @@ import typing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from cuwheel import codec, decode, log
 from cuwheel.building import rules
 from cuwheel.building.tables import GuardTable, Table
-from cuwheel.errors import ConfigurationError, UnreadableError, UsageError
+from cuwheel.errors import ConfigurationError, UsageError
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | No
         return _from(file)
     for folder in dict.fromkeys((source / below, source)) if source else ():
         own, project = folder / FILE, folder / PYPROJECT
-        also = project.is_file() and _tool(_decoded(project)) is not None
+        also = project.is_file() and _tool(decode.configuration(project)) is not None
         if own.is_file():
             if also:
                 log.warning("%s is used; [tool.cuwheel] of %s is not", own, project)
@@ -132,7 +131,7 @@ def _read(source: Path | None, file: Path | None, below: str) -> tuple[Path | No
 
 
 def _from(path: Path) -> tuple[Path, dict[str, Any], str]:
-    data = _decoded(path)
+    data = decode.configuration(path)
     own = _tool(data)
     if own is not None or path.name == PYPROJECT:
         if not isinstance(own, dict | None):
@@ -144,15 +143,6 @@ def _from(path: Path) -> tuple[Path, dict[str, Any], str]:
 def _tool(data: dict[str, Any]) -> Any:  # noqa: ANN401 - a person wrote it
     tool = data.get("tool")
     return tool.get("cuwheel") if isinstance(tool, dict) else None
-
-
-def _decoded(path: Path) -> dict[str, Any]:
-    try:
-        return decode.toml_file(path)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(path, [f"it is not valid TOML: {error}"]) from error
 
 
 def _by_override(overrides: Mapping[str, object]) -> dict[str, Any]:

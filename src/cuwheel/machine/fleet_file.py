@@ -7,7 +7,6 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from cuwheel import decode
@@ -65,12 +64,7 @@ def _read(path: Path, _changed: int, _size: int) -> tuple[Machine, ...]:
 
 def _rows(path: Path, problems: list[str]) -> list[FleetMachine]:
     """Each machine on its own: one that cannot be read does not hide what is wrong with the others."""
-    try:
-        data = decode.toml_file(path)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(path, [f"it is not valid TOML: {error}"], _HINT) from error
+    data = decode.configuration(path, _HINT)
     problems += [f"unknown key {key!r}" for key in data if key != "machine"]
     tables = data.get("machine")
     if not isinstance(tables, list) or not tables:

@@ -6,12 +6,11 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-import msgspec
 from msgspec import Struct, field
 
 from cuwheel import axes as named_axes
 from cuwheel import decode
-from cuwheel.errors import ConfigurationError, UnreadableError
+from cuwheel.errors import ConfigurationError
 from cuwheel.units import read_size
 
 if TYPE_CHECKING:
@@ -151,12 +150,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def load(path: Path) -> Plan:
     """All problems at once."""
-    try:
-        data = decode.toml_file(path)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path, hint=_HINT) from error
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(path, [f"it is not valid TOML: {error}"], _HINT) from error
+    data = decode.configuration(path, _HINT)
     problems: list[str] = []
     file = decode.convert(_tidied(data), _File, _WHERE, problems)
     if file is None:

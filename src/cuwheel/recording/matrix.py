@@ -6,12 +6,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 from msgspec import Struct, field
 
 from cuwheel import axes as named_axes
 from cuwheel import decode
-from cuwheel.errors import ConfigurationError, UnreadableError
+from cuwheel.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,12 +72,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def load(path: Path) -> Plan:
     """All problems at once."""
-    try:
-        data = decode.toml_file(path)
-    except OSError as error:
-        raise UnreadableError.from_os(error, path, hint=_HINT) from error
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(path, [f"it is not valid TOML: {error}"], _HINT) from error
+    data = decode.configuration(path, _HINT)
     problems: list[str] = []
     file = decode.convert(data, _File, "matrix", problems)
     if file is None:

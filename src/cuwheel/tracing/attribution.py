@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cuwheel.compat.choose import CudaError
+from cuwheel.facts import errors
 from cuwheel.facts.arch import Capability
-from cuwheel.facts.tables import tables
 from cuwheel.inspection.demangle import demangled
 from cuwheel.tracing import reasons
 from cuwheel.tracing.code import Files, Image, chosen, image
@@ -186,7 +186,7 @@ def _load(process: int, loaded: _Loaded) -> Load:
 
 
 def error_of(code: int) -> CudaError:
-    row = tables().errors.find(code)
+    row = errors.find(code)
     return CudaError(code=code, name=row.name if row else f"error {code}")
 
 
@@ -252,9 +252,9 @@ def _failure(
     swallowed: bool,
     times: int,
 ) -> Failure:
-    row = tables().errors.find(event.error)
+    row = errors.find(event.error)
     late = bool(row and row.late)
-    reason = reasons.of(event, loaded.image if loaded else None, gpu)
+    told = reasons.of(event, loaded.image if loaded else None, gpu)
     found = loaded.image if loaded and not late else None  # the call that is told of it has nothing to do with it
     file = found.file if found else None
     name = "" if late else event.name
@@ -271,9 +271,9 @@ def _failure(
         container=found.index if found else None,
         archs=found.archs if found else (),
         gpu=gpu.capability if gpu else None,
-        reason=reason.reason,
-        fix=reason.fix,
-        kernels=reason.kernels,
+        reason=told.reason,
+        fix=told.fix,
+        kernels=told.kernels,
         caller=text(event.caller) or None,
         grid=event.grid,
         block=event.block,

@@ -9,7 +9,7 @@ from msgspec import Struct
 from cuwheel import log
 from cuwheel.compat import drivers, matrix
 from cuwheel.errors import CuwheelError
-from cuwheel.facts.tables import tables
+from cuwheel.facts import errors
 from cuwheel.inspection.demangle import demangled
 from cuwheel.inspection.kernels import of_container
 from cuwheel.tracing.code import chosen, machine
@@ -35,7 +35,7 @@ class Reason(Struct, frozen=True, kw_only=True):
 
 
 def of(event: Event, found: Image | None, gpu: Gpu | None) -> Reason:
-    row = tables().errors.find(event.error)
+    row = errors.find(event.error)
     if row and row.late:
         return Reason(
             reason="a kernel that was launched before is the cause: the driver tells it to whichever call comes next",

@@ -23,6 +23,3 @@ class Errors(Struct, frozen=True, kw_only=True):
 
     sources: dict[str, Source]
     error: tuple[ErrorRow, ...]
-
-    def find(self, code: int) -> ErrorRow | None:
-        return next((row for row in self.error if row.code == code), None)

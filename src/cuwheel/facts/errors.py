@@ -1,0 +1,14 @@
+"""CUDA's errors by number: their names, and what they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuwheel.facts.tables import tables
+
+if TYPE_CHECKING:
+    from cuwheel.facts.rows.errors import ErrorRow
+
+
+def find(code: int) -> ErrorRow | None:
+    return next((row for row in tables().errors.error if row.code == code), None)

@@ -182,7 +182,7 @@ def _groups(answer: Trials) -> Table:
 
 
 def _row(answer: Trials, each: Group, *, timed: bool) -> tuple[str, ...]:
-    how = [f"{kind} {count}" for kind, count in each.kinds.items()]
+    how = [f"{count} × {kind}" for kind, count in each.kinds.items()]
     how += [f"{each.ignored} ignored"] if each.ignored else []
     return (
         *(each.axes.get(axis, "") for axis in answer.axes),

@@ -17,6 +17,7 @@ from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.facts.rows.architectures import Architecture, Architectures
 from cuwheel.facts.rows.checks import Checks
+from cuwheel.facts.rows.ci import Ci
 from cuwheel.facts.rows.cmake import CMake
 from cuwheel.facts.rows.errors import Errors
 from cuwheel.facts.rows.gpu_drivers import GpuDrivers
@@ -329,6 +330,15 @@ def _cmake_problems(file: CMake, _known: Known | None) -> Iterator[str]:
     yield from _source_problems(file.sources, file.spelling)
 
 
+def _ci_problems(table: Ci, _known: Known | None) -> Iterator[str]:
+    yield from _source_problems(table.sources, table.action, table.runner, table.image)
+    for each in table.action:
+        if not re.fullmatch(r"[0-9a-f]{40}", each.commit):
+            yield f"{each.name}: {each.commit!r} is not a commit"
+    names = [each.name for each in table.action]
+    yield from (f"{name} is there twice" for name in {each for each in names if names.count(each) > 1})
+
+
 def _index_problems(file: Indexes, _known: Known | None) -> Iterator[str]:
     yield from _source_problems(file.sources, (file.public,))
 
@@ -349,6 +359,7 @@ def _variant_problems(table: Variants, known: Known | None) -> Iterator[str]:
 TABLES: dict[str, tuple[type[Any], Callable[[Any, Known | None], Iterator[str]]]] = {
     "architectures.toml": (Architectures, _architecture_problems),
     "checks.toml": (Checks, _check_problems),
+    "ci.toml": (Ci, _ci_problems),
     "cmake.toml": (CMake, _cmake_problems),
     "gpu_drivers.toml": (GpuDrivers, _gpu_driver_problems),
     "gpus.toml": (Gpus, _gpu_problems),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         build,
         catalogue,
         check,
+        ci,
         compare,
         doctor,
         explain,
@@ -40,11 +41,13 @@ if TYPE_CHECKING:
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.verifying.request import VerifyRequest
+    from cuwheel.workflows.request import CiRequest
 
 __all__ = [
     "BenchRequest",
     "BuildRequest",
     "CatalogueRequest",
+    "CiRequest",
     "FindRequest",
     "GraftRequest",
     "InstallRequest",
@@ -57,6 +60,7 @@ __all__ = [
     "build",
     "catalogue",
     "check",
+    "ci",
     "compare",
     "doctor",
     "explain",

@@ -68,6 +68,15 @@ def write(path: Path, data: str | bytes, *, durable: bool = False) -> None:
         file.write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"))
 
 
+def append(path: Path, text: str) -> None:
+    """Behind what is there: files that a service hands to several writers."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UnreadableError.from_os(error, path) from error
+
+
 def cache_folder(given: Path | None = None) -> Path:
     """Of downloads and builds: the folder given, else $CUWHEEL_CACHE, else the user's cache."""
     if given is None and (named := os.environ.get(CACHE)):

@@ -114,6 +114,14 @@ _ROWS = (
         "delivery.PublishRequest",
     ),
     Verb(
+        "ci",
+        "write the workflow that builds, proves and publishes in CI",
+        "github --write",
+        ("workflows.ci", "workflows.ci_check", "workflows.ci_matrix", "workflows.ci_watch"),
+        ("ci.Ci",),
+        "workflows.CiRequest",
+    ),
+    Verb(
         "slim",
         "remove the device code that your GPUs never load",
         "TARGET --for …",

@@ -76,6 +76,7 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "trace": ["--", "cc", "-c", f"{ODD}.c"],
         "find": ["subject", "--no-index", "--find-links", str(folder), "--on", "h100"],
         "install": ["subject", "--no-index", "--find-links", str(folder), "--on", "h100", "--dry-run"],
+        "ci": ["github", "--source", str(folder)],
         "catalogue": ["list", "--on", "h100"],
         "record": ["--", "cc", "-c", f"{ODD}.c"],
         "replay": ["recorded", "--print"],

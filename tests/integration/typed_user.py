@@ -113,6 +113,7 @@ put = assert_type(cuwheel.install("foo", env=Path(".venv"), allow=["torch"], dry
 assert_type(put.changes[0].to, str | None)
 assert_type(cuwheel.install(cuwheel.InstallRequest("foo")).rolled_back, bool)
 
+assert_type(cuwheel.ci("github", source=Path(), write=False).changed, bool)
 assert_type(cuwheel.catalogue(["torch"], to=Path("catalogue"), budget=10**9).succeeded, bool)
 
 tried = assert_type(cuwheel.trials(Path("TRIALS.toml"), resume=True, only={"start": "cold"}), Trials)

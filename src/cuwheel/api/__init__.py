@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cuwheel.api.tracing import read_trace, save_trace, trace
     from cuwheel.api.trying import trials, trials_bisect, trials_report, trials_service
     from cuwheel.api.verifying import verify, verify_pack, verify_read
+    from cuwheel.api.workflows import ci, ci_check, ci_matrix, ci_watch
 
 __all__ = [
     "bench",
@@ -45,6 +46,10 @@ __all__ = [
     "catalogue_list",
     "causes",
     "check",
+    "ci",
+    "ci_check",
+    "ci_matrix",
+    "ci_watch",
     "compare",
     "doctor",
     "explain",

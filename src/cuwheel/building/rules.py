@@ -11,13 +11,13 @@ from packaging.requirements import InvalidRequirement
 from cuwheel import units
 from cuwheel.building import texts
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import toolchains
+from cuwheel.facts import ci, toolchains
 from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.building.tables import CheckTable, Table
+    from cuwheel.building.tables import CheckTable, CiTable, Table
 
 _PYTHON = re.compile(r"3\.\d{1,2}", re.ASCII)
 _VERSION = re.compile(r"\d+(\.\d+)*", re.ASCII)
@@ -28,6 +28,13 @@ _TAG = re.compile(r"[a-z]{2,8}\d{1,4}(\.[a-z]{2,8}\d{1,4})*-(none|abi3)", re.ASC
 _ALLOWED = re.compile(
     r"debug|(sm|compute|lto)_\d+[af]?|[\w*?\[\]!-]*[*?\[][\w*?\[\]!-]*", re.ASCII
 )  # or a glob of them
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
+_WATCHED = re.compile(r"[A-Za-z0-9][\w.-]*|https://[!-~]+", re.ASCII)
+_ADDRESS = re.compile(r"https://[A-Za-z0-9][\w.:/~-]*", re.ASCII)
+_CRON = re.compile(r"[\d*/,-]+( [\d*/,A-Za-z-]+){4}", re.ASCII)
+_PINNED = re.compile(r"[a-z0-9][\w.:/-]*(:(?!latest$)[\w][\w.-]*|@sha256:[0-9a-f]{64})", re.ASCII)
+_LONGEST_RETENTION, _LONGEST_JOB = 90, 6 * 60  # of hosted runners
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 
 
@@ -61,6 +68,7 @@ def problems(table: Table) -> Iterator[str]:
         for each in table.verify.python
         if not _PYTHON.fullmatch(each)
     )
+    yield from (f"ci.{each}" for each in _ci(table.ci))
     for number, check in enumerate(table.verify.check):
         yield from (f"verify.check[{number}]: {each}" for each in _check(check))
 
@@ -129,3 +137,34 @@ def _check(check: CheckTable) -> Iterator[str]:
     yield from (
         f"environment: {each!r} is not a variable name" for each in check.environment if not _VARIABLE.fullmatch(each)
     )
+
+
+def _ci(table: CiTable) -> Iterator[str]:
+    """All of it is written into files that a service runs with rights of its own."""
+    known = ", ".join(ci.runners())
+    yield from (f"cpus: {each!r} is not one of {known}" for each in table.cpus if each not in ci.runners())
+    if not table.cpus:
+        yield f"cpus: must name one of {known}"
+    yield from (
+        f"gpu-runner: {each!r} is not a runner's label" for each in table.gpu_runner if not _LABEL.fullmatch(each)
+    )
+    for name, value, form, words in (
+        ("image", table.image, _PINNED, "an image that is pinned: give it a dated tag or a digest, not latest"),
+        ("upstream", table.upstream, _REPOSITORY, "a repository such as owner/name"),
+        ("watch", table.watch, _WATCHED, "a package or the https address of a repository"),
+        ("index", table.index, _ADDRESS, "an https address"),
+        ("schedule", table.schedule, _CRON, "five fields as cron has them"),
+        ("python", table.python, _PYTHON, "a version such as 3.12"),
+    ):
+        if value and not form.fullmatch(value):
+            yield f"{name}: {value!r} is not {words}"
+    if table.watch and not table.index:
+        yield "watch: needs index, the address of what was built, to compare with"
+    for name, number, most in (
+        ("retention-days", table.retention_days, _LONGEST_RETENTION),
+        ("timeout-minutes", table.timeout_minutes, _LONGEST_JOB),
+    ):
+        if not 0 < number <= most:
+            yield f"{name}: {number} is not between 1 and {most}"
+    if table.cuwheel:
+        yield from _requirements("cuwheel", (table.cuwheel,))

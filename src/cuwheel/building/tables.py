@@ -87,6 +87,32 @@ class VerifyTable(Struct, frozen=True, kw_only=True):
     check: tuple[CheckTable, ...] = ()
 
 
+class CiTable(Struct, frozen=True, kw_only=True):
+    """`[ci]`: what `cuwheel ci` writes.
+
+    `cpus`: of the wheels. `gpu-runner`: labels of a runner with a GPU; without, nothing is proven on one. `publish`:
+    `pages` (index and page), `release` (files as assets of a release, the index over them on Pages), `public` (the
+    public index, by trusted publishing) or `none`. `upstream`: a repository (`owner/name`) whose source is built, in
+    place of this one's. `index`: the address that the index has, or is going to have. `watch`: a package, or the
+    address of a git repository, whose new releases open an issue; with `rebuild` they start a build instead.
+    `schedule`: when to build and to watch, as cron says it. `cuwheel`: what is installed to build with.
+    """
+
+    cpus: tuple[str, ...] = ("x86_64",)
+    gpu_runner: tuple[str, ...] = ()
+    image: str = ""
+    publish: Literal["pages", "release", "public", "none"] = "pages"
+    upstream: str = ""
+    index: str = ""
+    watch: str = ""
+    rebuild: bool = False
+    schedule: str = "17 4 * * 1"
+    retention_days: int = 14
+    timeout_minutes: int = 350
+    python: str = "3.12"  # of the jobs that build nothing
+    cuwheel: str = ""
+
+
 class Table(Struct, frozen=True, kw_only=True):
     """`[tool.cuwheel]`, whole.
 
@@ -119,3 +145,4 @@ class Table(Struct, frozen=True, kw_only=True):
     repair: RepairTable = field(default_factory=RepairTable)
     guard: GuardTable = field(default_factory=GuardTable)
     verify: VerifyTable = field(default_factory=VerifyTable)
+    ci: CiTable = field(default_factory=CiTable)

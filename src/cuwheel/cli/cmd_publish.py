@@ -26,12 +26,12 @@ The folder can be served by any web server, put into a bucket, or used as it is:
 exit status: 0 done, or nothing to do, 1 a wheel was refused, or the check
 found something wrong"""
 _NOT_CHECKING = (
-    *("to", "dry_run", "variants", "files_url", "platform", "sign", "attest"),
+    *("to", "dry_run", "variants", "files_url", "platform", "sign", "attest", "existing"),
     *("yank", "reason", "unyank", "remove", "keep"),
     *("upload", "upload_limit"),
 )
 _NOT_UPLOADING = (
-    *("to", "variants", "files_url", "sign", "signers", "attest"),
+    *("to", "variants", "files_url", "sign", "signers", "attest", "existing"),
     *("yank", "reason", "unyank", "remove", "keep"),
 )
 
@@ -58,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the folder 'files' is served from, if not beside the pages, such as release assets",
     )
     parser.add_argument(
+        "--existing",
+        metavar="PLACE",
+        type=places.place,
+        help="bring along what this index has, in a folder or at a URL, if --to is not an index yet",
+    )
+    parser.add_argument(
         "--platform", metavar="TAG", type=option_values.platform, help="with name==version: the platform of the wheel"
     )
     _add_groups(parser)
@@ -69,7 +75,7 @@ def _add_groups(parser: argparse.ArgumentParser) -> None:
         "--upload",
         metavar="URL",
         type=_upload,
-        help="send the wheels there with 'uv publish', after checking its rules",
+        help="send the wheels there with 'uv publish', after checking its rules; 'public' for the public index",
     )
     upload.add_argument(
         "--upload-limit",
@@ -127,7 +133,9 @@ def _address(text: str) -> str:
 
 
 def _upload(text: str) -> str:
-    """With a login, if need be: it is handed to uv alone."""
+    """With a login, if need be: it is handed to uv alone. `public`: the public index."""
+    if text == "public":
+        return text
     from cuwheel.network import addresses
 
     _address(addresses.parted(text)[0])
@@ -188,6 +196,7 @@ def run(args: argparse.Namespace) -> Publish:
             unyank=args.unyank,
             reason=args.reason,
             attest=args.attest,
+            existing=args.existing,
             remove=args.remove,
             keep=args.keep,
             sign=args.sign,

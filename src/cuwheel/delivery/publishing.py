@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.delivery import arrivals, attestations, layout, page, signing, steps, transaction, update, variants
+from cuwheel.delivery import (
+    arrivals,
+    attestations,
+    existing,
+    layout,
+    page,
+    signing,
+    steps,
+    transaction,
+    update,
+    variants,
+)
 from cuwheel.delivery.index_folder import IndexFolder
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import UsageError
@@ -77,6 +88,8 @@ def publish(request: PublishRequest) -> Published:
             given += made.arrivals
         if not request.dry_run and not any(each.refused for each in given):
             stack.enter_context(index.locked())
+            if request.existing:
+                existing.bring(request.existing, index)
         wanted = update.decide(index, [each for each in given if not each.refused], request)
         refused = {each.name for each in given if each.refused} | wanted.refused.keys()
         todo = [] if refused else steps.of(index, wanted, _GENERATORS, _signer(index, request.sign))

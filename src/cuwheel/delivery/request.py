@@ -30,7 +30,8 @@ class PublishRequest:
     folder `files` is going to be served from, if not beside the pages. `yank`, `unyank`, `remove`: file names of the
     index, or `name==version`; `reason`: why they are yanked. `keep`: the newest releases of each project that stay.
     `sign`: an OpenSSH key. `attest`: attestations for the wheels, where the machine has an identity. `variants`:
-    variant wheels of the plain ones, too. `dry_run`: nothing is written.
+    variant wheels of the plain ones, too. `existing`: an index at an address or in a folder, whose content is brought
+    along if `to` has none. `dry_run`: nothing is written.
     """
 
     wheels: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
@@ -43,6 +44,7 @@ class PublishRequest:
     keep: int | None = None
     sign: Path | None = None
     attest: bool = False
+    existing: str | None = None
     variants: bool = False
     platform: str | None = None
     dry_run: bool = False
@@ -61,6 +63,10 @@ class PublishRequest:
                 raise UsageError("a reason needs a file that is yanked", hint="--yank FILE --reason 'wrong results'")
         if self.files_url is not None:
             must_be_address(self.files_url)
+        if self.existing and self.dry_run:
+            raise UsageError(
+                "an existing index is brought along only where something is written", hint="leave out --dry-run"
+            )
 
     @property
     def named(self) -> tuple[str | Path, ...]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.publishing import Outcome
     from cuwheel.facts.rows.indexes import UploadIndex
 
+PUBLIC = "public"  # in place of an address
 _TIMEOUT_S = 6 * 3600.0
 _WIDE = "10000"
 _LINES = 12
@@ -80,7 +81,7 @@ def _together(given: Sequence[Arrival], url: str) -> Iterator[tuple[str, Finding
     for each in given:
         wheel = layout.wheel_name(each.name)
         sizes[layout.project(wheel) if wheel else ""] += each.size
-    for project, total in sizes.items() if resolver.is_public(url) else ():
+    for project, total in sizes.items() if _is_public(url) else ():
         if total > index.largest_project:
             message = f"these have {size(total)}, and {index.name} takes {size(index.largest_project)} of a project"
             fix = "ask the index for more room, slim the wheels (cuwheel slim), or publish them in an index of your own"
@@ -101,7 +102,7 @@ def _row(arrival: Arrival, outcome: Outcome) -> PublishedWheel:
 def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]:
     """What the rules of the public index say against a wheel; any other decides when it is asked."""
     index, wheel = indexes.public(), layout.wheel_name(arrival.name)
-    if wheel is None or not resolver.is_public(url):
+    if wheel is None or not _is_public(url):
         return
     version = layout.version(wheel.version)
     if version is not None and version.local and not index.local_versions:
@@ -136,6 +137,10 @@ def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]
     yield from _too_large(arrival, index, limit)
 
 
+def _is_public(url: str) -> bool:
+    return url == PUBLIC or resolver.is_public(url)
+
+
 def _too_large(arrival: Arrival, index: UploadIndex, limit: int | None) -> Iterator[Finding]:
     largest = limit or index.largest
     if arrival.size > largest:
@@ -154,7 +159,8 @@ def _uploaded(program: str, wheel: Path, url: str) -> Finding | None:
     environ = {**os.environ, "COLUMNS": _WIDE}  # sentences, not lines wrapped for a terminal
     if login:  # in its environment: words of a command can be seen by everybody on the machine
         environ |= {"UV_PUBLISH_USERNAME": login.username, "UV_PUBLISH_PASSWORD": login.password or ""}
-    command = (program, "publish", "--publish-url", address, "--no-progress", wheel)
+    where = () if url == PUBLIC else ("--publish-url", address)  # uv's own default is the public index
+    command = (program, "publish", *where, "--no-progress", wheel)
     done = process.run(command, timeout=_TIMEOUT_S, check=False, env=environ)
     if done.status == 0:
         return None
@@ -166,5 +172,5 @@ def _uploaded(program: str, wheel: Path, url: str) -> Finding | None:
         message="it was not uploaded",
         evidence=tuple(lines[-_LINES:]),
         fix="check the address, the login (UV_PUBLISH_TOKEN, or _USERNAME and _PASSWORD), and whether it is there"
-        + (f"; a release takes no file after {indexes.public().days} days" if resolver.is_public(url) else ""),
+        + (f"; a release takes no file after {indexes.public().days} days" if _is_public(url) else ""),
     )

@@ -11,6 +11,7 @@ from cuwheel import decode
 if TYPE_CHECKING:
     from cuwheel.facts.rows.architectures import Architectures
     from cuwheel.facts.rows.checks import Checks
+    from cuwheel.facts.rows.ci import Ci
     from cuwheel.facts.rows.cmake import CMake
     from cuwheel.facts.rows.errors import Errors
     from cuwheel.facts.rows.gpu_drivers import GpuDrivers
@@ -44,6 +45,12 @@ class Tables:
         from cuwheel.facts.rows.checks import Checks
 
         return decode.own_table(self._folder / "checks.toml", Checks)
+
+    @cached_property
+    def ci(self) -> Ci:
+        from cuwheel.facts.rows.ci import Ci
+
+        return decode.own_table(self._folder / "ci.toml", Ci)
 
     @cached_property
     def cmake(self) -> CMake:

@@ -104,6 +104,8 @@ WRONG = {
     "address": ("FOLDER", "ftp://a.example/x", "https://", "https://user:secret@a.example", "https://a.example/?x=1"),
     "upload": ("FOLDER", "ftp://a.example/x", "https://", "https://a.example/?x=1"),
     "published": ("foo", "foo-1.0.tar.gz", "foo==", "foo==x", "../foo-1.0-py3-none-any.whl", "..-1.0-py3-none-any.whl"),
+    "cpus": ("x86", "x86_64,banana", ",", "h100"),
+    "built": ("MISSING", "FILE", "ftp://somewhere/x", "https://", "1.0+"),
     "line": ("two\nlines", "\x1b[31mred", "x" * 501),
 }
 # Of these kinds, nonsense that happens to be a name or a text that they take.
@@ -113,6 +115,7 @@ TAKES = {
     "requirement": ("banana", "9" * 30, "1e999", "x" * 5000),
     "version": ("9" * 30,),
     "distribution": ("banana", "9" * 30, "1e999", "x" * 5000),
+    "built": ("9" * 30,),
     "distributions": ("banana", "9" * 30, "1e999"),
     "variable": ("banana", "x" * 5000),
     "soname": tuple(each for each in NONSENSE if "/" not in each and len(each) < 256),
@@ -209,6 +212,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
     "publish": {
         "--to": "new-folder",
         "--check": "place",
+        "--existing": "place",
         "--sign": "file",
         "--signers": "file",
         "--upload": "upload",
@@ -259,6 +263,15 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--budget": "size",
         "--html": "new-file",
         **REFINED,
+    },
+    "ci": {
+        "--source": "folder",
+        "--file": "new-file",
+        "--config": "file",
+        "--cpu": "cpus",
+        "--built": "built",
+        "--name": "distributions",
+        "--to": "new-file",
     },
     "catalogue": {
         "--to": "new-folder",

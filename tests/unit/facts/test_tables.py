@@ -47,6 +47,7 @@ def test_every_source_is_used_and_has_an_address() -> None:
     everything = tables.tables()
     for file in (
         everything.architectures,
+        everything.ci,
         everything.cmake,
         everything.gpus,
         everything.indexes,

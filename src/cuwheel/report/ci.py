@@ -1,0 +1,99 @@
+"""`cuwheel ci`: the answer and its document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from cuwheel.finding import Finding
+from cuwheel.report.document import Column, Document, Findings, Heading, Paragraph, Table, Verbatim
+from cuwheel.workflows.matrix import Row
+from cuwheel.workflows.watching import Watched
+from cuwheel.workflows.writing import BlockState, Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.report.document import Block
+
+_STATES = {
+    "same": "as it should be",
+    "added": "new",
+    "renewed": "renewed",
+    "removed": "removed: nothing asks for it any more",
+    "edited": "changed by hand, left so",
+}
+
+
+class Ci(Struct, frozen=True, kw_only=True):
+    """`action`: `write` (`written` says whether the file was), `check`, `matrix` or `watch`.
+
+    `text`: the file as it is to be. `blocks`: what is cuwheel's of it. `rows`: the jobs of a matrix. `upstream`: what
+    was found of the project that is watched.
+    """
+
+    schema: Literal["cuwheel.ci/1"] = "cuwheel.ci/1"
+    action: Literal["write", "check", "matrix", "watch"]
+    service: str = ""
+    file: str = ""
+    text: str = ""
+    blocks: tuple[BlockState, ...] = ()
+    changed: bool = False
+    written: bool = False
+    rows: tuple[Row, ...] = ()
+    upstream: Watched | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        return not any(each.severity == "error" for each in self.findings)
+
+
+def of_workflow(made: Workflow, action: Literal["write", "check"]) -> Ci:
+    return Ci(
+        action=action,
+        service=made.service,
+        file=made.file,
+        text=made.text,
+        blocks=made.blocks,
+        changed=made.changed,
+        written=made.written,
+        findings=made.findings,
+    )
+
+
+def of_rows(rows: Sequence[Row]) -> Ci:
+    return Ci(action="matrix", rows=tuple(rows))
+
+
+def of_watched(found: Watched) -> Ci:
+    return Ci(action="watch", upstream=found)
+
+
+def document(answer: Ci, *, verbose: bool) -> Document:
+    return Document("cuwheel ci", tuple(_blocks(answer, verbose=verbose)))
+
+
+def _blocks(answer: Ci, *, verbose: bool) -> Iterator[Block]:
+    if answer.upstream:
+        found = answer.upstream
+        before = f"{found.built} was the last one built" if found.built else "nothing of it was built yet"
+        yield Heading(found.title if found.new else f"{found.upstream}: nothing new")
+        yield Paragraph(f"{found.newest.version} is upstream's newest; {before}")
+        return
+    if answer.action == "matrix":
+        rows = tuple((each.name, each.cuda, each.python, each.runner) for each in answer.rows)
+        yield Table((Column("job"), Column("CUDA"), Column("Python"), Column("runner")), rows)
+        return
+    verb = "is written" if answer.written else "is as it should be" if not answer.changed else "would change"
+    yield Heading(f"{answer.file} {verb}")
+    shown = [each for each in answer.blocks if verbose or each.state != "same"]
+    if shown:
+        states = tuple((each.name, _STATES[each.state]) for each in shown)
+        yield Table((Column("block"), Column("")), states)
+    if answer.action == "write" and not answer.written and answer.changed:
+        yield Verbatim(tuple(answer.text.splitlines()))
+        yield Paragraph(f"--write writes it: cuwheel ci {answer.service} --write")
+    if answer.findings:
+        yield Findings(answer.findings)

@@ -1,0 +1,1 @@
+"""The workflow that builds, proves, publishes and rebuilds, written for a project: nothing but cuwheel's verbs."""

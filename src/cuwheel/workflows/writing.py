@@ -1,0 +1,179 @@
+"""`cuwheel ci`: the workflow of a project, written, renewed, or held against the one that is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cuwheel import decode, files
+from cuwheel.building import config
+from cuwheel.errors import MalformedError, UsageError
+from cuwheel.finding import Finding
+from cuwheel.units import first_few
+from cuwheel.workflows import blocks, differences, references, rendering, traps, yaml_file
+from cuwheel.workflows.blocks import State
+from cuwheel.workflows.matrix import KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuwheel.workflows.request import CiRequest
+
+_LARGEST = 4 << 20
+_CHANGING = ("added", "renewed", "removed")
+
+
+class BlockState(Struct, frozen=True, kw_only=True):
+    """`edited`: somebody changed it, and it stays so."""
+
+    name: str
+    state: State
+
+
+class Workflow(Struct, frozen=True, kw_only=True):
+    """`text`: the whole file, as it is to be. `changed`: whether that is another than it was."""
+
+    service: str
+    file: str
+    text: str
+    blocks: tuple[BlockState, ...]
+    changed: bool
+    written: bool
+    findings: tuple[Finding, ...] = ()
+
+
+def workflow(request: CiRequest) -> Workflow:
+    """Decided, and with `write` carried out."""
+    path, there, wanted = _both(request)
+    if there is None:
+        states: dict[str, State] = {each.name: "added" for each in blocks.find(wanted)}
+        text = wanted
+    else:
+        _must_be_ours(request, path, there)
+        text, states = blocks.merged(there, wanted)
+    changed = there is None or any(each in _CHANGING for each in states.values())
+    if request.write and changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, text.encode())
+    return Workflow(
+        service=request.service,
+        file=_shown(path, request.source),
+        text=text,
+        blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
+        changed=changed,
+        written=request.write and changed,
+        findings=tuple(_edited(states)),
+    )
+
+
+def check(request: CiRequest) -> Workflow:
+    """What is there against what would be written, and traps in it. Nothing is changed."""
+    path, there, wanted = _both(request)
+    shown = _shown(path, request.source)
+    found: list[Finding] = []
+    states: dict[str, State] = {}
+    if there is None:
+        hint = f"cuwheel ci {request.service} --write"
+        found.append(Finding(rule="ci-missing", severity="error", message=f"{shown} is not there", fix=hint))
+    else:
+        _, states = blocks.merged(there, wanted)
+        found += _compared(request, shown, there, wanted)
+    return Workflow(
+        service=request.service,
+        file=shown,
+        text=wanted,
+        blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
+        changed=there is None or any(each in _CHANGING for each in states.values()),
+        written=False,
+        findings=tuple(found),
+    )
+
+
+def _both(request: CiRequest) -> tuple[Path, str | None, str]:
+    """The file, what is in it, and what would be."""
+    source = request.source
+    found = config.find(source, request.config, {})
+    path = request.file or source / rendering.PATHS[request.service]
+    own = _shown(found.path, source) if found.path else ""
+    wanted = rendering.render(request.service, found.table, own)
+    data = files.read_if_present(path, _LARGEST, "a workflow")
+    try:
+        return path, None if data is None else data.decode(), wanted
+    except UnicodeDecodeError as error:
+        raise MalformedError(path, f"is not UTF-8: {error.reason}") from error
+
+
+def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:
+    if blocks.find(there) or (request.service == "cibuildwheel" and "[tool.cibuildwheel" not in there):
+        return
+    what = "has [tool.cibuildwheel] already" if request.service == "cibuildwheel" else "was not written by cuwheel"
+    raise UsageError(
+        f"{path} {what}",
+        hint=f"cuwheel ci {request.service} --check says what differs; --file OTHER writes beside it",
+    )
+
+
+def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterator[Finding]:
+    fix = f"cuwheel ci {request.service} --write"
+    if request.service == "cibuildwheel":
+        told = list(_of_toml(wanted, there))
+    else:
+        own, made = yaml_file.load(there, shown), yaml_file.load(wanted, "what would be written")
+        compare = differences.of if request.service == "github" else differences.of_jobs
+        told = list(compare(made, own))
+        if request.service == "github":
+            yield from _found("ci-reference", shown, references.problems(own, KEYS), "correct the name")
+            yield from _found("ci-injection", shown, references.in_scripts(own), 'hand it over in env: "$NAME"')
+        yield from traps.of(own, there, shown)
+    if told:
+        yield Finding(
+            rule="ci-differs",
+            severity="error",
+            message=f"{shown} differs from what would be written in {len(told)} {'way' if len(told) == 1 else 'ways'}",
+            evidence=first_few(told, 40),
+            fix=fix,
+        )
+
+
+def _of_toml(wanted: str, there: str) -> Iterator[str]:
+    own = (decode.toml(there.encode()).get("tool") or {}).get("cibuildwheel") or {}
+    made = decode.toml(wanted.encode())["tool"]["cibuildwheel"]
+    if not own:
+        yield "[tool.cibuildwheel] is missing"
+        return
+    yield from _keys(made, own, "tool.cibuildwheel")
+
+
+def _keys(made: dict[str, object], own: object, where: str) -> Iterator[str]:
+    for key, value in made.items():
+        there = own.get(key) if isinstance(own, dict) else None
+        if isinstance(value, dict):
+            yield from _keys(value, there, f"{where}.{key}")
+        elif there != value:
+            yield f"{where}.{key} is {there!r} and should be {value!r}"
+
+
+def _found(rule: str, shown: str, problems: Iterator[str], fix: str) -> Iterator[Finding]:
+    told = list(problems)
+    if told:
+        message = f"{shown}: {told[0]}"
+        yield Finding(rule=rule, severity="error", message=message, evidence=first_few(told[1:]), fix=fix)
+
+
+def _edited(states: dict[str, State]) -> Iterator[Finding]:
+    if edited := [name for name, state in states.items() if state == "edited"]:
+        yield Finding(
+            rule="ci-edited",
+            severity="note",
+            message=f"changed by hand, and left so: {', '.join(edited)}",
+            fix="cuwheel ci --check says what differs; delete a block to have it written anew",
+        )
+
+
+def _shown(path: Path, source: Path) -> str:
+    try:
+        return str(path.absolute().relative_to(source.absolute()))
+    except ValueError:
+        return str(path)

@@ -19,7 +19,7 @@ from cuwheel.building import config
 from cuwheel.workflows import rendering, yaml_file
 from tests.fixtures import manifest
 from tests.integration import build_projects, build_world
-from tests.integration.workflow_player import Player, machine
+from tests.integration.workflow_player import Player, machine, play_gitlab
 from tests.unit.delivery import published
 
 if TYPE_CHECKING:
@@ -52,6 +52,33 @@ def test_the_linters_find_nothing(case: str, tmp_path: Path) -> None:
     words = [str(_BIN / "zizmor"), "--offline", "--no-progress", "--format", "json", str(file)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert json.loads(done.stdout) == [], done.stdout
+
+
+@pytest.mark.parametrize("case", ["pages", "gpu", "none"])
+def test_the_schema_of_gitlab(case: str, tmp_path: Path) -> None:
+    table = config.load(None, None, {"ci": _CASES[case], "cuda": ("13.0", "13.4"), "python": ("3.11", "3.12")})
+    file = tmp_path / ".gitlab-ci.yml"
+    file.write_text(rendering.render("gitlab", table))
+    words = ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci", str(file)]
+    done = subprocess.run(
+        [str(_BIN / "check-jsonschema"), *words], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_cibuildwheel_reads_its_tables(tmp_path: Path) -> None:
+    project = tmp_path / "pyproject.toml"
+    project.write_text(
+        '[project]\nname = "foo"\nversion = "1"\n[build-system]\nrequires = []\n'
+        '[tool.cuwheel]\nfor = ["h100"]\ncuda = ["13.0"]\npython = ["3.11", "3.12"]\n'
+    )
+    assert api.ci("cibuildwheel", source=tmp_path, write=True).written
+    words = [str(_BIN / "cibuildwheel"), "--platform", "linux", "--archs", "x86_64", "--print-build-identifiers"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["cp311-manylinux_x86_64", "cp312-manylinux_x86_64"], done.stderr
+    project.write_text(project.read_text().replace("repair-wheel-command", "repair-wheel-commands"))
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0  # its own checks look at every key
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -89,19 +116,42 @@ def _player(repository: Path, tmp_path: Path, pages: str, cache: Path, **more: A
     )
 
 
+def test_the_scripts_of_gitlab_are_played(tmp_path: Path, pages: str) -> None:
+    repository, world = _project(tmp_path), build_world.World(folder=tmp_path)
+    world.with_toolkits("13.0", "13.4")
+    (tmp_path / "pages").mkdir()
+    assert api.ci("gitlab", source=repository, write=True).written
+    pipeline = yaml_file.load((repository / ".gitlab-ci.yml").read_text(), "x")
+    environ = machine(CUWHEEL="cuwheel[build]", CUWHEEL_CACHE=str(world.store), CI_PAGES_URL=pages)
+    ran = play_gitlab(pipeline, repository, tmp_path, environ)
+    assert all(each.status == 0 for each in ran), "\n".join(f"{each.job}\n{each.output}" for each in ran)
+    index = tmp_path / "work" / "pages" / "public"
+    assert [each.split("-")[1] for each in published.names(index, "simple/bare")] == ["1.0+cu130", "1.0+cu134"]
+    assert (index / "index.html").exists()
+    assert api.publish_check(index).findings == ()
+
+
+def _project(tmp_path: Path) -> Path:
+    """Which packs libraries that were compiled before, for two CUDA versions."""
+    repository = tmp_path / "repository"
+    build_projects.prebuilt(repository)
+    for digits in ("130", "134"):
+        shutil.copy(manifest.HERE / "bin" / f"plain-{digits}.so", repository / f"kernel{digits}.so")
+    project = repository / "pyproject.toml"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    text = project.read_text().replace("gate = {", "gate = { enabled = false,")
+    text = text.replace('cuda = "13.0"', f'cuda = ["13.0", "13.4"]\npython = ["{version}"]')
+    project.write_text(f"{text}\n{_GPU}")
+    return repository
+
+
 def _all_good(player: Player, jobs: dict[str, str]) -> None:
     told = "\n".join(f"{each.job}, {each.step}: {each.status}\n{each.output}" for each in player.ran)
     assert jobs == dict.fromkeys(player.workflow["jobs"], "success"), told
 
 
 def test_played_up_to_an_index_and_its_page(tmp_path: Path, pages: str) -> None:
-    """A project that packs libraries which were compiled before, for two CUDA versions."""
-    repository = tmp_path / "repository"
-    build_projects.prebuilt(repository)
-    for digits in ("130", "134"):
-        shutil.copy(manifest.HERE / "bin" / f"plain-{digits}.so", repository / f"kernel{digits}.so")
-    project = repository / "pyproject.toml"
-    project.write_text(project.read_text() + f"\n{_GPU}")
+    repository = _project(tmp_path)
     world = build_world.World(folder=tmp_path)
     world.with_toolkits("13.0", "13.4")
     inputs = {"cuda": "13.0,13.4", "machines": "h100", "ref": ""}

@@ -272,3 +272,41 @@ def machine(**more: str) -> dict[str, str]:
     """A runner's environment, with the Python that runs the tests first."""
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **more}
+
+
+def play_gitlab(pipeline: dict[str, Any], repository: Path, scratch: Path, environ: Mapping[str, str]) -> list[Ran]:
+    """The jobs of a GitLab pipeline, stage by stage, each on a clean copy with the artefacts of the stages before.
+
+    Stood in for: images (this machine), `apt-get` (nothing is installed), caches, tags of runners, rules.
+    """
+    tools = scratch / "tools"
+    tools.mkdir()
+    (tools / "apt-get").write_text("#!/bin/sh\n")
+    (tools / "apt-get").chmod(0o755)
+    artefacts = scratch / "artefacts"
+    artefacts.mkdir()
+    variables = {name: str(value).replace("$CI_PROJECT_DIR", ".") for name, value in pipeline["variables"].items()}
+    ran = []
+    for stage in pipeline["stages"]:
+        made: list[tuple[Path, str]] = []
+        for name, job in pipeline.items():
+            if not isinstance(job, dict) or job.get("stage") != stage:
+                continue
+            workspace = scratch / "work" / name
+            shutil.copytree(repository, workspace)
+            shutil.copytree(artefacts, workspace, dirs_exist_ok=True)
+            script = scratch / f"{name}.sh"
+            script.write_text("\n".join([*job.get("before_script", []), *job["script"]]))
+            env = {**variables, **environ, "PATH": f"{tools}:{environ['PATH']}"}
+            done = subprocess.run(
+                ["bash", "-e", str(script)], cwd=workspace, env=env, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT_S, check=False,
+            )  # fmt: skip
+            ran.append(Ran(job=name, step="script", status=done.returncode, output=done.stdout))
+            made += [(workspace, each) for each in job["artifacts"]["paths"]]
+        for workspace, pattern in made:
+            for path in workspace.glob(pattern):
+                to = artefacts / path.relative_to(workspace)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(path, to, dirs_exist_ok=True) if path.is_dir() else shutil.copy(path, to)
+    return ran

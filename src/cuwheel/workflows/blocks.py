@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 State: TypeAlias = Literal["same", "added", "renewed", "removed", "edited"]
-_BEGIN = re.compile(r"^[ \t]*# >>> cuwheel (?P<name>[a-z-]{1,40}) (?P<hash>[0-9a-f]{12})[ \t]*$")
-_END = re.compile(r"^[ \t]*# <<< cuwheel (?P<name>[a-z-]{1,40})[ \t]*$")
+_BEGIN = re.compile(r"^[ \t]*# >>> cuwheel (?P<name>[a-z0-9_-]{1,60}) (?P<hash>[0-9a-f]{12})[ \t]*$")
+_END = re.compile(r"^[ \t]*# <<< cuwheel (?P<name>[a-z0-9_-]{1,60})[ \t]*$")
 _PENDING = "0" * 12
 
 

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
+from cuwheel.errors import UsageError
 from cuwheel.facts import ci as facts
+from cuwheel.planning import plans
 from cuwheel.version import __version__
 from cuwheel.workflows import blocks
+from cuwheel.workflows.matrix import Row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from cuwheel.building.tables import Table
     from cuwheel.workflows.request import Service
 
@@ -25,6 +30,7 @@ PATHS: dict[str, str] = {
     "gitlab": ".gitlab-ci.yml",
     "cibuildwheel": "pyproject.toml",
 }
+_MANYLINUX = "manylinux_2_28"  # a name for which each cibuildwheel has an image with a date
 _UPSTREAM = "upstream"
 
 
@@ -46,11 +52,51 @@ def render(service: Service, table: Table, config: str = "") -> str:
             cache=table.cache,
             checkout=_checkout(ci.upstream),
             own_checkout=_checkout(""),
+            **(_more(table, config) if service != "github" else {}),
             begin=blocks.begin,
             end=blocks.end,
         )
     )
     return blocks.sealed(text)
+
+
+def _more(table: Table, config: str) -> dict[str, object]:
+    """What services without a matrix at run time are told when the file is written."""
+    if not table.cuda:
+        raise UsageError("the configuration names no CUDA version", hint='cuda = ["13.0"] in [tool.cuwheel]')
+    ci, pythons = table.ci, table.python or (table.ci.python,)
+    parts = f" --with {','.join(table.components)}" if table.components else ""
+    stages = ["build", *(["prove"] if ci.gpu_runner else []), *(["publish"] if ci.publish != "none" else [])]
+    return {
+        "rows": tuple(_rows(table, pythons)),
+        "stages": stages,
+        "cuda": table.cuda[0],
+        "with_parts": parts,
+        "builds": [f"cp{each.replace('.', '')}-manylinux_*" for each in pythons],
+        "image": lambda _cpu: ci.image or _MANYLINUX,
+        "config_file": config or PATHS["cibuildwheel"],
+        "variables": _variables(table),
+    }
+
+
+def _rows(table: Table, pythons: Sequence[str]) -> Iterator[Row]:
+    naming = "local" if len(table.cuda) > 1 and table.naming is None and not table.merge else ""
+    for cuda in table.cuda:
+        for python in pythons:
+            for cpu in table.ci.cpus:
+                name = f"cu{cuda.replace('.', '')}-cp{python.replace('.', '')}-{cpu}"
+                yield Row(name=name, cuda=cuda, python=python, cpu=cpu, runner="", naming=naming)
+
+
+def _variables(table: Table) -> dict[str, str]:
+    """The architecture list in every spelling that a build system reads from its environment."""
+    planned = plans.make(table.for_, table.cuda[:1], table.plan) if table.for_ else None
+    if planned is None or not planned.jobs:
+        return {}
+    flags = planned.jobs[0].flags
+    cmake = f"-DCMAKE_CUDA_ARCHITECTURES={flags.cmake}" if flags.cmake else None
+    named = {"CMAKE_ARGS": cmake, "CUDAARCHS": flags.cudaarchs, "TORCH_CUDA_ARCH_LIST": flags.torch}
+    return {name: text for name, text in named.items() if text}
 
 
 def _use(name: str, part: str = "") -> str:

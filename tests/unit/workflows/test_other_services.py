@@ -1,0 +1,90 @@
+"""GitLab's pipeline and cibuildwheel's tables: what is in them, and how they are written and checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import cuwheel
+from cuwheel import api, decode
+from cuwheel.building import config
+from cuwheel.errors import UsageError
+from cuwheel.workflows import rendering, yaml_file
+from cuwheel.workflows.request import CiRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.workflows.request import Service
+
+pytestmark = pytest.mark.unit
+_PROJECT = """\
+[tool.cuwheel]
+for = ["h100", "l40"]
+cuda = ["13.0", "13.4"]
+python = ["3.11"]
+components = ["cublas"]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text(_PROJECT)
+    return tmp_path
+
+
+def _pipeline(**ci: Any) -> dict[str, Any]:
+    table = config.load(None, None, {"cuda": ("13.0", "13.4"), "python": ("3.11",), "ci": ci})
+    return yaml_file.load(rendering.render("gitlab", table), "x")
+
+
+def test_a_job_for_each_wheel_and_stages_as_configured() -> None:
+    made = _pipeline(gpu_runner=["gpu"], cpus=["x86_64", "aarch64"])
+    builds = [name for name in made if name.startswith("build-")]
+    assert builds == [f"build-cu{cuda}-cp311-{cpu}" for cuda in ("130", "134") for cpu in ("x86_64", "aarch64")]
+    assert made["stages"] == ["build", "prove", "publish"]
+    assert made["prove"]["tags"] == ["gpu"]
+    assert "--naming local" in made[builds[0]]["script"][0]
+    assert _pipeline(publish="none")["stages"] == ["build"]
+    assert all("timeout" in job for job in made.values() if isinstance(job, dict) and "stage" in job)
+
+
+def test_the_tables_of_cibuildwheel(project: Path) -> None:
+    assert cuwheel.ci("cibuildwheel", source=project, write=True).written
+    text = (project / "pyproject.toml").read_text()
+    assert text.startswith(_PROJECT)
+    linux = decode.toml(text.encode())["tool"]["cibuildwheel"]["linux"]
+    assert "cuwheel toolchain install 13.0 --with cublas" in linux["before-all"][2]
+    assert linux["environment"]["CUDAARCHS"] == "89-real;90-real"
+    assert linux["environment"]["CMAKE_ARGS"] == "-DCMAKE_CUDA_ARCHITECTURES=89-real;90-real"
+    assert linux["repair-wheel-command"][0].startswith("/opt/cuwheel/bin/cuwheel repair {wheel}")
+    assert "cuwheel verify {wheel}" in linux["test-command"]
+    assert not cuwheel.ci("cibuildwheel", source=project, write=True).changed
+    assert api.ci_check(CiRequest("cibuildwheel", source=project)).succeeded
+
+
+def test_tables_of_somebody_else_are_left_alone_and_compared(project: Path) -> None:
+    own = _PROJECT + '[tool.cibuildwheel]\nbuild = ["cp310-*"]\n'
+    (project / "pyproject.toml").write_text(own)
+    with pytest.raises(UsageError, match="already"):
+        cuwheel.ci("cibuildwheel", source=project, write=True)
+    (told,) = api.ci_check(CiRequest("cibuildwheel", source=project)).findings
+    assert "tool.cibuildwheel.build is ['cp310-*'] and should be ['cp311-manylinux_*']" in told.evidence
+
+
+@pytest.mark.parametrize("service", ["gitlab", "cibuildwheel"])
+def test_both_need_a_cuda_version(service: Service, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no CUDA version"):
+        cuwheel.ci(service, source=tmp_path)
+
+
+def test_what_differs_in_a_pipeline_is_said_in_words(project: Path) -> None:
+    request = CiRequest("gitlab", source=project)
+    cuwheel.ci("gitlab", source=project, write=True)
+    assert api.ci_check(request).succeeded
+    file = project / ".gitlab-ci.yml"
+    file.write_text(file.read_text().replace("stage: publish", "stage: build").replace("timeout: 350", "timeout: 3"))
+    (told,) = [each for each in api.ci_check(request).findings if each.rule == "ci-differs"]
+    assert "pages is in the stage build and not publish" in told.evidence
+    assert cuwheel.ci("gitlab", source=project, write=True).findings[0].rule == "ci-edited"

@@ -81,7 +81,7 @@ def _released(name: str, indexes: Sequence[str] = ()) -> Iterator[Release]:
     with client.Session() as session:
         places = candidates.places(session.found, indexes=indexes)
         for each in candidates.listed(candidates.wanted(name), places, session):
-            if each.told.yanked is None and (parsed := _final(str(each.version))):
+            if each.listing.yanked is None and (parsed := _final(str(each.version))):
                 yield Release(version=str(parsed), ref=str(parsed))
 
 

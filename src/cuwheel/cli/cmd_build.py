@@ -17,7 +17,7 @@ EXAMPLES = """\
   cuwheel build --dry-run                       the plan and every setting
   cuwheel build flash-attn==2.7.4.post1 --for h100 --require torch==2.11.0
   cuwheel build --force-archs                   ignore the list it hard-codes
-  cuwheel build --rebuild                       also what has not changed since the last time
+  cuwheel build --rebuild                       also what has not changed
   cuwheel build --locked --offline              as cuwheel.lock says
 
 exit status: 0 every wheel was built and passed the gate, 1 one did not,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ACTIONS = ("github", "gitlab", "cibuildwheel", "matrix", "watch")
 EXAMPLES = """\
   cuwheel ci github                     show the workflow for this project
-  cuwheel ci github --write             write it, or renew what is cuwheel's in it
+  cuwheel ci github --write             write it, or renew our part of it
   cuwheel ci github --check             what differs from it, and known traps
   cuwheel ci gitlab --write
   cuwheel ci cibuildwheel --write       the tables, in pyproject.toml

@@ -16,7 +16,7 @@ EXAMPLES = """\
   cuwheel graft libfoo.so more/libfoo.so -o libfoo-both.so
   cuwheel graft foo-1.0.whl other.whl --dry-run     is it proven to fit?
   cuwheel graft --split foo-1.0.whl -o parts/       a wheel per architecture
-  cuwheel graft foo==1.0 --add sm_87 --source foo/ -o dist/   build what is missing
+  cuwheel graft foo==1.0 --add sm_87 --source foo/ -o dist/
 
 exit status: 0 done, 1 refused: nothing proves that the device code fits"""
 

@@ -38,10 +38,13 @@ NOT_HERE = {
     "cuwheel repair dist/": "the same",
     "cuwheel publish": "of a wheel that was downloaded; tests/integration/test_publish.py runs the same",
     "cuwheel install": "changes an environment of the reader's; tests/integration/test_install.py runs the same",
-    "cuwheel record": "needs nvcc; tests/integration/test_record.py runs the same",
+    "cuwheel record": "needs nvcc; tests/integration/test_record_builds.py runs the same",
     "cuwheel find": "answers by what is on the reader's index today",
     "cuwheel check torchvision": "needs an environment with torch",
-    "cuwheel catalogue list": "shows the data that ship, which grow; tests/unit/report/test_catalogue.py has the table",
+    "cuwheel graft": "of libraries that were compiled for it; tests/integration/test_graft.py compiles and grafts such",
+    "cuwheel trials": "counts by chance, over minutes; tests/integration/test_trials.py runs programs that fail so",
+    "cuwheel bench": "times, which differ; tests/integration/test_bench.py runs it",
+    "cuwheel catalogue list": "shows the data that ship, which grow; tests/integration/test_catalogue.py has one",
 }
 
 
@@ -111,6 +114,11 @@ def _needs(block: Block) -> Callable[[Path], object] | None:
 
 def test_there_are_blocks_to_run() -> None:
     assert len(RUN) >= 3
+
+
+def test_what_a_reason_names_is_there() -> None:
+    named = re.findall(r"tests/\S+\.py", " ".join(NOT_HERE.values()))
+    assert [each for each in named if not (ROOT / each).is_file()] == []
 
 
 @pytest.mark.parametrize("start", [*NOT_HERE, *NEEDS])

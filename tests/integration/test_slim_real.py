@@ -153,7 +153,7 @@ def test_a_wheel_on_a_disk_that_fills_up(
 
 @pytest.mark.parametrize(
     ("how", "message"),
-    [("limit", "File too large"), ("shut", "is not writable"), ("others", "belongs to another user")],
+    [("limit", "File too large"), ("shut", "not writable"), ("others", "owned by another user")],
 )
 def test_where_the_world_says_no(how: str, message: str) -> None:
     if how == "others" and os.geteuid():

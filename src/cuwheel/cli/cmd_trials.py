@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import names, numbers, option_values, places
+from cuwheel.cli import numbers, option_values, places, shared_options
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -83,15 +83,7 @@ def _add_bisect(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--bad", metavar="NAME", help="a version or commit with it")
     group.add_argument("--package", metavar="NAME", type=option_values.distribution, help="whose versions are searched")
     group.add_argument("--source", metavar="FOLDER", type=places.folder, help="a git repository: its commits are")
-    group.add_argument(
-        "--for",
-        dest="machines",
-        metavar="MACHINES",
-        type=names.machines("all"),
-        action="append",
-        default=[],
-        help="of commits: the GPUs that `build` builds each for",
-    )
+    shared_options.add_for(group, "of commits: the GPUs that `build` builds each for")
     group.add_argument(
         "--no-build", action="store_true", help="of commits: run the command in the checkout, build nothing"
     )

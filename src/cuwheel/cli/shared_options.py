@@ -39,8 +39,8 @@ def add_indexes(group: Group) -> None:
     )
 
 
-def add_machines(parser: Group, cuda: str) -> None:
-    """`--for` and `--cuda`; `cuda`: what its versions mean to the verb."""
+def add_for(parser: Group, meaning: str) -> None:
+    """`--for`; `meaning`: what the machines are to the verb."""
     parser.add_argument(
         "--for",
         dest="machines",
@@ -48,7 +48,15 @@ def add_machines(parser: Group, cuda: str) -> None:
         type=names.machines("all"),
         action="append",
         default=[],
-        help="GPUs, capabilities, profiles from doctor --save, fleet files, 'this', 'all'; repeatable, or with commas",
+        help=meaning,
+    )
+
+
+def add_machines(parser: Group, cuda: str) -> None:
+    """`--for` and `--cuda`; `cuda`: what its versions mean to the verb."""
+    add_for(
+        parser,
+        "GPUs, capabilities, profiles from doctor --save, fleet files, 'this', 'all'; repeatable, or with commas",
     )
     parser.add_argument(
         "--cuda",

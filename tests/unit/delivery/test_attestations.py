@@ -31,7 +31,7 @@ def attestation(wheel: Path, certificate: bytes = _GITHUB, **changed: Any) -> di
     statement = {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": wheel.name, "digest": {"sha256": hashlib.sha256(wheel.read_bytes()).hexdigest()}}],
-        "predicateType": "https://docs.pypi.org/attestations/publish/v1",
+        "predicateType": "https://example.org/attestations/publish/v1",
         "predicate": None,
         **changed,
     }

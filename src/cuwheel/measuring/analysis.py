@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cuwheel.errors import MalformedError
-from cuwheel.measuring import journal, rates
+from cuwheel.measuring import axis_effects, journal, rates
+from cuwheel.measuring.axis_effects import Effect
 from cuwheel.measuring.journal import Cold, End, FailedCall, GpuUse, Header, Outcome, Package, Start
 from cuwheel.measuring.rates import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-# prevents: with one value it was never seen, with another it was, and chance is unlikely to have done that.
-# matters: seen with every value, not equally often. no difference: enough runs and none seen. not decided: too few.
-Verdict: TypeAlias = Literal["prevents", "matters", "no difference", "not decided"]
 _SHOWN_FAILURES = 20
 _LONGEST_NOTE = 120
-_WORTH_KNOWING = 0.2  # a difference of rates that is smaller is called none, where it can be ruled out
 _RARE = 0.05  # the rate that "never seen" is held against
 
 
@@ -36,32 +33,6 @@ class Group(Struct, frozen=True, kw_only=True):
     kinds: dict[str, int]
     seconds: float | None
     ignored: int = 0
-
-
-class Side(Struct, frozen=True, kw_only=True):
-    """Trials with one value of an axis, under conditions that were also tried with another."""
-
-    value: str
-    runs: int
-    failures: int
-    rate: float | None
-    interval: tuple[float, float]
-    seconds: float | None = None
-
-
-class Effect(Struct, frozen=True, kw_only=True):
-    """What an axis does. `p`: of the exact test within groups that are alike in all else, corrected for the number of
-    axes (`p_plain`: not). `prevented_by`: values with which no failure was seen. `more_runs`: of each value, to decide.
-    """
-
-    axis: str
-    sides: tuple[Side, ...]
-    p: float
-    p_plain: float
-    verdict: Verdict
-    prevented_by: tuple[str, ...] = ()
-    more_runs: int | None = None
-    says: str = ""
 
 
 class Failed(Struct, frozen=True, kw_only=True):
@@ -196,8 +167,8 @@ def read(folder: Path) -> Analysis:
 def _analysed(tally: _Tally, header: Header, *, running: bool) -> Analysis:
     known = [number for number in sorted(tally.runs) if 0 <= number < len(header.conditions)]
     counts = {number: Counts(tally.failures[number], tally.runs[number]) for number in known}
-    effects = tuple(_effects(header, counts, _means(header, tally)))
-    total = _summed(counts.values())
+    effects = tuple(axis_effects.of_axes(header, counts, _means(header, tally)))
+    total = axis_effects.summed(counts.values())
     wanted = header.repeats * len(header.conditions)
     return Analysis(
         header=header,
@@ -233,11 +204,6 @@ def _group(header: Header, tally: _Tally, number: int, counts: Counts) -> Group:
     )
 
 
-def _summed(counts: Iterable[Counts]) -> Counts:
-    listed = list(counts)
-    return Counts(sum(each.failures for each in listed), sum(each.runs for each in listed))
-
-
 def _means(header: Header, tally: _Tally) -> dict[tuple[str, str], float]:
     """How long a trial took on average, by axis and value."""
     sums: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -247,110 +213,6 @@ def _means(header: Header, tally: _Tally) -> dict[tuple[str, str], float]:
             sums[each] += tally.seconds[number]
             numbers[each] += tally.timed[number]
     return {each: sums[each] / number for each, number in numbers.items() if number}
-
-
-def _effects(header: Header, counts: Mapping[int, Counts], means: Mapping[tuple[str, str], float]) -> Iterator[Effect]:
-    alike = {axis: _alike(header, counts, axis) for axis in header.axes}
-    plain = {axis: _p_of_axis(groups) for axis, groups in alike.items() if groups}
-    corrected = rates.holm(plain)
-    for axis, p in plain.items():
-        sides = tuple(
-            Side(
-                value=value,
-                runs=side.runs,
-                failures=side.failures,
-                rate=side.rate,
-                interval=rates.wilson(*side),
-                seconds=means.get((axis, value)),
-            )
-            for value in header.axes[axis]
-            if (side := _summed(group[value] for group in alike[axis] if value in group)).runs
-        )
-        yield _judged(axis, sides, corrected[axis], p, len(plain))
-
-
-def _alike(header: Header, counts: Mapping[int, Counts], axis: str) -> list[dict[str, Counts]]:
-    """Conditions that are alike but for this axis, by its value; those with which nothing can be compared are left out:
-    where one axis is changed at a time, most conditions are beside the point of any other axis.
-    """
-    groups: dict[tuple[tuple[str, str], ...], dict[str, Counts]] = defaultdict(dict)
-    for number, each in counts.items():
-        choices = header.conditions[number]
-        if axis in choices and each.runs:
-            rest = tuple(sorted((name, value) for name, value in choices.items() if name != axis))
-            groups[rest][choices[axis]] = each
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _p_of_axis(groups: Sequence[Mapping[str, Counts]]) -> float:
-    """Each value against all others, within conditions that are alike but for this axis.
-
-    Of more than two values the smallest p counts, times the number of comparisons.
-    """
-    values = list(dict.fromkeys(value for group in groups for value in group))
-    compared = values[:1] if len(values) == 2 else values  # noqa: PLR2004 - two sides are one comparison
-    found = [
-        rates.exact_p(
-            (group[value], _summed(each for name, each in group.items() if name != value))
-            for group in groups
-            if value in group
-        )
-        for value in compared
-    ]
-    return min(1.0, min(found) * len(compared))
-
-
-def _judged(axis: str, sides: tuple[Side, ...], p: float, p_plain: float, axes: int) -> Effect:
-    ordered = sorted(sides, key=lambda side: side.rate or 0.0)
-    low, high = ordered[0], ordered[-1]
-    never = tuple(side.value for side in sides if side.failures == 0)
-    decided = p < rates.ALPHA
-    if decided:
-        verdict: Verdict = "prevents" if never else "matters"
-    else:
-        apart = high.interval[1] - low.interval[0]
-        verdict = "no difference" if apart <= _WORTH_KNOWING else "not decided"
-    more = None if decided or verdict == "no difference" else _more_runs(low, high, axes)
-    return Effect(
-        axis=axis,
-        sides=sides,
-        p=p,
-        p_plain=p_plain,
-        verdict=verdict,
-        prevented_by=never if verdict == "prevents" else (),
-        more_runs=more,
-        says=_says(axis, verdict, low, high, more, p),
-    )
-
-
-def _more_runs(low: Side, high: Side, axes: int) -> int | None:
-    """Of each value, should the rates be what they look like now. None where they look the same."""
-    needed = rates.runs_to_tell(low.rate or 0.0, high.rate or 0.0, rates.ALPHA / max(axes, 1))
-    return max(1, needed - min(low.runs, high.runs)) if needed else None
-
-
-def _says(axis: str, verdict: Verdict, low: Side, high: Side, more: int | None, p: float) -> str:
-    seen = f"{_of_runs(low)} with {axis} {low.value}, {_of_runs(high)} with {axis} {high.value}"
-    if verdict == "prevents":
-        return (
-            f"{seen} (p {_p_words(p)}). With {low.value} it was not seen; "
-            f"a rate up to {low.interval[1]:.0%} is not ruled out."
-        )
-    if verdict == "matters":
-        return f"{seen} (p {_p_words(p)}). It was seen with every value, and not equally often."
-    if verdict == "no difference":
-        return f"{seen}. The rates differ by at most {high.interval[1] - low.interval[0]:.0%}."
-    if more is None:
-        return f"{seen}. That is no sign of a difference, nor proof that there is none."
-    return f"{seen}. Chance alone may do that (p {_p_words(p)})."
-
-
-def _of_runs(side: Side) -> str:
-    return f"{side.failures} of {side.runs}"
-
-
-def _p_words(p: float) -> str:
-    return "below 0.0001" if p < 0.0001 else f"{p:.2g}"  # noqa: PLR2004 - four digits are enough for anybody
 
 
 def _unknown(total: Counts, effects: Iterable[Effect], header: Header, counts: Mapping[int, Counts]) -> Iterator[str]:

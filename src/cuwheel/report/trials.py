@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel import masking
-from cuwheel.measuring.analysis import Analysis, Effect, Failed, Group, Kernel, Side
+from cuwheel.measuring.analysis import Analysis, Failed, Group, Kernel
+from cuwheel.measuring.axis_effects import Effect, Side
 from cuwheel.measuring.journal import GpuUse, Package
 from cuwheel.report.document import (
     Chart,

@@ -115,8 +115,12 @@ def _killed_at(ground: _Ground, seed: int) -> list[str]:
     removed = (ground.index / "simple" / "gone").exists()
     cuwheel.publish(ground.folder / "new", to=ground.index, remove=["gone==0.9"] if removed else [])
     wrong += [each.message for each in api.publish_check(ground.index).findings]
-    if published.state(ground.index) != ground.after:
-        wrong.append("the next run did not finish it")
+    finished = published.state(ground.index)
+    wrong += [
+        f"{path} is not as the next run should have left it"
+        for path in sorted(finished.keys() | ground.after.keys())
+        if finished.get(path) != ground.after.get(path)
+    ]
     return [f"seed {seed}: {each}" for each in wrong]
 
 

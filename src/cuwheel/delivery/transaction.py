@@ -29,8 +29,8 @@ _HINT = "the index still serves what it did before; publish again to go on"
 def execute(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> None:
     """Under the index's lock."""
     with files.errors_of(index.root, _HINT):
-        if index.journal() is not None:
-            _clear(index)
+        # A run may also have been killed while it wrote the journal itself: then there is none, only its draft.
+        _clear(index, index.root if index.journal() is not None else index.path(JOURNAL).parent)
         if steps:
             _execute(index, steps, journal)
         index.path(JOURNAL).unlink(missing_ok=True)
@@ -105,8 +105,8 @@ def _remove_empty(folder: Path, root: Path) -> None:
             folder = folder.parent
 
 
-def _clear(index: IndexFolder) -> None:
+def _clear(index: IndexFolder, folder: Path) -> None:
     """What a run that was killed had not finished: nobody else writes while we hold the lock."""
-    for path in list(index.root.rglob(".*.part")):
+    for path in list(folder.rglob(".*.part")):
         path.unlink(missing_ok=True)
         _remove_empty(path.parent, index.root)

@@ -70,6 +70,17 @@ def test_the_same_wheel_again_changes_nothing(dist: Path, index: Path) -> None:
     assert state(index) == before
 
 
+def test_a_journal_that_was_half_written_is_cleared_away(dist: Path, index: Path) -> None:
+    wheel(dist)
+    cuwheel.publish(dist, to=index)
+    before = state(index)
+    draft = index / ".cuwheel" / "publishing" / ".journal.json.1-0123456789ab.part"
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_text("{")
+    cuwheel.publish(dist, to=index)
+    assert state(index) == before
+
+
 def test_other_content_under_a_published_name_is_refused(dist: Path, index: Path, tmp_path: Path) -> None:
     cuwheel.publish(wheel(dist), to=index)
     before = state(index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary import elf_writer, emptied, layout, loader, references
+from cuwheel.binary import elf_writer, emptied, layout, loader, references, zones
 from cuwheel.binary.fatbin_writer import NewContainer, Piece, behind, pack, pieces, rebuilt
 from cuwheel.binary.geometry import PAGES, Cut, Shift, without
 from cuwheel.errors import MalformedError
@@ -161,7 +161,7 @@ def _packed(file: Elf, containers: Sequence[NewContainer]) -> tuple[dict[int, Pa
         inside = [each for each in containers if header.offset <= each.old.offset < header.offset + header.size]
         if header.name not in FATBIN_SECTIONS or not any(each.size != each.old.size for each in inside):
             continue
-        if layout.segment_of(file, header) is None:
+        if zones.segment_of(file, header) is None:
             raise MalformedError(file.buffer.name, f"{header.name} is not loaded in one piece")
         alignment = _alignment(file, header)
         if sum(each.size for each in inside) > sum(each.old.size for each in inside):

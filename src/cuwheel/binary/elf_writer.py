@@ -6,8 +6,9 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel.binary.geometry import Block, Shift, up, without
-from cuwheel.binary.layout import Table, page_of
+from cuwheel.binary.layout import Table
 from cuwheel.binary.loader import MOVABLE_TAGS
+from cuwheel.binary.zones import page_of
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.dynamic import SYMBOL
 from cuwheel.inspection.elf import HEADER_SIZE, PF_X, PT_DYNAMIC, PT_LOAD, SHT_NOBITS

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 PAGES = {"x86_64": 1 << 12, "aarch64": 1 << 16}  # the largest that a kernel of that machine uses
+BLOCK_ALIGNMENT = 64  # of what moves among device code
 
 
 class Cut(NamedTuple):

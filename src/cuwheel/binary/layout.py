@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary import loader
-from cuwheel.binary.geometry import PAGES, Block, Cut, down, up, without
+from cuwheel.binary import loader, zones
+from cuwheel.binary.geometry import BLOCK_ALIGNMENT, PAGES, Block, Cut, down, up, without
 from cuwheel.binary.loader import SHT_GNU_HASH, SHT_VERDEF, SHT_VERNEED, SHT_VERSYM
+from cuwheel.binary.zones import SMALLEST_ZEROS, Zone, end_of, page_of, section_of, segment_of
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.elf import (
-    PF_X,
     PT_LOAD,
     SHT_DYNSYM,
     SHT_HASH,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from cuwheel.inspection.elf import Elf, Header, Segment
 
 PROGRAM_HEADER = 56
-_BLOCK_ALIGNMENT = 64
 # How to make room, the best way first: rows to spare, and what may move. patchelf adds rows of its own, and looks for
 # room only where section headers are in order. Where the dynamic symbols have moved, strip puts their section elsewhere
 # in its table without telling the symbols: harmless, but better avoided.
@@ -41,8 +40,6 @@ _SMALL = frozenset({SHT_NOTE, SHT_HASH, SHT_GNU_HASH})
 _MOVABLE = _SMALL | {SHT_DYNSYM, SHT_STRTAB, SHT_VERSYM}
 _ALL = _MOVABLE | {SHT_VERDEF, SHT_VERNEED, SHT_RELA}
 _WAYS = ((4, _SMALL), (3, _SMALL), (2, _SMALL), (4, _MOVABLE), (1, _SMALL), (0, _SMALL), (0, _MOVABLE), (4, _ALL))
-# Where code that is emptied in place lies close together, what is between is not worth a program header.
-_SMALLEST_ZEROS = 1 << 14
 _INTERPRETER = ".interp"
 
 
@@ -85,15 +82,6 @@ class Layout(NamedTuple):
         return header.address + offset - header.offset
 
 
-class Zone(NamedTuple):
-    """A part of the file that was emptied in place: where its first cut may begin at the earliest."""
-
-    start: int
-    end: int
-    page: int
-    first: int
-
-
 class Free(NamedTuple):
     """What the file no longer needs: behind packed containers, and in place. `parting`: cuts that take nothing."""
 
@@ -123,7 +111,7 @@ def plan(
     annex: Annex | None = None,
 ) -> Layout:
     """`tables`: where the tables of section and program headers are, from and to."""
-    free = Free(packed, *_zones(elf, emptied), annex)
+    free = Free(packed, *zones.found(elf, emptied), annex)
     used = sorted(_used(elf, tables))
     every = _cuts(elf, free, used)
     made = _attempt(elf, table, free, used, len(every))
@@ -140,7 +128,7 @@ def plan(
         else:
             high = count
         zeros = sum(cut.size for cut in every) - sum(cut.size for cut in _largest(every, low))
-    inside = (_section_of(elf, cut.start) for cut in made.cuts if cut.zeros and cut.size)
+    inside = (section_of(elf, cut.start) for cut in made.cuts if cut.zeros and cut.size)
     numbers = tuple(sorted({each.number for each in inside if each} - set(packed)))
     return made._replace(zeros=zeros, emptied=numbers)
 
@@ -189,12 +177,12 @@ def _with_room(
     start, end = found
     left = _left_behind(elf, table.end + (rows + 1) * PROGRAM_HEADER, end)
     if free.annex:
-        to = up(free.annex.end - start, _BLOCK_ALIGNMENT) + start
+        to = up(free.annex.end - start, BLOCK_ALIGNMENT) + start
         distance = free.annex.address + to - free.annex.start - _address(elf, start)
         annex = free.annex._replace(end=to + end - start)
         return Layout(free.packed, tuple(sorted([*left, *cuts])), Block(start, end, to, distance), annex=annex)
     hole = max(_holes(elf, free), key=lambda hole: hole[1] - hole[0], default=(0, 0))
-    to = up(hole[0] - start, _BLOCK_ALIGNMENT) + start
+    to = up(hole[0] - start, BLOCK_ALIGNMENT) + start
     if to + end - start > hole[1]:
         return None
     remaining = _largest(_cuts(elf, free, used, (to, to + end - start)), count)
@@ -209,34 +197,14 @@ def _with_room(
 
 def _left_behind(elf: Elf, table_end: int, end: int) -> Iterator[Cut]:
     """The pages between the table and `end`, from where a large block has moved away."""
-    home = next((each for each in elf.segments if each.type == PT_LOAD and each.offset <= table_end < _end(each)), None)
+    home = next(
+        (each for each in elf.segments if each.type == PT_LOAD and each.offset <= table_end < end_of(each)), None
+    )
     page = page_of(elf, home) if home else None
     if home and page:
-        cut = Cut(up(table_end, page), down(min(end, _end(home)), page))
-        if cut.size > _SMALLEST_ZEROS:
+        cut = Cut(up(table_end, page), down(min(end, end_of(home)), page))
+        if cut.size > SMALLEST_ZEROS:
             yield cut
-
-
-def page_of(elf: Elf, segment: Segment) -> int | None:
-    """What must divide a cut; None where the segment's offset and address do not allow one."""
-    page = PAGES[elf.machine_name]
-    if segment.alignment and segment.alignment < page:
-        page = segment.alignment  # linked for kernels with small pages only
-    if page < min(PAGES.values()) or (segment.offset - segment.address) % page:
-        return None
-    return page
-
-
-def segment_of(elf: Elf, header: Header) -> Segment | None:
-    """The one segment that loads a section."""
-    found = [
-        each
-        for each in elf.segments
-        if each.type == PT_LOAD and each.offset < header.offset + header.size and header.offset < _end(each)
-    ]
-    if len(found) != 1 or header.offset < found[0].offset or header.offset + header.size > _end(found[0]):
-        return None
-    return found[0]
 
 
 def _holes(elf: Elf, free: Free) -> Iterator[tuple[int, int]]:
@@ -253,7 +221,7 @@ def _cuts(
     elf: Elf, free: Free, used: Sequence[tuple[int, int]], block: tuple[int, int] | None = None
 ) -> tuple[Cut, ...]:
     """The pages that nothing needs; `block`: what else goes among the device code."""
-    cuts = [*free.parting, *_zeros(free.zones, block)]
+    cuts = [*free.parting, *zones.cuts(free.zones, block)]
     for number, each in free.packed.items():
         header = elf.headers[number]
         segment = segment_of(elf, header)
@@ -272,60 +240,6 @@ def _cuts(
     return tuple(sorted(cuts))
 
 
-def _zeros(zones: Sequence[Zone], block: tuple[int, int] | None) -> Iterator[Cut]:
-    """The whole pages of what was emptied in place."""
-    for start, end, page, first in zones:
-        free = block[1] if block and start <= block[0] < end else start
-        cut = Cut(max(up(free, page), first), down(end, page), zeros=True)
-        if cut.size >= _SMALLEST_ZEROS:
-            yield cut
-
-
-def _zones(elf: Elf, emptied: Sequence[Emptied]) -> tuple[tuple[Zone, ...], tuple[Cut, ...]]:
-    """Memory that may be run is not made of zeros (systems forbid it): there a section is parted from what is before.
-
-    A page of the section stays before its first cut: it is what the zeros behind it are loaded with.
-    """
-    zones: list[Zone] = []
-    parting: dict[int, Cut] = {}
-    for start, end in _together(elf, emptied):
-        header = _section_of(elf, start)
-        segment = segment_of(elf, header) if header else None
-        page = page_of(elf, segment) if segment else None
-        if header and segment and page:
-            begin = up(header.offset, page)
-            zones.append(Zone(start, end, page, begin + page))
-            if segment.flags & PF_X:
-                parting[header.number] = Cut(begin, begin, zeros=True)
-    return tuple(zones), tuple(parting.values())
-
-
-def _together(elf: Elf, emptied: Sequence[Emptied]) -> Iterator[tuple[int, int]]:
-    """What was emptied, neighbours as one where only zeros are between them."""
-    start = end = 0
-    for each in emptied:
-        if (
-            end
-            and not each.header
-            and each.start - end < _BLOCK_ALIGNMENT
-            and loader.is_blank(elf.buffer, end, each.start)
-        ):
-            end = each.end
-            continue
-        if end:
-            yield start, end
-        start, end = each.start, each.end
-    if end:
-        yield start, end
-
-
-def _section_of(elf: Elf, offset: int) -> Header | None:
-    inside = (
-        each for each in elf.headers if each.type != SHT_NOBITS and each.offset <= offset < each.offset + each.size
-    )
-    return next(inside, None)
-
-
 def _free_behind(elf: Elf, header: Header, segment: Segment, used: Sequence[tuple[int, int]]) -> int:
     """Up to where nothing but padding follows a section.
 
@@ -334,8 +248,8 @@ def _free_behind(elf: Elf, header: Header, segment: Segment, used: Sequence[tupl
     """
     end = header.offset + header.size
     following = min((start for start, stop in used if stop > end and start >= end), default=elf.buffer.size)
-    own = segment.offset == header.offset and following >= _end(segment)
-    if (_end(segment) > end and not own) or segment.memory_size > segment.file_size:
+    own = segment.offset == header.offset and following >= end_of(segment)
+    if (end_of(segment) > end and not own) or segment.memory_size > segment.file_size:
         return end
     if any(start < end < stop for start, stop in used if start != header.offset):
         return end
@@ -353,7 +267,7 @@ def _used(elf: Elf, tables: Sequence[tuple[int, int]]) -> Iterator[tuple[int, in
             if segment.type == PT_LOAD:
                 yield segment.offset, segment.offset + 1
             else:
-                yield segment.offset, _end(segment)
+                yield segment.offset, end_of(segment)
 
 
 def _section_end(elf: Elf, number: int) -> int:
@@ -366,7 +280,7 @@ def _splits(elf: Elf, cuts: Sequence[Cut]) -> int:
         1
         for cut in cuts
         for each in elf.segments
-        if each.type == PT_LOAD and each.offset < cut.start and cut.end < _end(each)
+        if each.type == PT_LOAD and each.offset < cut.start and cut.end < end_of(each)
     )
 
 
@@ -383,7 +297,7 @@ def _block(
         if section.offset < start or not section.size:
             continue
         # What a program header covers moves as one piece: several notes may have one.
-        wanted = max(wanted, *(_end(each) for each in elf.segments if _straddles(each, start, end)), 0)
+        wanted = max(wanted, *(end_of(each) for each in elf.segments if _straddles(each, start, end)), 0)
         if section.offset >= wanted and section.offset >= end:
             break
         if section.type not in movable and section.name != _INTERPRETER:
@@ -401,12 +315,12 @@ def _block(
 
 
 def _straddles(segment: Segment, start: int, end: int) -> bool:
-    return segment.type != PT_LOAD and start <= segment.offset < end < _end(segment)
+    return segment.type != PT_LOAD and start <= segment.offset < end < end_of(segment)
 
 
 def _moves_with(segment: Segment, start: int, end: int) -> bool:
     """Whether a segment does not care that [start, end) moves: it has none of it, or is moved too, or loads it."""
-    low, high = segment.offset, _end(segment)
+    low, high = segment.offset, end_of(segment)
     if high <= start or low >= end:
         return True
     if segment.type == PT_LOAD:
@@ -416,9 +330,5 @@ def _moves_with(segment: Segment, start: int, end: int) -> bool:
 
 def _address(elf: Elf, offset: int) -> int:
     """Where something that is loaded will be."""
-    home = next(each for each in elf.segments if each.type == PT_LOAD and each.offset <= offset < _end(each))
+    home = next(each for each in elf.segments if each.type == PT_LOAD and each.offset <= offset < end_of(each))
     return offset - home.offset + home.address
-
-
-def _end(segment: Segment) -> int:
-    return segment.offset + segment.file_size

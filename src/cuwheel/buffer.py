@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import io
 import os
-import threading
 from typing import TYPE_CHECKING, Protocol
 
+from cuwheel import system_calls
 from cuwheel.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 SCAN_CHUNK = 1 << 16  # stays in the cache while it is searched, and is allocated without new pages
@@ -74,7 +74,7 @@ class FileBuffer:
         if offset < 0 or count < 0 or offset + count > self.size:  # in line: the walk calls this most
             raise OutOfBoundsError(self.name, offset, count, self.size)
         try:
-            data = _read_at(self._fd, count, offset)
+            data = system_calls.read_at(self._fd, count, offset)
         except OSError as error:
             raise UnreadableError.from_os(error, self.name) from error
         if len(data) != count:  # it was cut while we read, or the system reads less at a time
@@ -85,7 +85,7 @@ class FileBuffer:
         pieces = [data]
         have = len(data)
         while have < count:
-            piece = _read_at(self._fd, count - have, offset + have)
+            piece = system_calls.read_at(self._fd, count - have, offset + have)
             if not piece:
                 raise OutOfBoundsError(self.name, offset, count, offset + have)
             pieces.append(piece)
@@ -190,14 +190,3 @@ def string_at(buffer: Buffer, offset: int, end: int) -> str:
         if offset == stop < min(end, buffer.size):
             raise MalformedError(buffer.name, f"it has a name longer than {STRING_LIMIT:,} bytes")
     return b"".join(pieces).decode("utf-8", "replace")
-
-
-def _seek_and_read(fd: int, count: int, offset: int) -> bytes:
-    with _SEEK_LOCK:
-        os.lseek(fd, offset, os.SEEK_SET)
-        return os.read(fd, count)
-
-
-# Windows has no pread; the position of the file is then shared, hence the lock.
-_SEEK_LOCK = threading.Lock()
-_read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)

@@ -6,12 +6,11 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from cuwheel import system_calls
 from cuwheel.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def inside(root: Path, name: str, source: Path) -> Path:
@@ -54,7 +53,7 @@ def must_be_a_folder(path: Path) -> bool:
 def open_plain(path: Path, flags: int, mode: int = 0o644) -> int:
     """A descriptor of a file that has this name alone: not a link, not a pipe, not another file's second name."""
     try:
-        handle = os.open(path, flags | _PLAIN, mode)
+        handle = system_calls.open_file(path, flags | system_calls.NOT_A_LINK | system_calls.AT_ONCE, mode)
     except OSError as error:
         if path.is_symlink():
             raise MalformedError(path, "is a link, where a plain file is expected") from error

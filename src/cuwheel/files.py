@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import system_calls
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.units import size
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 CACHE = "CUWHEEL_CACHE"
 _LONGEST = 200  # of a name's 255 bytes, so that what is added fits
 _CHUNK = 1 << 20
+_NUMBERS = itertools.count()  # clocks of Windows stand still for 15 ms
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -37,7 +41,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[IO[bytes]]:
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        unfinished.replace(path)
+        system_calls.rename_over(unfinished, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             unfinished.unlink()
@@ -52,7 +56,7 @@ def beside(path: Path) -> Path:
     One of its own for each writer: several may write the same file at once, and the last one's stays.
     """
     name = os.fsdecode(os.fsencode(path.name)[:_LONGEST])
-    return path.with_name(f".{name}.{os.getpid()}-{time.monotonic_ns():x}.part")
+    return path.with_name(f".{name}.{os.getpid()}-{time.monotonic_ns():x}-{next(_NUMBERS)}.part")
 
 
 def copy(source: Path, to: Path) -> Path:
@@ -152,17 +156,13 @@ def sha256_of(data: bytes) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """So that names survive a crash, too; where folders cannot be synced there is nothing to be done."""
+    """So that names survive a crash, too; where folders cannot be synced (Windows) there is nothing to be done."""
     with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_file(folder)
 
 
 def sync_file(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = system_calls.open_file(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel import confined, log
+from cuwheel import confined, log, system_calls
 from cuwheel import scratch as scratches
 from cuwheel.errors import UnreadableError
 
@@ -23,16 +23,9 @@ def wait(handle: int, *, shared: bool = False, what: str = "") -> None:
 
     The system releases it at any death, so there are no stale locks.
     """
-    try:
-        import fcntl  # noqa: PLC0415 - not on Windows
-    except ImportError:
-        return
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not system_calls.lock(handle, shared=shared):
         log.info("waiting for another cuwheel process%s", f" that has {what}" if what else "")
-        fcntl.flock(handle, kind)
+        system_calls.wait_for_lock(handle, shared=shared)
 
 
 @contextlib.contextmanager
@@ -46,12 +39,21 @@ def locked(folder: Path, *, patient: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            if [each.name for each in folder.iterdir()] == [_LOCK]:
-                (folder / _LOCK).unlink()
+        if _is_alone(folder):
+            system_calls.remove_locked(folder / _LOCK, handle)
+            with contextlib.suppress(OSError):
                 folder.rmdir()
                 folder.parent.rmdir()
-        os.close(handle)
+        else:
+            os.close(handle)
+
+
+def _is_alone(folder: Path) -> bool:
+    """Whether the lock is all that is in it."""
+    try:
+        return [each.name for each in folder.iterdir()] == [_LOCK]
+    except OSError:
+        return False
 
 
 def _wait_for_none(folder: Path, *, patient: bool) -> int:
@@ -79,7 +81,7 @@ def _wait_for_none(folder: Path, *, patient: bool) -> int:
         if scratches.still_there(handle, path):
             with contextlib.suppress(OSError):  # on a full disk others do not learn who holds it, no more
                 os.ftruncate(handle, 0)
-                os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+                system_calls.write_at(handle, f"{os.getpid()}\n".encode(), 0)
             return handle
         os.close(handle)
 

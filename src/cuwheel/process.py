@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import queue
 import shlex
+import shutil
 import signal
 import subprocess
+import sys
+import threading
 import time
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import log, masking
+from cuwheel import log, masking, process_groups, system_calls
 from cuwheel.errors import ToolError, ToolTimeoutError
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ MAX_OUTPUT = 16 * 1024 * 1024
 _LAST_WAIT_S = 1.0
 _LOOK_S = 0.1  # how often the output of long work is looked at
 _PIECE = 1 << 20
+_AHEAD = 4  # pieces of an answer that nobody has asked for yet
 _SOFT = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 _FROM_TERMINAL = tuple(getattr(signal, name) for name in ("SIGINT", "SIGQUIT") if hasattr(signal, name))
 
@@ -84,27 +89,37 @@ def _scratch(folder: Path | None = None) -> IO[bytes]:
     return file
 
 
+@contextlib.contextmanager
+def _for_reading(file: IO[bytes]) -> Iterator[int]:
+    """A descriptor to read by while a program writes. On Windows both would have one position: hence another."""
+    if sys.platform == "win32":
+        handle = system_calls.open_file(file.name, os.O_RDONLY | os.O_TEMPORARY)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+    else:
+        yield file.fileno()
+
+
 def _text(stream: IO[bytes]) -> str:
     stream.seek(0)
     return stream.read(MAX_OUTPUT).decode(errors="replace")
 
 
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    if child.poll() is None:
-        if os.name == "posix":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
+def _end_group(child: subprocess.Popen[bytes], *, others: bool = False) -> None:
+    """The program and all that it started. `others`: also what a finished one left running.
+
+    A build's own servers must not outlive it.
+    """
+    if (running := child.poll() is None) or others:
+        process_groups.end(child.pid)
+    if running:
         child.kill()
         # A process stuck in the kernel (a hung GPU driver) cannot be killed: leave it rather than hang too.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_LAST_WAIT_S)
-
-
-def _end_others(child: subprocess.Popen[bytes]) -> None:
-    """What a finished program left running in its group: a build's own servers must not outlive it."""
-    if os.name == "posix":
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
+    process_groups.forget(child.pid)
 
 
 def follow(
@@ -123,9 +138,9 @@ def follow(
     """
     words = [str(word) for word in command]
     log.debug("running %s", masking.text(shlex.join(words)))
-    with output.open("ab") as kept, _scratch(output.parent) as out:
+    with output.open("ab") as kept, _scratch(output.parent) as out, _for_reading(out) as source:
         child = _started(words, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd)
-        tail = _Tail(out, kept, masking.secrets(os.environ if env is None else env), on_line)
+        tail = _Tail(source, kept, masking.secrets(os.environ if env is None else env), on_line)
         try:
             deadline = time.monotonic() + timeout
             while (status := _status(child, min(_LOOK_S, max(deadline - time.monotonic(), 0.0)))) is None:
@@ -133,8 +148,7 @@ def follow(
                 if time.monotonic() >= deadline:
                     raise ToolTimeoutError(words, timeout)
         finally:
-            _end_group(child)
-            _end_others(child)
+            _end_group(child, others=True)
             tail.read(last=True)
     return status
 
@@ -149,7 +163,7 @@ def attend(
 
     The status, negative for a signal. What ends us softly is passed on, and the command decides.
     """
-    words = [str(word) for word in command]
+    words = _as_a_shell_finds_it([str(word) for word in command], env)
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
 
@@ -183,7 +197,7 @@ def _attended(words: list[str], env: Mapping[str, str] | None, cwd: Path | None)
             return subprocess.Popen(words, env=variables, cwd=cwd, close_fds=False)
         except OSError as error:
             # A text without a first line that names its interpreter: shells run it themselves.
-            if error.errno != errno.ENOEXEC or "/" not in words[0]:
+            if error.errno != errno.ENOEXEC or "/" not in words[0] or os.name != "posix":
                 raise
             return subprocess.Popen(["/bin/sh", *words], env=variables, cwd=cwd, close_fds=False)
     except OSError as error:
@@ -191,10 +205,20 @@ def _attended(words: list[str], env: Mapping[str, str] | None, cwd: Path | None)
         raise ToolError(words, f"could not be started: {error.strerror}", hint=hint) from error
 
 
+def _as_a_shell_finds_it(words: list[str], env: Mapping[str, str] | None) -> list[str]:
+    """On Windows `npm` is `npm.cmd`, which starting a program by name alone would not find."""
+    if os.name != "nt" or not words:
+        return words
+    path = next((value for name, value in (os.environ if env is None else env).items() if name.upper() == "PATH"), None)
+    return [shutil.which(words[0], path=path) or words[0], *words[1:]]
+
+
 def _in_foreground() -> bool:
-    """Whether a terminal's signals reach our whole group; one that somebody sent reaches us alone."""
+    """Whether a terminal's signals reach our whole group, as on Windows; one that somebody sent reaches us alone."""
+    if sys.platform == "win32":
+        return True
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        terminal = system_calls.open_file("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return False
     try:
@@ -226,6 +250,16 @@ class Conversation:
         self.command = tuple(command)
         self._child, self._errors = child, errors
         self._rest = b""
+        self._pieces: queue.Queue[bytes] = queue.Queue(_AHEAD)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        """Beside us: on Windows nothing else can wait for a pipe with an end."""
+        assert self._child.stdout  # noqa: S101 - it was started with a pipe
+        with contextlib.suppress(OSError, ValueError):  # it is closed when the program is ended
+            while piece := os.read(self._child.stdout.fileno(), _PIECE):
+                self._pieces.put(piece)
+        self._pieces.put(b"")
 
     def send(self, line: bytes) -> None:
         assert self._child.stdin  # noqa: S101 - it was started with a pipe
@@ -235,15 +269,14 @@ class Conversation:
 
     def receive(self, timeout: float) -> bytes:
         """The next line; empty where it has ended."""
-        import select  # noqa: PLC0415 - for this alone
-
-        assert self._child.stdout  # noqa: S101 - the same
         deadline = time.monotonic() + timeout
         while b"\n" not in self._rest:
-            if not select.select([self._child.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise ToolTimeoutError(self.command, timeout)
-            piece = os.read(self._child.stdout.fileno(), _PIECE)
+            try:
+                piece = self._pieces.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise ToolTimeoutError(self.command, timeout) from None
             if not piece:
+                self._pieces.put(b"")
                 return b""
             self._rest += piece
         line, _, self._rest = self._rest.partition(b"\n")
@@ -266,8 +299,7 @@ def conversing(
         try:
             yield Conversation(words, child, err)
         finally:
-            _end_group(child)
-            _end_others(child)
+            _end_group(child, others=True)
             for stream in (child.stdin, child.stdout):
                 if stream:
                     with contextlib.suppress(OSError):
@@ -284,17 +316,19 @@ def _started(
     stdin: IO[bytes] | int | None = None,
 ) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             words,
             stdin=stdin or subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
             env=None if env is None else dict(env),
             cwd=cwd,
-            start_new_session=True,
+            **process_groups.OPTIONS,
         )
     except OSError as error:
         raise ToolError(words, f"could not be started: {error.strerror}") from error
+    process_groups.started(child.pid)
+    return child
 
 
 def _status(child: subprocess.Popen[bytes], wait: float) -> int | None:
@@ -308,16 +342,16 @@ class _Tail:
     """New lines of a file that another process writes, masked. An unfinished line is given when no more can come."""
 
     def __init__(
-        self, source: IO[bytes], kept: IO[bytes], secrets: Mapping[str, str], on_line: Callable[[str], None] | None
+        self, source: int, kept: IO[bytes], secrets: Mapping[str, str], on_line: Callable[[str], None] | None
     ) -> None:
         self._source, self._kept, self._secrets, self._on_line = source, kept, secrets, on_line
         self._at, self._rest = 0, b""
 
     def read(self, *, last: bool = False) -> None:
         # By its own place in the file: the program's is where it writes. `> /dev/stderr` in a shell empties it.
-        if os.fstat(self._source.fileno()).st_size < self._at:
+        if os.fstat(self._source).st_size < self._at:
             self._at = 0
-        while piece := os.pread(self._source.fileno(), _PIECE, self._at):
+        while piece := system_calls.read_at(self._source, _PIECE, self._at):
             self._at += len(piece)
             *lines, self._rest = (self._rest + piece).split(b"\n")
             for line in lines:

@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from . import system_calls  # relative: in the kit the package has another name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -38,22 +40,14 @@ def folder(
         made.mkdir(mode=0o700)
         yield made
     finally:
-        if keep:
-            lock.unlink(missing_ok=True)
-        else:
-            _remove(made, lock)
-        os.close(handle)
+        if not keep:
+            shutil.rmtree(made, ignore_errors=True)
+        system_calls.remove_locked(lock, handle)
 
 
 def take(handle: int) -> bool:
     """Whether the lock on an open file is ours now."""
-    import fcntl  # noqa: PLC0415 - not on Windows, where nothing is locked
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return system_calls.lock(handle)
 
 
 def still_there(handle: int, path: Path) -> bool:
@@ -76,17 +70,17 @@ def _new_lock(beside: Path, prefix: str) -> tuple[int, Path]:
 def _clear(lock: Path, on_leftover: Callable[[str], object] | None) -> None:
     """Unless its owner lives, or is another user."""
     with contextlib.suppress(OSError):
-        handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = system_calls.open_file(lock, os.O_RDWR | system_calls.NOT_A_LINK | system_calls.AT_ONCE)
         try:
-            if os.fstat(handle).st_uid == os.geteuid() and take(handle) and still_there(handle, lock):
+            dead = system_calls.is_ours(os.fstat(handle)) and take(handle) and still_there(handle, lock)
+            if dead:
                 if on_leftover:
                     on_leftover(lock.with_suffix("").name)
-                _remove(lock.with_suffix(""), lock)
-        finally:
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+        except BaseException:
             os.close(handle)
-
-
-def _remove(made: Path, lock: Path) -> None:
-    shutil.rmtree(made, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        lock.unlink()
+            raise
+        if dead:
+            system_calls.remove_locked(lock, handle)
+        else:
+            os.close(handle)

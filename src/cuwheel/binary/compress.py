@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel import zstd
+from cuwheel import system_calls, zstd
 from cuwheel.binary.fatbin_writer import Replacement
 from cuwheel.binary.geometry import up
 from cuwheel.buffer import Buffer, MemoryBuffer
@@ -60,7 +60,7 @@ class Spool(Struct, kw_only=True):
         if self.fileno is not None:
             written = 0
             while written < len(data):
-                written += os.pwrite(self.fileno, data[written:], at + written)
+                written += system_calls.write_at(self.fileno, data[written:], at + written)
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from cuwheel import system_calls
 from cuwheel.buffer import OutOfBoundsError
 from cuwheel.errors import UnreadableError
 
@@ -39,8 +39,8 @@ def same(one: int, at: int, other: int, place: int, size: int) -> bool:
     """Whether two files hold the same bytes there."""
     while size:
         count = min(size, _CHUNK)
-        first = os.pread(one, count, at)
-        if not first or first != os.pread(other, len(first), place):
+        first = system_calls.read_at(one, count, at)
+        if not first or first != system_calls.read_at(other, len(first), place):
             return False
         at, place, size = at + len(first), place + len(first), size - len(first)
     return True
@@ -48,7 +48,7 @@ def same(one: int, at: int, other: int, place: int, size: int) -> bool:
 
 def _copy(source: int, offset: int, target: int, place: int, size: int, chunk: memoryview) -> None:
     while size:
-        count = os.preadv(source, [chunk[: min(size, _CHUNK)]], offset)
+        count = system_calls.read_into(source, chunk[: min(size, _CHUNK)], offset)
         if not count:  # it was cut while it was read
             raise OutOfBoundsError("the file", offset, size, offset)
         _write(target, chunk[:count], place)
@@ -57,5 +57,5 @@ def _copy(source: int, offset: int, target: int, place: int, size: int, chunk: m
 
 def _write(target: int, data: memoryview, place: int) -> None:
     while data:
-        count = os.pwrite(target, data, place)
+        count = system_calls.write_at(target, data, place)
         data, place = data[count:], place + count

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from typing import TYPE_CHECKING
 
+from cuwheel import system_calls
 from cuwheel.binary import library, read_back
 from cuwheel.binary.draft import check_file, drafted, walked
 from cuwheel.binary.fatbin_writer import Addition, rebuilt
@@ -66,7 +66,7 @@ def _copy(each: Foreign, size: int, spool: int, at: int) -> None:
         data = each.buffer.read(each.entry.offset + start, min(_CHUNK, size - start))
         written = 0
         while written < len(data):
-            written += os.pwrite(spool, data[written:], at + start + written)
+            written += system_calls.write_at(spool, data[written:], at + start + written)
 
 
 def grow(

@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import system_calls
 from cuwheel.binary import compress, copying
 from cuwheel.binary import read_back as check
 from cuwheel.binary.decisions import Dropped, FileResult, Recompressed
@@ -86,7 +87,7 @@ def write(source: Path, target: Path, made: Draft, spool: int | None, must_hold:
 
 def _fill(handle: int, source: Path, made: Draft, spool: int | None) -> None:
     with os.fdopen(handle, "r+b", buffering=0) as file, source.open("rb", buffering=0) as original:
-        os.fchmod(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
+        system_calls.set_mode(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
         os.ftruncate(file.fileno(), made.size)
         copying.write(original.fileno(), spool, file.fileno(), made.pieces, made.patches)
 

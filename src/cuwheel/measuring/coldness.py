@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log, process
+from cuwheel import log, process, system_calls
 from cuwheel.errors import ToolError
 from cuwheel.measuring import journal
 from cuwheel.measuring.journal import Host
@@ -113,7 +113,7 @@ def _pages_dropped(files: Iterable[Path]) -> tuple[str, str]:
 def _page_advice(path: Path) -> bool:
     """Whether the kernel took it; pages that another process has mapped stay."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = system_calls.open_file(path, os.O_RDONLY | system_calls.AT_ONCE)
     except OSError:
         return False
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
-from cuwheel import codec, confined, decode, files
+from cuwheel import codec, confined, decode, files, system_calls
 from cuwheel import scratch as scratches
 from cuwheel.errors import NewerSchemaError, UnreadableError
 from cuwheel.measuring.trials_file import Kind
@@ -187,7 +187,7 @@ class Writer:
         self._handle = handle
         # A line that a crash cut short would swallow the next one.
         size = os.fstat(handle).st_size
-        self._cut = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+        self._cut = size > 0 and system_calls.read_at(handle, 1, size - 1) != b"\n"
 
     def add(self, line: Line) -> None:
         data = codec.encode_any(line) + b"\n"

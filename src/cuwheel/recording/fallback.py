@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
 
-from cuwheel import files
+from cuwheel import files, system_calls
 
 _ROOT = Path(__file__).parents[2]
 _PROGRAM = (
@@ -25,5 +24,5 @@ def launcher(home: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(target) as file:
             file.write(text.encode("utf-8", "surrogateescape"))
-            os.fchmod(file.fileno(), 0o755)
+            system_calls.set_mode(file.fileno(), 0o755)
     return target

@@ -15,7 +15,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from cuwheel import files
+from cuwheel import files, system_calls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def write(folder: Path, name: str, value: object) -> None:
 
 def append(folder: Path, event: dict[str, object]) -> None:
     """One write: shims append to the same file."""
-    file = os.open(folder / CALLS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = system_calls.open_file(folder / CALLS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(file, json.dumps(event).encode("ascii") + b"\n")
     finally:

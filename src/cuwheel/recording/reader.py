@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cuwheel import masking
+from cuwheel import masking, system_calls
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.recording import layout, phases
 from cuwheel.recording.calls import Call, CallState, Record, ResponseFile, ToolKind
@@ -79,7 +79,7 @@ def _kept(folder: Path, name: str, limit: int) -> str:
     if len(parts) != 2 or parts[0] not in layout.FOLDERS or parts[1] in ("", ".", ".."):  # noqa: PLR2004
         return ""
     try:
-        with _plain(folder / parts[0] / parts[1], os.O_NOFOLLOW) as file:
+        with _plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
             return file.read(limit).decode(errors="replace")
     except (OSError, ValueError):
         return ""
@@ -87,7 +87,7 @@ def _kept(folder: Path, name: str, limit: int) -> str:
 
 def _plain(path: Path, flags: int = 0) -> BinaryIO:
     """A pipe would keep us waiting, and a device has no end."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    handle = system_calls.open_file(path, os.O_RDONLY | system_calls.AT_ONCE | flags)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "is not a regular file", str(path))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import scratch
+from cuwheel import scratch, system_calls
 from cuwheel.recording import instructions, layout, sealing
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def _sweep(place: Path) -> None:
     """
     for path in place.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
-            if path.lstat().st_uid == os.getuid() and not path.is_symlink() and _is_free(path / _LOCK):
+            if system_calls.is_ours(path.lstat()) and not path.is_symlink() and _is_free(path / _LOCK):
                 _seal(path)
                 shutil.rmtree(path, ignore_errors=True)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from cuwheel import system_calls
 from cuwheel.binary import library
 from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.files import must_have_room
@@ -248,8 +249,7 @@ def _must_be_ours(root: Path, paths: Sequence[str]) -> None:
             "not writable",
             hint="run cuwheel as the user who owns the environment; nothing was changed",
         )
-    me = os.geteuid()
-    others = [path for path in paths if me and (root / path).lstat().st_uid != me]
+    others = [path for path in paths if not system_calls.may_replace((root / path).lstat())]
     if others:
         raise UnreadableError(
             some([str(root / each) for each in others], 1),

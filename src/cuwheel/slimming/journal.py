@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, confined, files
+from cuwheel import codec, confined, files, system_calls
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Writer:
         handle = confined.open_plain(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             # A line that a crash cut short would swallow the next one.
-            if (size := os.fstat(handle).st_size) and os.pread(handle, 1, size - 1) != b"\n":
+            if (size := os.fstat(handle).st_size) and system_calls.read_at(handle, 1, size - 1) != b"\n":
                 data = b"\n" + data
             while data:
                 data = data[os.write(handle, data) :]

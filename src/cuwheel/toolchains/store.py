@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import codec, files, locking, log
+from cuwheel import codec, files, locking, log, system_calls
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchains.toolchain import Installed
 
@@ -120,7 +120,7 @@ class Store:
         path = self.folder / _LOCKS / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = system_calls.open_file(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise UnreadableError.from_os(error, path, hint=NO_SPACE) from error
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from cuwheel import system_calls
 from cuwheel.binary import compress, copying
 from cuwheel.binary import read_back as check
 from cuwheel.binary.library import slim_library
@@ -102,7 +103,7 @@ def test_a_full_disk_or_a_wrong_result_leaves_nothing(
             raise OSError(28, "No space left on device")
         raise MalformedError("x", "not what was planned")
 
-    monkeypatch.setattr(*((os, "pwrite") if failing == "write" else (check, "_entries")), fail)
+    monkeypatch.setattr(*((system_calls, "write_at") if failing == "write" else (check, "_entries")), fail)
     with pytest.raises((UnreadableError, MalformedError)):
         slim_library(NAMES, target, engine.plan(NAMES, "9.0"))
     assert list(tmp_path.iterdir()) == [target]
@@ -122,7 +123,7 @@ def test_one_wrong_byte_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def damage(place: int) -> None:
         def spoiled(source: int, spool: int | None, out: int, *rest: object) -> None:
             write(source, spool, out, *rest)  # type: ignore[arg-type]
-            os.pwrite(out, bytes([good[place] ^ 1]), place)
+            system_calls.write_at(out, bytes([good[place] ^ 1]), place)
 
         monkeypatch.setattr(copying, "write", spoiled)
 

@@ -1,0 +1,159 @@
+"""What POSIX and Windows do by different calls: opening, locking, reading and writing at a place, whose a file is.
+
+Nothing but the standard library of Python 3.9: it also travels in the kit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# Children do not inherit it, and no byte of it is changed on the way (Windows would translate ends of lines).
+_ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0) | getattr(os, "O_BINARY", 0)
+NOT_A_LINK = getattr(os, "O_NOFOLLOW", 0)
+AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # without waiting for who would write to a pipe
+_LOOK_S = 0.05
+_PATIENCE_S = 2.0  # for a file that a virus scanner or an indexer has open
+
+
+def open_file(path: str | Path, flags: int, mode: int = 0o666) -> int:
+    """A descriptor for bytes that children do not inherit."""
+    return os.open(path, flags | _ALWAYS, mode)
+
+
+def is_ours(status: os.stat_result) -> bool:
+    """Whether a file belongs to this user; Windows keeps strangers out of a user's folders itself."""
+    return sys.platform == "win32" or status.st_uid == os.geteuid()
+
+
+def may_replace(status: os.stat_result) -> bool:
+    """Whether a file may go for another: ours, or anybody's for root."""
+    return is_ours(status) or (sys.platform != "win32" and os.geteuid() == 0)
+
+
+def set_mode(handle: int, mode: int) -> None:
+    """Who may do what with an open file; on Windows the folder decides."""
+    if sys.platform != "win32":
+        os.fchmod(handle, mode)
+
+
+def _seek_and_read(handle: int, count: int, offset: int) -> bytes:
+    with _SEEKING:
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.read(handle, count)
+
+
+def _seek_and_write(handle: int, data: bytes | memoryview, offset: int) -> int:
+    with _SEEKING:
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.write(handle, data)
+
+
+# Where there is no pread the position in the file is shared, hence the lock.
+_SEEKING = threading.Lock()
+read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
+write_at: Callable[[int, bytes | memoryview, int], int] = getattr(os, "pwrite", _seek_and_write)
+
+
+def read_into(handle: int, room: memoryview, offset: int) -> int:
+    """How many bytes of the file from `offset` on came into `room`."""
+    if sys.platform == "win32":
+        data = read_at(handle, len(room), offset)
+        room[: len(data)] = data
+        return len(data)
+    return os.preadv(handle, [room], offset)
+
+
+def rename_over(made: Path, place: Path) -> None:
+    """`made` takes the name `place`. Windows refuses while somebody reads it: that is waited for a while."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            made.replace(place)
+        except PermissionError:
+            if os.name != "nt" or not made.exists() or place.is_dir() or time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_S)
+        else:
+            return
+
+
+def lock(handle: int, *, shared: bool = False) -> bool:
+    """Whether the lock on an open file is ours now. The system releases it at any death: there are no stale locks."""
+    if sys.platform == "win32":
+        return _lock_region(handle, shared=shared)
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_for_lock(handle: int, *, shared: bool = False) -> None:
+    """Until it is ours. On Windows by asking again: a wait inside the system could not be interrupted."""
+    if sys.platform == "win32":
+        while not _lock_region(handle, shared=shared):
+            time.sleep(_LOOK_S)
+        return
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+
+
+def remove_locked(path: Path, handle: int) -> None:
+    """Removes a file whose lock we hold, and closes it; whoever waits for the lock finds that the file is gone.
+
+    Windows removes no open file: it is closed first, and stays if another process has opened it since.
+    """
+    if sys.platform == "win32":
+        os.close(handle)
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return
+    with contextlib.suppress(OSError):
+        path.unlink()
+    os.close(handle)
+
+
+if sys.platform == "win32":
+    import ctypes
+    import msvcrt
+    from ctypes import wintypes
+
+    _FAR = 0x7FFF_FFFF  # the upper half of an offset that no file reaches: locked bytes cannot be read by others
+    _FAIL_AT_ONCE, _ALONE = 1, 2
+    _LOCKED = 33  # ERROR_LOCK_VIOLATION
+    _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
+
+    class _Overlapped(ctypes.Structure):
+        _fields_ = (
+            ("internal", ctypes.c_void_p),
+            ("internal_high", ctypes.c_void_p),
+            ("offset", wintypes.DWORD),
+            ("offset_high", wintypes.DWORD),
+            ("event", wintypes.HANDLE),
+        )
+
+    _kernel32.LockFileEx.argtypes = (
+        wintypes.HANDLE, wintypes.DWORD, wintypes.DWORD, wintypes.DWORD, wintypes.DWORD, ctypes.POINTER(_Overlapped),
+    )  # fmt: skip
+
+    def _lock_region(handle: int, *, shared: bool) -> bool:
+        place = _Overlapped(offset_high=_FAR)
+        flags = _FAIL_AT_ONCE | (0 if shared else _ALONE)
+        if _kernel32.LockFileEx(msvcrt.get_osfhandle(handle), flags, 0, 1, 0, ctypes.byref(place)):
+            return True
+        if (code := ctypes.get_last_error()) == _LOCKED:
+            return False
+        raise OSError(errno.ENOLCK, ctypes.FormatError(code), None, code)

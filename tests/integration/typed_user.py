@@ -77,6 +77,7 @@ assert_type(loaded.exit_status, int)
 once_more = assert_type(cuwheel.replay("record:3", scratch=True, timeout=60.0), Replay)
 assert_type(once_more.exit_status, int | None)
 
+assert_type(cuwheel.repair(cuwheel.RepairRequest(["a.whl", Path("b.whl")], policy="manylinux_2_28")), Repair)
 portable = assert_type(cuwheel.repair("a.whl", exclude=["libfoo.so"], requires=True, cuda="13.0"), Repair)
 assert_type(portable.wheels, tuple[RepairedWheel, ...])
 assert_type(portable.wheels[0].output, str | None)

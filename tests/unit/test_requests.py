@@ -11,9 +11,10 @@ import pytest
 
 import cuwheel
 from cuwheel import api
-from cuwheel.api import verb
 from cuwheel.building.request import BuildRequest
 from cuwheel.errors import UsageError
+from cuwheel.repairing.request import RepairRequest
+from cuwheel.request_or_fields import takes
 from cuwheel.slimming.request import SlimRequest
 from cuwheel.toolchains.request import ToolchainRequest, ToolkitSources, toolkit_from
 from cuwheel.verifying.request import PackRequest, VerifyRequest
@@ -24,6 +25,7 @@ REQUESTS: dict[type, dict[str, Any]] = {
     ToolchainRequest: {"version": "13.0"},
     VerifyRequest: {"wheels": "a.whl"},
     PackRequest: {"wheels": "a.whl", "to": Path("kit.pyz")},
+    RepairRequest: {"wheels": "a.whl"},
 }
 
 
@@ -57,6 +59,7 @@ def test_a_lone_text_is_not_taken_for_a_list_of_letters(made: type) -> None:
         (VerifyRequest, {"wheels": "a.whl", "cuda": "12.8; rm"}, "is not a CUDA version"),
         (VerifyRequest, {"wheels": "a.whl", "pass_env": ["A-B"]}, "is not a variable name"),
         (VerifyRequest, {}, "no wheel to verify was given"),
+        (RepairRequest, {}, "no wheel to repair was given"),
         (PackRequest, {"wheels": (), "to": Path("kit.pyz")}, "no wheel to verify was given"),
     ],
 )
@@ -77,7 +80,7 @@ def test_a_build_and_a_toolchain_share_where_toolkits_come_from() -> None:
 def test_a_verb_takes_a_request_or_what_it_is_made_of() -> None:
     taken = []
 
-    @verb.of(SlimRequest)
+    @takes(SlimRequest)
     def slim(request: SlimRequest) -> int:
         """What it does."""
         taken.append(request)

@@ -10,98 +10,70 @@ from typing import TYPE_CHECKING
 
 from cuwheel.verbs import VERBS
 
-if TYPE_CHECKING:
-    from cuwheel.api.benchmarks import bench
-    from cuwheel.api.binaries import compare, inspect, kernels
-    from cuwheel.api.building import build
-    from cuwheel.api.catalogues import catalogue, catalogue_list
-    from cuwheel.api.diagnosis import causes, explain
-    from cuwheel.api.fleets import check, plan, plan_sizes, read_list
-    from cuwheel.api.grafting import graft
-    from cuwheel.api.installing import find, install, install_undo
-    from cuwheel.api.machines import doctor, gpus, toolkits
-    from cuwheel.api.matrices import record_matrix
-    from cuwheel.api.publishing import publish, publish_check, publish_upload
-    from cuwheel.api.recording import record
-    from cuwheel.api.repairing import repair
-    from cuwheel.api.replaying import replay, replay_diff, replay_list, replay_print
-    from cuwheel.api.slimming import slim, slim_commit, slim_undo
-    from cuwheel.api.toolkit_store import (
-        toolchain,
-        toolchain_env,
-        toolchain_fetch,
-        toolchain_remove,
-        toolchain_verify,
-        toolchains,
-    )
-    from cuwheel.api.tracing import read_trace, save_trace, trace
-    from cuwheel.api.trying import trials, trials_bisect, trials_report, trials_service
-    from cuwheel.api.verifying import verify, verify_pack, verify_read
-    from cuwheel.api.workflows import ci, ci_check, ci_matrix, ci_watch
+if TYPE_CHECKING:  # `as` tells type checkers that the name is exported
+    from cuwheel.api.binaries import compare as compare
+    from cuwheel.api.binaries import inspect as inspect
+    from cuwheel.api.binaries import kernels as kernels
+    from cuwheel.api.delivery import catalogue as catalogue
+    from cuwheel.api.delivery import catalogue_list as catalogue_list
+    from cuwheel.api.delivery import find as find
+    from cuwheel.api.delivery import install as install
+    from cuwheel.api.delivery import install_undo as install_undo
+    from cuwheel.api.delivery import publish as publish
+    from cuwheel.api.delivery import publish_check as publish_check
+    from cuwheel.api.delivery import publish_upload as publish_upload
+    from cuwheel.api.diagnosis import causes as causes
+    from cuwheel.api.diagnosis import explain as explain
+    from cuwheel.api.fleets import check as check
+    from cuwheel.api.fleets import plan as plan
+    from cuwheel.api.fleets import plan_sizes as plan_sizes
+    from cuwheel.api.fleets import read_list as read_list
+    from cuwheel.api.machines import doctor as doctor
+    from cuwheel.api.machines import gpus as gpus
+    from cuwheel.api.machines import toolkits as toolkits
+    from cuwheel.api.measurements import bench as bench
+    from cuwheel.api.measurements import trials as trials
+    from cuwheel.api.measurements import trials_bisect as trials_bisect
+    from cuwheel.api.measurements import trials_report as trials_report
+    from cuwheel.api.measurements import trials_service as trials_service
+    from cuwheel.api.records import record as record
+    from cuwheel.api.records import record_matrix as record_matrix
+    from cuwheel.api.records import replay as replay
+    from cuwheel.api.records import replay_diff as replay_diff
+    from cuwheel.api.records import replay_list as replay_list
+    from cuwheel.api.records import replay_print as replay_print
+    from cuwheel.api.toolkit_store import toolchain as toolchain
+    from cuwheel.api.toolkit_store import toolchain_env as toolchain_env
+    from cuwheel.api.toolkit_store import toolchain_fetch as toolchain_fetch
+    from cuwheel.api.toolkit_store import toolchain_remove as toolchain_remove
+    from cuwheel.api.toolkit_store import toolchain_verify as toolchain_verify
+    from cuwheel.api.toolkit_store import toolchains as toolchains
+    from cuwheel.api.tracing import read_trace as read_trace
+    from cuwheel.api.tracing import save_trace as save_trace
+    from cuwheel.api.tracing import trace as trace
+    from cuwheel.api.verifying import verify as verify
+    from cuwheel.api.verifying import verify_pack as verify_pack
+    from cuwheel.api.verifying import verify_read as verify_read
+    from cuwheel.api.wheels import build as build
+    from cuwheel.api.wheels import graft as graft
+    from cuwheel.api.wheels import repair as repair
+    from cuwheel.api.wheels import slim as slim
+    from cuwheel.api.wheels import slim_commit as slim_commit
+    from cuwheel.api.wheels import slim_undo as slim_undo
+    from cuwheel.api.workflows import ci as ci
+    from cuwheel.api.workflows import ci_check as ci_check
+    from cuwheel.api.workflows import ci_matrix as ci_matrix
+    from cuwheel.api.workflows import ci_watch as ci_watch
 
-__all__ = [
-    "bench",
-    "build",
-    "catalogue",
-    "catalogue_list",
-    "causes",
-    "check",
-    "ci",
-    "ci_check",
-    "ci_matrix",
-    "ci_watch",
-    "compare",
-    "doctor",
-    "explain",
-    "find",
-    "gpus",
-    "graft",
-    "inspect",
-    "install",
-    "install_undo",
-    "kernels",
-    "plan",
-    "plan_sizes",
-    "publish",
-    "publish_check",
-    "publish_upload",
-    "read_list",
-    "read_trace",
-    "record",
-    "record_matrix",
-    "repair",
-    "replay",
-    "replay_diff",
-    "replay_list",
-    "replay_print",
-    "save_trace",
-    "slim",
-    "slim_commit",
-    "slim_undo",
-    "toolchain",
-    "toolchain_env",
-    "toolchain_fetch",
-    "toolchain_remove",
-    "toolchain_verify",
-    "toolchains",
-    "toolkits",
-    "trace",
-    "trials",
-    "trials_bisect",
-    "trials_report",
-    "trials_service",
-    "verify",
-    "verify_pack",
-    "verify_read",
-]
+_MODULES = {
+    name: module for verb in VERBS.values() for module, _, name in (each.partition(".") for each in verb.functions)
+}
+__all__ = list(_MODULES)
 
 if not TYPE_CHECKING:  # who would let every misspelt name pass
 
     def __getattr__(name: str) -> object:
-        for verb in VERBS.values():
-            for each in verb.functions:
-                module, _, function = each.partition(".")
-                if function == name:
-                    return getattr(importlib.import_module(f"cuwheel.api.{module}"), name)
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        if name not in _MODULES:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        return getattr(importlib.import_module(f"cuwheel.api.{_MODULES[name]}"), name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from cuwheel.inspection.pinned import on_disk
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from cuwheel.report.compare import Compare
     from cuwheel.report.inspect import Inspect
     from cuwheel.report.kernels import Kernels
-
-T = TypeVar("T")
 
 
 def inspect(
@@ -41,10 +39,10 @@ def kernels(
 ) -> Kernels:
     """Which kernels are in which cubin; with a pattern, where those that match it are and where they are missing."""
     from cuwheel.inspection import kernels as stage
+    from cuwheel.report.answer import of_fields
     from cuwheel.report.kernels import Kernels
 
-    found = stage.kernels(on_disk(target, platform), pattern, env=env)
-    return _shown(Kernels, found)
+    return of_fields(Kernels, stage.kernels(on_disk(target, platform), pattern, env=env))
 
 
 def compare(
@@ -59,15 +57,10 @@ def compare(
     from cuwheel.inspection import compare as stage
     from cuwheel.inspection import kernels as kernel_stage
     from cuwheel.inspection.survey import survey
+    from cuwheel.report.answer import of_fields
     from cuwheel.report.compare import Compare
 
     targets = [on_disk(target, platform) for target in (before, after)]
     old, new = (survey(target, env=env) for target in targets)
     named = [kernel_stage.kernels(target, env=env) for target in targets] if kernels else None
-    found = stage.compare(old, new, kernels=(named[0], named[1]) if named else None)
-    return _shown(Compare, found)
-
-
-def _shown(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value, field for field
-    """What a stage found as the answer that has the same fields, and a schema."""
-    return answer(**{name: getattr(found, name) for name in found.__struct_fields__})
+    return of_fields(Compare, stage.compare(old, new, kernels=(named[0], named[1]) if named else None))

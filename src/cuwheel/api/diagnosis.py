@@ -32,9 +32,7 @@ def explain(
     `on`, `here`: the machine it happened on. With a `wheel` at hand, `check` says whether that one would run there.
     `building`: it failed inside of `cuwheel build`, whose own options then help.
     """
-    machine = profile.load(on) if isinstance(on, Path) else on
-    if machine is None and here:
-        machine = probe.probe(None)
+    machine = profile.of(on) or (probe.probe(None) if here else None)
     place = on_disk(wheel) if wheel else None
     found = inquiry.inquire(log, machine, wheel=place, gpu=gpu, building=building)
     answer = report.answer_of(found, str(log) if isinstance(log, (str, Path)) else "standard input")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from cuwheel.finding import Finding
-    from cuwheel.inspection.presence import WithDeviceCode
     from cuwheel.machine.profile import MachineProfile
     from cuwheel.report.doctor import Doctor
     from cuwheel.report.gpus import Gpus
@@ -18,27 +16,14 @@ if TYPE_CHECKING:
 
 def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, needs: Sequence[str] = ()) -> Doctor:
     """What is wrong with this machine and what is installed on it, or with the one a profile describes."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from cuwheel.compat import installed, machine_rules
-    from cuwheel.compat import prerequisites as needs_
-    from cuwheel.machine import probe, profile
+    from cuwheel.compat import examination, prerequisites
+    from cuwheel.machine import profile
     from cuwheel.report import doctor as report
 
-    wanted = needs_.parse(needs)
-    there: Sequence[WithDeviceCode] = ()  # a saved machine's files are elsewhere
-    marks: tuple[Finding, ...] = ()
-    if on is None:
-        with ThreadPoolExecutor(1) as beside:  # the probes mostly wait for programs
-            looking = beside.submit(installed.with_device_code, env)
-            machine = probe.probe(env)
-            there = looking.result()
-        marks = installed.cut(env)
-    else:
-        machine = profile.load(on) if isinstance(on, Path) else on
-    found = machine_rules.examine(machine)
-    found = (*found, *marks, *installed.examine(machine, there, found))
-    return report.answer_of(machine, found, needs_.examine(wanted, machine))
+    wanted = prerequisites.parse(needs)
+    saved = profile.of(on)
+    found = examination.of_profile(saved) if saved else examination.of_this_machine(env)
+    return report.answer_of(found.machine, found.findings, prerequisites.examine(wanted, found.machine))
 
 
 def gpus(*names: str) -> Gpus:

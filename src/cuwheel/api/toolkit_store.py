@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.api import verb
 from cuwheel.report import toolchain as report
 from cuwheel.report.toolchain import Toolchain
+from cuwheel.request_or_fields import takes
 from cuwheel.toolchains import fetch, lock, provide, settings
 from cuwheel.toolchains import verify as verifying
 from cuwheel.toolchains.request import ToolchainRequest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@verb.of(ToolchainRequest)
+@takes(ToolchainRequest)
 def toolchain(request: ToolchainRequest) -> Toolchain:
     """A CUDA toolkit and a host compiler that it takes, installed into the cache if they are not there yet."""
     if request.dry_run:
@@ -34,7 +34,7 @@ def toolchains(*, cache: Path | None = None) -> Toolchain:
     return Toolchain(action="list", cache=str(there.folder), toolkits=there.all())
 
 
-@verb.of(ToolchainRequest)
+@takes(ToolchainRequest)
 def toolchain_env(request: ToolchainRequest) -> Toolchain:
     """The variables that lead build systems to an installed toolkit, as lines for a shell to eval."""
     made = provide.find(request)
@@ -42,7 +42,7 @@ def toolchain_env(request: ToolchainRequest) -> Toolchain:
     return replace(report.ready("env", made, open_store(request.cache)), lines=settings.lines(made.settings))
 
 
-@verb.of(ToolchainRequest)
+@takes(ToolchainRequest)
 def toolchain_verify(request: ToolchainRequest) -> Toolchain:
     """Whether an installed toolkit compiles and links for every architecture that it claims."""
     made = provide.find(request)

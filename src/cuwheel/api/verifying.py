@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.api import verb
 from cuwheel.report import verify as report
+from cuwheel.request_or_fields import takes
 from cuwheel.verifying import proof as proofs
 from cuwheel.verifying import wheels as stage
 from cuwheel.verifying.request import PackRequest, VerifyRequest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.report.verify import Verify
 
 
-@verb.of(VerifyRequest)
+@takes(VerifyRequest)
 def verify(request: VerifyRequest) -> Verify:
     """Install each wheel into fresh environments and try it there; `name==version` is downloaded.
 
@@ -26,7 +26,7 @@ def verify(request: VerifyRequest) -> Verify:
     return report.answer_of(stage.verify(request), dry_run=request.dry_run)
 
 
-@verb.of(PackRequest)
+@takes(PackRequest)
 def verify_pack(request: PackRequest) -> Verify:
     """One file with the wheels and their checks, to be run on a machine that has nothing but Python."""
     return report.answer_of(stage.pack(request))

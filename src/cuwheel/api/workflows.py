@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.api import verb
 from cuwheel.report import ci as report
+from cuwheel.request_or_fields import takes
 from cuwheel.workflows import matrix, watching, writing
 from cuwheel.workflows.request import CiRequest
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cuwheel.report.ci import Ci
 
 
-@verb.of(CiRequest)
+@takes(CiRequest)
 def ci(request: CiRequest) -> Ci:
     """The workflow of a project, from its configuration; with `write` it is made or renewed."""
     return report.of_workflow(writing.workflow(request), "write")

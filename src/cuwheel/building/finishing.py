@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from cuwheel import files, log, masking
-from cuwheel import repairing as repair
 from cuwheel.building import gate, jobs
 from cuwheel.building.job import Phase, Problem
 from cuwheel.building.results import JobResult, MadeWheel
@@ -19,6 +18,8 @@ from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection.survey import survey
 from cuwheel.recording import reader
+from cuwheel.repairing import deciding, execution
+from cuwheel.repairing.decision import Wish as RepairWish
 from cuwheel.stamping import described, guard, guard_call, stamp
 from cuwheel.wheel import places
 from cuwheel.wheel.file import WheelFile
@@ -186,7 +187,7 @@ class _Finishing:
         platform = wheel.name.rpartition("-")[2]
         if table.enabled is False or (table.enabled is None and not platform.startswith(("linux_", "manylinux"))):
             return wheel
-        decision = repair.decide(wheel, self._repair_wish())
+        decision = deciding.decide(wheel, self._repair_wish())
         if table.enabled is None and not platform.startswith("linux_") and "tag" not in decision.changes:
             return wheel
         if decision.refused and table.enabled:
@@ -198,15 +199,15 @@ class _Finishing:
             ]
             return wheel
         to.mkdir()
-        done = repair.execute(decision, to)
+        done = execution.execute(decision, to)
         self.findings += [*decision.findings, *done.findings]
         return done.path
 
-    def _repair_wish(self) -> repair.Wish:
+    def _repair_wish(self) -> RepairWish:
         table, toolchain = self.order.table.repair, self.job.toolchain
         root = Path(toolchain.root)
         folders = () if toolchain.prefix else tuple(each for each in (root / "lib64", root / "lib") if each.is_dir())
-        return repair.Wish(
+        return RepairWish(
             policy=table.policy,
             exclude=table.exclude,
             requires=table.requires,

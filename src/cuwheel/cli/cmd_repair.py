@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import names, option_values, places
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         metavar="FOLDER",
         type=places.new_folder,
+        default=Path("wheelhouse"),
         help="where repaired wheels go (default: wheelhouse)",
     )
     parser.add_argument("--dry-run", action="store_true", help="explain each library, write nothing")
@@ -80,7 +82,7 @@ def run(args: argparse.Namespace) -> Repair:
     from cuwheel import api
 
     answer = api.repair(
-        *args.wheels,
+        args.wheels,
         output=args.output,
         policy=args.policy,
         exclude=args.exclude,

@@ -11,14 +11,17 @@ from packaging.version import InvalidVersion, Version
 from cuwheel.compat import matrix
 from cuwheel.compat.predict import Outcome
 from cuwheel.delivery import judging
+from cuwheel.delivery.catalogue import SHIPPED, Catalogue
 from cuwheel.facts import architectures
 from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Machine
+from cuwheel.network import client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-    from cuwheel.delivery.catalogue import Catalogue, Listed
+    from cuwheel.delivery.catalogue import Listed
 
 _MAY_BE_TAKEN = (0, 2)  # ranks: it runs, or nothing speaks against it
 _IN_PART = 1
@@ -43,6 +46,27 @@ class ProjectReach(Struct, frozen=True, kw_only=True):
     uploaded: str | None
     device_code: bool
     newest: tuple[Newest, ...]
+
+
+class Reached(Struct, frozen=True, kw_only=True):
+    """`wheels`: how many the catalogue holds."""
+
+    place: str
+    date: str
+    wheels: int
+    projects: tuple[ProjectReach, ...]
+
+
+def listed(place: str | Path | None, machines: Sequence[Machine]) -> Reached:
+    """Of the catalogue in a folder or at a URL, or of the one that ships; without machines, on every generation."""
+    with client.Session() as session:
+        found = Catalogue(place or SHIPPED, session)
+        return Reached(
+            place=str(place or "cuwheel"),
+            date=found.contents.date,
+            wheels=len(found.contents.wheels),
+            projects=tuple(newest(found, machines or generations())),
+        )
 
 
 def generations() -> tuple[Machine, ...]:

@@ -5,7 +5,8 @@ A profile is written to be sent to somebody else: see `privacy` for what it leav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from pathlib import Path
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -15,9 +16,6 @@ from cuwheel.decode import is_newer
 from cuwheel.errors import MalformedError, NewerSchemaError
 from cuwheel.facts.arch import Capability
 from cuwheel.machine import privacy
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCHEMA: Final = "cuwheel.machine/1"
 _SCHEMA_NAME = SCHEMA.partition("/")[0]
@@ -170,6 +168,11 @@ def save(profile: MachineProfile, path: Path) -> None:
 
 def load(path: Path) -> MachineProfile:
     return decode(files.read(path, _MAX_BYTES, "a machine profile", hint=_HINT), str(path))
+
+
+def of(given: MachineProfile | Path | None) -> MachineProfile | None:
+    """A profile, or the one in a file."""
+    return load(given) if isinstance(given, Path) else given
 
 
 def decode(text: bytes, name: str) -> MachineProfile:

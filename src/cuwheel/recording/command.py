@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cuwheel import log, process
 from cuwheel.errors import CuwheelError, UnreadableError
-from cuwheel.recording import exports, reader, session
+from cuwheel.recording import exports, failures, reader, session
 from cuwheel.recording.calls import Record
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ class Ended(Struct, frozen=True, kw_only=True):
     status: int
     record: Record
     tail: str
+
+    @property
+    def failed(self) -> bool:
+        """The command, or a call that it does not tell of."""
+        return bool(self.status) or failures.first(self.record) is not None
 
 
 def run(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files, process
+from cuwheel import codec, files, log, process
 from cuwheel.errors import CuwheelError, ToolError, ToolTimeoutError, UnavailableError, UnreadableError
 from cuwheel.recording import cache_server, reader, session
 from cuwheel.toolchains import provide, settings
@@ -21,7 +21,7 @@ from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.toolchain import Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from cuwheel.recording.matrix import Configuration, Plan
 
@@ -60,6 +60,11 @@ class Run(Struct, frozen=True, kw_only=True):
     record: str = ""
     log: str = ""
 
+    @property
+    def outcome(self) -> str:
+        """In words, for the log."""
+        return f"{self.result} after {self.seconds:.1f} s" if self.result != "not-run" else f"not run: {self.problem}"
+
 
 def fingerprint(plan: Plan, configuration: Configuration) -> str:
     """Of all that makes a run what it is: a resumed matrix takes over what has the same."""
@@ -71,6 +76,22 @@ def folder_name(plan: Plan, configuration: Configuration) -> str:
     number = plan.configurations.index(configuration) + 1
     words = "".join(each if each.isalnum() or each in ".-" else "-" for each in configuration.name)
     return f"{number:03}-{'-'.join(filter(None, words.split('-')))[:60]}"
+
+
+def run_all(
+    plan: Plan, folder: Path, finished: Container[str], environ: Mapping[str, str], wish: session.Wish | None = None
+) -> Iterator[tuple[int, Run]]:
+    """Each configuration whose fingerprint is not among the finished ones, by its place in the plan."""
+    with log.progress("configurations", len(plan.configurations)) as progress:
+        for index, each in enumerate(plan.configurations):
+            progress.show(each.name)
+            if fingerprint(plan, each) in finished:
+                log.info("%s: finished by an earlier run", each.name)
+            else:
+                ended = run(plan, each, folder / folder_name(plan, each), environ, wish)
+                log.info("%s: %s", each.name, ended.outcome)
+                yield index, ended
+            progress.advance()
 
 
 def run(
@@ -123,16 +144,16 @@ def _make_anew(to: Path) -> None:
 def _recorded(
     command: Sequence[str], to: Path, cwd: Path, environ: Mapping[str, str], wish: session.Wish, timeout: float
 ) -> tuple[Result, int | None]:
-    log = to / "output.log"
+    output = to / "output.log"
     with session.recording(to / "record", command, environ, cwd, wish) as recording:
         try:
-            status = process.follow(recording.command, output=log, timeout=timeout, env=recording.environ, cwd=cwd)
+            status = process.follow(recording.command, output=output, timeout=timeout, env=recording.environ, cwd=cwd)
         except ToolTimeoutError:
             recording.finish(_KILLED)
             return "timeout", None
         except ToolError as error:
             recording.finish(_NOT_STARTED)
-            with log.open("a", encoding="utf-8", errors="surrogateescape") as file:
+            with output.open("a", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(error.message + "\n")
             return "failed", _NOT_STARTED
         recording.finish(status)
@@ -173,10 +194,12 @@ def _source(plan: Plan, to: Path, environ: Mapping[str, str]) -> Path:
     """The project's folder, cleaned; or a copy of it."""
     if not plan.clean:
         return _copy(plan, to)
-    log = to / "clean.log"
-    status = process.follow(plan.clean, output=log, timeout=_CLEAN_S, env=environ, cwd=plan.source)
+    output = to / "clean.log"
+    status = process.follow(plan.clean, output=output, timeout=_CLEAN_S, env=environ, cwd=plan.source)
     if status:
-        raise ToolError(plan.clean, f"failed with status {status}, so the folder is not clean", files.tail(log, _TAIL))
+        raise ToolError(
+            plan.clean, f"failed with status {status}, so the folder is not clean", files.tail(output, _TAIL)
+        )
     return plan.source
 
 

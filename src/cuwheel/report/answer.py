@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from cuwheel import codec
 
 SCHEMAS = Path(__file__).parent.parent / "schemas"
+
+T = TypeVar("T")
 
 
 class Answer(Protocol):
@@ -23,6 +25,11 @@ class Answer(Protocol):
 
 def to_json(answer: object) -> str:
     return msgspec.json.format(codec.encode_any(answer), indent=2).decode() + "\n"
+
+
+def of_fields(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value
+    """What a stage found, as the answer that has the same fields and a schema."""
+    return answer(**{name: getattr(found, name) for name in found.__struct_fields__})
 
 
 def json_schema(answer_type: type) -> str:

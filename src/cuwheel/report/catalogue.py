@@ -13,8 +13,7 @@ from cuwheel.report.document import Column, Document, Heading, Paragraph, Table
 from cuwheel.units import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from cuwheel.delivery.catalogue_reach import Reached
     from cuwheel.report.document import Block, Cell
 
 _LEGEND = "'jit': compiled by the driver; 'partly': not all of it runs; 'no code': it has none that a GPU loads"
@@ -47,8 +46,8 @@ def of_filled(place: str, filled: Filled) -> Catalogue:
     return Catalogue(place=place, date=None, wheels=filled.wheels, downloaded=filled.downloaded, rows=filled.rows)
 
 
-def of_listed(place: str, date: str, wheels: int, projects: Iterable[ProjectReach]) -> Catalogue:
-    return Catalogue(place=place, date=date, wheels=wheels, projects=tuple(projects))
+def of_listed(found: Reached) -> Catalogue:
+    return Catalogue(place=found.place, date=found.date, wheels=found.wheels, projects=found.projects)
 
 
 def document(answer: Catalogue, *, verbose: bool) -> Document:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel import codec, files, printable
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import privacy
+from cuwheel.recording import matrix_run
 from cuwheel.recording.matrix_run import Run
 from cuwheel.recording.quoting import posix
 from cuwheel.report.answer import to_json
@@ -22,7 +24,7 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.recording.matrix import Configuration
+    from cuwheel.recording.matrix import Plan
     from cuwheel.report.document import Block
 
 _STATE, _TABLE = "matrix.json", "matrix.md"
@@ -41,14 +43,6 @@ class Cell(Struct, frozen=True, kw_only=True):
     error: str = ""
     again: str = ""
 
-    @property
-    def outcome(self) -> str:
-        """In words, for the log."""
-        run = self.run
-        if run is None:
-            return "to do"
-        return f"{run.result} after {run.seconds:.1f} s" if run.result != "not-run" else f"not run: {run.problem}"
-
 
 class Matrix(Struct, frozen=True, kw_only=True):
     """`cells`: in the order of the file; `run` is None where it is still to do, as with --dry-run."""
@@ -64,16 +58,18 @@ class Matrix(Struct, frozen=True, kw_only=True):
         return all(cell.run is None or cell.run.result == "succeeded" for cell in self.cells)
 
 
-def cell(configuration: Configuration, run: Run | None = None, causes: tuple[Cause, ...] = (), error: str = "") -> Cell:
-    again = f"cuwheel replay {_near(run.record)}" if run and run.failed_calls else ""
-    return Cell(
-        choices=configuration.choices,
-        command=configuration.command,
-        run=run,
-        causes=causes,
-        error=error,
-        again=again,
-    )
+def to_do(plan: Plan, file: str, folder: Path) -> Matrix:
+    """Before anything was run."""
+    cells = (Cell(choices=each.choices, command=each.command) for each in plan.configurations)
+    return Matrix(file=file, folder=str(folder), axes=plan.axes, cells=tuple(cells))
+
+
+def with_run(answer: Matrix, index: int, run: Run, causes: tuple[Cause, ...], error: str) -> Matrix:
+    """`index`: of the cell. `causes`, `error`: why it failed, if it did."""
+    again = f"cuwheel replay {_near(run.record)}" if run.failed_calls else ""
+    cells = list(answer.cells)
+    cells[index] = replace(cells[index], run=run, causes=causes, error=error, again=again)
+    return replace(answer, cells=tuple(cells))
 
 
 def _near(path: str) -> str:
@@ -82,8 +78,20 @@ def _near(path: str) -> str:
     return posix([str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path])
 
 
-def begun(folder: Path, *, resume: bool) -> dict[str, Cell]:
-    """Fingerprint → what an earlier run has done already. Makes the folder."""
+def begun(answer: Matrix, plan: Plan, *, resume: bool) -> Matrix:
+    """With what an earlier run has finished already. Makes the folder."""
+    earlier = _earlier(Path(answer.folder), resume=resume)
+    cells = zip(plan.configurations, answer.cells, strict=True)
+    return replace(answer, cells=tuple(earlier.get(matrix_run.fingerprint(plan, each), cell) for each, cell in cells))
+
+
+def finished(answer: Matrix) -> frozenset[str]:
+    """Fingerprints of what need not be run."""
+    return frozenset(each.run.fingerprint for each in answer.cells if each.run)
+
+
+def _earlier(folder: Path, *, resume: bool) -> dict[str, Cell]:
+    """By fingerprint; none in a new folder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not any(folder.iterdir()):
@@ -100,9 +108,9 @@ def begun(folder: Path, *, resume: bool) -> dict[str, Cell]:
     return {each.run.fingerprint: each for each in cells if each.run and each.run.result != "not-run"}
 
 
-def save(folder: Path, answer: Matrix) -> None:
+def save(answer: Matrix) -> None:
     for name, text in ((_STATE, to_json(answer)), (_TABLE, printable.text(markdown(answer)))):
-        files.write(folder / name, text)
+        files.write(Path(answer.folder, name), text)
 
 
 def document(answer: Matrix, *, verbose: bool) -> Document:

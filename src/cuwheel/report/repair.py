@@ -25,6 +25,7 @@ from cuwheel.units import file_name, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from cuwheel.repairing.decision import Decision, Repaired
     from cuwheel.report.document import Block
@@ -76,6 +77,11 @@ class Repair(Struct, frozen=True, kw_only=True):
     @property
     def succeeded(self) -> bool:
         return all(each.outcome != "refused" for each in self.wheels)
+
+
+def answer_of(done: Sequence[tuple[Decision, Repaired | None]], folder: Path, *, dry_run: bool) -> Repair:
+    planned = str(folder) if dry_run else None
+    return Repair(dry_run=dry_run, wheels=tuple(wheel_of(each, made, planned) for each, made in done))
 
 
 def wheel_of(decision: Decision, made: Repaired | None = None, folder: str | None = None) -> RepairedWheel:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import repairing as repair
 from cuwheel.errors import MalformedError, UnknownNameError, UsageError
 from cuwheel.facts import libraries
-from cuwheel.repairing import Wish
+from cuwheel.repairing import deciding, execution
+from cuwheel.repairing.decision import Wish
 from tests.fixtures.elves import AARCH64, elf
 from tests.fixtures.wheels import wheel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cuwheel.repairing import Decision, Fact
+    from cuwheel.repairing.decision import Decision, Fact
 
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 OLD = {"libc.so.6": ["GLIBC_2.2.5"]}
@@ -57,7 +57,7 @@ def _an_empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def decided(folder: Path, files: Mapping[str, bytes], wish: Wish | None = None, **options: Any) -> Decision:
-    return repair.decide(wheel(folder / "dist", files, **options), wish or Wish())
+    return deciding.decide(wheel(folder / "dist", files, **options), wish or Wish())
 
 
 def one(folder: Path, *needed: str, wish: Wish | None = None, **options: Any) -> Decision:
@@ -466,23 +466,23 @@ def test_a_record_that_lies(tmp_path: Path, options: dict[str, Any], words: str)
 def test_names_that_are_no_wheels(tmp_path: Path) -> None:
     path = wheel(tmp_path, {"pkg/libown.so": elf()}).rename(tmp_path / "pkg.whl")
     with pytest.raises(MalformedError, match="not that of a wheel"):
-        repair.decide(path, Wish())
+        deciding.decide(path, Wish())
     with pytest.raises(UsageError, match="is a folder"):
-        repair.decide(tmp_path, Wish())
+        deciding.decide(tmp_path, Wish())
 
 
 @pytest.mark.parametrize(("text", "major"), [("13.0", 13), ("12", 12), ("cu128", 12), (13, 13), (None, None)])
 def test_a_cuda_as_people_write_it(text: str | int | None, major: int | None) -> None:
-    assert repair.major_of(text) == major
+    assert deciding.major_of(text) == major
 
 
 def test_a_cuda_that_is_none() -> None:
     with pytest.raises(UnknownNameError):
-        repair.major_of("77")
+        deciding.major_of("77")
 
 
 def test_a_refused_decision_is_not_carried_out(tmp_path: Path) -> None:
     decision = one(tmp_path, "libnowhere.so.1")
     with pytest.raises(MalformedError, match=r"libnowhere\.so\.1 was not found"):
-        repair.execute(decision, tmp_path / "to")
+        execution.execute(decision, tmp_path / "to")
     assert not (tmp_path / "to").exists()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from cuwheel import repairing as repair
+from cuwheel.repairing import deciding
+from cuwheel.repairing.decision import Wish
 from cuwheel.report import documents, terminal
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.report.repair import Repair, wheel_of
@@ -36,9 +37,9 @@ def _an_empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("cuwheel.repairing.search._LD_CONF", str(tmp_path / "none"))
 
 
-def answered(folder: Path, needed: Sequence[str], wish: repair.Wish) -> Repair:
+def answered(folder: Path, needed: Sequence[str], wish: Wish) -> Repair:
     path = wheel(folder / "dist", {"pkg/libown.so": elf(needed=needed, versions=OLD, runpath="/opt/ci/lib")})
-    return Repair(dry_run=True, wheels=(wheel_of(repair.decide(path, wish), folder="wheelhouse"),))
+    return Repair(dry_run=True, wheels=(wheel_of(deciding.decide(path, wish), folder="wheelhouse"),))
 
 
 def shown(answer: Repair, *, verbose: bool = False) -> str:
@@ -55,7 +56,7 @@ def test_what_would_be_done_and_why(tmp_path: Path) -> None:
     )
     (folder / "libblas.so.3").write_bytes(elf(soname="libblas.so.3", versions={"libc.so.6": ["GLIBC_2.17"]}))
     needed = ["libcublas.so.12", "libcuda.so.1", "libblas.so.3", "libc.so.6"]
-    answer = answered(tmp_path, needed, repair.Wish(libraries=(folder,), requires=True))
+    answer = answered(tmp_path, needed, Wish(libraries=(folder,), requires=True))
     assert answer.succeeded
     text = shown(answer)
     for words in (
@@ -79,7 +80,7 @@ def test_what_would_be_done_and_why(tmp_path: Path) -> None:
 
 
 def test_what_is_refused_says_so_first(tmp_path: Path) -> None:
-    answer = answered(tmp_path, ["libnone.so.1", "libcudart.so.12"], repair.Wish(requires=True))
+    answer = answered(tmp_path, ["libnone.so.1", "libcudart.so.12"], Wish(requires=True))
     assert not answer.succeeded
     assert answer.wheels[0].output is None
     text = shown(answer)
@@ -91,7 +92,7 @@ def test_what_is_refused_says_so_first(tmp_path: Path) -> None:
 def test_a_fix_can_be_copied_whole(tmp_path: Path) -> None:
     """Whatever the wheel calls its libraries."""
     needed = ["lib$(id).so", *(f"libnone{number}.so.1" for number in range(20))]
-    answer = answered(tmp_path, needed, repair.Wish())
+    answer = answered(tmp_path, needed, Wish())
     (finding,) = [each for each in answer.wheels[0].findings if each.rule == "library-missing"]
     words = shlex.split(finding.fix.partition("users have it: ")[2])
     assert sorted(words[1::2]) == sorted(needed)
@@ -101,7 +102,7 @@ def test_a_fix_can_be_copied_whole(tmp_path: Path) -> None:
 def test_the_json_is_what_its_schema_says(tmp_path: Path) -> None:
     schema = json.loads((SCHEMAS / "repair-1.json").read_text())
     for needed in (["libcudart.so.12"], ["libnone.so.1"]):
-        answer = answered(tmp_path, needed, repair.Wish())
+        answer = answered(tmp_path, needed, Wish())
         told = json.loads(to_json(answer))
         jsonschema.validate(told, schema)
         assert told["schema"] == "cuwheel.repair/1"

@@ -1,40 +1,38 @@
-"""The verb that adds architectures to what was built before."""
+"""The donor of `graft --add`: the missing architectures and a witness, built as the base was."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.api import verb
+from cuwheel.building.request import BuildRequest
 from cuwheel.errors import MalformedError
 from cuwheel.grafting import missing
-from cuwheel.grafting import targets as stage
-from cuwheel.grafting.request import GraftRequest
 from cuwheel.inspection import pinned
-from cuwheel.report import graft as report
 
 if TYPE_CHECKING:
-    from cuwheel.report.graft import Graft
+    from collections.abc import Iterator
+
+    from cuwheel.grafting.request import GraftRequest
 
 
-@verb.of(GraftRequest)
-def graft(request: GraftRequest) -> Graft:
-    """The wheel or library `base` with the device code of `donors` too, where it is proven to fit."""
+@contextlib.contextmanager
+def built(request: GraftRequest) -> Iterator[GraftRequest]:
+    """The request with a donor in place of `add` and `source`; the same where it asks for nothing to be built."""
     if not request.add:
-        return report.answer_of(stage.graft(request), dry_run=request.dry_run, split=request.split)
+        yield request
+        return
     with tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as folder:
-        donor = _built(request, Path(folder))
-        plain = dataclasses.replace(request, donors=[donor], add=(), source=None, cuda=None)  # noqa: TID251 - a request
-        return report.answer_of(stage.graft(plain), dry_run=request.dry_run, split=False)
+        donor = _build(request, Path(folder))
+        yield dataclasses.replace(request, donors=[donor], add=(), source=None, cuda=None)  # noqa: TID251 - a request
 
 
-def _built(request: GraftRequest, folder: Path) -> Path:
-    """A wheel of the missing architectures and the witness, configured as the base was."""
-    from cuwheel.building import pipeline
-    from cuwheel.building.request import BuildRequest
+def _build(request: GraftRequest, folder: Path) -> Path:
+    from cuwheel.building import pipeline  # noqa: PLC0415 - a graft of finished wheels builds nothing
 
     base = Path(pinned.on_disk(request.base, request.platform))
     wanted = missing.of(base, tuple(request.add), request.cuda)

@@ -1,11 +1,11 @@
-"""How often a program fails, and under which condition."""
+"""How often a program fails, and under which condition; how fast a function or a command is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.measuring import analysis, campaign, trials_file
-from cuwheel.report import trials as report
+from cuwheel.measuring.request import BenchRequest
+from cuwheel.request_or_fields import takes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from cuwheel.measuring.bisection import Odds, Span
     from cuwheel.measuring.service import Kind
+    from cuwheel.report.bench import Bench
     from cuwheel.report.bisection import Bisection
     from cuwheel.report.service import ServiceChange
     from cuwheel.report.trials import Trials
@@ -32,6 +33,9 @@ def trials(
     `output`: the folder of the journal. `resume`: go on where an earlier run ended, however it did. `only`: axis →
     value, of the conditions to run. `repeats`: in place of the file's.
     """
+    from cuwheel.measuring import campaign, trials_file
+    from cuwheel.report import trials as report
+
     plan = trials_file.load(file)
     folder = campaign.folder_of(file, output)
     if dry_run:
@@ -42,6 +46,9 @@ def trials(
 
 def trials_report(folder: Path) -> Trials:
     """What the journal in a folder tells, whether its trials have ended or not."""
+    from cuwheel.measuring import analysis
+    from cuwheel.report import trials as report
+
     return report.of_analysis(analysis.read(folder), folder.absolute())
 
 
@@ -55,7 +62,7 @@ def trials_bisect(
     only: Mapping[str, str] | None = None,
 ) -> Bisection:
     """The first version of a package, or commit of a source, with which the trials of a file fail."""
-    from cuwheel.measuring import bisection
+    from cuwheel.measuring import bisection, campaign, trials_file
     from cuwheel.report import bisection as bisection_report
 
     plan = trials_file.load(file)
@@ -69,10 +76,20 @@ def trials_service(
     file: Path, *, output: Path | None = None, kind: Kind | None = None, remove: bool = False, dry_run: bool = False
 ) -> ServiceChange:
     """Write, or remove, what resumes the trials of a file after each start of the machine, until they are done."""
-    from cuwheel.measuring import service
+    from cuwheel.measuring import campaign, service, trials_file
     from cuwheel.report import service as service_report
 
     trials_file.load(file)
     planned = service.plan(file.absolute(), campaign.folder_of(file, output), kind)
     done = not dry_run and (service.remove if remove else service.install)(planned)
     return service_report.answer_of(planned, removing=remove, done=done, dry_run=dry_run)
+
+
+@takes(BenchRequest)
+def bench(request: BenchRequest) -> Bench:
+    """Call a function or a command under several at once, by itself or by turns with another side."""
+    from cuwheel.measuring import bench as stage
+    from cuwheel.report import bench as report
+
+    earlier = report.read(request.earlier) if request.earlier else None
+    return report.answer_of(request, stage.run(request), earlier)

@@ -1,4 +1,4 @@
-"""Verbs with a request: called with one, or with what it is made of."""
+"""Functions that are called with a request, or with what the request is made of."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Verb(Protocol[P, Taken_contra, Given_co]):
     def __call__(self, *fields: P.args, **named: P.kwargs) -> Given_co: ...
 
 
-def of(make: Callable[P, Request]) -> Callable[[Callable[[Request], Answer]], Verb[P, Request, Answer]]:
+def takes(make: Callable[P, Request]) -> Callable[[Callable[[Request], Answer]], Verb[P, Request, Answer]]:
     """Makes a verb of a function that takes a request. `make`: the class of the request."""
 
     def decorate(act: Callable[[Request], Answer]) -> Verb[P, Request, Answer]:

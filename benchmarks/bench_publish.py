@@ -1,6 +1,7 @@
 """Publishing one wheel more costs by what is new, not by what is there: 10,000 wheels against 100, in turns.
 
-Once with the wheels of 100 projects, and once with all of one project, whose page then has 10,000 links.
+Once with the wheels of 100 projects, once with all of one project, whose page then has 10,000 links, and once more with
+that project in the channels of a CUDA and a torch version, which makes three such pages.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ def main() -> int:
         measures = [
             _compared(folder / "spread", 100, "of 100 projects"),
             _compared(folder / "one", 1, "of one project"),
+            _compared(folder / "channels", 1, "of one project in two channels", "+cu130torch2.11"),
         ]
     return finish(measures)
 
 
-def _compared(folder: Path, projects: int, words: str) -> Measure:
-    works = {str(size): _adding(folder / str(size), size, projects) for size in (FEW, MANY)}
+def _compared(folder: Path, projects: int, words: str, label: str = "") -> Measure:
+    works = {str(size): _adding(folder / str(size), size, projects, label) for size in (FEW, MANY)}
     taken = alternate(works, ROUNDS)
     return Measure(
         what=f"publish one wheel more where there are {MANY:,} {words} / where there are {FEW}",
@@ -49,22 +51,22 @@ def _compared(folder: Path, projects: int, words: str) -> Measure:
     )
 
 
-def _adding(folder: Path, size: int, projects: int) -> Callable[[], object]:
+def _adding(folder: Path, size: int, projects: int, label: str) -> Callable[[], object]:
     """Publishes another wheel each time it is called."""
     index, numbers = folder / "index", count(size)
     for start in range(0, size, AT_ONCE):
         numbered = range(start, min(start + AT_ONCE, size))
-        cuwheel.publish([_wheel(folder / "dist", number, projects) for number in numbered], to=index)
+        cuwheel.publish([_wheel(folder / "dist", number, projects, label) for number in numbered], to=index)
 
     def add() -> None:
-        made = _wheel(folder / "new", next(numbers), projects)
+        made = _wheel(folder / "new", next(numbers), projects, label)
         command(BIN / "cuwheel", "publish", made, "--to", index, "--quiet", "--json")()
 
     return add
 
 
-def _wheel(folder: Path, number: int, projects: int) -> Path:
-    name, version = f"project{number % projects}", f"1.{number}"
+def _wheel(folder: Path, number: int, projects: int, label: str) -> Path:
+    name, version = f"project{number % projects}", f"1.{number}{label}"
     info = f"{name}-{version}.dist-info"
     members = {
         f"{name}/__init__.py": b"",

@@ -19,7 +19,7 @@ import cuwheel
 from cuwheel.compat import platforms
 from cuwheel.compat.matrix import Judge
 from cuwheel.delivery import page, page_verdicts
-from cuwheel.delivery.simple_api import Project, PublishedFile
+from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import gpus
 from cuwheel.facts.arch import Capability
@@ -335,8 +335,8 @@ def test_what_a_wheel_says_of_itself_is_text(browser: Chrome, tmp_path: Path) ->
         libraries=(library,),
         findings=(finding,),
     )
-    published = PublishedFile(filename=file, url=f"../../files/{file}", hashes={}, yanked=EVIL)
-    good = PublishedFile(filename=f"evil-0.9-{file[9:]}", url="../../files/x", hashes={})
+    published = PublishedFile(filename=file, url=f"../../files/{file}", hashes=Hashes(), yanked=EVIL)
+    good = PublishedFile(filename=f"evil-0.9-{file[9:]}", url="../../files/x", hashes=Hashes())
     project = Project(name="evil", files=(published, good))
     older = replace(facts, file=good.filename)
     for path, data in page.files([facts, older], [project], ["evil"]).items():

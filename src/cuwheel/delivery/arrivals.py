@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuwheel import files
 from cuwheel.compat.wheel_subject import Subject
 from cuwheel.delivery import attestations, channels, layout
-from cuwheel.delivery.simple_api import PublishedFile
+from cuwheel.delivery.simple_api import Hashes, PublishedFile
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.inspection import pinned, wheel_facts
@@ -100,19 +100,19 @@ def _read(wheel: WheelFile, sha256: str) -> Arrival:
     if any(each.severity == "error" for each in found):
         return Arrival(path=path, sha256=sha256, size=wheel.size, findings=found)
     metadata, encoded = wheel.read(f"{wheel.info}METADATA"), wheel_facts.encoded(facts)
-    metadata_hashes = {"sha256": files.sha256_of(metadata)}
+    metadata_hashes = Hashes(files.sha256_of(metadata))
     chosen = channels.of(facts)
     provenance, problem = attestations.beside(path, sha256)
     file = PublishedFile(
         filename=path.name,
         url="",
-        hashes={"sha256": sha256},
+        hashes=Hashes(sha256),
         requires_python=facts.requires_python,
         size=wheel.size,
         core_metadata=metadata_hashes,
         dist_info_metadata=metadata_hashes,
-        facts={"sha256": files.sha256_of(encoded)},
-        provenance_hashes={"sha256": files.sha256_of(provenance)} if provenance else None,
+        facts=Hashes(files.sha256_of(encoded)),
+        provenance_hashes=Hashes(files.sha256_of(provenance)) if provenance else None,
         channels=chosen.names,
     )
     return Arrival(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cuwheel import codec, files, log
 from cuwheel.delivery import index_folder, layout, simple_api, site, update
 from cuwheel.delivery.index_folder import JOURNAL, Journal
-from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, SCHEMA, Project, ProjectList
+from cuwheel.delivery.simple_api import SCHEMA, Project, ProjectList
 from cuwheel.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _project(where: Site, name: str) -> Project:
             f"{where.name}/{path}", "is listed and not there", hint=f"cuwheel publish --check {where.name}"
         )
     page = simple_api.parse(data, Project, f"{where.name}/{path}")
-    problem = next(filter(None, map(index_folder.strange, page.files)), "")
+    problem = index_folder.strange(page.files)
     if problem or page.name != name:
         raise MalformedError(f"{where.name}/{path}", problem or f"is the page of {page.name[:100]!r}")
     return page
@@ -95,6 +95,5 @@ def _links(file: PublishedFile) -> Iterator[tuple[str, str, str]]:
     """Link, name and hash of a file, unless it stays where it is, and of what lies beside it."""
     if layout.is_here(file.url):
         yield file.url, file.filename, file.sha256
-    for suffix, hashes in ((METADATA, file.core_metadata), (FACTS, file.facts), (PROVENANCE, file.provenance_hashes)):
-        if isinstance(hashes, dict):
-            yield file.url + suffix, file.filename + suffix, hashes.get("sha256", "")
+    for suffix, sha256 in file.beside():
+        yield file.url + suffix, file.filename + suffix, sha256

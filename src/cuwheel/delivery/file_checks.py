@@ -8,7 +8,7 @@ from cuwheel import files
 from cuwheel.compat import rule
 from cuwheel.compat.wheel_subject import Subject
 from cuwheel.delivery import attestations, channels
-from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
+from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE, Hashes
 from cuwheel.errors import CuwheelError, NetworkError
 from cuwheel.finding import Finding
 from cuwheel.inspection import wheel_facts
@@ -49,7 +49,7 @@ def _of(site: Site, page: str, file: PublishedFile) -> Iterator[Finding]:
             short = "truncated" if size < file.size else "too long"
             yield _found("index-hash", f"it is {short}: {size:,} bytes, and the page says {file.size:,}", fix=_REPLACE)
             return
-        if file.hashes and (sha256 := files.sha256(path)) != file.sha256:
+        if file.sha256 and (sha256 := files.sha256(path)) != file.sha256:
             hashes = (f"the page says {file.sha256}", f"the file has {sha256}")
             yield _found("index-hash", "its content is not what the page says", *hashes, fix=_REPLACE)
             return
@@ -89,7 +89,7 @@ def _provenance(site: Site, page: str, file: PublishedFile) -> str:
         if path is None:
             return f"there is no {file.filename}{PROVENANCE} beside it"
         data = b"".join(files.chunks(path)) if path.stat().st_size <= attestations.LARGEST else b""
-    if file.provenance_hashes != {"sha256": files.sha256_of(data)}:
+    if file.provenance_hashes != Hashes(files.sha256_of(data)):
         return "its attestations are not those that the page has the hash of"
     return attestations.problem(data, file.filename, file.sha256)
 
@@ -103,7 +103,7 @@ def _beside(site: Site, page: str, link: str, wanted: bytes, hashes: Sequence[ob
         data = b"".join(files.chunks(path)) if path.stat().st_size <= _LARGEST else b""
     if data != wanted:
         return f"{name} is not what is in the wheel"
-    if any(each != {"sha256": files.sha256_of(wanted)} for each in hashes):
+    if any(each != Hashes(files.sha256_of(wanted)) for each in hashes):
         return f"the page has another hash for {name}"
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import re
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from cuwheel.delivery.simple_api import PROVENANCE, ListedProject, Project, Proj
 from cuwheel.errors import MalformedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cuwheel.delivery.simple_api import PublishedFile
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 _PUBLISHING = f"{layout.PRIVATE}/publishing"
 JOURNAL = f"{_PUBLISHING}/journal.json"
 _HEX = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_HEXES = re.compile(r"(?:[0-9a-f]{64},)*", re.ASCII)
-_SUMS = re.compile(r"(?:[0-9a-f]{64}  .+\n)*", re.ASCII)
+_HEX_DIGITS, _DIGITS = b"0123456789abcdef", 64
+_LINK = rf"(?:{re.escape(layout.HERE)}\1{{}}|https?://[!-~]+)"
+_LINKS = rf"{_LINK.format('')}(?: {_LINK.format(re.escape(PROVENANCE))})?"
+_ENTRIES = re.compile(rf"(?:({layout.FILE_NAME}) {_LINKS}(?: {layout.CHANNEL})* ?\n)*", re.ASCII)
 _PATH_AT = 66  # in a line of sums: behind the hash and two blanks
 
 
@@ -65,6 +68,13 @@ class IndexFolder:
         """None where there is no such file."""
         return files.read_if_present(self.path(relative), simple_api.LARGEST_PAGE, "a page of an index")
 
+    def size(self, relative: str) -> int | None:
+        """None where there is no such file."""
+        try:
+            return self.path(relative).stat().st_size
+        except OSError:
+            return None
+
     def listed(self) -> Mapping[str, ListedProject]:
         path = f"{layout.list_page()}.json"
         data = self.read(path)
@@ -84,18 +94,10 @@ class IndexFolder:
         if data is None:
             return Project(name=name)
         found = simple_api.parse(data, Project, str(self.path(path)))
-        problem = (
-            f"is the page of {found.name!r}"
-            if found.name != name
-            else next(filter(None, map(strange, found.files)), "")
-        )
-        if problem:
+        if problem := strange(found.files) if found.name == name else f"is the page of {found.name!r}":
             hint = f"cuwheel publish --check {self.root} names all that is wrong"
             raise MalformedError(self.path(path), problem, hint)
         return found
-
-    def sums(self) -> dict[str, str]:
-        return sums(self.read(layout.SUMS) or b"")
 
     def journal(self) -> Journal | None:
         data = self.read(JOURNAL)
@@ -112,30 +114,49 @@ class IndexFolder:
         )
 
 
-def strange(file: PublishedFile) -> str:
-    """What no page of ours says: it would be written on into other pages, or lead out of the folder."""
-    hashes = (file.hashes, file.core_metadata, file.dist_info_metadata, file.facts, file.provenance_hashes)
-    if not layout.is_file(file.filename):
-        return f"names a file {file.filename!r}"
-    if not layout.is_link(file.url, file.filename):
-        return f"links to {file.url!r}"
-    if file.provenance and not layout.is_link(file.provenance, file.filename + PROVENANCE):
-        return f"links to {file.provenance!r}"
-    if file.channels and not all(map(layout.is_channel, file.channels)):
-        return f"names a channel {next(each for each in file.channels if not layout.is_channel(each))!r}"
-    values = [f"{value}," for each in hashes if isinstance(each, dict) for value in each.values()]
-    if not _HEXES.fullmatch("".join(values)):
-        return f"has a hash of {file.filename} that is none"
+def strange(files: Sequence[PublishedFile]) -> str:
+    """What no page of ours says: it would be written on into other pages, or lead out of the folder.
+
+    All files are looked at together, since there may be thousands of them.
+    """
+    entries = [_entry(each) for each in files]
+    if not _ENTRIES.fullmatch("".join(entries)):
+        wrong = next(each for each in entries if not _ENTRIES.fullmatch(each))
+        return f"has a file that is not one of an index by cuwheel: {wrong.strip()[:200]!r}"
+    hashes = [each for file in files for each in file.all_hashes if each]
+    if any(len(each) != _DIGITS for each in hashes) or "".join(hashes).encode().translate(None, _HEX_DIGITS):
+        return "has a hash that is not a sha256"
     return ""
+
+
+def _entry(file: PublishedFile) -> str:
+    """Its name, where it is, and its channels. A link may spell `+` and `!` in two ways."""
+    links = f"{file.url} {file.provenance}" if file.provenance else file.url
+    if "%" in links:
+        links = links.replace("%2B", "+").replace("%21", "!")
+    return f"{file.filename} {links} {' '.join(file.channels)}\n"
 
 
 def sums(data: bytes) -> dict[str, str]:
     """Path → sha256, of the lines that say so."""
-    text = data.decode("utf-8", "replace")
-    if _SUMS.fullmatch(text):  # as we write it: there may be tens of thousands of lines
-        return {line[_PATH_AT:]: line[: _PATH_AT - 2] for line in text.split("\n") if line}
-    lines = (line.partition("  ") for line in text.splitlines())
+    lines = (line.partition("  ") for line in data.decode("utf-8", "replace").splitlines())
     return {path: digest for digest, _, path in lines if _HEX.fullmatch(digest) and path}
+
+
+def changed_sums(data: bytes, changes: Mapping[str, str | None], *, sound: bool) -> bytes:
+    """A file of sums with other hashes for some paths, or without those that have none.
+
+    `sound`: the rest of it is as `sums_text` writes it, so that tens of thousands of lines need not be read.
+    """
+    if not sound:
+        whole = {**sums(data), **changes}
+        return sums_text({path: digest for path, digest in whole.items() if digest})
+    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
+    for path, digest in changes.items():
+        at = bisect.bisect_left(lines, f"{path}\n", key=lambda line: line[_PATH_AT:])
+        there = at < len(lines) and lines[at][_PATH_AT:] == f"{path}\n"
+        lines[at : at + there] = [f"{digest}  {path}\n"] if digest else []
+    return "".join(lines).encode()
 
 
 def sums_text(sums: Mapping[str, str]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -20,15 +21,17 @@ FILES, SIMPLE = "files", "simple"
 SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 PAGE = "index.html"
 PRIVATE = ".cuwheel"  # a run under way: its lock and its journal
-_HERE = f"../../{FILES}/"
+HERE = f"../../{FILES}/"  # from a project's page in the flat index to the files
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._]*[A-Za-z0-9])?", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9_.]+", re.ASCII)
 _BUILD = re.compile(r"\d[A-Za-z0-9_.]*", re.ASCII)
 _VARIANT = re.compile(r"[0-9a-z_.]+", re.ASCII)
-_CHANNEL = re.compile(r"cu[0-9]{2,4}(?:/torch[0-9]{1,2}\.[0-9]{1,3})?|variants", re.ASCII)
+CHANNEL = r"(?:cu[0-9]{2,4}(?:/torch[0-9]{1,2}\.[0-9]{1,3})?|variants)"
+FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9._+!-]{1,200}(?:\.whl|-variants\.json)"
+_FILE = re.compile(FILE_NAME, re.ASCII)
+_CHANNEL = re.compile(CHANNEL, re.ASCII)
+_FEW = 100  # versions to be put among those that are in order
 _LONGEST = 200  # of a file name's 255 bytes, so that `.cuwheel.json` and a writer's own suffix fit
-_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{1,200}(?:\.whl|-variants\.json)", re.ASCII)
-_ADDRESS = re.compile(r"https?://[!-~]+", re.ASCII)
 
 
 def wheel_name(file: str) -> WheelName | None:
@@ -75,18 +78,19 @@ def spelled_version(file: str) -> str:
     return file.split("-", 2)[1]
 
 
-def versions(files: Iterable[str], known: Sequence[str] = ()) -> dict[str, str]:
-    """Every spelling in these names → its version in the standard's spelling, the lowest first.
+def versions(files: Iterable[str], known: Sequence[str] = ()) -> tuple[str, ...]:
+    """Those in these names, in the standard's spelling, the lowest first.
 
-    `known`: versions that are in order already, which makes sorting thousands of them cheap.
+    `known`: some of them that are in order already. Thousands need not be taken apart again for a new one.
     """
-    places = {each: number for number, each in enumerate(known)}
-    spelled = sorted({spelled_version(each) for each in files}, key=lambda each: places.get(each, len(places)))
-    parsed = [(each, found) for each in spelled if (found := version(each))]
-    return {each: _standard(found) for each, found in sorted(parsed, key=lambda pair: pair[1])}
-
-
-_standard = lru_cache(maxsize=1 << 15)(str)
+    spelled = {spelled_version(each) for each in files}
+    ordered = [each for each in known if each in spelled]
+    found = {str(parsed) for each in spelled.difference(ordered) if (parsed := version(each))}.difference(ordered)
+    if len(found) > _FEW:
+        return tuple(sorted([*ordered, *found], key=Version))
+    for each in found:
+        bisect.insort(ordered, each, key=Version)
+    return tuple(ordered)
 
 
 def project_page(project: str, channel: str = "") -> str:
@@ -100,22 +104,17 @@ def list_page(channel: str = "") -> str:
 
 def url(file: str, files_url: str = "") -> str:
     """As a page of the flat index links to it. `files_url`: the address of the folder that holds the files."""
-    return f"{files_url.rstrip('/')}/{quote(file)}" if files_url else _HERE + quote(file)
+    return f"{files_url.rstrip('/')}/{quote(file)}" if files_url else HERE + quote(file)
 
 
 def url_from(channel: str, link: str) -> str:
     """The same link from a page of a channel, which is a folder or two deeper."""
-    return "../" * len(channel.split("/")) + link if channel and link.startswith(_HERE) else link
+    return "../" * len(channel.split("/")) + link if channel and link.startswith(HERE) else link
 
 
 def is_here(link: str) -> bool:
     """Whether a link of the flat index leads to this folder's own files."""
-    return link.startswith(_HERE)
-
-
-def is_link(link: str, file: str) -> bool:
-    """Whether the flat index may link so to a file."""
-    return link == _HERE + file or link == _HERE + quote(file) or bool(_ADDRESS.fullmatch(link))
+    return link.startswith(HERE)
 
 
 def file(name: str) -> str:

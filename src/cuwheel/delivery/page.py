@@ -113,9 +113,7 @@ def _wrong(read: Callable[[str], bytes | None], file: PublishedFile) -> tuple[st
     if data is None or read(own_page) is None:
         return (script if data is None else own_page), "it is not there"
     of = page_data.made_of(data)
-    return (
-        None if file.facts and of == file.facts.get("sha256") else (script, "it was made of other facts of this wheel")
-    )
+    return None if file.facts and of == file.facts.sha256 else (script, "it was made of other facts of this wheel")
 
 
 def _link(name: str) -> str:

@@ -49,13 +49,14 @@ class PageChecks:
             return None
         problems = [f"it is the page of {page.name!r}"] if page.name != listed.name else []
         problems += [] if page.files else ["it has no files"]
-        problems += filter(None, map(index_folder.strange, page.files))
+        strange = index_folder.strange(page.files)
+        problems += [strange] if strange else []
         problems += [f"it names {name} twice" for name in _twice(page.files)]
         expected = update.project_page(page.name, page.files)
         if page.versions != expected.versions:
             problems.append(f"its versions are {list(page.versions)}, and its files have {list(expected.versions)}")
         self._wrong(path, problems)
-        return None if any(map(index_folder.strange, page.files)) else page
+        return None if strange else page
 
     def derived(self, listed: ProjectList, projects: Mapping[str, Project]) -> None:
         """Everything that is made of the projects' own pages."""

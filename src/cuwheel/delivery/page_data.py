@@ -107,8 +107,7 @@ def _listed(file: PublishedFile) -> dict[str, Any]:
         row["url"] = file.url
     if file.yanked is not False:
         row["yanked"] = file.yanked if isinstance(file.yanked, str) else ""
-    torch = next((each for each in file.channels if "/torch" in each), "")
-    if torch:
+    if torch := next((each for each in file.channels if "/torch" in each), "") if file.channels else "":
         row["torch"] = torch.rpartition("/torch")[2]
     return row
 

@@ -86,7 +86,7 @@ def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
             yanked=yanked,
         )
         if made and made.file == published.filename:
-            facts = (published.facts or {}).get("sha256", "")
+            facts = published.facts.sha256 if published.facts else ""
             yield replace(made, uploaded=published.upload_time, facts=facts if _SHA256.fullmatch(facts) else "")
 
 

@@ -17,7 +17,7 @@ from cuwheel.inspection import wheel_facts
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 API_VERSION = "1.3"
 SCHEMA = "cuwheel.index/1"
@@ -41,10 +41,16 @@ class Meta(Struct, frozen=True, rename={"api_version": "api-version"}):
     api_version: str = API_VERSION
 
 
+class Hashes(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Of a file. Others than this one are not read."""
+
+    sha256: str = ""
+
+
 class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, rename=_FILE_KEYS):
     """A file of a project, as its page shows it.
 
-    `hashes`: empty for a file that changes its content, such as the list of variants. `yanked`: a reason, or whether.
+    `hashes`: without any for a file that changes its content, such as the list of variants. `yanked`: a reason or True.
     `core_metadata`, `dist_info_metadata`: the hash of `<file>.metadata`, under both names that installers know.
     `facts`: the hash of `<file>.cuwheel.json`. `provenance`: a link to its attestations. `channels`: `cu130`,
     `cu130/torch2.11`.
@@ -52,16 +58,16 @@ class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     filename: str
     url: str
-    hashes: dict[str, str]
+    hashes: Hashes
     requires_python: str | None = None
     size: int | None = None
     upload_time: str | None = None
     yanked: bool | str = False
-    core_metadata: dict[str, str] | bool = False
-    dist_info_metadata: dict[str, str] | bool = False
-    facts: dict[str, str] | None = None
+    core_metadata: Hashes | bool = False
+    dist_info_metadata: Hashes | bool = False
+    facts: Hashes | None = None
     provenance: str | None = None
-    provenance_hashes: dict[str, str] | None = None
+    provenance_hashes: Hashes | None = None
     channels: tuple[str, ...] = ()
 
     @property
@@ -71,7 +77,22 @@ class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def sha256(self) -> str:
-        return self.hashes.get("sha256", "")
+        return self.hashes.sha256
+
+    def beside(self) -> Iterator[tuple[str, str]]:
+        """What lies beside it: the suffix of its name, and its sha256, which may be empty."""
+        for suffix, hashes in (
+            (METADATA, self.core_metadata),
+            (FACTS, self.facts),
+            (PROVENANCE, self.provenance_hashes),
+        ):
+            if isinstance(hashes, Hashes):
+                yield suffix, hashes.sha256
+
+    @property
+    def all_hashes(self) -> list[str]:
+        found = (self.hashes, self.core_metadata, self.dist_info_metadata, self.facts, self.provenance_hashes)
+        return [each.sha256 for each in found if isinstance(each, Hashes)]
 
 
 class Project(Struct, frozen=True, kw_only=True):

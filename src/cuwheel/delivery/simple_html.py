@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
+from functools import lru_cache
 from html import escape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel.delivery.simple_api import API_VERSION, Project, ProjectList, PublishedFile
+from cuwheel.delivery.simple_api import API_VERSION, Hashes, Project, ProjectList, PublishedFile
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _HEAD = """\
 <!DOCTYPE html>
@@ -29,46 +29,54 @@ _HEAD = """\
 """
 _TAIL = "</body>\n</html>\n"
 _SECURE = "https://"  # PEP 740 allows no other address in HTML
-_SPECIAL = re.compile(r"[&<>\"'\0]")
+_SPECIAL = "&<>\"'\0"
+_HASHED = ("data-core-metadata", "data-dist-info-metadata", "data-cuwheel-facts")
 
 
 def page(shown: Project | ProjectList) -> bytes:
     if isinstance(shown, Project):
-        title, rows = f"Links for {shown.name}", [_file(each) for each in shown.files]
+        title, rows = f"Links for {shown.name}", _rows(shown.files)
     else:
         title = "Simple index"
         rows = [f'<a href="{escape(each.name)}/">{escape(each.name)}</a><br>\n' for each in shown.projects]
     return "".join((_HEAD.format(version=API_VERSION, title=escape(title)), *rows, _TAIL)).encode()
 
 
-def _file(file: PublishedFile) -> str:
-    """A list and one join: a page may have ten thousand of them."""
-    link = f"{file.url}#sha256={file.sha256}" if file.sha256 else file.url
-    parts = [f'<a href="{_escaped(link)}"']
+def _rows(files: Sequence[PublishedFile]) -> list[str]:
+    """Names, links and hashes have hardly ever anything to escape: they are looked through once, and not each."""
+    hashes = (each.sha256 for file in files for each in _hashes_of(file) if isinstance(each, Hashes))
+    known = "".join([*(f"{each.url}{each.filename}{each.sha256}" for each in files), *hashes])
+    escaped = _escaped if any(each in known for each in _SPECIAL) else str
+    return [_row(each, escaped) for each in files]
+
+
+def _row(file: PublishedFile, escaped: Callable[[str], str]) -> str:
+    """`escaped`: for its name, its links and its hashes."""
+    fragment = f"#sha256={escaped(file.sha256)}" if file.sha256 else ""
+    parts = [f'<a href="{escaped(file.url)}{fragment}"']
     if file.requires_python:
         parts.append(f'data-requires-python="{_escaped(file.requires_python)}"')
     if file.yanked:
         parts.append(f'data-yanked="{_escaped(file.yanked) if isinstance(file.yanked, str) else ""}"')
-    for name, hashes in (
-        ("data-core-metadata", file.core_metadata),
-        ("data-dist-info-metadata", file.dist_info_metadata),
-        ("data-cuwheel-facts", file.facts),
-    ):
+    for name, hashes in zip(_HASHED, _hashes_of(file), strict=True):
         if hashes:
-            value = f"sha256={hashes.get('sha256', '')}" if isinstance(hashes, dict) else "true"
-            parts.append(f'{name}="{_escaped(value)}"')
+            parts.append(f'{name}="{"true" if hashes is True else f"sha256={escaped(hashes.sha256)}"}"')
     if file.provenance and file.provenance.startswith(_SECURE):
         parts.append(f'data-provenance="{_escaped(file.provenance)}"')
     if file.size is not None:
         parts.append(f'data-size="{file.size}"')
     if file.upload_time:
         parts.append(f'data-upload-time="{_escaped(file.upload_time)}"')
-    return f"{' '.join(parts)}>{_escaped(file.filename)}</a><br>\n"
+    return f"{' '.join(parts)}>{escaped(file.filename)}</a><br>\n"
 
 
+def _hashes_of(file: PublishedFile) -> tuple[Hashes | bool | None, ...]:
+    return file.core_metadata, file.dist_info_metadata, file.facts
+
+
+@lru_cache(maxsize=256)  # many files have the same Python and time
 def _escaped(text: str) -> str:
-    """Few have anything to escape."""
-    return escape(text.replace("\0", "")) if _SPECIAL.search(text) else text
+    return escape(text.replace("\0", ""))
 
 
 def files(text: str) -> tuple[PublishedFile, ...]:
@@ -94,7 +102,7 @@ def _read(attributes: Mapping[str, str], label: str) -> PublishedFile:
     return PublishedFile(
         filename=label or file_name(url),
         url=url,
-        hashes=_hashes(fragment) or {},
+        hashes=_hashes(fragment) or Hashes(),
         requires_python=attributes.get("data-requires-python"),
         size=int(size[:19]) if size.isascii() and size.isdigit() else None,
         upload_time=attributes.get("data-upload-time"),
@@ -106,9 +114,9 @@ def _read(attributes: Mapping[str, str], label: str) -> PublishedFile:
     )
 
 
-def _hashes(text: str) -> dict[str, str] | None:
-    name, equals, value = text.partition("=")
-    return {name: value} if equals else None
+def _hashes(text: str) -> Hashes | None:
+    name, _, value = text.partition("=")
+    return Hashes(value) if name == "sha256" else None
 
 
 def _anchors(text: str) -> list[tuple[dict[str, str], str]]:

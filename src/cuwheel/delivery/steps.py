@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel import files
 from cuwheel.delivery import layout, simple_api, simple_html, update
-from cuwheel.delivery.index_folder import sums_text
+from cuwheel.delivery.index_folder import changed_sums
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def _all(index: IndexFolder, wanted: Update, generators: Iterable[Generator], si
             yield Write(layout.file(each.name + PROVENANCE), each.provenance)
     documents = [Write(layout.file(name), data) for name, data in wanted.documents.items()]
     yield from (each for each in documents if not index.path(each.path).exists())
-    sums = {**index.sums(), **_sums(wanted)}
+    sums = changed_sums(index.read(layout.SUMS) or b"", _sums(wanted), sound=wanted.trusts_pages)
     signature = index.read(layout.SIGNATURE) or b""
-    signed = _signed(sums_text(sums), signature, sign)
+    signed = _signed(sums, signature, sign)
     yield from signed
     yield from _pages(wanted)
     yield from _lists(wanted)
@@ -76,11 +76,11 @@ def _all(index: IndexFolder, wanted: Update, generators: Iterable[Generator], si
     for generate in generators:
         yield from generate(index, wanted)
     yield from _unlisted(wanted)
-    lost = {path for name in wanted.gone for path in layout.beside(name)}
-    if lost & sums.keys():
-        remaining = sums_text({path: digest for path, digest in sums.items() if path not in lost})
+    lost = sorted(path for name in wanted.gone for path in layout.beside(name))
+    remaining = changed_sums(sums, dict.fromkeys(lost), sound=True)
+    if remaining != sums:
         yield from _signed(remaining, signed[-1].data, sign)
-    yield from map(Remove, sorted(lost))
+    yield from map(Remove, lost)
 
 
 def _signed(sums: bytes, before: bytes, sign: Sign | None) -> list[Write]:
@@ -97,7 +97,9 @@ def _changes(index: IndexFolder, step: Step, before: Step | None) -> bool:
         return path.exists() if before is None else not isinstance(before, Remove)
     if isinstance(step, Copy):
         return not path.exists() or files.sha256(path) != step.sha256
-    return (before.data if isinstance(before, Write) else index.read(step.path)) != step.data
+    if isinstance(before, Write):
+        return before.data != step.data
+    return index.size(step.path) != len(step.data) or index.read(step.path) != step.data
 
 
 def _sums(wanted: Update) -> Mapping[str, str]:
@@ -111,14 +113,7 @@ def _sums(wanted: Update) -> Mapping[str, str]:
 def sums_of(file: PublishedFile) -> Iterator[tuple[str, str]]:
     """What SHA256SUMS says of a file and of what lies beside it."""
     path = layout.file(file.filename)
-    for suffix, hashes in (
-        ("", file.hashes),
-        (METADATA, file.core_metadata),
-        (FACTS, file.facts),
-        (PROVENANCE, file.provenance_hashes),
-    ):
-        if isinstance(hashes, dict) and "sha256" in hashes:
-            yield path + suffix, hashes["sha256"]
+    yield from ((path + suffix, sha256) for suffix, sha256 in (("", file.sha256), *file.beside()) if sha256)
 
 
 def _pages(wanted: Update) -> Iterator[Write]:

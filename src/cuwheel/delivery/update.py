@@ -38,7 +38,8 @@ class Update(Struct, frozen=True, kw_only=True, dict=True):
 
     `listed`: all projects afterwards. `arrivals`: what was given and is going to be there; `new`: those that were not.
     `refused`: those whose name has other content already. `documents`: of variants, by their names.
-    `repairs`: what an interrupted run was about to change.
+    `repairs`: what an interrupted run was about to change. `trusts_pages`: what pages and sums say of other files is
+    taken as it is; where nothing is new they may be damaged, and are made anew.
     """
 
     before: Mapping[str, Project]
@@ -49,6 +50,7 @@ class Update(Struct, frozen=True, kw_only=True, dict=True):
     refused: Mapping[str, Finding]
     documents: Mapping[str, bytes] = {}
     repairs: Journal | None = None
+    trusts_pages: bool = False
 
     @cached_property
     def gone(self) -> tuple[str, ...]:
@@ -175,14 +177,16 @@ class _Draft:
                 del files[name]
 
     def update(self, arrivals: Sequence[Arrival], new: Collection[str]) -> Update:
+        trusts_pages = bool(new) and self.repairs is None
         documents: dict[str, bytes] = {}
         for files in self._files.values():
             made = variant_sets.documents(self.index, files, arrivals)
             variant_sets.put(self.index, files, made, self._now)
             documents |= made
-        projects = {
-            name: project_page(name, files.values(), self.before[name].versions) for name, files in self._files.items()
-        }
+        projects = {}
+        for name, files in self._files.items():
+            known = self.before[name].versions if trusts_pages else ()
+            projects[name] = project_page(name, files.values(), known)
         listed = dict(self.listed)
         for name, page in projects.items():
             listed[name] = ListedProject(name, channels_of(page))
@@ -196,14 +200,14 @@ class _Draft:
             refused=self.refused,
             documents=documents,
             repairs=self.repairs,
+            trusts_pages=trusts_pages,
         )
 
 
 def project_page(name: str, files: Iterable[PublishedFile], known: Sequence[str] = ()) -> Project:
     """Of the flat index. `known`: versions that it had before, in order."""
     ordered = tuple(sorted(files, key=lambda each: each.filename))
-    versions = layout.versions((each.filename for each in ordered), known)
-    return Project(name=name, versions=tuple(dict.fromkeys(versions.values())), files=ordered)
+    return Project(name=name, versions=layout.versions((each.filename for each in ordered), known), files=ordered)
 
 
 def channel_page(page: Project, channel: str) -> Project:
@@ -218,8 +222,8 @@ def channel_page(page: Project, channel: str) -> Project:
         for each in page.files
         if channel in each.channels
     )
-    there = layout.versions((each.filename for each in files), page.versions)
-    return Project(name=page.name, versions=tuple(dict.fromkeys(there.values())), files=files)
+    versions = layout.versions((each.filename for each in files), page.versions)
+    return Project(name=page.name, versions=versions, files=files)
 
 
 def channels_of(page: Project) -> tuple[str, ...]:

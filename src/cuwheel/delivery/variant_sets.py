@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.delivery import layout
 from cuwheel.delivery.channels import VARIANTS
-from cuwheel.delivery.simple_api import FACTS, PublishedFile
+from cuwheel.delivery.simple_api import FACTS, Hashes, PublishedFile
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import wheel_facts
 from cuwheel.wheel import variant
@@ -84,7 +84,7 @@ def put(index: IndexFolder, files: dict[str, PublishedFile], made: Mapping[str, 
         files[name] = PublishedFile(
             filename=name,
             url=layout.url(name, files_url),
-            hashes={},
+            hashes=Hashes(),
             size=len(data),
             upload_time=before.upload_time if before and kept else now,
         )

@@ -125,7 +125,7 @@ CASES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "facts lost": (_remove(f"files/{FOO}.cuwheel.json"), "index-facts", FOO),
     "facts damaged": (_write(f"files/{FOO}.cuwheel.json", b"{}"), "index-facts", FOO),
     "facts swapped": (_swapped(".cuwheel.json"), "index-facts", FOO),
-    "link out": (_replace("simple/foo/index.json", "../files/foo-1.0", "../../foo-1.0"), "index-page", "links to"),
+    "link out": (_replace("simple/foo/index.json", "../files/foo-1.0", "../../foo-1.0"), "index-page", "not one of an"),
     "page lost": (_remove("simple/foo/index.html"), "index-page", "simple/foo/index.html"),
     "json lost": (_remove("simple/foo/index.json"), "index-page", "simple/foo/index.json"),
     "json damaged": (_write("simple/foo/index.json", b"{"), "index-page", "simple/foo/index.json"),

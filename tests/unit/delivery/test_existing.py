@@ -53,7 +53,7 @@ def test_a_folder_that_has_an_index_keeps_its_own(served: Path, tmp_path: Path) 
 def test_files_elsewhere_stay_there(tmp_path: Path, served: Path) -> None:
     page = served / "simple" / "foo" / "index.json"
     page.write_text(page.read_text().replace("../../files/", served.as_uri() + "/files/"))
-    with pytest.raises(CuwheelError, match="links to"):  # only https addresses are
+    with pytest.raises(CuwheelError, match="not one of an index by cuwheel"):  # only https addresses are
         cuwheel.publish(wheel(tmp_path / "new"), to=tmp_path / "made", existing=str(served))
 
 
@@ -73,7 +73,7 @@ def _escaping(root: Path) -> None:
     ("damage", "words"),
     [
         (_truncated, "not what the page says"),
-        (_escaping, "names a file"),
+        (_escaping, "not one of an index by cuwheel"),
         (lambda root: (root / "simple" / "foo" / "index.json").unlink(), "not there"),
         (lambda root: next((root / "files").glob("*.metadata")).unlink(), "not there"),
         (lambda root: (root / "simple" / "index.json").write_text("{}"), "is not an index"),

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.delivery import page, page_data, page_verdicts, update
-from cuwheel.delivery.simple_api import Project, PublishedFile
+from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
 from cuwheel.inspection import wheel_facts
 from cuwheel.inspection.description import Description
 from cuwheel.wheel.file import WheelFile
@@ -32,7 +32,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> WheelFacts:
 
 
 def listed(file: str, **fields: Any) -> PublishedFile:
-    return PublishedFile(filename=file, url=f"../../files/{file}", hashes={"sha256": "0" * 64}, **fields)
+    return PublishedFile(filename=file, url=f"../../files/{file}", hashes=Hashes("0" * 64), **fields)
 
 
 def value_of(script: bytes) -> Any:
@@ -69,7 +69,7 @@ def test_files_that_lie_elsewhere_keep_their_address() -> None:
 
 def test_yanked_files_and_the_torch_of_a_channel_are_told() -> None:
     first = listed("a-1-py3-none-any.whl", yanked="broken", channels=("cu130", "cu130/torch2.11"))
-    variants = PublishedFile(filename="a-1-variants.json", url="x", hashes={})
+    variants = PublishedFile(filename="a-1-variants.json", url="x", hashes=Hashes())
     ((_, rows),) = value_of(page_data.project(Project(name="a", files=(first, variants))))["releases"]
     assert [(row["yanked"], row["torch"]) for row in rows] == [("broken", "2.11")]
 

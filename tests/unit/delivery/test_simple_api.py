@@ -5,19 +5,19 @@ import json
 import pytest
 
 from cuwheel.delivery import simple_api
-from cuwheel.delivery.simple_api import ListedProject, Project, ProjectList, PublishedFile
+from cuwheel.delivery.simple_api import Hashes, ListedProject, Project, ProjectList, PublishedFile
 from cuwheel.errors import MalformedError, NewerSchemaError
 
 FILE = PublishedFile(
     filename="foo-1.0-py3-none-any.whl",
     url="../../files/foo-1.0-py3-none-any.whl",
-    hashes={"sha256": "ab" * 32},
+    hashes=Hashes("ab" * 32),
     requires_python=">=3.9",
     size=7,
     upload_time="2026-01-01T00:00:00Z",
-    core_metadata={"sha256": "cd" * 32},
-    dist_info_metadata={"sha256": "cd" * 32},
-    facts={"sha256": "ef" * 32},
+    core_metadata=Hashes("cd" * 32),
+    dist_info_metadata=Hashes("cd" * 32),
+    facts=Hashes("ef" * 32),
     channels=("cu130",),
 )
 

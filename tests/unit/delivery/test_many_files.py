@@ -1,0 +1,86 @@
+"""What is done in one go for the thousands of files that a page may have, held against doing it one by one."""
+
+from __future__ import annotations
+
+import random
+from html import escape
+
+import pytest
+from packaging.version import Version
+
+from cuwheel.delivery import index_folder, layout, simple_html
+from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
+
+SHA = "ab" * 32
+
+
+def _file(name: str = "foo-1.0-py3-none-any.whl", **fields: object) -> PublishedFile:
+    given = {"filename": name, "url": f"../../files/{name}", "hashes": Hashes(SHA), **fields}
+    return PublishedFile(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_are_changed_in_place(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    paths = [f"files/foo-1.{each}-py3-none-any.whl{end}" for each in range(30) for end in ("", ".metadata")]
+    before = {each: f"{chance.getrandbits(256):064x}" for each in chance.sample(paths, 40)}
+    changes: dict[str, str | None] = {each: f"{chance.getrandbits(256):064x}" for each in chance.sample(paths, 10)}
+    changes |= dict.fromkeys(chance.sample(paths, 10))
+    merged = {path: digest for path, digest in {**before, **changes}.items() if digest}
+    data = index_folder.sums_text(before)
+    for sound in (True, False):
+        assert index_folder.changed_sums(data, changes, sound=sound) == index_folder.sums_text(merged)
+
+
+def test_sums_that_are_not_sound_are_cleared_of_other_lines() -> None:
+    data = b"rubbish\n" + index_folder.sums_text({"files/a": SHA})
+    assert index_folder.changed_sums(data, {}, sound=False) == index_folder.sums_text({"files/a": SHA})
+
+
+@pytest.mark.parametrize("new", [1, 300])
+def test_new_versions_are_put_among_those_that_are_in_order(new: int) -> None:
+    chance = random.Random(new)  # noqa: S311 - not for secrets
+    spelled = {f"{chance.randrange(3)}.{chance.randrange(50)}{chance.choice(['', 'rc1', '+cu130', '.post2'])}"
+               for _ in range(600)}  # fmt: skip
+    names = [f"foo-{each}-py3-none-any.whl" for each in spelled]
+    expected = tuple(sorted(spelled, key=Version))
+    assert layout.versions(names) == expected
+    known = sorted(chance.sample(expected, len(expected) - min(new, len(expected))), key=Version)
+    assert layout.versions(names, [*known, "9.9"]) == expected
+
+
+def test_other_spellings_of_a_version_are_one() -> None:
+    names = ["foo-1.0-py3-none-any.whl", "foo-1.0.0_1-py3-none-any.whl", "foo-01.0-py3-none-any.whl"]
+    assert layout.versions(names) == layout.versions(names, ["1.0"]) == ("1.0", "1.0.0.post1")
+
+
+@pytest.mark.parametrize("wrong", [
+    _file("../../etc/passwd.whl"), _file(url="javascript:x"), _file(url="../../files/other-1.0-py3-none-any.whl"),
+    _file(url="../../../files/foo-1.0-py3-none-any.whl"), _file(channels=("../..",)), _file(hashes=Hashes("zz" * 32)),
+    _file(hashes=Hashes("ab")), _file(facts=Hashes(SHA.upper())), _file(provenance="file:///etc/passwd"),
+    _file(provenance="../../files/foo-1.0-py3-none-any.whl"), _file("foo-1.0-py3-none-any.whl\n"),
+    _file(url="https://host/a b"),
+])  # fmt: skip
+def test_one_strange_file_among_many_is_found(wrong: PublishedFile) -> None:
+    sound = [_file(f"foo-1.{each}-py3-none-any.whl") for each in range(500)]
+    assert index_folder.strange([*sound[:250], wrong, *sound[250:]])
+
+
+def test_what_pages_of_ours_say_is_not_strange() -> None:
+    name = "foo-1!1.0+cu130-1-cp312-cp312-manylinux_2_28_x86_64.whl"
+    url = f"../../files/{name.replace('+', '%2B').replace('!', '%21')}"
+    files = [
+        _file(),
+        _file(name, url=url),
+        _file(name, url=url, provenance=f"{url}.provenance", provenance_hashes=Hashes(SHA)),
+        _file(url="https://host/x?y=1", channels=("cu130", "cu130/torch2.11", "variants")),
+        _file("foo-1.0-variants.json", hashes=Hashes()),
+    ]
+    assert index_folder.strange(files) == ""
+
+
+@pytest.mark.parametrize("text", ['"><script>', "a&b", "it's", "<b>"])
+def test_one_name_to_escape_has_all_escaped(text: str) -> None:
+    page = simple_html.page(Project(name="foo", files=(_file(), _file(url=f"https://host/{text}")))).decode()
+    assert f'href="https://host/{escape(text)}#sha256={SHA}"' in page
+    assert text not in page.replace(escape(text), "")

@@ -16,6 +16,18 @@ _SECTION, _SEGMENT, _ENTRY = 64, 56, 64
 _HEADER_FIELDS = ((0x10, 2), (0x12, 2), (0x18, 8), (0x20, 8), (0x28, 8), (0x36, 2), (0x38, 2), (0x3A, 2), (0x3C, 2))
 _SECTION_FIELDS = ((0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 8), (40, 4), (44, 4), (48, 8), (56, 8))
 _SEGMENT_FIELDS = ((0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 8), (40, 8), (48, 8))
+# Of a PE file: the header, the optional header behind it, its directories, and rows of the section table.
+_PE_FIELDS = (
+    (6, 2),
+    (12, 4),
+    (16, 4),
+    (20, 2),
+    (22, 2),
+    *((24 + at, 4) for at in (8, 16, 32, 36, 56, 60, 64, 70, 108)),
+)
+_PE_DIRECTORIES = tuple((24 + 112 + 4 * index, 4) for index in range(32))
+_ROW_FIELDS = ((0, 4), (8, 4), (12, 4), (16, 4), (20, 4), (36, 4))
+_ROW = 40
 _CONTAINER_FIELDS = ((4, 2), (6, 2), (8, 8))
 _ENTRY_FIELDS = ((0, 2), (2, 2), (4, 4), (8, 8), (16, 4), (20, 4), (24, 4), (28, 4), (40, 8), (56, 8))
 _MOST_CONTAINERS = 200
@@ -44,6 +56,31 @@ def _odd(old: int, width: int, size: int, chance: random.Random) -> int:
 def _fields(data: bytes) -> Iterator[tuple[int, int]]:
     if len(data) < _SECTION:
         return
+    yield from _pe_fields(data) if data[:2] == b"MZ" else _elf_fields(data)
+    at = data.find(_MAGIC)
+    for _ in range(_MOST_CONTAINERS):
+        if at < 0:
+            return
+        yield from ((at + field, width) for field, width in _CONTAINER_FIELDS)
+        yield from ((at + 16 + field, width) for field, width in _ENTRY_FIELDS)
+        at = data.find(_MAGIC, at + 4)
+
+
+def _pe_fields(data: bytes) -> Iterator[tuple[int, int]]:
+    """Those of the header, of the section table, and of the relocations, which are the last section."""
+    (at,) = struct.unpack_from("<I", data, 0x3C)
+    if at + 24 > len(data):
+        return
+    yield from ((at + field, width) for field, width in (*_PE_FIELDS, *_PE_DIRECTORIES))
+    count, size = struct.unpack_from("<H", data, at + 6)[0], struct.unpack_from("<H", data, at + 20)[0]
+    for row in range(at + 24 + size, min(at + 24 + size + count * _ROW, len(data) - _ROW), _ROW):
+        yield from ((row + field, width) for field, width in _ROW_FIELDS)
+        if data[row : row + 6] == b".reloc":
+            (relocations,) = struct.unpack_from("<I", data, row + 20)
+            yield from ((relocations + field, 2) for field in range(0, 32, 2))
+
+
+def _elf_fields(data: bytes) -> Iterator[tuple[int, int]]:
     yield from _HEADER_FIELDS
     (programs, sections), (rows,), (headers,) = (
         struct.unpack_from("<QQ", data, 0x20),
@@ -56,10 +93,3 @@ def _fields(data: bytes) -> Iterator[tuple[int, int]]:
     ):
         for row in range(table, min(table + count * size, len(data)), size):
             yield from ((row + at, width) for at, width in fields)
-    at = data.find(_MAGIC)
-    for _ in range(_MOST_CONTAINERS):
-        if at < 0:
-            return
-        yield from ((at + field, width) for field, width in _CONTAINER_FIELDS)
-        yield from ((at + 16 + field, width) for field, width in _ENTRY_FIELDS)
-        at = data.find(_MAGIC, at + 4)

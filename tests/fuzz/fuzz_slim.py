@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import atheris
 
@@ -15,6 +16,7 @@ with atheris.instrument_imports(include=["cuwheel.binary", "cuwheel.slimming", "
     from tests.fuzz import harness
     from tests.unit.binary import engine
 
+from tests.fixtures import windows
 from tests.fuzz import binaries
 
 
@@ -38,12 +40,24 @@ def slim(folder: Path, data: bytes) -> None:
             raise AssertionError(f"left behind: {strangers}")
 
 
+def windows_binaries() -> list[bytes]:
+    """Small ones, with what linkers and others leave in a file."""
+    small = windows.containers(1_000)
+    makes: tuple[dict[str, Any], ...] = (
+        {},
+        {"padding": 8, "checksum": True},
+        {"symbols": True, "debug": True, "unnamed": (2,)},
+        {"overlay": b"archive", "hidden": engine.container(engine.entry("sm_80", engine.noise(4, 20_000)))},
+    )
+    return [windows.Dll(containers=small, **each).build() for each in makes]
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         harness.fuzz(
             "slim",
-            [data for data in harness.fixtures("elf") if len(data) <= binaries.LARGEST],
+            [data for data in (*harness.fixtures("elf", "pe"), *windows_binaries()) if len(data) <= binaries.LARGEST],
             lambda data: slim(place, data or b"\0"),
             binaries.mutate,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cuwheel.binary import draft
+from cuwheel.binary import drafting
 from cuwheel.binary.library import slim_library
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import CuwheelError
@@ -21,7 +21,7 @@ from tests.unit.binary import engine
 DATA = {
     fixture.file: fixture.path.read_bytes()
     for fixture in manifest.load()
-    if fixture.format == "elf" and not fixture.file.endswith(".o") and fixture.size < 40_000
+    if fixture.format in ("elf", "pe") and not fixture.file.endswith(".o") and fixture.size < 40_000
 }
 
 
@@ -59,5 +59,5 @@ def test_program_headers_that_claim_the_world() -> None:
     for at in range(64, 64 + 6 * 56, 56):
         data[at + 32 : at + 40] = b"\xff" * 7 + b"\x0f"
     with contextlib.suppress(CuwheelError):
-        draft.draft(MemoryBuffer("huge", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {})
+        drafting.draft(MemoryBuffer("huge", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {})
     assert elf.read(MemoryBuffer("huge", bytes(data))).segments

@@ -15,7 +15,7 @@ from tests.unit.binary import engine
 FIXTURES = {
     fixture.file: engine.read(fixture.path)
     for fixture in manifest.load()
-    if fixture.format == "elf" and not fixture.file.endswith(".o")
+    if fixture.format in ("elf", "pe") and not fixture.file.endswith(".o")
 }
 # A container that no wrapper names is left as it is, and a plan that would change it is refused.
 CHANGEABLE = [

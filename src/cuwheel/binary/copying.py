@@ -46,6 +46,23 @@ def same(one: int, at: int, other: int, place: int, size: int) -> bool:
     return True
 
 
+def write_checksum(target: int, place: int, size: int) -> None:
+    """What a PE file's header says of all its bytes: their words added up, carries too, and the file's size.
+
+    `place`: of its four bytes, which count as zeros. As a number, a piece is its words' sum modulo 65,535.
+    """
+    try:
+        _write(target, memoryview(bytes(4)), place)
+        total, nonzero = 0, False
+        for at in range(0, size, _CHUNK):
+            number = int.from_bytes(system_calls.read_at(target, min(_CHUNK, size - at), at), "little")
+            total, nonzero = (total + number) % 0xFFFF, nonzero or bool(number)
+        folded = total or (0xFFFF if nonzero else 0)
+        _write(target, memoryview((folded + size).to_bytes(8, "little")[:4]), place)
+    except OSError as error:
+        raise UnreadableError.from_os(error) from error
+
+
 def _copy(source: int, offset: int, target: int, place: int, size: int, chunk: memoryview) -> None:
     while size:
         count = system_calls.read_into(source, chunk[: min(size, _CHUNK)], offset)

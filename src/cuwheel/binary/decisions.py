@@ -17,7 +17,8 @@ class SlimOptions(Struct, frozen=True, kw_only=True):
     `future`: keep PTX that later GPUs can use. `recompress`: store what is raw or LZ4 as ZSTD, or as LZ4 where a
     target's driver is too old for it. `drop_relocatable`: where linked code covers every target. `strip_debug`: where
     the same code is beside it without. `force`: drop relocatable code that a target needs, and all of a library that
-    has nothing for any target. `workload`: keep only what it loads.
+    has nothing for any target. `workload`: keep only what it loads. `drop_signature`: of a signed Windows binary,
+    whose signature no change survives.
     """
 
     targets: tuple[Machine, ...] | None
@@ -27,6 +28,7 @@ class SlimOptions(Struct, frozen=True, kw_only=True):
     strip_debug: bool = False
     force: bool = False
     workload: Workload | None = None
+    drop_signature: bool = False
 
 
 class EntryDecision(Struct, frozen=True, kw_only=True):

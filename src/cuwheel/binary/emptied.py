@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary import loader, references
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import elf as elf_file
 from cuwheel.inspection.fatbin import CONTAINER, MAGIC
@@ -16,12 +15,11 @@ from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.inspection.payload import ZSTD_MAGIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from cuwheel.binary.decisions import EntryDecision, LibraryPlan
     from cuwheel.binary.fatbin_writer import NewContainer
     from cuwheel.buffer import Buffer
-    from cuwheel.inspection.elf import Elf
 
 _SMALL = 1 << 16
 
@@ -34,27 +32,25 @@ class Emptied(NamedTuple):
     header: bytes = b""
 
 
-def find(file: Elf, plan: LibraryPlan, stay: Sequence[NewContainer] = ()) -> tuple[Emptied, ...]:
+def find(buffer: Buffer, plan: LibraryPlan, stay: Sequence[NewContainer] = ()) -> tuple[Emptied, ...]:
     """`stay`: containers that nothing names, in the sections made for them, of which nothing is kept.
 
-    Raises MalformedError where the file is not the one that was planned for, or something writes into the code.
+    Raises MalformedError where the file is not the one that was planned for.
     """
     containers: dict[int, list[EntryDecision]] = {}
     found = []
     for each in plan.entries:
         if each.entry.container is None:
-            found += [] if each.keep else [_cubin(file.buffer, each)]
+            found += [] if each.keep else [_cubin(buffer, each)]
         elif each.entry.section not in FATBIN_SECTIONS:
             containers.setdefault(each.entry.container, []).append(each)
-    found += [_container(file.buffer, each) for each in containers.values() if not all(one.keep for one in each)]
+    found += [_container(buffer, each) for each in containers.values() if not all(one.keep for one in each)]
     if plan.options.workload:
         found = [_whole(each) for each in found]
     found += [
         Emptied(each.old.offset + len(each.header), each.old.offset + each.old.size, each.header) for each in stay
     ]
-    made = tuple(sorted(found))
-    _must_be_unwritten(file, made)
-    return made
+    return tuple(sorted(found))
 
 
 def _cubin(buffer: Buffer, each: EntryDecision) -> Emptied:
@@ -79,18 +75,6 @@ def _whole(container: Emptied) -> Emptied:
     """Without its header. Thousands of small containers, which only their neighbours make worth a page, go so."""
     small = container.end - container.start < _SMALL
     return Emptied(container.start - len(container.header), container.end) if small else container
-
-
-def _must_be_unwritten(file: Elf, emptied: Sequence[Emptied]) -> None:
-    """What the loader relocates is no device code, whatever it looks like."""
-    if (address := next(references.written(file, list(_addresses(file, emptied))), None)) is not None:
-        raise MalformedError(file.buffer.name, f"its loader writes into what seems to be device code, at {address:#x}")
-
-
-def _addresses(file: Elf, emptied: Sequence[Emptied]) -> Iterator[tuple[int, int]]:
-    for each in emptied:
-        if (address := loader.loaded_at(file, each.start)) is not None:
-            yield address, address + each.end - each.start
 
 
 def _other_file(buffer: Buffer) -> MalformedError:

@@ -41,9 +41,13 @@ class Block(NamedTuple):
 
 
 class Shift:
-    """From an offset in the original file to the one in the new file."""
+    """From an offset in the original file to the one in the new file.
 
-    def __init__(self, cuts: Sequence[Cut], block: Block | None = None) -> None:
+    `inserted`: how many bytes more there are, before what stood at which offset.
+    """
+
+    def __init__(self, cuts: Sequence[Cut], block: Block | None = None, inserted: tuple[int, int] = (0, 0)) -> None:
+        self._more, self._from = inserted
         self._ends = [cut.end for cut in sorted(cuts)]
         self._gone = [0, *itertools.accumulate(cut.size for cut in sorted(cuts))]
         self._block = block
@@ -56,7 +60,8 @@ class Shift:
 
     def placed(self, offset: int) -> int:
         """Of a place, whatever stood there before."""
-        return offset - self._gone[bisect.bisect_right(self._ends, offset)]
+        more = self._more if offset >= self._from else 0
+        return offset - self._gone[bisect.bisect_right(self._ends, offset)] + more
 
 
 def up(value: int, step: int) -> int:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from cuwheel import system_calls
 from cuwheel.binary import library, read_back
-from cuwheel.binary.draft import check_file, drafted, walked
+from cuwheel.binary.draft import walked
+from cuwheel.binary.drafting import checked, drafted
 from cuwheel.binary.fatbin_writer import Addition, rebuilt
 from cuwheel.errors import MalformedError, UnreadableError
-from cuwheel.inspection import elf
 from cuwheel.inspection.fatbin import RawEntry
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def draft(base: Buffer, contents: Mapping[int, Sequence[RawEntry | Foreign]], sp
     Without a spool nothing is copied: the draft says what would be written. Raises MalformedError, with what it is
     about the file that forbids changing it.
     """
-    file = elf.read(base)
-    check_file(file)
+    file = checked(base, drop_signature=False)
     walk, registration = walked(file)
     unnamed = set(registration.unnamed) if registration.wrappers else set(range(len(walk.containers)))
     made, at = [], 0

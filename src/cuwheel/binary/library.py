@@ -12,7 +12,7 @@ from cuwheel import system_calls
 from cuwheel.binary import compress, copying
 from cuwheel.binary import read_back as check
 from cuwheel.binary.decisions import Dropped, FileResult, Recompressed
-from cuwheel.binary.draft import Draft, draft
+from cuwheel.binary.drafting import draft
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.finding import Finding
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from cuwheel.binary.compress import Spool
     from cuwheel.binary.decisions import LibraryPlan
+    from cuwheel.binary.draft import Draft
     from cuwheel.facts.arch import Arch
     from cuwheel.inspection.libraries import Compression, Kind
 
@@ -59,7 +60,7 @@ def _write(source: Path, target: Path, plan: LibraryPlan, made: Draft, spool: Sp
     return FileResult(
         path=plan.path,
         written=True,
-        bytes_before=made.elf.buffer.size,
+        bytes_before=made.old_size,
         bytes_after=made.size,
         dropped=dropped(plan),
         recompressed=recompressed(plan, made),
@@ -90,6 +91,8 @@ def _fill(handle: int, source: Path, made: Draft, spool: int | None) -> None:
         system_calls.set_mode(file.fileno(), os.fstat(original.fileno()).st_mode & 0o7777)
         os.ftruncate(file.fileno(), made.size)
         copying.write(original.fileno(), spool, file.fileno(), made.pieces, made.patches)
+        if made.checksum_at is not None:
+            copying.write_checksum(file.fileno(), made.checksum_at, made.size)
 
 
 def _untouched(source: Path, plan: LibraryPlan, findings: tuple[Finding, ...]) -> FileResult:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary import copying
-from cuwheel.binary.draft import walked
+from cuwheel.binary import copying, pe_rules
+from cuwheel.binary.draft import opened, walked
 from cuwheel.binary.fatbin_writer import Addition
 from cuwheel.buffer import FileBuffer
 from cuwheel.compat.entries import chosen, device
 from cuwheel.errors import CuwheelError, MalformedError
-from cuwheel.inspection import elf
 from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.inspection.pe import Pe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,10 @@ def same_as_drafted(source: Path, written: Path, name: str, made: Draft, spool: 
     """Raises MalformedError where it is not. `spool`: the file, open, with what is not from `source`."""
     buffer = FileBuffer(written, name)
     try:
-        walk, registration = walked(elf.read(buffer))
+        file = opened(buffer)
+        if isinstance(file, Pe):
+            pe_rules.must_hold(file)
+        walk, registration = walked(file)
         found = _Found(walk, walk.entries(), registration)
     except CuwheelError as error:
         raise MalformedError(name, f"the new file cannot be read: {error}", _HINT) from error

@@ -77,6 +77,9 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--drop-relocatable", action="store_true", help="also remove relocatable code that linked code covers"
     )
     what.add_argument("--strip-debug", action="store_true", help="also remove device debug code")
+    what.add_argument(
+        "--drop-signature", action="store_true", help="also change signed Windows binaries, which lose their signature"
+    )
     what.add_argument("--force", action="store_true", help="slim even if a GPU loses code that it can run")
 
 
@@ -138,6 +141,7 @@ def run(args: argparse.Namespace) -> Slim:
             drop_relocatable=args.drop_relocatable,
             strip_debug=args.strip_debug,
             force=args.force,
+            drop_signature=args.drop_signature,
             used=args.used,
             version=args.version,
             level=args.level,

@@ -146,6 +146,7 @@ class Library(Struct, frozen=True, kw_only=True):
     entries: tuple[Entry, ...]  # empty unless asked for
     findings: tuple[Finding, ...]
     torch_symbols: tuple[str, ...] = ()  # mangled names that only torch can give it
+    signed: bool = False  # a Windows binary with a certificate attached
 
 
 class PythonLoad(Struct, frozen=True, kw_only=True):

@@ -73,6 +73,7 @@ class _Draft(Struct, kw_only=True):
     toolkits: tuple[str, ...] = ()
     rows: tuple[DeviceCode, ...] = ()
     torch_symbols: tuple[str, ...] = ()
+    signed: bool = False
     loose: list[Loose] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -139,6 +140,7 @@ def _pe(buffer: Buffer, *, search: Search) -> _Draft:
         type=file.file_type,
         sections=file.sections,
         needed=file.needed,
+        signed=file.signed,
     )
     _device_code(draft, search=search)
     _register(draft, file)
@@ -279,6 +281,7 @@ def _finish(draft: _Draft, detail: Detail) -> Library:
         entries=(*draft.walk.entries(), *map(loose.entry, draft.loose)) if detail == "entries" else (),
         findings=(*draft.findings, *draft.walk.findings, *draft.walk.suppressed(), *draft.walk.differences()),
         torch_symbols=draft.torch_symbols,
+        signed=draft.signed,
     )
 
 

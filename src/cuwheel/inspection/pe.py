@@ -21,19 +21,47 @@ if TYPE_CHECKING:
 
 MAGIC = b"MZ"
 _MACHINES = {0x8664: "x86_64", 0xAA64: "aarch64", 0x14C: "x86"}
-_COFF = struct.Struct("<4sHHIIIHH")
-_SECTION = struct.Struct("<8sIIIIIIHHI")
+COFF = struct.Struct("<4sHHIIIHH")
+SECTION = struct.Struct("<8sIIIIIIHHI")
 _PE32, _PE32_PLUS = 0x10B, 0x20B
-_IMAGE_BASE_AT, _DIRECTORIES_AT = 24, 112
+_IMAGE_BASE_AT, DIRECTORIES_AT = 24, 112
 _IMPORTS, _DELAYED_IMPORTS = 1, 13
+EXPORTS, CERTIFICATES, RELOCATIONS, DEBUG = 0, 4, 5, 6  # numbers of directories
 _IS_DLL, _IS_EXECUTABLE = 0x2000, 0x0002
 _HAS_CODE, _DISCARDABLE = 0x20, 0x02000000
 _MOST_IMPORTS = 4096
 _NAME_LIMIT = 512
 
 
+class Row(NamedTuple):
+    """A row of the section table. `memory` and `stored`: its sizes there; `offset`: in the file."""
+
+    name: bytes
+    memory: int
+    address: int
+    stored: int
+    offset: int
+    relocations_at: int
+    lines_at: int
+    relocations: int
+    lines: int
+    traits: int
+
+    @property
+    def end(self) -> int:
+        """Of its addresses, before they are rounded up."""
+        return self.address + (self.memory or self.stored)
+
+
 class Pe(NamedTuple):
+    """`header_at`: where the PE header begins. `optional`: the optional header, of which much is for loaders only."""
+
     buffer: Buffer
+    header_at: int
+    optional: bytes
+    symbols_at: int  # the old table of symbols, which GNU's linker still writes
+    symbols: int
+    rows: tuple[Row, ...]
     machine: str
     file_type: FileType
     image_base: int
@@ -44,12 +72,26 @@ class Pe(NamedTuple):
     def target(self, _slot: int, value: int) -> int | None:
         return self.addresses.offset_of(value - self.image_base) if value else None
 
+    def directory(self, number: int) -> tuple[int, int]:
+        """Where one of the tables that loaders go by is, and its size. (0, 0): there is none."""
+        at = DIRECTORIES_AT + number * 8
+        (count,) = struct.unpack_from("<I", self.optional, DIRECTORIES_AT - 4)
+        if number >= count or at + 8 > len(self.optional):
+            return 0, 0
+        place, size = struct.unpack_from("<II", self.optional, at)
+        return (place, size) if place and size else (0, 0)
+
+    @property
+    def signed(self) -> bool:
+        """Whether a certificate is attached (Authenticode): any change makes it worthless."""
+        return bool(self.directory(CERTIFICATES)[1])
+
 
 def is_pe(buffer: Buffer) -> bool:
     if buffer.size < 64 or buffer.read(0, 2) != MAGIC:  # noqa: PLR2004 - the DOS header
         return False
     at = _header_at(buffer)
-    return at + _COFF.size <= buffer.size and buffer.read(at, 4) == b"PE\0\0"
+    return at + COFF.size <= buffer.size and buffer.read(at, 4) == b"PE\0\0"
 
 
 def is_foreign(head: bytes) -> bool:
@@ -57,21 +99,28 @@ def is_foreign(head: bytes) -> bool:
     if len(head) < 64 or head[:2] != MAGIC:  # noqa: PLR2004 - the DOS header
         return False
     (at,) = struct.unpack_from("<I", head, 0x3C)
-    magic = head[at + _COFF.size : at + _COFF.size + 2]
+    magic = head[at + COFF.size : at + COFF.size + 2]
     return head[at : at + 4] == b"PE\0\0" and magic == _PE32.to_bytes(2, "little")
 
 
 def read(buffer: Buffer) -> Pe:
     at = _header_at(buffer)
-    signature, machine, count, _, _, _, optional_size, traits = _COFF.unpack(buffer.read(at, _COFF.size))
+    signature, machine, count, _, symbols_at, symbols, optional_size, traits = COFF.unpack(buffer.read(at, COFF.size))
     if signature != b"PE\0\0":
         raise MalformedError(buffer.name, "not a PE file")
-    optional = buffer.read(at + _COFF.size, optional_size)
-    if len(optional) < _DIRECTORIES_AT or struct.unpack_from("<H", optional)[0] != _PE32_PLUS:
+    optional = buffer.read(at + COFF.size, optional_size)
+    if len(optional) < DIRECTORIES_AT or struct.unpack_from("<H", optional)[0] != _PE32_PLUS:
         raise MalformedError(buffer.name, "a 32-bit PE file, which current CUDA does not make")
-    sections, addresses = _sections(buffer, at + _COFF.size + optional_size, count)
+    table = buffer.read(at + COFF.size + optional_size, count * SECTION.size)
+    rows = tuple(Row(*each) for each in SECTION.iter_unpack(table))
+    sections, addresses = _sections(buffer, rows)
     return Pe(
         buffer=buffer,
+        header_at=at,
+        optional=optional,
+        symbols_at=symbols_at if symbols else 0,
+        symbols=symbols,
+        rows=rows,
         machine=_MACHINES.get(machine, f"machine {machine:#x}"),
         file_type=_file_type(traits),
         image_base=struct.unpack_from("<Q", optional, _IMAGE_BASE_AT)[0],
@@ -92,17 +141,16 @@ def _file_type(traits: int) -> FileType:
     return "executable" if traits & _IS_EXECUTABLE else "other"
 
 
-def _sections(buffer: Buffer, at: int, count: int) -> tuple[tuple[Section, ...], AddressMap]:
+def _sections(buffer: Buffer, rows: tuple[Row, ...]) -> tuple[tuple[Section, ...], AddressMap]:
     sections, ranges = [], []
-    rows = _SECTION.iter_unpack(buffer.read(at, count * _SECTION.size))
-    for index, (raw_name, memory, address, stored, offset, _, _, _, _, traits) in enumerate(rows):
-        name = raw_name.rstrip(b"\0").decode("utf-8", "replace")
-        start = min(offset, buffer.size)
-        size = min(stored, buffer.size - start)
+    for index, row in enumerate(rows):
+        name = row.name.rstrip(b"\0").decode("utf-8", "replace")
+        start = min(row.offset, buffer.size)
+        size = min(row.stored, buffer.size - start)
         # The file's part is padded to the alignment; what memory does not hold is padding.
-        used = min(size, memory) if memory else size
-        sections.append(Section(index, name, _role(name, traits), address, start, used))
-        ranges.append(Range(address, start, size))
+        used = min(size, row.memory) if row.memory else size
+        sections.append(Section(index, name, _role(name, row.traits), row.address, start, used))
+        ranges.append(Range(row.address, start, size))
     return tuple(sections), AddressMap(ranges)
 
 
@@ -120,7 +168,7 @@ def _role(name: str, traits: int) -> Role:
 
 def _needed(buffer: Buffer, optional: bytes, addresses: AddressMap) -> Iterator[str]:
     for directory, width, name_at in ((_IMPORTS, 20, 12), (_DELAYED_IMPORTS, 32, 4)):
-        entry = _DIRECTORIES_AT + directory * 8
+        entry = DIRECTORIES_AT + directory * 8
         if entry + 8 > len(optional):
             continue
         place = addresses.offset_of(struct.unpack_from("<I", optional, entry)[0])

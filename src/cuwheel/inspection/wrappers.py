@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 MAGIC = 0x466243B1
 WRAPPER = struct.Struct("<IIQQ")
 _POINTER_AT = 8
+_STEP = 8  # wrappers hold pointers, and are aligned for them
+_CONTENT = re.compile(rb"[^\0]")
 VERSION_LINKED = 2
 _MOST_WRAPPERS = 1 << 20
 _MODULE_IDS_LIMIT = 1 << 22
@@ -63,17 +66,19 @@ def read(
 
 
 def _wrappers(buffer: Buffer, section: Section) -> Iterator[tuple[int, int | None, int, int]]:
-    count = min(section.size // WRAPPER.size, _MOST_WRAPPERS)
-    if count == _MOST_WRAPPERS:
+    """Zeros between and behind them are padding: incremental linking rounds each up to 32 bytes."""
+    size = min(section.size, _MOST_WRAPPERS * WRAPPER.size)
+    if size < section.size:
         limits.met(f"{_MOST_WRAPPERS:,} wrappers in {section.name}", "what the rest register is not known")
-    data = buffer.read(section.offset, count * WRAPPER.size)
-    for index, (magic, version, container, array) in enumerate(WRAPPER.iter_unpack(data)):
-        slot = section.offset + index * WRAPPER.size
+    data = buffer.read(section.offset, size)
+    at = 0
+    while (found := _CONTENT.search(data, at)) and (at := found.start() // _STEP * _STEP) + WRAPPER.size <= size:
+        magic, version, container, array = WRAPPER.unpack_from(data, at)
         if magic != MAGIC:
-            if magic or version:  # PE pads its sections with zeros
-                yield slot, None, 0, 0
+            yield section.offset + at, None, 0, 0
             return
-        yield slot, version, container, array
+        yield section.offset + at, version, container, array
+        at += WRAPPER.size
 
 
 def _prelinked(

@@ -46,7 +46,7 @@ class _Verdict(NamedTuple):
 
 def decide(library: Library, options: SlimOptions) -> LibraryPlan:
     """`library` must have been surveyed with `detail="entries"`."""
-    fixed = unchanged.reason(library)
+    fixed = unchanged.reason(library, options)
     verdicts: dict[int, _Verdict] = {}
     refused: tuple[Finding, ...] = ()
     if fixed is None:

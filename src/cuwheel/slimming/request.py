@@ -20,8 +20,8 @@ class SlimRequest:
     `targets`: one or several; with `env`, names of distributions in it. `machines`: as for `check`; also `this`, and
     `all` to keep every architecture. `cuda`: of packages with a library per CUDA version, keep the one loaded with
     this. `used`: traces; of each library only what they show to be loaded is kept, in an environment or a folder.
-    `level`: deflate everything anew. `platform`: of `name==version`, the wheel for this one. `commit`: keep no
-    originals.
+    `drop_signature`: also change signed Windows binaries. `level`: deflate everything anew. `platform`: of
+    `name==version`, the wheel for this one. `commit`: keep no originals.
     """
 
     targets: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
@@ -34,6 +34,7 @@ class SlimRequest:
     drop_relocatable: bool = False
     strip_debug: bool = False
     force: bool = False
+    drop_signature: bool = False
     version: str | None = None
     level: int | None = None
     platform: str | None = None

@@ -42,6 +42,7 @@ def of(request: SlimRequest) -> Task:
         drop_relocatable=request.drop_relocatable,
         strip_debug=request.strip_debug,
         force=request.force,
+        drop_signature=request.drop_signature,
     )
     return Task(request=request, options=options, cuda=_cuda(request.cuda) if request.cuda else None)
 

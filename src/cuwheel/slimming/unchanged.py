@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.binary import pe_draft
 from cuwheel.binary.geometry import PAGES
 from cuwheel.compat import drivers
 from cuwheel.compat.choose import Device
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from cuwheel.binary.decisions import SlimOptions
-    from cuwheel.inspection.libraries import Compression, Entry, Library
+    from cuwheel.inspection.libraries import Compression, Entry, Format, Library
 
 # What a reader says of a file whose parts cannot be trusted to be what they seem.
 _DAMAGE = frozenset({"fatbin-damaged", "registration-damaged", "sections-overlap"})
 _SHOWN = 5
+_MACHINES: dict[Format, Collection[str]] = {"elf": PAGES, "pe": pe_draft.MACHINES}  # that are rewritten
 
 
 class Reason(NamedTuple):
@@ -34,17 +36,17 @@ class Reason(NamedTuple):
     fix: str = ""
 
 
-def reason(library: Library) -> Reason | None:
+def reason(library: Library, options: SlimOptions) -> Reason | None:
     if damage := next((each for each in library.findings if each.rule in _DAMAGE), None):
         return Reason("damaged", damage.message, damage.fix)
     if not library.entries:
         return None
-    if library.format == "pe":
-        return Reason("windows-binary", "Windows binaries are not rewritten yet")
-    if library.format != "elf" or library.type not in ("shared", "executable"):
+    if library.format not in _MACHINES or library.type not in ("shared", "executable"):
         return Reason("not-linked", "it is not linked yet: leave code out when building it")
-    if library.machine not in PAGES:
+    if library.machine not in _MACHINES[library.format]:
         return Reason("other-machine", f"binaries for {library.machine} are not rewritten")
+    if library.signed and not options.drop_signature:
+        return Reason("signed", "it is signed, and no change leaves the signature valid", "add --drop-signature")
     return None
 
 

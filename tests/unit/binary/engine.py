@@ -68,9 +68,9 @@ def plan(path: Path, *gpus: str, **changes: Any) -> LibraryPlan:
     return decide(read(path), options(*gpus, **changes))
 
 
-def keeping(found: Library, keep: Callable[[EntryDecision], bool]) -> LibraryPlan:
+def keeping(found: Library, keep: Callable[[EntryDecision], bool], **changes: Any) -> LibraryPlan:
     """A plan that keeps exactly this, whoever would want it."""
-    whole = decide(found, options())
+    whole = decide(found, options(**changes))
     return replace(whole, entries=tuple(replace(each, keep=keep(each)) for each in whole.entries))
 
 

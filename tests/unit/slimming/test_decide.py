@@ -209,7 +209,6 @@ def test_no_wrappers_at_all() -> None:
 @pytest.mark.parametrize(
     ("file", "rule"),
     [
-        ("windows-130.dll", "windows-binary"),
         ("object-130.o", "not-linked"),
         ("archive-130.a", "not-linked"),
         ("bare-130.fatbin", "not-linked"),

@@ -1,0 +1,98 @@
+"""Everything in a PE file that leads into its device code: what must change when that moves, or forbids it."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from cuwheel.binary.pe_rules import relocation_blocks
+from cuwheel.errors import MalformedError
+from cuwheel.inspection.pe import EXPORTS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from cuwheel.inspection.pe import Pe
+
+_WORD = struct.Struct("<Q")
+_HALF = struct.Struct("<i")
+_PAGE = 4096
+_EXPORTS = struct.Struct("<20xI4xI8x")
+_MOST_EXPORTS = 1 << 16  # ordinals have two bytes
+_EXECUTABLE = 0x20000000
+# lea, of a register of 64 bits, with an address relative to the next instruction.
+_LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]")
+_AT_ONCE = 1 << 20
+_OVERLAP = 6
+
+
+class Pointer(NamedTuple):
+    """At `slot` in the file, to `target`, an address relative to the image."""
+
+    slot: int
+    target: int
+
+
+def pointers(file: Pe, ranges: Sequence[tuple[int, int]]) -> Iterator[Pointer]:
+    """Those into `ranges`, of all that the loader relocates."""
+    low, high = min(start for start, _ in ranges), max(end for _, end in ranges)
+    for page, slots in relocation_blocks(file):
+        base = file.addresses.offset_of(page)
+        if base is None or not slots:
+            continue
+        data = file.buffer.read(base, min(_PAGE + _WORD.size, file.buffer.size - base))
+        for slot in slots:
+            if file.addresses.offset_of(slot) != base + slot - page:
+                continue  # in memory that the file has no bytes for
+            if slot - page + _WORD.size > len(data):
+                raise MalformedError(file.buffer.name, f"a relocation at {slot:#x}, where nothing is loaded")
+            target = _WORD.unpack_from(data, slot - page)[0] - file.image_base
+            if low <= target < high and any(start <= target < end for start, end in ranges):
+                yield Pointer(base + slot - page, target)
+
+
+def written(file: Pe, ranges: Sequence[tuple[int, int]]) -> int | None:
+    """The first address in `ranges` that the loader writes to."""
+    for page, slots in relocation_blocks(file):
+        if any(start < page + _PAGE + _WORD.size and page < end for start, end in ranges):
+            for slot in slots:
+                if any(start < slot + _WORD.size and slot < end for start, end in ranges):
+                    return slot
+    return None
+
+
+def exported(file: Pe, ranges: Sequence[tuple[int, int]]) -> int | None:
+    """The first address in `ranges` that the file exports: it may be how its own code finds a container."""
+    place, size = file.directory(EXPORTS)
+    at = file.addresses.offset_of(place) if size else None
+    if at is None:
+        return None
+    count, table = _EXPORTS.unpack(file.buffer.read(at, _EXPORTS.size))
+    functions = file.addresses.offset_of(table)
+    if functions is None or not count:
+        return None
+    if count > _MOST_EXPORTS:
+        raise MalformedError(file.buffer.name, f"it claims to export {count:,} functions")
+    addresses = memoryview(file.buffer.read(functions, 4 * count)).cast("I").tolist()
+    return next((each for each in addresses if any(start <= each < end for start, end in ranges)), None)
+
+
+def loaded_by_code(file: Pe, starts: Collection[int]) -> int | None:
+    """The place of an instruction that takes the address of one of `starts`.
+
+    Only of their exact starts: bytes that look like such an instruction are common, and refer to anywhere.
+    """
+    wanted = frozenset(starts)
+    for row in file.rows if wanted else ():
+        if not row.traits & _EXECUTABLE:
+            continue
+        end = min(row.stored, max(file.buffer.size - row.offset, 0))
+        for start in range(0, end, _AT_ONCE):
+            data = file.buffer.read(row.offset + start, min(_AT_ONCE + _OVERLAP, end - start))
+            for match in _LEA.finditer(data, 0, len(data) - _HALF.size):
+                behind = match.end() + _HALF.size
+                here = row.address + start
+                if here + behind + _HALF.unpack_from(data, match.end())[0] in wanted:
+                    return here + match.start()
+    return None

@@ -32,13 +32,19 @@ class Foreign:
         self.buffer, self.entry = buffer, entry
 
 
-def draft(base: Buffer, contents: Mapping[int, Sequence[RawEntry | Foreign]], spool: int | None) -> Draft:
+def draft(
+    base: Buffer,
+    contents: Mapping[int, Sequence[RawEntry | Foreign]],
+    spool: int | None,
+    *,
+    drop_signature: bool = False,
+) -> Draft:
     """`contents`: what the containers hold that change, by their number. `spool`: where the others' entries go.
 
     Without a spool nothing is copied: the draft says what would be written. Raises MalformedError, with what it is
     about the file that forbids changing it.
     """
-    file = checked(base, drop_signature=False)
+    file = checked(base, drop_signature=drop_signature)
     walk, registration = walked(file)
     unnamed = set(registration.unnamed) if registration.wrappers else set(range(len(walk.containers)))
     made, at = [], 0
@@ -74,6 +80,8 @@ def grow(
     target: Path,
     contents: Mapping[int, Sequence[RawEntry | Foreign]],
     must_hold: Callable[[Path], object],
+    *,
+    drop_signature: bool = False,
 ) -> int:
     """Write the library with these contents to `target`, and tell its size. `must_hold`: raises for a wrong file.
 
@@ -82,7 +90,7 @@ def grow(
     """
     try:
         with tempfile.TemporaryFile(dir=target.parent, buffering=0) as file:
-            made = draft(base, contents, file.fileno())
+            made = draft(base, contents, file.fileno(), drop_signature=drop_signature)
 
             def check(beside: Path) -> None:
                 read_back.same_as_drafted(source, beside, base.name, made, file.fileno())

@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="graft although it is not proven to fit; the wheel says so"
     )
+    parser.add_argument(
+        "--drop-signature", action="store_true", help="also change signed Windows binaries, which lose their signature"
+    )
     parser.add_argument("--dry-run", action="store_true", help="compare and report, write nothing")
     parser.add_argument(
         "--version",
@@ -84,6 +87,7 @@ def run(args: argparse.Namespace) -> Graft:
             add=[name for text in args.add for name in option_values.parts(text)],
             source=args.source,
             cuda=args.cuda,
+            drop_signature=args.drop_signature,
         )
     )
     write_html(answer, args)

@@ -87,7 +87,7 @@ def decide(base: Subject, about: Known, donors: Sequence[tuple[Subject, Known]],
     made = Decision(base, changed, tuple(added), _weakest(proofs), tuple(findings), refused=False)
     try:
         if changed:
-            growth.draft(base.buffer, made.contents, None)
+            growth.draft(base.buffer, made.contents, None, drop_signature=base.drop_signature)
     except MalformedError as error:
         misfit = Misfit(rule="graft-unsupported", why=error.problem)
         return _refused(base, (*findings, fitting.finding(base.name, misfit)))

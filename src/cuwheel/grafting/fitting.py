@@ -71,13 +71,13 @@ class Misfit(NamedTuple):
 
 def possible(base: Subject, donor: Subject) -> Misfit | None:
     """Why the containers of two libraries cannot even be put side by side."""
-    if base.elf.machine != donor.elf.machine:
+    if base.machine != donor.machine:
         return Misfit(
             rule="graft-other-machine",
-            why=f"the base is for {base.elf.machine_name}, the donor for {donor.elf.machine_name}",
+            why=f"the base is for {base.machine}, the donor for {donor.machine}",
         )
     for each in (base, donor):
-        if each.elf.file_type != "shared":
+        if each.file.file_type != "shared":
             return Misfit(rule="graft-unsupported", why=f"{each.name} is not a shared library")
         if not each.registration.wrappers:
             return Misfit(rule="graft-unsupported", why=f"{each.name} registers no device code")
@@ -211,7 +211,7 @@ def _host_names(pair: Pair, name: str) -> bool:
     """Whether the name stands in the data of either host side, as what is registered by name does."""
     wanted = b"\0" + name.encode() + b"\0"
     for subject in (pair.base, pair.donor):
-        for section in subject.elf.sections():
+        for section in subject.sections:
             if section.role == "data" and section.size and wanted in subject.buffer.read(section.offset, section.size):
                 return True
     return False

@@ -8,16 +8,16 @@ hold addresses (symbols, relocations, the dynamic section) are compared entry by
 from __future__ import annotations
 
 import itertools
-import re
 import struct
 from typing import TYPE_CHECKING
 
 from cuwheel.binary.references import SHT_RELR, relr_slots
-from cuwheel.grafting import instructions
+from cuwheel.grafting import differences, pe_host
 from cuwheel.grafting.moves import Area, Moves
 from cuwheel.inspection.dynamic import SYMBOL
 from cuwheel.inspection.elf import SHT_DYNAMIC, SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_RELA, SHT_SYMTAB
 from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.inspection.pe import Pe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 _ALLOC, _EXEC = 0x2, 0x4
 _RELA = struct.Struct("<QQq")
 _PAIR = struct.Struct("<QQ")
-_WORD = struct.Struct("<Q")
-_HALF = struct.Struct("<i")
-_AT_ONCE = 1 << 20
-_OVERLAP = 16
-_DIFFERING = re.compile(rb"[^\0]+")
-_SLACK = 16  # of what an instruction refers to: its own end, and an offset into or before an object
 _FIRST_RESERVED = 0xFF00
 _RELATIVE = frozenset((8, 1027))
 _SYMBOL_TABLES = frozenset((SHT_SYMTAB, SHT_DYNSYM))
@@ -41,6 +35,8 @@ _SYMBOL_TABLES = frozenset((SHT_SYMTAB, SHT_DYNSYM))
 
 def difference(base: Subject, donor: Subject) -> str:
     """The first place where the host sides are not the same, in words; empty where there is none."""
+    if isinstance(base.file, Pe) and isinstance(donor.file, Pe):
+        return pe_host.difference(base, donor, base.file, donor.file)
     ours, theirs = _loaded(base), _loaded(donor)
     if [each.name for each in ours] != [each.name for each in theirs]:
         other = sorted({each.name for each in ours} ^ {each.name for each in theirs})
@@ -48,14 +44,14 @@ def difference(base: Subject, donor: Subject) -> str:
     areas = [Area(*each) for each in zip(ours, theirs, strict=True)]
     device = [Area(one, other) for one, other in zip(_device(base), _device(donor), strict=False)]
     moves = Moves(base, donor, [*areas, *device])
-    for mine, its in areas:
+    for mine, its in zip(ours, theirs, strict=True):
         if (mine.type, mine.flags, mine.size) != (its.type, its.flags, its.size):
             return f"{mine.name} has {mine.size:,} bytes in the base, {its.size:,} in the donor"
-    for area in areas:
-        if area.ours.type != SHT_NOBITS and not _is_identity(area.ours):
-            at = _compared(base, donor, area, moves)
+    for mine, its in zip(ours, theirs, strict=True):
+        if mine.type != SHT_NOBITS and not _is_identity(mine):
+            at = _compared(base, donor, mine, its, moves)
             if at is not None:
-                return f"{area.ours.name} is not the same at {at:#x}{_function(base, area.ours.address + at)}"
+                return f"{mine.name} is not the same at {at:#x}{_function(base, mine.address + at)}"
     return ""
 
 
@@ -73,17 +69,19 @@ def _is_identity(section: Header) -> bool:
     return section.type == SHT_NOTE and section.name == ".note.gnu.build-id"
 
 
-def _compared(base: Subject, donor: Subject, area: Area, moves: Moves) -> int | None:
+def _compared(base: Subject, donor: Subject, mine: Header, its: Header, moves: Moves) -> int | None:
     """Where in the section the first difference is that nothing explains."""
-    if area.ours.type in _SYMBOL_TABLES:
+    area = Area(mine, its)
+    if mine.type in _SYMBOL_TABLES:
         return _symbols(base, donor, area)
-    if area.ours.type == SHT_RELA:
+    if mine.type == SHT_RELA:
         return _relocations(base, donor, area, moves)
-    if area.ours.type == SHT_RELR:
+    if mine.type == SHT_RELR:
         return _packed_relocations(base, donor, area, moves)
-    if area.ours.type == SHT_DYNAMIC:
+    if mine.type == SHT_DYNAMIC:
         return _dynamic(base, donor, area, moves)
-    return _contents(base, donor, area, moves)
+    fixed_width = base.elf.machine_name == "aarch64" and bool(mine.flags & _EXEC)
+    return differences.first(base.buffer, donor.buffer, area, moves, fixed_width=fixed_width)
 
 
 def _symbols(base: Subject, donor: Subject, area: Area) -> int | None:
@@ -132,53 +130,6 @@ def _rows(
         one = base.buffer.read(area.ours.offset + start, count)
         other = donor.buffer.read(area.theirs.offset + start, count)
         yield from zip(itertools.count(start, row.size), row.iter_unpack(one), row.iter_unpack(other), strict=False)
-
-
-def _contents(base: Subject, donor: Subject, area: Area, moves: Moves) -> int | None:
-    """Code and data, a piece at a time, pieces overlapping: a word may stand on their border."""
-    fixed_width = base.elf.machine_name == "aarch64" and bool(area.ours.flags & _EXEC)
-    done = 0
-    for start in range(0, area.ours.size, _AT_ONCE):
-        low = max(start - _OVERLAP, 0)
-        count = min(start + _AT_ONCE + _OVERLAP, area.ours.size) - low
-        one = base.buffer.read(area.ours.offset + low, count)
-        other = donor.buffer.read(area.theirs.offset + low, count)
-        if one == other:
-            continue
-        differing = int.from_bytes(one, "little") ^ int.from_bytes(other, "little")
-        for run in _DIFFERING.finditer(differing.to_bytes(count, "little")):
-            at = max(run.start(), done - low)
-            end = run.end()
-            while at < end:
-                if at + low >= start + _AT_ONCE:  # the next piece has all of it
-                    break
-                explained = _word(one, other, at, area, low, moves, fixed_width=fixed_width)
-                if explained is None:
-                    return low + at
-                at = explained
-                done = low + at
-    return None
-
-
-def _word(one: bytes, other: bytes, at: int, area: Area, low: int, moves: Moves, *, fixed_width: bool) -> int | None:
-    """Behind the word around `at` that accounts for the difference; None where there is none."""
-    if fixed_width:
-        place = at // 4 * 4
-        here = area.ours.address + low + place
-        ours, theirs = (int.from_bytes(each[place : place + 4], "little") for each in (one, other))
-        return place + 4 if instructions.explained(ours, theirs, here, area.moved, moves) else None
-    for place in range(at, max(at - 8, -1), -1):
-        if place + 8 <= len(one) and place > at - 8:
-            (ours,), (theirs,) = _WORD.unpack_from(one, place), _WORD.unpack_from(other, place)
-            if moves.explains(ours, theirs):
-                return place + 8
-        if place + 4 <= len(one) and place > at - 4:
-            (near,), (far,) = _HALF.unpack_from(one, place), _HALF.unpack_from(other, place)
-            # Relative to where the word is, as in instructions and unwind tables, or to its section's start.
-            for origin in (area.ours.address + low + place, area.ours.address):
-                if any(far - near == moved - area.moved for moved in moves.near(origin + near, _SLACK)):
-                    return place + 4
-    return None
 
 
 def _function(base: Subject, address: int) -> str:

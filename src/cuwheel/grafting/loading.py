@@ -12,6 +12,7 @@ from cuwheel import process
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import elf
+from cuwheel.inspection.pe import Pe
 
 if TYPE_CHECKING:
     from cuwheel.grafting.subject import Subject
@@ -21,7 +22,12 @@ _TAKEN = (0, 2)  # of `ld.so --verify`: a program, a library
 
 
 def must_load(base: Subject, written: Path) -> None:
-    """Raises MalformedError where the new file is refused and the old one was not."""
+    """Raises MalformedError where the new file is refused and the old one was not.
+
+    Of a Windows library its loader's rules were asked when it was read again.
+    """
+    if isinstance(base.file, Pe):
+        return
     loader = _loader() if base.elf.machine_name == platform.machine() else None
     if loader and _status(loader, base.path) in _TAKEN and _status(loader, written) not in _TAKEN:
         raise MalformedError(base.name, "the system's loader does not accept the new file", hint=_BUG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cuwheel.inspection.image import FATBIN_SECTIONS
 
@@ -11,16 +11,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.grafting.subject import Subject
-    from cuwheel.inspection.elf import Header
 
 _NEIGHBOURS = 8  # sections, some of them empty or tiny, that may be near a place
+
+
+class Place(Protocol):
+    """A loaded section, of whatever format."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
 
 
 class Area(NamedTuple):
     """A loaded section in both files."""
 
-    ours: Header
-    theirs: Header
+    ours: Place
+    theirs: Place
 
     @property
     def moved(self) -> int:
@@ -57,7 +69,7 @@ class Moves:
 
 
 def _addresses(subject: Subject) -> list[int]:
-    headers = [each for each in subject.elf.headers if each.name in FATBIN_SECTIONS]
+    headers = [each for each in subject.sections if each.name in FATBIN_SECTIONS]
     found = []
     for index in subject.order:
         at = subject.walk.containers[index].offset

@@ -16,7 +16,8 @@ class GraftRequest:
 
     `output`: a folder, or the file itself. `force`: where nothing proves that they fit. `version`: of the new wheel.
     `platform`: of `name==version`, the wheel for this one. `add`: architectures to build from `source` as the donor,
-    beside one of the base's as the witness, with `cuda` (the newest of the base's libraries).
+    beside one of the base's as the witness, with `cuda` (the newest of the base's libraries). `drop_signature`: also
+    change signed Windows binaries.
     """
 
     base: str | Path = field(kw_only=False)
@@ -30,6 +31,7 @@ class GraftRequest:
     add: Sequence[str] = ()
     source: str | Path | None = None
     cuda: str | None = None
+    drop_signature: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "donors", as_paths(self.donors))

@@ -59,7 +59,9 @@ def split(path: Path, request: GraftRequest) -> Outcome:
         if request.dry_run:
             return outcome
         with files.errors_of(folder, f"{path.name} was not split"), locking.scratch(folder) as scratch:
-            made = [_written(wheel, part, found, origin, scratch) for part in parts]
+            made = [
+                _written(wheel, part, found, origin, scratch, drop_signature=request.drop_signature) for part in parts
+            ]
             for place, output in zip(made, outputs, strict=True):
                 place.replace(output)
             files.sync_folder(folder)
@@ -107,13 +109,15 @@ def _edit(wheel: WheelFile, part: Part) -> WheelEdit:
     return edit
 
 
-def _written(wheel: WheelFile, part: Part, found: Sequence[Library], origin: Origin, folder: Path) -> Path:
+def _written(
+    wheel: WheelFile, part: Part, found: Sequence[Library], origin: Origin, folder: Path, *, drop_signature: bool
+) -> Path:
     edit = _edit(wheel, part)
     for number, each in enumerate(found):
         whole, place = folder / "whole", folder / f"{part.name}-{number}"
         with whole.open("wb") as file:
             wheel.copy_to(each.path, file)
-        plan = _plan(each, part, origin)
+        plan = _plan(each, part, origin, SlimOptions(targets=None, drop_signature=drop_signature))
         result = library.slim_library(whole, place, plan)
         if not result.written and plan.changes:
             raise MalformedError(each.path, f"cannot be split: {result.findings[-1].message}")
@@ -126,7 +130,7 @@ def _written(wheel: WheelFile, part: Part, found: Sequence[Library], origin: Ori
     return stamped.rename(folder / f"{part.name}.wheel")
 
 
-def _plan(found: Library, part: Part, origin: Origin) -> LibraryPlan:
+def _plan(found: Library, part: Part, origin: Origin, options: SlimOptions) -> LibraryPlan:
     """Without the code of the other parts; what belongs to none, and what nothing refers to, is in each of them."""
     others = set(origin.archs) - set(part.archs)
     fixed = set(found.registration.unnamed) if found.registration.wrappers else None
@@ -136,7 +140,7 @@ def _plan(found: Library, part: Part, origin: Origin) -> LibraryPlan:
 
     return LibraryPlan(
         path=found.path,
-        options=SlimOptions(targets=None),
+        options=options,
         entries=tuple(
             EntryDecision(index=index, entry=entry, keep=keep(entry), recompress_to=None, reason="split")
             for index, entry in enumerate(found.entries)

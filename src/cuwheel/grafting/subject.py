@@ -5,18 +5,21 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary.draft import walked
+from cuwheel.binary.draft import opened, walked
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import MalformedError
-from cuwheel.inspection import cubin, elf, payload
+from cuwheel.inspection import cubin, payload
 from cuwheel.inspection.cubin import Interface
+from cuwheel.inspection.pe import Pe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from typing_extensions import Self
 
+    from cuwheel.inspection.elf import Elf
     from cuwheel.inspection.fatbin import RawEntry
+    from cuwheel.inspection.image import Section
     from cuwheel.inspection.libraries import Entry
 
 
@@ -46,15 +49,18 @@ class Held(NamedTuple):
 
 
 class Subject:
-    """`name`: what a person calls it. Raises MalformedError for anything that is not an undamaged ELF library."""
+    """`name`: what a person calls it. `drop_signature`: it may lose the one it has, as a base that gets more does.
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, name
+    Raises MalformedError for anything that is not an undamaged ELF or PE library.
+    """
+
+    def __init__(self, path: Path, name: str, *, drop_signature: bool = False) -> None:
+        self.path, self.name, self.drop_signature = path, name, drop_signature
         self.buffer = FileBuffer(path, name)
         self._interfaces: dict[int, Interface] = {}
         try:
-            self.elf = elf.read(self.buffer)
-            self.walk, self.registration = walked(self.elf)
+            self.file = opened(self.buffer)
+            self.walk, self.registration = walked(self.file)
         except BaseException:
             self.buffer.close()
             raise
@@ -64,6 +70,25 @@ class Subject:
 
     def __exit__(self, *_: object) -> None:
         self.buffer.close()
+
+    @property
+    def elf(self) -> Elf:
+        """Raises MalformedError for a Windows library."""
+        if isinstance(self.file, Pe):
+            raise MalformedError(self.name, "it is not an ELF file")
+        return self.file
+
+    @property
+    def machine(self) -> str:
+        """And the system, where that is not Linux."""
+        return f"{self.file.machine} Windows" if isinstance(self.file, Pe) else self.file.machine_name
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """With the addresses that pointers hold, unless the library is loaded elsewhere."""
+        if not isinstance(self.file, Pe):
+            return self.file.sections()
+        return tuple(each._replace(address=self.file.image_base + each.address) for each in self.file.sections)
 
     @cached_property
     def held(self) -> tuple[tuple[Held, ...], ...]:

@@ -51,7 +51,7 @@ def _libraries(base: Path, donors: Sequence[Path], request: GraftRequest) -> Out
     if target.exists() and any(target.samefile(each) for each in (base, *donors)):
         raise UsageError(f"{target} is one of the inputs", hint="choose another place with -o")
     with ExitStack() as stack:
-        subject = stack.enter_context(Subject(base, str(base)))
+        subject = stack.enter_context(Subject(base, str(base), drop_signature=request.drop_signature))
         givers = [(stack.enter_context(Subject(each, str(each))), deciding.Known()) for each in donors]
         made = deciding.decide(subject, deciding.Known(), givers, force=request.force)
         outcome = Outcome(base=str(base), donors=tuple(map(str, donors)), findings=made.findings, refused=made.refused)

@@ -50,7 +50,13 @@ def graft(base: Path, donors: Sequence[Path], request: GraftRequest, told: Known
             taking = [each for each, own in zip(givers, given, strict=True) if path in own]
             subjects = [
                 (
-                    stack.enter_context(Subject(_copied(each, path, folder / f"{number}-{index}"), path)),
+                    stack.enter_context(
+                        Subject(
+                            _copied(each, path, folder / f"{number}-{index}"),
+                            path,
+                            drop_signature=request.drop_signature,
+                        )
+                    ),
                     told or known(each),
                 )
                 for index, each in enumerate((wheel, *taking))
@@ -78,9 +84,9 @@ def _must_be_intact(wheel: WheelFile) -> None:
 
 
 def device_libraries(wheel: WheelFile) -> list[str]:
-    """ELF libraries: others cannot be rewritten."""
+    """Those that can be rewritten."""
     found = survey_wheel(wheel, detail="rows").libraries
-    return [each.path for each in found if each.device_code and each.format == "elf"]
+    return [each.path for each in found if each.device_code and each.format in ("elf", "pe")]
 
 
 def known(wheel: WheelFile) -> Known:

@@ -21,7 +21,7 @@ def expected_size(decision: Decision) -> int:
     """Of the library that would be written."""
     if not decision.containers:
         return decision.base.buffer.size
-    return growth.draft(decision.base.buffer, decision.contents, None).size
+    return growth.draft(decision.base.buffer, decision.contents, None, drop_signature=decision.base.drop_signature).size
 
 
 def write(decision: Decision, target: Path) -> int:
@@ -40,4 +40,4 @@ def write(decision: Decision, target: Path) -> int:
                 raise MalformedError(base.name, f"the new file's host side is not the base's: {differs}", hint=_HINT)
         loading.must_load(base, beside)
 
-    return growth.grow(base.path, base.buffer, target, decision.contents, must_hold)
+    return growth.grow(base.path, base.buffer, target, decision.contents, must_hold, drop_signature=base.drop_signature)

@@ -176,7 +176,9 @@ def attend(
                 child.send_signal(number)
 
     # Before it starts, so that none is lost. What is ignored already stays so, and the child inherits it.
-    theirs = {number: signal.getsignal(number) for number in (*_SOFT, *_FROM_TERMINAL)}
+    # Only the first thread can have signals; a command that another one runs is nobody's to pass them on to.
+    watched = (*_SOFT, *_FROM_TERMINAL) if threading.current_thread() is threading.main_thread() else ()
+    theirs = {number: signal.getsignal(number) for number in watched}
     before = {number: handler for number, handler in theirs.items() if handler != signal.SIG_IGN}
     for number in before:
         signal.signal(number, pass_on)

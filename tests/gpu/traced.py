@@ -1,7 +1,8 @@
 """Programs that fail in known ways on an H200, and what `trace` must say of each: python3 -m tests.gpu.traced FOLDER
 
-Needs nvcc, a C compiler and a GPU of capability 9.0; what uses torch, JAX or CuPy is left out where they are not
-installed, and said so. FOLDER: for the programs, and `traced.json` with what was seen.
+Needs nvcc, a C compiler and a GPU of capability 9.0; what uses torch, JAX, CuPy or bitsandbytes (slimmed for an A100)
+is left out where they are not installed, and so are CUDA's earlier runtimes unless CUWHEEL_OLD_PROGRAMS names what
+`old_runtimes.py` filled. FOLDER: for the programs, `traced.json` with what was not as expected, and each report.
 """
 
 from __future__ import annotations
@@ -10,103 +11,212 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cuwheel
-from cuwheel import process
+from cuwheel.errors import CuwheelError
 from cuwheel.inspection.demangle import demangled
+from cuwheel.report.answer import to_json
+from cuwheel.units import file_name
+from tests.gpu import traced_programs as programs
+from tests.gpu.traced_programs import ARCH_80, ARCH_90, PTX_75
 
 if TYPE_CHECKING:
     from cuwheel.report.trace import Traced
+    from cuwheel.tracing.traced import Failure
 
-SOURCES = Path(__file__).parent / "src"
+_AT_ONCE = 4
 _SCALE = "void scale<float, 64>(float*, float)"
-_PYTHON = {
-    "memory": "import torch\ntry: torch.empty(1 << 45, device='cuda')\nexcept Exception: raise SystemExit(3)\n",
-    "assert": "import torch\na = torch.arange(9, device='cuda')\n"
-    "print(torch.gather(a, 0, torch.full((5,), 10**7, device='cuda')).sum().item())\n",
-    "graph": "import torch\na = torch.ones(64, device='cuda')\n"
-    "s = torch.cuda.Stream()\nwith torch.cuda.stream(s): b = a * 2\ntorch.cuda.synchronize()\n"
-    "g = torch.cuda.CUDAGraph()\n"
-    "with torch.cuda.graph(g): c = (a * 3).sum()\ng.replay()\ntorch.cuda.synchronize()\n",
-    "threads": "import threading, torch\ndef work(): torch.ones(99, device='cuda').cumsum(0).sum().item()\n"
-    "t = [threading.Thread(target=work) for _ in range(16)]\n[x.start() for x in t]\n[x.join() for x in t]\n",
-    "spawn": "import multiprocessing as m\ndef work(n):\n    import torch\n"
-    "    return float(torch.ones(9, device='cuda').sum())\n"
-    "if __name__ == '__main__':\n    with m.get_context('spawn').Pool(2) as p: print(p.map(work, [1, 2]))\n",
-    "nvrtc": "import torch\nsource = 'template <typename T> T mine(T x) { return x * x + 1; }'\n"
-    "f = torch.cuda.jiterator._create_jit_fn(source)\n"
-    "print(f(torch.ones(4, device='cuda')).sum().item())\n",
-    "jax": "import jax.numpy as jnp\nx = jnp.ones((256, 256))\nprint((x @ x).sum())\n",
-    "cupy": "import cupy\nk = cupy.RawKernel('extern \"C\" __global__ void mine(float* x) { x[0] = 1; }', 'mine')\n"
-    "x = cupy.ones(8, dtype='f4')\nk((1,), (8,), (x,))\nk((1,), (5000,), (x,))\n",
-}
 
 
 @dataclass(frozen=True)
 class Case:
-    """`compiled`: nvcc's words for the program. `needs`: a module that must be there. `error` 0: all must go well.
+    """`command`: makes what it needs in a folder. `needs`: a module that must be there. `error` 0: all must go well.
 
-    `kernel`: named, or for late errors among those launched last. `library`: the end of its file's name.
+    `kernel`: named, or for late errors among those launched last. `library`: the end of its file's name. `caller`: of a
+    call that concerns no file. `reason`: a part of it. `swallowed`: the program dealt with it, and ended well.
     """
 
     name: str
     error: int
-    compiled: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
+    command: Callable[[Path], list[str]]
     needs: str = ""
+    environ: tuple[tuple[str, str], ...] = ()
+    cupti: bool = False
     kernel: str = ""
     library: str = ""
+    caller: str = ""
     archs: tuple[str, ...] = ()
+    reason: str = ""
+    python: str = ""
+    swallowed: bool = False
     how: str = ""
     launched: str = ""
     processes: int = 1
 
 
-_ARCH_80 = ("-gencode", "arch=compute_80,code=sm_80")
-_ARCH_90 = ("-gencode", "arch=compute_90,code=sm_90")
-_PTX_75 = ("-gencode", "arch=compute_75,code=compute_75")
-CASES = (
-    Case("native", 0, _ARCH_90, how="native", launched=_SCALE, library="native"),
-    Case("ptx", 0, _PTX_75, how="jit", launched=_SCALE, library="ptx"),
-    Case("other-gpu", 209, _ARCH_80, kernel=_SCALE, library="other-gpu", archs=("sm_80",)),
-    Case("other-gpu-shared", 209, (*_ARCH_80, "-cudart", "shared"), kernel=_SCALE, archs=("sm_80",)),
-    Case("no-jit", 223, _PTX_75, kernel=_SCALE, archs=("compute_75",)),
-    Case("wild", 700, _ARCH_90, ("wild",), kernel="wild(int*)"),
-    Case("shape", 1, _ARCH_90, ("shape",), kernel=_SCALE),
-    Case("memory", 2, _ARCH_90, ("memory",)),
-    Case("linked", 0, launched="empty()", library="code90.cubin"),
-    Case("linked-other-gpu", 209, library="code80.cubin", archs=("sm_80",)),
-    Case("linked-no-kernel", 500, kernel="absent", library="code90.cubin"),
-    Case("torch-memory", 2, needs="torch"),
-    Case("torch-assert", 710, needs="torch", kernel="gather"),
-    Case("torch-graph", 0, needs="torch", how="native", library="libtorch_cuda.so"),
-    Case("torch-threads", 0, needs="torch", how="native", library="libtorch_cuda.so"),
-    Case("torch-spawn", 0, needs="torch", how="native", library="libtorch_cuda.so", processes=2),
-    Case("torch-nvrtc", 0, needs="torch", launched="mine"),
-    Case("jax-jax", 0, needs="jax", how="native"),
-    Case("cupy-cupy", 1, needs="cupy", kernel="mine"),
+def _script(name: str, error: int, *, needs: str = "", **expected: Any) -> Case:
+    return Case(name, error, lambda folder: programs.script(name, folder), needs=needs, **expected)
+
+
+def _compiled(name: str, error: int, options: tuple[str, ...], *words: str, **expected: Any) -> Case:
+    return Case(name, error, lambda folder: [str(programs.program(name, folder, options)), *words], **expected)
+
+
+def _failing(name: str, error: int, word: str, **expected: Any) -> Case:
+    return Case(
+        name, error, lambda folder: [str(programs.program(name, folder, ARCH_90, "failing.cu")), word], **expected
+    )
+
+
+def _linked(name: str, error: int, number: str, wanted: str = "_Z5emptyv", **expected: Any) -> Case:
+    return Case(name, error, lambda folder: programs.linked(name, folder, number, wanted), **expected)
+
+
+def _old(name: str, error: int, *words: str, **expected: Any) -> Case:
+    """Of what `old_runtimes.py` made, with CUDA's earlier runtimes."""
+    return Case(f"old-{name}", error, lambda _: [str(Path(os.environ[OLD], name)), *words], needs=OLD, **expected)
+
+
+def _with_library(name: str, error: int, number: str, options: tuple[str, ...], **expected: Any) -> Case:
+    """A script that is given libquick80.so or libquick90.so."""
+    return Case(
+        name,
+        error,
+        lambda folder: programs.script(name, folder, programs.library(f"quick{number}", folder, options)),
+        **expected,
+    )
+
+
+OLD = "CUWHEEL_OLD_PROGRAMS"
+_OTHER_GPU = "its container has sm_80; this GPU is 9.0"
+_LATE = "launched before"
+TORCH_CASES = (
+    _script("torch-memory", 2, needs="torch"),
+    _script("torch-assert", 710, needs="torch", kernel="gather", reason=_LATE),
+    _script("torch-graph", 0, needs="torch", how="native", library="libtorch_cuda.so"),
+    _script("torch-graph-assert", 710, needs="torch", kernel="a CUDA graph of void at::native", reason=_LATE),
+    _script("torch-threads", 0, needs="torch", how="native", library="libtorch_cuda.so"),
+    _script("torch-spawn", 0, needs="torch", how="native", library="libtorch_cuda.so", processes=2),
+    _script("torch-nvrtc", 0, needs="torch", launched="mine"),
+    _script("torch-compile-assert", 710, needs="triton", kernel="triton_", reason=_LATE),
+    _with_library(
+        "torch-extension",
+        209,
+        "80",
+        ARCH_80,
+        needs="torch",
+        kernel="quick(float*)",
+        library="libquick80.so",
+        archs=("sm_80",),
+        reason=_OTHER_GPU,
+        python="in halve",
+    ),
+    _script("jax-jax", 0, needs="jax", how="native"),
+    _script("jax-memory", 2, needs="jax", environ=(("XLA_PYTHON_CLIENT_ALLOCATOR", "platform"),), reason="1.1 TB"),
+    _script("cupy-cupy", 1, needs="cupy", kernel="mine", reason="1024 threads a block"),
+    _script(
+        "cupy-nvrtc-other-gpu", 209, needs="cupy", archs=("sm_80",), reason="the code is for sm_80; this GPU is 9.0"
+    ),
+    _script(
+        "bitsandbytes-other-gpu",
+        500,
+        needs="bitsandbytes",
+        library="libbitsandbytes_cuda130.so",
+        kernel="kQuantizeBlockwise",
+    ),
 )
-
-
-def prepared(case: Case, folder: Path) -> list[str]:
-    """The command of a case; compiles what it needs."""
-    if case.needs:
-        script = folder / f"{case.name}.py"
-        script.write_text(_PYTHON[case.name.partition("-")[2]])
-        return [sys.executable, str(script)]
-    program = folder / case.name
-    if case.compiled:
-        process.run(["nvcc", *case.compiled, "-o", program, SOURCES / "traced.cu"], timeout=300)
-        return [str(program), *case.words]
-    process.run(["gcc", "-o", program, SOURCES / "linked.c", "-l:libcuda.so.1"], timeout=60)
-    number = "80" if case.name == "linked-other-gpu" else "90"
-    (folder / "empty.cu").write_text("__global__ void empty() {}\n")
-    code = folder / f"code{number}.cubin"
-    process.run(["nvcc", "-cubin", f"-arch=sm_{number}", "-o", code, folder / "empty.cu"], timeout=300)
-    return [str(program), str(code), "absent" if case.name == "linked-no-kernel" else "_Z5emptyv"]
+CASES = (
+    _compiled("native", 0, ARCH_90, how="native", launched=_SCALE, library="native"),
+    _compiled("ptx", 0, PTX_75, how="jit", launched=_SCALE, library="ptx"),
+    _compiled("other-gpu", 209, ARCH_80, kernel=_SCALE, library="other-gpu", archs=("sm_80",), reason=_OTHER_GPU),
+    _compiled("other-gpu-shared", 209, (*ARCH_80, "-cudart", "shared"), kernel=_SCALE, archs=("sm_80",)),
+    # Without the cache: the driver would take what it compiled before.
+    _compiled(
+        "no-jit",
+        223,
+        PTX_75,
+        kernel=_SCALE,
+        archs=("compute_75",),
+        environ=(("CUDA_DISABLE_PTX_JIT", "1"), ("CUDA_CACHE_DISABLE", "1")),
+    ),
+    _compiled("wild", 700, ARCH_90, "wild", kernel="wild(int*) in wild", reason=_LATE),
+    _compiled("shape", 1, ARCH_90, "shape", kernel=_SCALE, reason="this kernel can have 1024 threads a block"),
+    _compiled("memory", 2, ARCH_90, "memory"),
+    _compiled("no-gpu", 100, ARCH_90, environ=(("CUDA_VISIBLE_DEVICES", ""),), reason="hides every GPU"),
+    _failing("cooperative", 720, "cooperative", kernel="meet(int*)", reason="at once"),
+    _failing("shared-memory", 1, "shared", kernel="wide(float*)", reason="this kernel may have"),
+    _failing("attribute", 1, "attribute", kernel="wide(float*)", reason="410 kB of shared memory"),
+    _failing("registers", 701, "registers", kernel="heavy(", reason="142 registers each"),
+    _failing("pool", 2, "pool", reason="268 MB were asked for"),
+    _failing("capture", 900, "capture"),
+    _failing("graph-late", 700, "graph", kernel="a CUDA graph of chase(int**) in graph-late", reason=_LATE),
+    _failing("late-at-free", 700, "free", kernel="late(int*) in late-at-free", reason=_LATE),
+    _failing(
+        "blocking",
+        700,
+        "blocking",
+        kernel="late(int*)",
+        library="blocking",
+        environ=(("CUDA_LAUNCH_BLOCKING", "1"),),
+        reason="it is this one",
+    ),
+    _failing("fork", 3, "fork", reason="before the fork", processes=2),
+    _failing("unregistered", 98, "unregistered", cupti=True),
+    Case(
+        "thread-opens-linked",
+        209,
+        lambda folder: programs.opened(
+            folder, programs.library("linked80", folder, ("-rdc=true", *ARCH_80), "linked_a.cu", "linked_b.cu")
+        ),
+        kernel="follow(int*)",
+        library="liblinked80.so",
+        archs=("sm_80",),
+    ),
+    Case(
+        "falls-back",
+        209,
+        lambda folder: programs.opened(folder, programs.library("quick80", folder, ARCH_80), "falls-back"),
+        kernel="quick(float*)",
+        library="libquick80.so",
+        archs=("sm_80",),
+        reason=_OTHER_GPU,
+        swallowed=True,
+    ),
+    _with_library(
+        "spawn-pool",
+        209,
+        "80",
+        ARCH_80,
+        kernel="quick(float*)",
+        library="libquick80.so",
+        archs=("sm_80",),
+        reason=_OTHER_GPU,
+        python="in work",
+    ),
+    _with_library("python-misaligned", 716, "90", ARCH_90, kernel="crooked(char*) in libquick90.so", python="in call"),
+    _script("driver-broken-ptx", 218, reason="the driver's compiler refuses it"),
+    _script("driver-newer-ptx", 222, reason="of PTX ISA 99.0; the driver"),
+    _linked("linked", 0, "90", launched="empty()", library="code90.cubin"),
+    _linked("linked-other-gpu", 209, "80", library="code80.cubin", archs=("sm_80",)),
+    _linked("linked-no-kernel", 500, "90", "absent", kernel="absent", library="code90.cubin"),
+    _old("static-12.4", 209, kernel=_SCALE, library="static-12.4", archs=("sm_80",), reason=_OTHER_GPU),
+    _old("shared-12.1", 209, kernel=_SCALE, library="shared-12.1", archs=("sm_80",), reason=_OTHER_GPU),
+    _old("shared-11.8", 209),
+    Case(
+        "old-12.4-misaligned",
+        716,
+        lambda folder: programs.script("old-12.4-misaligned", folder, Path(os.environ[OLD], "libcrooked-12.4.so")),
+        needs=OLD,
+        kernel="crooked(char*) in libcrooked-12.4.so",
+        python="in call",
+    ),
+    *TORCH_CASES,
+)
 
 
 def problems(case: Case, seen: Traced) -> list[str]:
@@ -125,14 +235,26 @@ def problems(case: Case, seen: Traced) -> list[str]:
     matching = [each for each in seen.failures if each.error.code == case.error]
     if not matching:
         return [f"no failure with {case.error}: {[each.error.code for each in seen.failures]}"]
-    failure = matching[0]
-    names = " ".join((failure.demangled or failure.kernel or "", *failure.last[:4], *failure.kernels))
+    return found + _told_otherwise(case, matching[0])
+
+
+def _told_otherwise(case: Case, failure: Failure) -> list[str]:
+    found = []
+    places = [file_name(each or "?") for each in failure.last_libraries]
+    last = [f"{name} in {place}" for name, place in zip(failure.last[:4], places, strict=False)]
+    names = " ".join((failure.demangled or failure.kernel or "", *last, *failure.kernels))
     if case.kernel not in names:
         found.append(f"the kernel is {names!r}")
-    if not (failure.library or "").endswith(case.library):
+    if " in " not in case.kernel and not (failure.library or "").endswith(case.library):
         found.append(f"the library is {failure.library!r}")
     if case.archs and failure.archs != case.archs:
         found.append(f"its architectures are {failure.archs}")
+    if case.reason not in failure.reason:
+        found.append(f"the reason is {failure.reason!r}")
+    if case.python and not any(case.python in each for each in failure.python):
+        found.append(f"the Python stack is {failure.python}")
+    if failure.swallowed != case.swallowed:
+        found.append("dealt with" if failure.swallowed else "not dealt with")
     return found
 
 
@@ -141,18 +263,34 @@ def _readable(names: tuple[str, ...]) -> list[str]:
     return [found.get(each, each) for each in names]
 
 
+def _there(case: Case) -> bool:
+    return not case.needs or case.needs in os.environ or importlib.util.find_spec(case.needs) is not None
+
+
+def _tried(case: Case, folder: Path) -> list[str]:
+    place = folder / case.name
+    place.mkdir()
+    try:
+        command = case.command(place)
+        seen = cuwheel.trace(command, environ={**os.environ, **dict(case.environ)}, cupti=case.cupti)
+    except CuwheelError as error:
+        return [error.message]
+    (folder / f"{case.name}.json").write_text(to_json(seen))
+    return problems(case, seen)
+
+
 def run(folder: Path) -> dict[str, list[str]]:
     """Of each case the problems; those that could not be run are left out, with a word."""
-    results: dict[str, list[str]] = {}
     for case in CASES:
-        if case.needs and importlib.util.find_spec(case.needs) is None:
+        if not _there(case):
             sys.stderr.write(f"left out: {case.name}, for want of {case.needs}\n")
-            continue
-        more = {"CUDA_DISABLE_PTX_JIT": "1", "CUDA_CACHE_DISABLE": "1"} if case.name == "no-jit" else {}
-        command = prepared(case, folder)
-        seen = cuwheel.trace(command, environ={**os.environ, **more})
-        results[case.name] = problems(case, seen)
-        sys.stderr.write(f"{case.name}: {'; '.join(results[case.name]) or 'as expected'}\n")
+    cases = [case for case in CASES if _there(case)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        results = dict(
+            zip((case.name for case in cases), pool.map(lambda case: _tried(case, folder), cases), strict=True)
+        )
+    for name, found in results.items():
+        sys.stderr.write(f"{name}: {'; '.join(found) or 'as expected'}\n")
     return results
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,41 @@ def test_a_launch_of_the_wrong_shape_says_which(place: Path) -> None:
     assert failure.demangled == "scale(float*)"
 
 
+@pytest.mark.parametrize(
+    ("how", "error", "kernel", "reason"),
+    [
+        ("registers", 701, "heavy(float*)", "this kernel can have 256 threads a block (142 registers each)"),
+        ("shared", 1, "wide(float*)", "this kernel may have 49.2 kB of it so far"),
+        ("cooperative", 720, "meet(int*)", "the GPU runs 264 at once"),
+    ],
+)
+def test_a_launch_that_asks_for_too_much_says_what_the_kernel_can_have(
+    place: Path, how: str, error: int, kernel: str, reason: str
+) -> None:
+    (failure,) = traced(place, how).failures
+    assert (failure.error.code, failure.demangled) == (error, kernel)
+    assert reason in failure.reason
+    assert failure.fix
+
+
+def test_a_pool_that_is_exhausted_is_seen(place: Path) -> None:
+    (failure,) = traced(place, "pool").failures
+    assert (failure.api, failure.error.code, failure.bytes) == ("cuMemAllocFromPoolAsync", 2, 1 << 28)
+
+
+def test_what_the_compiler_of_the_driver_said_is_told(place: Path) -> None:
+    (failure,) = traced(place, "ptx").failures
+    assert failure.error.code == 218
+    assert "PTX ISA 8.0 for compute_90" in failure.reason
+    assert "line 5; fatal: Unknown opcode" in failure.reason
+
+
+def test_an_image_that_is_cut_short_does_not_hurt_the_program(place: Path) -> None:
+    found = traced(place, "cut")
+    assert found.status == 200
+    assert [each.error.code for each in found.failures] == [200]
+
+
 def test_an_allocation_says_how_much_was_wanted(place: Path) -> None:
     failure = traced(place, "memory").failures[0]
     assert failure.api == "cuMemAlloc_v2"
@@ -107,6 +143,26 @@ def test_a_late_error_names_the_last_launches(place: Path) -> None:
     assert failure.error.code == 700
     assert failure.last == ("scale(float*)",)
     assert "CUDA_LAUNCH_BLOCKING=1" in failure.fix
+
+
+def test_a_graph_that_is_launched_is_among_the_last_launches_with_its_kernels(place: Path) -> None:
+    failure = traced(place, "graph", FAKE_SYNC="700").failures[0]
+    assert failure.last[:3] == (*["a CUDA graph of chase(int**), fill(int*)"] * 2, "other()")
+
+
+def test_a_late_error_is_told_once_though_every_call_has_it(place: Path) -> None:
+    (failure,) = traced(place, "free", FAKE_SYNC="716").failures
+    assert (failure.api, failure.error.code, failure.times) == ("cuMemFree_v2", 716, 2)
+    assert failure.last == ("scale(float*)",)
+    assert failure.last_libraries == (str(place / "program"),)
+
+
+def test_with_launches_that_wait_the_kernel_itself_is_named(place: Path) -> None:
+    """What the advice for a late error leads to."""
+    (failure,) = traced(place, "runtime", FAKE_SYNC="700", CUDA_LAUNCH_BLOCKING="1").failures
+    assert failure.demangled == "scale(float*)"
+    assert failure.library == str(place / "program")
+    assert "CUDA_LAUNCH_BLOCKING" not in failure.fix
 
 
 def test_what_was_seen_until_a_kill_is_there(place: Path) -> None:
@@ -133,6 +189,45 @@ def test_a_child_of_fork_has_a_file_of_its_own(place: Path) -> None:
     parent, child = sorted(found.processes, key=lambda each: each.parent == found.processes[0].pid)
     assert child.parent == parent.pid
     assert {name for each in found.loads for name in each.launched} == {"_Z5scalePf", "_Z5childPf"}
+
+
+def test_forks_amid_threads_that_work_neither_hang_nor_lose_anything(place: Path) -> None:
+    found = traced(place, "middle")
+    assert found.exit_status == 0
+    assert len(found.processes) == 21
+    assert sum("_Z5childPf" in each.launched for each in found.loads) == 20
+    assert len(found.loads) == 8 * 50 + 20
+    assert found.unread == 0
+
+
+def test_signals_all_the_time_lose_nothing(place: Path) -> None:
+    found = traced(place, "signals")
+    assert found.exit_status == 0
+    assert len(found.loads) == 64 * 50
+    assert found.unread == found.processes[0].lost == 0
+
+
+def test_every_way_to_ask_for_a_function_gives_the_same_one(place: Path) -> None:
+    found = traced(place, "everywhere")
+    assert found.exit_status == 0
+    assert found.loads[0].launched == ("_Z5scalePf",)
+
+
+@pytest.mark.parametrize("order", ["before", "after", "both"])
+def test_other_preloaded_libraries_are_no_hindrance(place: Path, order: str, tmp_path: Path) -> None:
+    """One that links the driver, and one that stands before dlsym as we do."""
+    source = tmp_path / "other.c"
+    source.write_text("int cuInit(unsigned); int other(void) { return cuInit(0); }\n")
+    library = tmp_path / "libother.so"
+    words = ["gcc", "-shared", "-fPIC", "-o", library, source, f"-L{place}", "-l:libcuda.so.1"]
+    subprocess.run(words, check=True)
+    more = {"LD_PRELOAD": str(library)} if order != "after" else {}
+    command = ["env", f"LD_PRELOAD={library}", str(place / "program")] if order == "both" else [str(place / "program")]
+    if order == "after":  # the program itself puts it behind ours
+        command = ["sh", "-c", f'LD_PRELOAD="$LD_PRELOAD:{library}" exec "$0"', str(place / "program")]
+    found = cuwheel.trace(command, environ=environ(place, **more))
+    assert found.exit_status == 0
+    assert bool(found.loads) == (order != "both")
 
 
 def test_a_program_that_closes_strange_files_keeps_its_own(place: Path, tmp_path: Path) -> None:
@@ -249,3 +344,8 @@ def test_cupti_is_found_beside_the_python_of_the_command(tmp_path: Path) -> None
     library.parent.mkdir(parents=True)
     library.touch()
     assert session.find_cupti([str(python)], nowhere) == library.resolve()
+
+
+def test_a_thread_can_trace(place: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(traced, place, "runtime").result().loads

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cuwheel.report.document import Block, Cell
 
-_FAILURES, _LIBRARIES, _STACK, _KERNELS = 5, 12, 6, 5
+_FAILURES, _LIBRARIES, _STACK, _KERNELS, _STARTS = 5, 12, 6, 5, 3
 _NAME = 160
 _WORTH_TELLING_MS = 50.0
 _HOW = {
@@ -101,8 +101,11 @@ def _failure_rows(answer: Traced, failure: Failure, *, verbose: bool) -> Iterato
     yield from _culprit(failure, verbose=verbose)
     if failure.reason:
         yield Row("why", failure.reason)
+    libraries = dict(enumerate(failure.last_libraries))
     for index, each in enumerate(failure.last[: None if verbose else _KERNELS]):
-        yield Row("last launched" if index == 0 else "before that", _short(each, verbose=verbose))
+        name = _short(each, verbose=verbose)
+        place = libraries.get(index)
+        yield Row("last launched" if index == 0 else "before that", f"{name} in {file_name(place)}" if place else name)
     for index, each in enumerate(failure.python[: None if verbose else _STACK]):
         yield Row("Python" if index == 0 else "", each)
     if failure.fix:
@@ -139,14 +142,18 @@ def _where(path: str, package: str | None) -> str:
 
 def _swallowed(failures: Sequence[Failure], *, verbose: bool) -> Iterator[Block]:
     yield Heading("Failed calls that the program dealt with")
+    shown = failures if verbose else failures[:_FAILURES]
     rows: list[tuple[Cell, ...]] = []
-    for each in failures if verbose else failures[:_FAILURES]:
+    for each in shown:
         what = each.demangled or each.kernel or (size(each.bytes) if each.bytes else "")
         place = each.library or each.caller or ""
         error = f"{each.error.code} {each.error.name}"
-        rows.append((error, each.api, _short(what, verbose=verbose), file_name(place), str(each.times)))
-    columns = (Column("error"), Column("call"), Column("what"), Column("in"), Column("times", numeric=True))
-    yield Table(columns, tuple(rows))
+        why = each.reason if each.archs else ""
+        rows.append((error, each.api, _short(what, verbose=verbose), file_name(place), why, str(each.times)))
+    columns = [Column("error"), Column("call"), Column("what"), Column("in"), Column("why")]
+    yield Table((*columns, Column("times", numeric=True)), tuple(rows))
+    if len(shown) < len(failures):
+        yield hidden(len(failures) - len(shown), "failed calls")
 
 
 def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
@@ -158,6 +165,11 @@ def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
         )
         return
     yield Facts(tuple(_facts(answer)))
+    if not answer.succeeded and all(each.swallowed for each in answer.failures):
+        yield Paragraph(
+            "No call of the driver failed. The CUDA runtime refuses some things by itself (--cupti sees that), and "
+            "CUDA 11's loads its code in private."
+        )
     if answer.libraries:
         yield Heading("Device code by library")
         found = sorted(answer.libraries, key=lambda each: -each.loaded_bytes)
@@ -182,6 +194,9 @@ def _facts(answer: Traced) -> Iterator[Row]:
     kernels = sum(each.kernels for each in answer.processes)
     launches = sum(each.launches or 0 for each in answer.processes)
     yield Row("kernels", f"{kernels:,} different ones in {launches:,} launches")
+    private = {each.process for each in answer.loads}
+    if any(each.kernels and number not in private for number, each in enumerate(answer.processes)):
+        yield Row("not seen", "where some kernels came from: CUDA 11's runtime loads its code in private")
     yield from _start(answer)
     if lost := sum(each.lost for each in answer.processes):
         yield Row("lost", f"{lost} events could not be written")
@@ -191,17 +206,21 @@ def _facts(answer: Traced) -> Iterator[Row]:
 
 def _start(answer: Traced) -> Iterator[Row]:
     """Where the time before the first kernel went, as far as the driver's part of it was measured."""
-    for index, process in enumerate(answer.processes):
-        if process.first_launch is None:
-            continue
+    launching = [
+        (each.first_launch, index) for index, each in enumerate(answer.processes) if each.first_launch is not None
+    ]
+    slowest = sorted(launching, reverse=True)[:_STARTS]
+    if len(launching) > len(slowest):
+        yield Row("starts", f"{len(launching)} processes launched kernels; those that took longest until the first:")
+    for first_launch, index in slowest:
         loads = [each for each in answer.loads if each.process == index]
-        before = [each for each in loads if each.at <= process.first_launch]
-        start = lasted(process.first_launch)
+        before = [each for each in loads if each.at <= first_launch]
+        start = lasted(first_launch)
         loading = sum(each.seconds for each in before)
         yield Row("start", f"first kernel after {start}; loading code took {loading * 1000:,.0f} ms of that")
         if told := _compiling(before):
             yield Row("", f"{told[0]} of these {start} are the driver compiling {told[1]}")
-        if told := _compiling([each for each in loads if each.at > process.first_launch]):
+        if told := _compiling([each for each in loads if each.at > first_launch]):
             yield Row("" if before else "compiling", f"later the driver compiled {told[1]} for {told[0]}")
 
 
@@ -242,12 +261,12 @@ def _libraries(found: Sequence[LibraryUse]) -> Table:
 def _timeline(answer: Traced) -> Timeline:
     """A row for each process: what was loaded when, and how long that took."""
     rows = []
-    for index, _ in enumerate(answer.processes):
+    for index, process in enumerate(answer.processes):
         rows.append(
             tuple(
                 Bar(
                     text=file_name(each.library or each.caller or "memory"),
-                    began=each.at,
+                    began=process.began + each.at,
                     seconds=each.seconds,
                     kind=each.how,
                     tip=f"{file_name(each.library or each.caller or 'memory')}: {each.arch or each.kind}, "
@@ -260,14 +279,14 @@ def _timeline(answer: Traced) -> Timeline:
     kinds = dict.fromkeys(each.how for each in answer.loads)
     return Timeline(
         caption="Loads over time, a row for each process",
-        seconds=max((each.seconds for each in answer.processes), default=0.0),
+        seconds=max((each.began + each.seconds for each in answer.processes), default=0.0),
         rows=tuple(rows),
         legend=tuple((kind, _HOW[kind]) for kind in kinds),
     )
 
 
 def timeline_json(answer: Traced) -> str:
-    """For Perfetto's and Chrome's viewers: loads as spans, failed calls as marks."""
+    """For Perfetto's and Chrome's viewers: loads as spans with the compiling inside of them, failed calls as marks."""
     events: list[dict[str, object]] = []
     for number, process in enumerate(answer.processes):
         name = f"{file_name(process.program)} {process.script or ''}".rstrip()
@@ -275,10 +294,19 @@ def timeline_json(answer: Traced) -> str:
     for load in answer.loads:
         details = {"arch": load.arch, "how": load.how, "container": load.container, "jit_ms": load.jit_ms}
         name = file_name(load.library or load.caller or "memory")
-        span = {"ph": "X", "ts": round(load.at * 1e6, 3), "dur": round(load.seconds * 1e6, 3)}
-        events.append({**span, "name": name, "cat": load.how, "pid": load.process, "tid": 0, "args": details})
+        span = {"ph": "X", "cat": load.how, "ts": _microseconds(answer, load), "pid": load.process, "tid": load.thread}
+        events.append({**span, "name": name, "dur": round(load.seconds * 1e6, 3), "args": details})
+        if load.jit_ms and not load.cached:
+            events.append(
+                {**span, "name": "compiling PTX", "dur": round(min(load.jit_ms * 1e3, load.seconds * 1e6), 3)}
+            )
     for failure in answer.failures:
         details = {"kernel": failure.demangled, "library": failure.library, "why": failure.reason}
-        mark = {"ph": "i", "s": "p", "ts": round(failure.at * 1e6, 3), "pid": failure.process, "tid": 0}
+        mark = {"ph": "i", "s": "p", "ts": _microseconds(answer, failure), "pid": failure.process, "tid": 0}
         events.append({**mark, "name": f"{failure.api}: {failure.error.name}", "args": details})
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, indent=1)
+
+
+def _microseconds(answer: Traced, event: Load | Failure) -> float:
+    """On a clock that all processes share."""
+    return round((answer.processes[event.process].began + event.at) * 1e6, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,16 +43,28 @@ class _Loaded:
 
 
 @dataclass(slots=True)
+class _Failed:
+    """`libraries`: of the kernels that were launched last, the files. `times`: calls that were told the same."""
+
+    event: Event
+    loaded: _Loaded | None
+    gpu: Gpu | None
+    libraries: tuple[str | None, ...] = ()
+    times: int = 1
+
+
+@dataclass(slots=True)
 class _Story:
     """What one process did, as its events tell it in turn."""
 
     number: int
     loads: list[_Loaded] = field(default_factory=list)
-    failures: list[tuple[Event, _Loaded | None, Gpu | None]] = field(default_factory=list)
+    failures: list[_Failed] = field(default_factory=list)
     gpus: dict[int, Gpu] = field(default_factory=dict)
     _modules: dict[str, _Loaded] = field(default_factory=dict)  # by the handle of a library or module
     _kernels: dict[str, tuple[_Loaded | None, str]] = field(default_factory=dict)
     launched: set[str] = field(default_factory=set)
+    _files: dict[str, str] = field(default_factory=dict)  # by the name of a kernel that was launched
     first_launch: int | None = None
 
     def take(self, event: Event, files: Files) -> None:
@@ -91,18 +102,22 @@ class _Story:
             self.first_launch = event.time
         if loaded:
             loaded.launched[name] = None
+            if loaded.image.file:
+                self._files[name] = loaded.image.file.path
 
     def _take_failure(self, event: Event, files: Files) -> None:
         """What the runtime returns is mostly what the driver told it before: one failure, with the kernel's name."""
-        found = event, self._load_of(event, files), self.gpus.get(event.device)
-        if not event.api.startswith(_RUNTIME) or not self.failures:
+        last = tuple(self._files.get(_first_name(each)) for each in event.last[:_LAST])
+        found = _Failed(event, self._load_of(event, files), self.gpus.get(event.device), last)
+        same = next((each for each in self.failures if _key(each.event) == _key(event)), None)
+        before = self.failures[-1] if event.api.startswith(_RUNTIME) and self.failures else None
+        if before and (before.event.thread, before.event.error) == (event.thread, event.error):
+            if not before.event.name:
+                before.event = replace(before.event, name=event.name)
+        elif same:
+            same.times += 1
+        else:
             self.failures.append(found)
-            return
-        before, loaded, gpu = self.failures[-1]
-        if (before.thread, before.error) != (event.thread, event.error):
-            self.failures.append(found)
-        elif not before.name:
-            self.failures[-1] = replace(before, name=event.name), loaded, gpu
 
     def _load_of(self, event: Event, files: Files) -> _Loaded | None:
         if event.library in self._modules:
@@ -124,8 +139,9 @@ def attributed(found: Sequence[ProcessEvents], *, succeeded: bool) -> Trace:
             story.take(event, files)
         stories.append(story)
     loads = tuple(_load(story.number, each) for story in stories for each in story.loads)
+    born = min(map(_born, found), default=0)
     return Trace(
-        processes=tuple(_process(each, story) for each, story in zip(found, stories, strict=True)),
+        processes=tuple(_process(each, story, born) for each, story in zip(found, stories, strict=True)),
         libraries=tuple(_uses(files, loads)),
         loads=loads,
         failures=tuple(_failures(stories, found, succeeded=succeeded)),
@@ -139,7 +155,12 @@ def _gpu(event: Event) -> Gpu:
     return Gpu(name=event.name, capability=Capability(event.major, event.minor), cuda=cuda)
 
 
-def _process(found: ProcessEvents, story: _Story) -> Process:
+def _born(found: ProcessEvents) -> int:
+    """When the process began, by the clock that all of them share."""
+    return found.events[0].at - found.events[0].time
+
+
+def _process(found: ProcessEvents, story: _Story, first_born: int) -> Process:
     first, last = found.events[0], found.events[-1]
     script = text(first.script) or (f"-m {text(first.module)}" if first.module else None)
     return Process(
@@ -150,6 +171,7 @@ def _process(found: ProcessEvents, story: _Story) -> Process:
         gpus=tuple(story.gpus.values()),
         seconds=max(each.time for each in found.events) / _NS,
         first_launch=story.first_launch / _NS if story.first_launch is not None else None,
+        began=(_born(found) - first_born) / _NS,
         ended=last.event == "end",
         kernels=len(story.launched),
         launches=last.launches if last.event == "end" else None,
@@ -182,6 +204,7 @@ def _load(process: int, loaded: _Loaded) -> Load:
         launched=tuple(loaded.launched),
         error=error_of(event.error) if event.error else None,
         hash=event.hash,
+        thread=event.thread,
     )
 
 
@@ -216,50 +239,45 @@ def _uses(files: Files, loads: Iterable[Load]) -> Iterator[LibraryUse]:
 
 
 def _failures(stories: Sequence[_Story], found: Sequence[ProcessEvents], *, succeeded: bool) -> Iterator[Failure]:
-    names = [event.name for story in stories for event, _, _ in story.failures if event.name]
-    names += [name for story in stories for event, _, _ in story.failures for name in event.last[:_LAST]]
+    failed = [each.event for story in stories for each in story.failures]
+    names = [event.name for event in failed if event.name]
+    for launched in (launched for event in failed for launched in event.last[:_LAST]):
+        names += [launched] if isinstance(launched, str) else launched
     readable = demangled(dict.fromkeys(names))
     for story in stories:
-        counts = Counter(_key(event) for event, _, _ in story.failures)
-        ended = found[story.number].events[-1].event == "end"
-        for event, loaded, gpu in _first_of_each(story.failures):
-            yield _failure(
-                story.number, event, loaded, gpu, readable, swallowed=succeeded and ended, times=counts[_key(event)]
-            )
+        events = found[story.number].events
+        swallowed = succeeded and events[-1].event == "end"
+        for each in story.failures:
+            yield _failure(story.number, events[0], each, readable, swallowed=swallowed)
 
 
 def _key(event: Event) -> tuple[object, ...]:
-    return event.api, event.error, event.name, event.library, event.caller
-
-
-def _first_of_each(
-    failures: Iterable[tuple[Event, _Loaded | None, Gpu | None]],
-) -> Iterator[tuple[Event, _Loaded | None, Gpu | None]]:
-    seen: set[tuple[object, ...]] = set()
-    for each in failures:
-        if _key(each[0]) not in seen:
-            seen.add(_key(each[0]))
-            yield each
-
-
-def _failure(
-    process: int,
-    event: Event,
-    loaded: _Loaded | None,
-    gpu: Gpu | None,
-    readable: Mapping[str, str],
-    *,
-    swallowed: bool,
-    times: int,
-) -> Failure:
+    """Of an error that comes late every call after it is told."""
     row = errors.find(event.error)
-    late = bool(row and row.late)
-    told = reasons.of(event, loaded.image if loaded else None, gpu)
-    found = loaded.image if loaded and not late else None  # the call that is told of it has nothing to do with it
+    return (event.error,) if row and row.late else (event.api, event.error, event.name, event.library, event.caller)
+
+
+def _first_name(launched: str | tuple[str, ...]) -> str:
+    return launched if isinstance(launched, str) else next(iter(launched), "")
+
+
+def _last_name(launched: str | tuple[str, ...], readable: Mapping[str, str]) -> str:
+    if isinstance(launched, str):
+        return readable.get(launched, launched)
+    return "a CUDA graph of " + (", ".join(readable.get(name, name) for name in launched) or "no known kernels")
+
+
+def _failure(number: int, process: Event, failed: _Failed, readable: Mapping[str, str], *, swallowed: bool) -> Failure:
+    event, loaded, gpu = failed.event, failed.loaded, failed.gpu
+    row = errors.find(event.error)
+    # The call that is told of a late error has nothing to do with it.
+    late = bool(row and row.late) and not reasons.is_blamed(event, process)
+    told = reasons.of(event, process, loaded.image if loaded else None, gpu)
+    found = loaded.image if loaded and not late else None
     file = found.file if found else None
     name = "" if late else event.name
     return Failure(
-        process=process,
+        process=number,
         at=event.time / _NS,
         api=event.api,
         error=error_of(event.error),
@@ -280,9 +298,11 @@ def _failure(
         shared_bytes=event.shared,
         bytes=event.bytes,
         python=tuple(_stack(event.python)),
-        last=tuple(readable.get(name, name) for name in event.last[:_LAST]) if late else (),
+        last=tuple(_last_name(each, readable) for each in event.last[:_LAST]) if late else (),
+        last_libraries=failed.libraries if late else (),
+        log=text(event.log),
         swallowed=swallowed,
-        times=times,
+        times=failed.times,
     )
 
 

@@ -93,7 +93,7 @@ def image(event: Event, files: Files) -> Image:
     library = file.library
     index = file.by_offset.get(event.offset) if event.offset is not None else None
     if library is None or (index is None and event.offset is not None):
-        return Image((), file)
+        return Image(_in_memory(event), file)  # such as PTX that stands in a program as its text
     rows = library.device_code
     wanted = range(len(rows)) if index is None else library.containers[index].code
     codes = tuple(code for each in wanted if (code := entries.code(rows[each])))

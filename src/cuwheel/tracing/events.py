@@ -28,10 +28,13 @@ class Event(Struct, frozen=True, kw_only=True):
     `of`: the handle that a handle was got from. `jit`: how long the driver compiled during a load.
     `file`, `offset`: where the image stands, if it was loaded with a library; else it is memory of the program, of
     which `head` are the first bytes in hexadecimal digits, or of PTX `target` and `ptx_isa` the directives.
-    `caller`: the file whose code made the call. `last`: the kernels that were launched last, the latest first.
+    `caller`: the file whose code made the call. `last`: the kernels that were launched last, the latest first; of a
+    CUDA graph the names of all its kernels. `max_threads` to `resident`: what the kernel of a failed launch can be
+    given, and how many of its blocks run at once. `log`: what the driver's compiler said.
+    `visible`: CUDA_VISIBLE_DEVICES; `blocking`: CUDA_LAUNCH_BLOCKING=1; `forked`: from a process that had used CUDA.
     """
 
-    event: Literal["process", "device", "load", "handle", "launch", "failure", "end"]
+    event: Literal["process", "device", "load", "handle", "launch", "graph", "failure", "end"]
     time: int
     thread: int = 0
     pid: int = 0
@@ -40,6 +43,9 @@ class Event(Struct, frozen=True, kw_only=True):
     script: str = ""
     module: str = ""
     at: int = 0
+    visible: str | None = None
+    blocking: int = 0
+    forked: int = 0
     device: int = 0
     major: int = 0
     minor: int = 0
@@ -64,12 +70,19 @@ class Event(Struct, frozen=True, kw_only=True):
     ptx_isa: str = ""
     hash: str = ""
     caller: str = ""
-    last: tuple[str, ...] = ()
+    last: tuple[str | tuple[str, ...], ...] = ()
+    names: tuple[str, ...] = ()
     python: str = ""
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     shared: int = 0
+    max_threads: int | None = None
+    static_shared: int | None = None
+    registers: int | None = None
+    max_shared: int | None = None
+    resident: int | None = None
     bytes: int = 0
+    log: str = ""
     launches: int = 0
     repeated_failures: int = 0
     lost: int = 0

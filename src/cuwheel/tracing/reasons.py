@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from cuwheel.facts import errors
 from cuwheel.inspection.demangle import demangled
 from cuwheel.inspection.kernels import of_container
 from cuwheel.tracing.code import chosen, machine
+from cuwheel.tracing.events import text
 from cuwheel.units import size
 from cuwheel.wheel import workload_mark
 
@@ -22,8 +24,15 @@ if TYPE_CHECKING:
     from cuwheel.tracing.traced import Gpu
 
 _BLOCKING = "run it again with CUDA_LAUNCH_BLOCKING=1, which makes the failing call the culprit's own"
-_SANITIZER = "or under compute-sanitizer, which names the kernel and the line"
-_NO_IMAGE, _TOO_NEW, _MEMORY, _INVALID = 209, 222, 2, 1
+_SANITIZER = "run it under compute-sanitizer, which names the kernel and the line"
+_SPAWN = (
+    "start such processes by spawn (Python: multiprocessing.set_start_method('spawn')), or use CUDA after the fork only"
+)
+_RAISE = "allow it before the launch: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)"
+_INVALID, _MEMORY, _INITIALIZATION, _NO_DEVICE, _NO_SUCH_DEVICE = 1, 2, 3, 100, 101
+_INVALID_PTX, _TOO_NEW, _COOPERATIVE = 218, 222, 720
+_SHAPE = (_INVALID, 9, 701, _COOPERATIVE)
+_LOG = 200
 
 
 class Reason(Struct, frozen=True, kw_only=True):
@@ -34,21 +43,87 @@ class Reason(Struct, frozen=True, kw_only=True):
     kernels: tuple[str, ...] = ()
 
 
-def of(event: Event, found: Image | None, gpu: Gpu | None) -> Reason:
+def of(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Reason:
+    """`process`: the first event of its process."""
     row = errors.find(event.error)
     if row and row.late:
+        return _late(event, process)
+    if event.error == _INITIALIZATION and process.forked:
         return Reason(
-            reason="a kernel that was launched before is the cause: the driver tells it to whichever call comes next",
-            fix=f"{_BLOCKING}; {_SANITIZER}",
+            reason="its parent had used CUDA before the fork: the driver works in no child of that", fix=_SPAWN
         )
+    if event.error in (_NO_DEVICE, _NO_SUCH_DEVICE) and process.visible is not None:
+        return _hidden(process.visible)
     if event.error == _MEMORY and event.bytes:
         return Reason(reason=f"{size(event.bytes)} were asked for, and so much in one piece is not free")
-    if event.error == _INVALID and event.grid:
-        shape = f"{_times(event.grid)} blocks of {_times(event.block)} threads, {size(event.shared)} of shared memory"
-        return Reason(reason=f"the launch asked for {shape}")
+    if event.error in _SHAPE and event.grid:
+        return _shape(event)
+    if event.error in _SHAPE and event.bytes and event.kernel:
+        return Reason(reason=f"{size(event.bytes)} of shared memory for each block are more than this GPU can give")
+    if event.error == _INVALID_PTX:
+        return _ptx(event, found)
     if found is None or gpu is None or not (found.codes or found.container):
         return Reason(reason="")
     return Reason(reason=_code(event, found, gpu), fix=_fix(found, gpu), kernels=_possible(event, found))
+
+
+def is_blamed(event: Event, process: Event) -> bool:
+    """An error of a kernel that ran comes with its own launch only if launches wait for their kernels."""
+    return bool(process.blocking and event.grid)
+
+
+def _late(event: Event, process: Event) -> Reason:
+    if is_blamed(event, process):
+        return Reason(
+            reason="launches wait for their kernels (CUDA_LAUNCH_BLOCKING=1), so it is this one", fix=_SANITIZER
+        )
+    return Reason(
+        reason="a kernel that was launched before is the cause: the driver tells it to whichever call comes next",
+        fix=f"{_BLOCKING}; or {_SANITIZER}",
+    )
+
+
+def _hidden(visible: str) -> Reason:
+    value = text(visible)
+    if not value or value.startswith("-1"):
+        return Reason(
+            reason=f"CUDA_VISIBLE_DEVICES is {value!r}, which hides every GPU", fix="unset CUDA_VISIBLE_DEVICES"
+        )
+    return Reason(
+        reason=f"CUDA_VISIBLE_DEVICES is {value!r}: programs see those GPUs only, counted from 0",
+        fix="nvidia-smi -L lists the GPUs that there are",
+    )
+
+
+def _shape(event: Event) -> Reason:
+    """What the launch asked for, and which of it is more than this kernel can have."""
+    shape = f"{_times(event.grid)} blocks of {_times(event.block)} threads, {size(event.shared)} of shared memory"
+    asked = f"the launch asked for {shape}"
+    if event.max_threads and math.prod(event.block) > event.max_threads:
+        each = f" ({event.registers} registers each)" if event.registers else ""
+        return Reason(
+            reason=f"{asked}; this kernel can have {event.max_threads} threads a block{each}",
+            fix="launch smaller blocks, or compile it with __launch_bounds__ or -maxrregcount for such large ones",
+        )
+    if event.max_shared is not None and event.shared > event.max_shared:
+        return Reason(reason=f"{asked}; this kernel may have {size(event.max_shared)} of it so far", fix=_RAISE)
+    if event.error == _COOPERATIVE and event.resident:
+        return Reason(
+            reason=f"{asked}; of such blocks the GPU runs {event.resident:,} at once, and those of a cooperative "
+            "launch must all run at once",
+            fix="launch no more blocks than cudaOccupancyMaxActiveBlocksPerMultiprocessor allows",
+        )
+    return Reason(reason=asked)
+
+
+def _ptx(event: Event, found: Image | None) -> Reason:
+    log = next((line.strip() for line in text(event.log).splitlines() if line.strip()), "")
+    code = found.codes[0] if found and found.codes else None
+    what = f"PTX ISA {code.ptx_isa or '?'} for {code.arch}" if code else "the PTX"
+    return Reason(
+        reason=f"the driver's compiler refuses it ({what})" + (f": {log[:_LOG]}" if log else ""),
+        fix="ptxas FILE.ptx shows all that is wrong with it",
+    )
 
 
 def _times(shape: tuple[int, ...]) -> str:
@@ -57,7 +132,8 @@ def _times(shape: tuple[int, ...]) -> str:
 
 def _code(event: Event, found: Image, gpu: Gpu) -> str:
     """By what the container holds; where the rules foresee another error, only what it holds is said."""
-    held = f"its container has {', '.join(found.archs) or 'nothing for any GPU'}"
+    held = ("its container has" if found.index is not None else "the code is for") + " "
+    held += ", ".join(found.archs) or "nothing for any GPU"
     choice = chosen(found, gpu)
     this = f"this GPU is {gpu.capability}" + (f" ({gpu.name})" if gpu.name else "")
     if choice and choice.error and choice.error.code == _TOO_NEW == event.error:

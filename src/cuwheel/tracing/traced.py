@@ -24,7 +24,8 @@ class Gpu(Struct, frozen=True, kw_only=True):
 class Process(Struct, frozen=True, kw_only=True):
     """A process that used CUDA. `seconds`: until its last event; `first_launch`: when its first kernel was launched.
 
-    `ended`: it came to its own end, and was not killed. `kernels`: how many different ones it launched.
+    `began`: seconds after the first of them did. `ended`: it came to its own end, and was not killed. `kernels`: how
+    many different ones it launched.
     """
 
     pid: int
@@ -38,6 +39,7 @@ class Process(Struct, frozen=True, kw_only=True):
     kernels: int
     launches: int | None
     lost: int
+    began: float = 0.0
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -67,6 +69,7 @@ class Load(Struct, frozen=True, kw_only=True):
     launched: tuple[str, ...]
     error: CudaError | None
     hash: str
+    thread: int = 0
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -74,6 +77,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     `kernels`: where the CUDA runtime does not tell which, those that the container has for another GPU. `last`: the
     kernels that were launched before, the latest first: of an error that comes late one of them is the cause.
+    `last_libraries`: the file of each of these, as far as it is known. `log`: what the driver's compiler said.
     `swallowed`: the program went on and succeeded. `times`: how often the same was seen.
     """
 
@@ -101,6 +105,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     last: tuple[str, ...]
     swallowed: bool
     times: int
+    last_libraries: tuple[str | None, ...] = ()
+    log: str = ""
 
 
 class LibraryUse(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +39,53 @@ static void asked(int flags, uint64_t stream) {
     exit(91);
 }
 
+// What a driver has, by its name.
+static void *function(const char *name) {
+  void *found = 0;
+  if (ask(name, &found, 13000, 0, 0)) exit(96);
+  return found;
+}
+
+static void *kernel_of(const char *name) {
+  void *library, *kernel = 0;
+  if (load(&library, &wrapper, 0, 0, 0, 0, 0, 0) || get_kernel(&kernel, library, name)) exit(97);
+  return kernel;
+}
+
+static int replay(void) {
+  void *ready, *first = kernel_of("_Z5chasePPi"), *second = kernel_of("_Z4fillPi"), *other = kernel_of("_Z5otherv");
+  void (*graph_of)(void *, void *) = dlsym(RTLD_DEFAULT, "fake_graph_of");
+  int (*instantiate)(void **, void *, uint64_t) = function("cuGraphInstantiateWithFlags");
+  int (*launch_graph)(void *, void *) = function("cuGraphLaunch");
+  graph_of(first, second);
+  if (instantiate(&ready, (void *)2, 0)) return 98;
+  for (int count = 0; count < 20; count++) launch(other, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+  return launch_graph(ready, 0) || launch_graph(ready, 0) ? 99 : synchronize();
+}
+
+// An image that ends where memory ends, though its head says otherwise.
+static int cut_short(void) {
+  int (*load_module)(void **, const void *) = function("cuModuleLoadData");
+  char *pages = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *image = pages + 4096 - 64;
+  void *module;
+  mprotect(pages + 4096, 4096, PROT_NONE);
+  memset(image, 255, 64);
+  memcpy(image, "\177ELF", 4);
+  image[58] = 64, image[59] = 0; // the size of a section's row
+  return load_module(&module, image);
+}
+
+static int compile(void) {
+  int (*load_module)(void **, const char *, unsigned, int *, void **) = function("cuModuleLoadDataEx");
+  static char log[256];
+  int options[] = {5, 6};
+  void *module, *values[] = {log, (void *)sizeof log};
+  return load_module(&module, ".version 8.0\n.target sm_90\nabsent;", 2, options, values);
+}
+
+static volatile sig_atomic_t ticks;
+static void tick(int number) { (void)number; ticks++; }
+
 static int run(const char *name, unsigned threads) {
   void *library, *kernel;
   int status = load(&library, &wrapper, 0, 0, 0, 0, 0, 0);
@@ -55,6 +104,16 @@ static void *many(void *name) {
 int main(int count, char **words) {
   const char *how = count > 1 ? words[1] : "runtime";
   uint64_t address;
+  if (strcmp(how, "everywhere") == 0) { // whoever is asked, it is one function
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+    void *again = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *self = dlopen(0, RTLD_NOW);
+    void *found = dlsym(driver, "cuLaunchKernel");
+    asked(RTLD_NOW, 0);
+    if (found != (void *)launch || found != dlsym(again, "cuLaunchKernel") || found != dlsym(RTLD_DEFAULT, "cuLaunchKernel") ||
+        found != dlsym(self, "cuLaunchKernel") || dlsym(driver, "cuNoSuchThing") || dlsym(again, "cuStreamQuery"))
+      return 89;
+    return run("_Z5scalePf", 32);
+  }
   if (strcmp(how, "nothing") == 0) return dlsym(RTLD_DEFAULT, "cuLaunchKernel") ? 93 : 0;
   if (strcmp(how, "next") == 0) return dlsym(RTLD_NEXT, "getpid") == (void *)0;
   asked(strcmp(how, "local") == 0 ? RTLD_NOW | RTLD_LOCAL : strcmp(how, "deep") == 0 ? RTLD_NOW | RTLD_DEEPBIND : RTLD_NOW | RTLD_GLOBAL,
@@ -62,6 +121,41 @@ int main(int count, char **words) {
   if (strcmp(how, "absent") == 0) return run("absent_kernel", 32);
   if (strcmp(how, "swallows") == 0) return run("absent_kernel", 32) == 209 ? run("_Z5scalePf", 32) : 94;
   if (strcmp(how, "shape") == 0) return run("_Z5scalePf", 4096);
+  if (strcmp(how, "registers") == 0) return run("_Z5heavyPf", 512);
+  if (strcmp(how, "shared") == 0) return launch(kernel_of("_Z4widePf"), 1, 1, 1, 32, 1, 1, 200 << 10, 0, 0, 0);
+  if (strcmp(how, "cooperative") == 0) return launch(kernel_of("_Z4meetPi"), 1 << 20, 1, 1, 32, 1, 1, 0, 0, 0, 0);
+  if (strcmp(how, "graph") == 0) return replay();
+  if (strcmp(how, "cut") == 0) return cut_short();
+  if (strcmp(how, "ptx") == 0) return compile();
+  if (strcmp(how, "free") == 0) {
+    launch(kernel_of("_Z5scalePf"), 1, 1, 1, 32, 1, 1, 0, 0, 0, 0);
+    int (*release)(uint64_t) = function("cuMemFree"), status = release(1);
+    return release(1) == status ? status : 88;
+  }
+  if (strcmp(how, "pool") == 0) {
+    int (*allocate_from)(uint64_t *, size_t, void *, void *) = function("cuMemAllocFromPoolAsync");
+    return allocate_from(&address, (size_t)1 << 28, 0, 0);
+  }
+  if (strcmp(how, "signals") == 0) { // one every 100 microseconds, while 64 threads work
+    struct itimerval often = {{0, 100}, {0, 100}};
+    struct sigaction action = {.sa_handler = tick, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, 0);
+    setitimer(ITIMER_REAL, &often, 0);
+  }
+  if (strcmp(how, "middle") == 0) { // forks while 8 threads work
+    pthread_t each[8];
+    int bad = 0;
+    for (int index = 0; index < 8; index++) pthread_create(&each[index], 0, many, (void *)"_Z5scalePf");
+    for (int count = 0; count < 20; count++) {
+      pid_t child = fork();
+      int status;
+      if (child == 0) { alarm(20); exit(run("_Z5childPf", 32)); }
+      waitpid(child, &status, 0);
+      bad |= status;
+    }
+    for (int index = 0; index < 8; index++) pthread_join(each[index], 0);
+    return bad ? 87 : 0;
+  }
   if (strcmp(how, "memory") == 0) return allocate(&address, (size_t)1 << 40);
   if (strcmp(how, "killed") == 0) { run("_Z5scalePf", 32); raise(SIGKILL); }
   if (strcmp(how, "refused") == 0) {
@@ -72,11 +166,11 @@ int main(int count, char **words) {
     refuse("_Z5foundPf", 98);
     return 98;
   }
-  if (strcmp(how, "threads") == 0) {
+  if (strcmp(how, "threads") == 0 || strcmp(how, "signals") == 0) {
     pthread_t each[64];
     for (int index = 0; index < 64; index++) pthread_create(&each[index], 0, many, (void *)"_Z5scalePf");
     for (int index = 0; index < 64; index++) pthread_join(each[index], 0);
-    return 0;
+    return strcmp(how, "signals") == 0 && !ticks ? 86 : 0;
   }
   if (strcmp(how, "fork") == 0) {
     run("_Z5scalePf", 32);

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from cuwheel.report import trace as report
 from cuwheel.tracing import workload
@@ -13,8 +16,12 @@ if TYPE_CHECKING:
 
 
 def rows(folder: Path, *loads: dict[str, object], first: float = 6.0) -> list[str]:
-    found = workload._read(written(folder, loads=list(loads), processes=[process(first_launch=first)]))
-    answer = report.Traced(
+    return [each.value for each in report._start(answer(folder, [process(first_launch=first)], *loads))]
+
+
+def answer(folder: Path, processes: list[dict[str, object]], *loads: dict[str, object]) -> report.Traced:
+    found = workload._read(written(folder, loads=list(loads), processes=processes))
+    return report.Traced(
         command=(),
         status=0,
         exit_status=0,
@@ -24,7 +31,6 @@ def rows(folder: Path, *loads: dict[str, object], first: float = 6.0) -> list[st
         failures=(),
         unread=0,
     )
-    return [each.value for each in report._start(answer)]
 
 
 def compiled(at: float, milliseconds: float, *, cached: bool = False) -> dict[str, object]:
@@ -47,3 +53,32 @@ def test_what_is_compiled_after_the_start_is_no_part_of_it(tmp_path: Path) -> No
 
 def test_what_came_from_the_cache_or_took_no_time_is_not_told(tmp_path: Path) -> None:
     assert len(rows(tmp_path, compiled(1.0, 900.0, cached=True), compiled(1.0, 3.0))) == 1
+
+
+def test_of_many_processes_the_slowest_starts_are_told(tmp_path: Path) -> None:
+    many = answer(tmp_path, [process(first_launch=number / 100) for number in range(900)])
+    told = [each.value for each in report._start(many)]
+    assert told[0].startswith("900 processes launched kernels")
+    assert [each.partition(";")[0] for each in told[1:]] == ["first kernel after 9.0 s"] * 3
+
+
+def test_a_timeline_for_perfetto_has_one_clock_and_the_threads_apart(tmp_path: Path) -> None:
+    found = answer(
+        tmp_path,
+        [process(began=0.0), process(began=2.0)],
+        {**compiled(1.0, 900.0), "thread": 7, "process": 0},
+        {**load(2, LIBRARY, at=1.0, seconds=0.5), "thread": 8, "process": 1},
+    )
+    spans = [each for each in json.loads(report.timeline_json(found))["traceEvents"] if each["ph"] == "X"]
+    assert [(each["ts"], each["dur"], each["pid"], each["tid"], each["name"]) for each in spans] == [
+        (1e6, 9e5, 0, 7, "libfoo.so"),
+        (1e6, 9e5, 0, 7, "compiling PTX"),
+        (3e6, 5e5, 1, 8, "libfoo.so"),
+    ]
+
+
+def test_a_failure_without_a_failed_call_says_what_is_not_seen(tmp_path: Path) -> None:
+    found = replace(answer(tmp_path, [process(kernels=3)]), exit_status=209)
+    shown = str(report.document(found, verbose=False).blocks)
+    assert "CUDA 11's loads its code in private" in shown
+    assert "where some kernels came from" in shown

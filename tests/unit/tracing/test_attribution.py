@@ -14,7 +14,7 @@ from cuwheel.tracing import attribution, events
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cuwheel.tracing.traced import Trace
+    from cuwheel.tracing.traced import Failure, Trace
 
 pytestmark = pytest.mark.unit
 
@@ -135,3 +135,52 @@ def test_what_the_runtime_returns_names_the_kernel_of_what_the_driver_said(tmp_p
         ("cuLibraryGetModule", 209, "f()"),
         ("cudaLaunchKernel", 98, "g()"),
     ]
+
+
+def failed(folder: Path, error: int, **facts: object) -> Failure:
+    """In a process of which these facts are known."""
+    line = {"event": "failure", "time": 3, "api": "cuMemAlloc_v2", "error": error}
+    (folder / "trace-8-1.jsonl").write_text(f"{json.dumps({**PROCESS, **facts})}\n{json.dumps(line)}\n")
+    return attribution.attributed(events.read(folder), succeeded=False).failures[0]
+
+
+def test_a_child_of_a_process_with_cuda_is_told_to_be_spawned(tmp_path: Path) -> None:
+    assert failed(tmp_path, 3).fix == ""
+    failure = failed(tmp_path, 3, forked=1)
+    assert "before the fork" in failure.reason
+    assert "spawn" in failure.fix
+
+
+@pytest.mark.parametrize(("value", "words"), [("", "hides every GPU"), ("-1", "hides every GPU"), ("7", "is '7'")])
+def test_a_variable_that_hides_gpus_is_named(tmp_path: Path, value: str, words: str) -> None:
+    assert failed(tmp_path, 100).reason == ""
+    assert words in failed(tmp_path, 100, visible=value).reason
+
+
+def test_the_last_launches_are_told_with_their_libraries(tmp_path: Path) -> None:
+    found = attributed(
+        tmp_path,
+        {"event": "load", "time": 1, "api": "cuModuleLoad", "path": "/opt/a.cubin", "handle": "a"},
+        {"event": "handle", "time": 2, "api": "cuModuleGetFunction", "handle": "b", "of": "a", "name": "_Z1fv"},
+        {"event": "launch", "time": 3, "kernel": "b"},
+        {"event": "graph", "time": 4, "handle": "c", "names": ["_Z1fv"]},
+        {
+            "event": "failure",
+            "time": 5,
+            "api": "cuMemFree_v2",
+            "error": 700,
+            "last": [["_Z1fv", "_Z1gv"], "_Z1fv", "x"],
+        },
+        succeeded=False,
+    )
+    (failure,) = found.failures
+    assert failure.last == ("a CUDA graph of f(), g()", "f()", "x")
+    assert failure.last_libraries == ("/opt/a.cubin", "/opt/a.cubin", None)
+
+
+def test_processes_share_a_clock(tmp_path: Path) -> None:
+    for number, at in ((1, 5_000_000_000), (2, 7_000_000_000)):
+        line = {**PROCESS, "pid": number, "at": at, "time": 1_000_000_000}
+        (tmp_path / f"trace-{number}-1.jsonl").write_text(json.dumps(line) + "\n")
+    found = attribution.attributed(events.read(tmp_path), succeeded=True)
+    assert [(each.pid, each.began) for each in found.processes] == [(1, 0.0), (2, 2.0)]

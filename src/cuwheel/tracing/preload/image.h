@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <sys/uio.h>
 
 #define WRAPPER_MAGIC 0x466243b1u
 #define CONTAINER_MAGIC 0xba55ed50u
@@ -55,6 +56,18 @@ static bool find_place(const void *address, struct place *place) {
     return place->found;
 }
 
+/* Images come from anywhere, cut short or made up, and the driver merely refuses those: so their bytes are asked of
+ * the system, which says where memory ends. How many there are; where it may not answer, all are taken to be there. */
+static size_t copied(void *to, const void *from, size_t size) {
+    struct iovec here = {to, size}, there = {(void *)from, size};
+    ssize_t count = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    if (count < 0 && errno != EFAULT) {
+        memcpy(to, from, size);
+        return size;
+    }
+    return count < 0 ? 0 : (size_t)count;
+}
+
 static uint64_t hash_of(const unsigned char *bytes, size_t size) {
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
     for (size_t index = 0; index < size; index++)
@@ -63,20 +76,23 @@ static uint64_t hash_of(const unsigned char *bytes, size_t size) {
 }
 
 static void add_hash(const void *image, size_t size) {
+    static unsigned char start[HASHED]; /* guarded by the lock of the line, as all of these */
     char text[32];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash_of(image, size < HASHED ? size : HASHED));
+    size_t there = copied(start, image, size < HASHED ? size : HASHED);
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash_of(start, there));
     add_text("hash", text, sizeof text);
 }
 
 /* Up to where an ELF file reaches: its tables come last, or its last section does. */
-static size_t elf_size(const unsigned char *image) {
-    const Elf64_Ehdr *head = (const void *)image;
+static size_t elf_size(const unsigned char *image, const Elf64_Ehdr *head) {
     size_t end = head->e_shoff + (size_t)head->e_shentsize * head->e_shnum;
     if (head->e_shentsize == sizeof(Elf64_Shdr))
         for (unsigned index = 0; index < head->e_shnum; index++) {
-            const Elf64_Shdr *section = (const void *)(image + head->e_shoff + index * sizeof *section);
-            if (section->sh_type != SHT_NOBITS && section->sh_offset + section->sh_size > end)
-                end = section->sh_offset + section->sh_size;
+            Elf64_Shdr section;
+            if (copied(&section, image + head->e_shoff + index * sizeof section, sizeof section) < sizeof section)
+                return sizeof *head;
+            if (section.sh_type != SHT_NOBITS && section.sh_offset + section.sh_size > end)
+                end = section.sh_offset + section.sh_size;
         }
     return end;
 }
@@ -96,13 +112,14 @@ static void add_directive(const char *key, const char *text, size_t size, const 
 }
 
 static void add_memory(const void *image) {
-    const unsigned char *bytes = image;
-    const struct container *container = image;
-    if (memcmp(bytes, ELFMAG, SELFMAG) == 0) {
-        size_t size = elf_size(bytes);
+    Elf64_Ehdr head = {0};
+    const struct container *container = (const void *)&head;
+    copied(&head, image, sizeof head);
+    if (memcmp(&head, ELFMAG, SELFMAG) == 0) {
+        size_t size = elf_size(image, &head);
         add_text("kind", "cubin", 16);
         add_number("size", (int64_t)size);
-        add_hex("head", bytes, sizeof(Elf64_Ehdr));
+        add_hex("head", (const unsigned char *)&head, sizeof head);
         add_hash(image, size);
     } else if (container->magic == CONTAINER_MAGIC) {
         size_t size = container->header + container->size;

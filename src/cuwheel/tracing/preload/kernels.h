@@ -7,11 +7,15 @@
 #define SLOTS (1u << 16)
 #define LAST 16u
 
+enum kind { UNKNOWN, FUNCTION_OF_MODULE, KERNEL_OF_LIBRARY, GRAPH };
+
 struct kernel {
     _Atomic(void *) handle;
-    _Atomic(const char *) name;
+    _Atomic(const char *) name; /* of a graph: of all its kernels, each with GRAPH_MARK before it */
     _Atomic(unsigned) launched;
+    _Atomic(unsigned) kind;
 };
+#define GRAPH_MARK '\n'
 
 static struct kernel kernels[SLOTS];
 static _Atomic(unsigned) kernel_count;

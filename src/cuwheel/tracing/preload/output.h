@@ -28,6 +28,7 @@ static uint64_t began;
 static char line[4 * NAME_ROOM];
 static size_t length;
 static bool cut;
+static int program_errno; /* as the program had it before the event */
 
 static uint64_t now(void) {
     struct timespec time;
@@ -131,9 +132,9 @@ static bool opened(void) {
 static bool begin_event(const char *event, uint64_t time) {
     int before = errno;
     pthread_mutex_lock(&writing);
+    program_errno = before;
     if (opened()) {
         add_beginning(event, time);
-        errno = before;
         return true;
     }
     lost++;
@@ -143,15 +144,18 @@ static bool begin_event(const char *event, uint64_t time) {
 }
 
 static void end_event(void) {
-    int before = errno;
     write_line();
+    int before = program_errno;
     pthread_mutex_unlock(&writing);
     errno = before;
 }
 
 /* A child of fork has its own file, and a lock that nobody holds. */
+static bool forked; /* from a process that had used CUDA already, which the driver does not stand */
+
 static void begin_child(void) {
     pthread_mutex_init(&writing, NULL);
+    forked = forked || file >= 0;
     if (file >= 0 && still_ours())
         close(file);
     file = -1;

@@ -37,9 +37,16 @@ static void find_dlsym(void) {
         real_dlsym = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
 }
 
+/* The loader's own locks are not set free in a child of fork: while we hold this one, or that of the line, no thread is
+ * in the loader for us, and a fork waits for both. */
+static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
+
 static void *real_symbol(const char *name) {
     find_dlsym();
-    return real_dlsym ? real_dlsym(RTLD_DEFAULT, name) : NULL;
+    pthread_mutex_lock(&looking);
+    void *found = real_dlsym ? real_dlsym(RTLD_DEFAULT, name) : NULL;
+    pthread_mutex_unlock(&looking);
+    return found;
 }
 
 /* ---- what is wrapped ---- */
@@ -62,11 +69,12 @@ static bool of_driver(void *address) {
 /* The driver's own, for a program that linked it: then nobody has asked us for it before. */
 static void *driver_symbol(const char *name) {
     find_dlsym();
+    pthread_mutex_lock(&looking);
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (!driver || !real_dlsym)
-        return NULL;
-    void *found = real_dlsym(driver, name);
-    dlclose(driver);
+    void *found = driver && real_dlsym ? real_dlsym(driver, name) : NULL;
+    if (driver)
+        dlclose(driver);
+    pthread_mutex_unlock(&looking);
     return found;
 }
 
@@ -100,6 +108,12 @@ static void describe_process(void) {
         else if (second[0] != '-' && access(second, R_OK) == 0)
             add_text("script", second, PATH_MAX);
     }
+    add_text("visible", getenv("CUDA_VISIBLE_DEVICES"), 1024);
+    const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+    if (blocking && strcmp(blocking, "1") == 0)
+        add_number("blocking", 1);
+    if (forked)
+        add_number("forked", 1);
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
     add_number("at", (int64_t)time.tv_sec * 1000000000 + time.tv_nsec);
@@ -136,8 +150,9 @@ static void add_device(int device) {
 
 /* The device of this thread's context, told once. Code is loaded for whichever is used first: without a context yet
  * that is the first one. */
+static atomic_uint seen;
+
 static int see_device(void) {
-    static atomic_uint seen;
     static result (*current)(int *);
     int device = 0;
     if (!current)
@@ -157,6 +172,15 @@ struct call {
 
 static struct call begin_call(void) { return (struct call){now(), jit_time, jit_calls}; }
 
+static void add_names(const char *names) {
+    add("[");
+    for (const char *each = names; *each == GRAPH_MARK; each += 1 + strcspn(each + 1, "\n")) {
+        add(each == names ? "" : ",");
+        add_string(each + 1, strcspn(each + 1, "\n"));
+    }
+    add("]");
+}
+
 static void add_last(void) {
     unsigned long total = atomic_load(&launches);
     add(",\"last\":[");
@@ -166,7 +190,10 @@ static void add_last(void) {
         if (!name)
             break;
         add(count ? "," : "");
-        add_string(name, 2048);
+        if (atomic_load(&each->kind) == GRAPH)
+            add_names(name);
+        else
+            add_string(name, 2048);
     }
     add("]");
 }
@@ -178,13 +205,47 @@ struct asked { /* what a call wanted, as far as it is known; zero where it does 
     const char *path;
     unsigned size[7]; /* grid, block, shared memory */
     uint64_t bytes;
+    const char *log; /* of the compiler, where the program wants to have it */
+    size_t log_size;
 };
 
+/* What the kernel of a launch can be given, so that the report can say what was too much. */
+static void add_limits(const int *limits, size_t count) {
+    static const char *const names[] = {"max_threads", "static_shared", "registers", "max_shared", "resident"};
+    for (size_t index = 0; index < count; index++)
+        if (limits[index] >= 0)
+            add_number(names[index], limits[index]);
+}
+
+enum { LIMITS = 5, MULTIPROCESSORS = 16 };
+static void find_limits(handle kernel, const unsigned *size, int device, int *limits) {
+    static const int attributes[] = {0, 1, 4, 8}; /* CU_FUNC_ATTRIBUTE_… in the order of the names */
+    unsigned kind = atomic_load(&slot_of(kernel)->kind);
+    result (*of_function)(int *, int, handle) = driver_symbol("cuFuncGetAttribute");
+    result (*of_kernel)(int *, int, handle, int) = driver_symbol("cuKernelGetAttribute");
+    result (*resident)(int *, handle, int, size_t) = driver_symbol("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    result (*of_device)(int *, int, int) = driver_symbol("cuDeviceGetAttribute");
+    int blocks = 0, processors = 0;
+    for (unsigned index = 0; index < LIMITS; index++)
+        limits[index] = -1;
+    for (unsigned index = 0; index < 4; index++)
+        if (kind == FUNCTION_OF_MODULE ? !of_function || of_function(&limits[index], attributes[index], kernel)
+                                       : !of_kernel || of_kernel(&limits[index], attributes[index], kernel, device))
+            limits[index] = -1;
+    if (resident && of_device && of_device(&processors, MULTIPROCESSORS, device) == OK &&
+        resident(&blocks, kernel, (int)(size[3] * size[4] * size[5]), size[6]) == OK)
+        limits[4] = blocks * processors;
+}
+
+/* Errors of a launch's shape: only then does the driver still answer, and the answer matter. */
+static bool of_shape(result status) { return status == 1 || status == 9 || status == 701 || status == 720; }
+
 /* The same failure again and again, as of a library that tries: told a few times, then only counted. */
+static struct { const char *api; result status; const void *what; unsigned count; } known[256];
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+
 static bool told_enough(const char *api, result status, const struct asked *asked) {
-    static struct { const char *api; result status; const void *what; unsigned count; } known[256];
     const void *what = asked->kernel ? asked->kernel : asked->library ? asked->library : asked->image;
-    static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
     bool enough = true;
     if (pthread_mutex_trylock(&counting))
         return false;
@@ -213,7 +274,10 @@ static void failed(const char *api, result status, void *caller, struct asked as
         atomic_fetch_add(&untold, 1);
         return;
     }
-    int device = see_device();
+    int device = see_device(), limits[LIMITS];
+    bool limited = asked.size[0] && of_shape(status) && atomic_load(&slot_of(asked.kernel)->kind);
+    if (limited)
+        find_limits(asked.kernel, asked.size, device, limits);
     if (!stack) {
         void *room = mmap(NULL, STACK_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         stack = room == MAP_FAILED ? NULL : room;
@@ -240,8 +304,12 @@ static void failed(const char *api, result status, void *caller, struct asked as
                  size[3], size[4], size[5], size[6]);
         add(text);
     }
+    if (limited)
+        add_limits(limits, LIMITS);
     if (asked.bytes)
         add_number("bytes", (int64_t)asked.bytes);
+    if (asked.log)
+        add_text("log", asked.log, asked.log_size < 2048 ? asked.log_size : 2048);
     add_caller(caller);
     add_last();
     if (python)
@@ -249,8 +317,20 @@ static void failed(const char *api, result status, void *caller, struct asked as
     end_event();
 }
 
-static void loaded(const char *api, result status, struct call call, handle got, const void *image, const char *path,
-                   void *caller) {
+/* Options of the compiler: the buffer for its errors, and how large that is. */
+enum { ERROR_LOG = 5, ERROR_LOG_SIZE = 6 };
+static struct asked of_image(const void *image, const char *path, unsigned count, const int *options, void *const *values) {
+    struct asked asked = {.image = image, .path = path};
+    for (unsigned index = 0; options && values && index < count; index++) {
+        if (options[index] == ERROR_LOG)
+            asked.log = values[index];
+        if (options[index] == ERROR_LOG_SIZE)
+            asked.log_size = (size_t)(uintptr_t)values[index];
+    }
+    return asked;
+}
+
+static void loaded(const char *api, result status, struct call call, handle got, struct asked asked, void *caller) {
     uint64_t ended = now();
     int device = see_device();
     if (begin_event("load", call.began)) {
@@ -264,15 +344,15 @@ static void loaded(const char *api, result status, struct call call, handle got,
             add_number("jit", (int64_t)(jit_time - call.jit));
             add_number("compilations", jit_calls - call.compiled);
         }
-        if (path)
-            add_text("path", path, PATH_MAX);
+        if (asked.path)
+            add_text("path", asked.path, PATH_MAX);
         else
-            add_image(image);
+            add_image(asked.image);
         add_caller(caller);
         end_event();
     }
     if (status != OK)
-        failed(api, status, caller, (struct asked){.image = image, .path = path});
+        failed(api, status, caller, asked);
 }
 
 /* A handle for something of another handle: a kernel of a library, a module of a library, a function of a kernel. */
@@ -292,10 +372,10 @@ static void got(const char *api, result status, struct call call, handle made, h
         add_number("jit", (int64_t)(jit_time - call.jit));
     if (name)
         add_text("name", name, NAME_ROOM);
-    if (strcmp(api, "cuKernelGetFunction") == 0)
-        enter(made, name_of(of));
-    else if (name)
-        enter(made, name);
+    bool from_kernel = strcmp(api, "cuKernelGetFunction") == 0;
+    struct kernel *slot = from_kernel ? enter(made, name_of(of)) : name ? enter(made, name) : NULL;
+    if (slot)
+        atomic_store(&slot->kind, strcmp(api, "cuLibraryGetKernel") == 0 ? KERNEL_OF_LIBRARY : FUNCTION_OF_MODULE);
     end_event();
 }
 
@@ -317,6 +397,12 @@ static void first_launch(handle kernel) {
     end_event();
 }
 
+static inline void remember(struct kernel *slot) {
+    unsigned long count = atomic_load_explicit(&launches, memory_order_relaxed);
+    last[count % LAST] = slot;
+    atomic_store_explicit(&launches, count + 1, memory_order_relaxed); /* threads may lose one: it is for people */
+}
+
 static inline void launched(const char *api, result status, handle kernel, void *caller, const unsigned *size) {
     struct kernel *slot = slot_of(kernel);
     if (__builtin_expect(status != OK, 0)) {
@@ -326,9 +412,7 @@ static inline void launched(const char *api, result status, handle kernel, void 
         failed(api, status, caller, asked);
         return;
     }
-    unsigned long count = atomic_load_explicit(&launches, memory_order_relaxed);
-    last[count % LAST] = slot;
-    atomic_store_explicit(&launches, count + 1, memory_order_relaxed); /* threads may lose one: it is for people */
+    remember(slot);
     if (__builtin_expect(!atomic_load_explicit(&slot->launched, memory_order_relaxed), 0))
         first_launch(kernel);
 }
@@ -346,9 +430,9 @@ static inline void launched(const char *api, result status, handle kernel, void 
         return status;                                                  \
     }
 
-#define LOAD(name, parameters, arguments, out, image, path) \
+#define LOAD(name, parameters, arguments, out, ...) \
     FUNCTION(name, parameters, arguments, struct call call = begin_call(), \
-             loaded(#name, status, call, status == OK ? *(out) : NULL, image, path, CALLER))
+             loaded(#name, status, call, status == OK ? *(out) : NULL, of_image(__VA_ARGS__), CALLER))
 #define GET(name, parameters, arguments, out, of, kernel_name) \
     FUNCTION(name, parameters, arguments, struct call call = begin_call(), \
              got(#name, status, call, status == OK ? *(out) : NULL, of, kernel_name, CALLER))
@@ -357,17 +441,17 @@ static inline void launched(const char *api, result status, handle kernel, void 
     FUNCTION(name, parameters, arguments, , if (__builtin_expect(status != OK, 0)) \
              failed(#name, status, CALLER, (struct asked){__VA_ARGS__}))
 
-LOAD(cuModuleLoad, (handle *module, const char *path), (module, path), module, NULL, path)
-LOAD(cuModuleLoadData, (handle *module, const void *image), (module, image), module, image, NULL)
+LOAD(cuModuleLoad, (handle *module, const char *path), (module, path), module, NULL, path, 0, NULL, NULL)
+LOAD(cuModuleLoadData, (handle *module, const void *image), (module, image), module, image, NULL, 0, NULL, NULL)
 LOAD(cuModuleLoadDataEx, (handle *module, const void *image, unsigned count, void *options, void **values),
-     (module, image, count, options, values), module, image, NULL)
-LOAD(cuModuleLoadFatBinary, (handle *module, const void *image), (module, image), module, image, NULL)
+     (module, image, count, options, values), module, image, NULL, count, options, values)
+LOAD(cuModuleLoadFatBinary, (handle *module, const void *image), (module, image), module, image, NULL, 0, NULL, NULL)
 LOAD(cuLibraryLoadData,
      (handle *library, const void *image, void *jit, void **values, unsigned count, void *options, void **more, unsigned n),
-     (library, image, jit, values, count, options, more, n), library, image, NULL)
+     (library, image, jit, values, count, options, more, n), library, image, NULL, count, jit, values)
 LOAD(cuLibraryLoadFromFile,
      (handle *library, const char *path, void *jit, void **values, unsigned count, void *options, void **more, unsigned n),
-     (library, path, jit, values, count, options, more, n), library, NULL, path)
+     (library, path, jit, values, count, options, more, n), library, NULL, path, count, jit, values)
 
 GET(cuModuleGetFunction, (handle *function, handle module, const char *name), (function, module, name), function, module, name)
 GET(cuLibraryGetKernel, (handle *kernel, handle library, const char *name), (kernel, library, name), kernel, library, name)
@@ -426,8 +510,6 @@ OF_STREAM(cuStreamQuery_ptsz)
 #define OF_TWO(name) WATCH(name, (handle first, handle stream), (first, stream), .bytes = 0)
 OF_TWO(cuEventRecord)
 OF_TWO(cuEventRecord_ptsz)
-OF_TWO(cuGraphLaunch)
-OF_TWO(cuGraphLaunch_ptsz)
 #define COPY(name) WATCH(name, (uint64_t to, uint64_t from, size_t size), (to, from, size), .bytes = size)
 COPY(cuMemcpy)
 COPY(cuMemcpy_ptds)
@@ -455,6 +537,25 @@ WATCH(cuLinkAddData_v2,
       (handle state, int type, void *data, size_t size, const char *name, unsigned count, void *options, void **values),
       (state, type, data, size, name, count, options, values), .bytes = size)
 WATCH(cuLinkComplete, (handle state, void **image, size_t *size), (state, image, size), .bytes = 0)
+#define FROM_POOL(name)                                                                                             \
+    WATCH(name, (uint64_t * address, size_t size, handle pool, handle stream), (address, size, pool, stream),       \
+          .bytes = size)
+FROM_POOL(cuMemAllocFromPoolAsync)
+FROM_POOL(cuMemAllocFromPoolAsync_ptsz)
+WATCH(cuMemAllocHost_v2, (void **address, size_t size), (address, size), .bytes = size)
+WATCH(cuMemHostAlloc, (void **address, size_t size, unsigned flags), (address, size, flags), .bytes = size)
+enum { DYNAMIC_SHARED = 8 };
+WATCH(cuFuncSetAttribute, (handle kernel, int which, int value), (kernel, which, value), .kernel = kernel,
+      .bytes = which == DYNAMIC_SHARED ? value : 0)
+WATCH(cuKernelSetAttribute, (int which, int value, handle kernel, int device), (which, value, kernel, device),
+      .kernel = kernel, .bytes = which == DYNAMIC_SHARED ? value : 0)
+WATCH(cuModuleGetGlobal_v2, (uint64_t *address, size_t *size, handle module, const char *name),
+      (address, size, module, name), .library = module, .name = name)
+WATCH(cuLibraryGetGlobal, (uint64_t *address, size_t *size, handle library, const char *name),
+      (address, size, library, name), .library = library, .name = name)
+
+#include "graphs.h"
+#include "others.h"
 
 static void *wrapped_address(const char *asked, void *real);
 #define ASK(name, parameters, arguments) \
@@ -472,12 +573,16 @@ static const struct function functions[] = {
     ROW(cuLaunchKernelEx_ptsz), ROW(cuGraphAddKernelNode), ROW(cuGraphAddKernelNode_v2), ROW(cuInit),
     ROW(cuDevicePrimaryCtxRetain), ROW(cuCtxSynchronize), ROW(cuCtxSynchronize_v2), ROW(cuEventSynchronize),
     ROW(cuEventQuery), ROW(cuStreamSynchronize), ROW(cuStreamSynchronize_ptsz), ROW(cuStreamQuery),
-    ROW(cuStreamQuery_ptsz), ROW(cuEventRecord), ROW(cuEventRecord_ptsz), ROW(cuGraphLaunch), ROW(cuGraphLaunch_ptsz),
+    ROW(cuStreamQuery_ptsz), ROW(cuEventRecord), ROW(cuEventRecord_ptsz),
     ROW(cuMemcpy), ROW(cuMemcpy_ptds), ROW(cuMemcpyDtoH_v2), ROW(cuMemcpyDtoH_v2_ptds), ROW(cuMemcpyHtoD_v2),
     ROW(cuMemcpyHtoD_v2_ptds), ROW(cuMemcpyAsync), ROW(cuMemcpyAsync_ptsz), ROW(cuMemcpyDtoHAsync_v2),
     ROW(cuMemcpyDtoHAsync_v2_ptsz), ROW(cuMemcpyHtoDAsync_v2), ROW(cuMemcpyHtoDAsync_v2_ptsz), ROW(cuMemAlloc_v2),
     ROW(cuMemAllocManaged), ROW(cuMemAllocAsync), ROW(cuMemAllocAsync_ptsz), ROW(cuMemCreate), ROW(cuLinkAddData_v2),
-    ROW(cuLinkComplete), ROW(cuGetProcAddress), ROW(cuGetProcAddress_v2),
+    ROW(cuLinkComplete), ROW(cuGetProcAddress), ROW(cuGetProcAddress_v2), ROW(cuMemAllocFromPoolAsync),
+    ROW(cuMemAllocFromPoolAsync_ptsz), ROW(cuMemAllocHost_v2), ROW(cuMemHostAlloc), ROW(cuFuncSetAttribute),
+    ROW(cuKernelSetAttribute), ROW(cuModuleGetGlobal_v2), ROW(cuLibraryGetGlobal),
+#define NAMED(name) ROW(name),
+    GRAPH_FUNCTIONS(NAMED) OTHER_FUNCTIONS(NAMED)
 };
 #define FUNCTIONS (sizeof functions / sizeof *functions)
 
@@ -573,13 +678,32 @@ __asm__(".text\n.globl dlsym\n.type dlsym,%function\ndlsym:\n\t.cfi_startproc\n"
 
 /* ---- beginning and end ---- */
 
+static void before_fork(void) {
+    pthread_mutex_lock(&writing);
+    pthread_mutex_lock(&looking);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&looking);
+    pthread_mutex_unlock(&writing);
+}
+
+/* The child tells for itself which GPU it has, and which calls failed. */
+static void begin_traced_child(void) {
+    begin_child();
+    pthread_mutex_init(&looking, NULL);
+    pthread_mutex_init(&counting, NULL);
+    memset(known, 0, sizeof known);
+    atomic_store(&seen, 0);
+}
+
 __attribute__((constructor)) static void begin(void) {
     const char *wanted = getenv(VARIABLE);
     began = now();
     find_dlsym();
     if (wanted && wanted[0] == '/' && strlen(wanted) < sizeof folder)
         strcpy(folder, wanted);
-    pthread_atfork(NULL, NULL, begin_child);
+    pthread_atfork(before_fork, after_fork, begin_traced_child);
 }
 
 __attribute__((destructor)) static void end(void) {

@@ -1,0 +1,1 @@
+__device__ int step(int value) { return value + 1; }

@@ -219,7 +219,7 @@ def test_other_preloaded_libraries_are_no_hindrance(place: Path, order: str, tmp
     source = tmp_path / "other.c"
     source.write_text("int cuInit(unsigned); int other(void) { return cuInit(0); }\n")
     library = tmp_path / "libother.so"
-    words = ["gcc", "-shared", "-fPIC", "-o", library, source, f"-L{place}", "-l:libcuda.so.1"]
+    words = ["gcc", "-shared", "-fPIC", "-o", str(library), str(source), f"-L{place}", "-l:libcuda.so.1"]
     subprocess.run(words, check=True)
     more = {"LD_PRELOAD": str(library)} if order != "after" else {}
     command = ["env", f"LD_PRELOAD={library}", str(place / "program")] if order == "both" else [str(place / "program")]

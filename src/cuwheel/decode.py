@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from cuwheel import codec, typos
-from cuwheel.errors import ConfigurationError, FactsError, UnreadableError
+from cuwheel.errors import ConfigurationError, FactsError, NewerSchemaError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,23 @@ def convert(data: object, type_: type[T], where: str, problems: list[str]) -> T 
         problems.extend(found)
         return None
     return codec.convert(data, type_)
+
+
+def refuse_newer(data: object, known: str, name: str | Path) -> None:
+    """Before its fields are read: of a newer schema one can say nothing but that it is newer."""
+    schema = str(data.get("schema", "")) if isinstance(data, dict) else ""
+    if is_newer(schema, known):
+        raise NewerSchemaError(name, schema[:100], known)
+
+
+def checked_table(path: Path, problems: list[str]) -> dict[str, Any] | None:
+    """A TOML file that comes with cuwheel, for a check of it; None with a problem where it cannot be read."""
+    try:
+        found: dict[str, Any] = msgspec.toml.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        problems.append(f"{path.name}: {error}")
+        return None
+    return found
 
 
 def is_newer(schema: str, known: str) -> bool:

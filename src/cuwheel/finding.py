@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the gravest first
@@ -18,3 +21,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     message: str
     evidence: tuple[str, ...] = ()
     fix: str = ""
+
+
+def gravest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Errors before warnings before notes; those of the same severity stay in their order."""
+    return tuple(sorted(findings, key=lambda each: SEVERITIES.index(each.severity)))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import platform
 import shutil
 import stat
 from pathlib import Path
@@ -29,6 +31,23 @@ def home(cache: Path) -> Path:
     found = home.lstat()
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
     return home if ours else cache
+
+
+def digest(sources: Path, *generated: str) -> str:
+    """Of the sources, and of what decides whether what was made elsewhere runs here: the processor and its libc."""
+    libc = ""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    parts = (platform.machine(), libc, source_digest(sources), *generated)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def source_digest(sources: Path) -> str:
+    """Of the C in a folder alone."""
+    found = hashlib.sha256()
+    for source in sorted(sources.glob("*.[ch]")):
+        found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return found.hexdigest()
 
 
 def compilers(environ: Mapping[str, str]) -> Iterator[str]:

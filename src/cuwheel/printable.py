@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|])")
 _MARK = "\N{REPLACEMENT CHARACTER}"
 # Of what a terminal acts on, line ends and tabs are left. Marks of direction would show a line as another one, tags and
 # other letters without a width hide in it, and half a pair of surrogates cannot be written at all.
@@ -24,6 +25,11 @@ def text(value: str) -> str:
 def line(value: str) -> str:
     """One line, whatever was in it: a name with a newline must not begin a line of its own."""
     return text(value).replace("\n", _MARK).replace("\t", " ")
+
+
+def in_markdown(value: str) -> str:
+    """One line of a page in Markdown, in which nothing is markup."""
+    return _MARKUP.sub(r"\\\1", line(value))
 
 
 def message(value: str) -> str:

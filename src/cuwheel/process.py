@@ -52,8 +52,7 @@ def run(
     given: Path | None = None,
 ) -> Completed:
     """Run to the end, without a standard input, or with the file `given`. On time-out all it started is ended too."""
-    words = [str(word) for word in command]
-    log.debug("running %s", masking.text(shlex.join(words)))
+    words = _announced(command)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         out, err = (stack.enter_context(_scratch()) for _ in range(2))
@@ -136,8 +135,7 @@ def follow(
     Secrets in it are masked in both. Until then it is in a file without a name, which is gone however we end.
     On time-out, and whatever else ends the wait, everything it started is ended too.
     """
-    words = [str(word) for word in command]
-    log.debug("running %s", masking.text(shlex.join(words)))
+    words = _announced(command)
     with output.open("ab") as kept, _scratch(output.parent) as out, _for_reading(out) as source:
         child = _started(words, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd)
         tail = _Tail(source, kept, masking.secrets(os.environ if env is None else env), on_line)
@@ -294,8 +292,7 @@ def conversing(
     command: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> Iterator[Conversation]:
     """A program that lives while the block does, and is ended with it and all that it started."""
-    words = [str(word) for word in command]
-    log.debug("running %s", masking.text(shlex.join(words)))
+    words = _announced(command)
     with _scratch() as err:
         child = _started(words, stdout=subprocess.PIPE, stderr=err, env=env, cwd=cwd, stdin=subprocess.PIPE)
         try:
@@ -306,6 +303,12 @@ def conversing(
                 if stream:
                     with contextlib.suppress(OSError):
                         stream.close()
+
+
+def _announced(command: Sequence[str | Path]) -> list[str]:
+    words = [str(word) for word in command]
+    log.debug("running %s", masking.text(shlex.join(words)))
+    return words
 
 
 def _started(

@@ -64,6 +64,17 @@ def first_few(
     return (*map(words, listed[:most]), *([f"and {rest:,} {more}"] if rest > 0 else []))
 
 
+def runs(things: Iterable[Thing], known: Sequence[Thing]) -> list[list[Thing]]:
+    """Things that follow each other in `known`, together: `7.5 8.0 8.6`, `12.0`."""
+    found: list[list[Thing]] = []
+    for each in things:
+        if found and known.index(each) == known.index(found[-1][-1]) + 1:
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
 def some(names: Sequence[str], most: int = 5) -> str:
     """Enough of a list to see what it is about: `a, b and 3 more`."""
     rest = len(names) - most

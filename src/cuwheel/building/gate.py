@@ -10,7 +10,7 @@ from cuwheel.building.gate_case import Case
 from cuwheel.building.gate_values import Listed, Result, Wanted
 from cuwheel.compat import rule, wheel_tags
 from cuwheel.compat.wheel_subject import Subject
-from cuwheel.finding import SEVERITIES
+from cuwheel.finding import gravest_first
 from cuwheel.inspection.survey import survey
 from cuwheel.wheel.file import WheelFile
 
@@ -48,6 +48,6 @@ def examine(found: Survey, wanted: Wanted) -> Result:
     own = [library for library in found.libraries if library.containers and library.path not in theirs]
     case = Case(survey=found, wanted=wanted, units=gate_units.read(found, own, wanted), foreign=foreign)
     judged = (*rule.examine(RULES, case), *_about_tags(found))
-    findings = tuple(sorted(judged, key=lambda each: SEVERITIES.index(each.severity)))
+    findings = gravest_first(judged)
     failed = wanted.table.enabled and any(finding.severity == "error" for finding in findings)
     return Result(findings=findings, listed=case.listed(), succeeded=not failed)

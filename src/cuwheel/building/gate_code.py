@@ -251,18 +251,13 @@ def linked_with_other_cuda(case: Case) -> Iterator[Found]:
     major = versions.major(case.wanted.cuda)
     for library in case.libraries:
         for name in library.needed:
-            majors = _majors(name)
+            majors = libraries.majors(name)
             if majors and major not in majors:
                 named = " or ".join(map(str, majors))
                 yield Found(
                     message=f"{library.path} needs {name}, which is CUDA {named}'s, but {case.wanted.cuda} was planned",
                     evidence=tuple(f"RUNPATH {each}" for each in (*library.runpath, *library.rpath))[:2],
                 )
-
-
-def _majors(name: str) -> tuple[int, ...]:
-    found = libraries.known_library(name)
-    return found.majors if found else ()
 
 
 @rule(

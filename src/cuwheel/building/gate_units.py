@@ -12,7 +12,7 @@ from cuwheel.building.gate_archives import Archives, Origin, piece_of
 from cuwheel.errors import MalformedError
 from cuwheel.facts import toolkits
 from cuwheel.facts.arch import Arch
-from cuwheel.inspection import cubin, fatbin, payload, source
+from cuwheel.inspection import cubin, fatbin, objects, payload, source
 from cuwheel.inspection.demangle import demangled
 from cuwheel.inspection.image import FATBIN_SECTIONS
 from cuwheel.inspection.wrappers import VERSION_LINKED
@@ -207,9 +207,8 @@ class _Reader:
         return unit.toolkit in (None, toolkits.find_toolkit(wanted.cuda).version)
 
     def _inside(self, rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[str | None, Symbols | None]:
-        """Who wrote it and what is in it, by the cubin that takes the least to read; else by its PTX."""
-        readable = [entry for entry in entries if rows[entry.row].kind in ("cubin", "ptx")]
-        smallest = min(readable, key=lambda each: (rows[each.row].kind == "ptx", each.real), default=None)
+        """Who wrote it and what is in it, by the entry that takes the least to read."""
+        smallest = objects.least_to_read(entries, rows)
         if smallest is None or smallest.real > self.budget:
             return None, None
         self.budget -= smallest.real

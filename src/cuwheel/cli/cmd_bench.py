@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli import numbers, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,26 +86,13 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> Bench:
     from cuwheel import api, files
+    from cuwheel.measuring.request import BenchRequest
     from cuwheel.report.answer import to_json
 
     what = args.what[1:] if args.what[0] == "--" else args.what[0]
     if isinstance(what, str):
         places.file_of(what.rpartition(":")[0] or what, "cuwheel bench work.py:call, or -- COMMAND")
-    answer = api.bench(
-        what,
-        settings=args.settings,
-        against=args.against,
-        env=args.env,
-        at_once=args.at_once,
-        by=args.by,
-        calls=args.calls,
-        seconds=args.seconds,
-        blocks=args.blocks,
-        warm_up=args.warm_up,
-        timeout=args.timeout,
-        earlier=args.earlier,
-        noise=args.noise,
-    )
+    answer = api.bench(request_of(BenchRequest, args, what=what))
     if args.save:
         files.write(args.save, to_json(answer))
     write_html(answer, args)

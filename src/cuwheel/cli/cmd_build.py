@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import names, numbers, option_values, places, shared_options
+from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -185,31 +186,17 @@ def run(args: argparse.Namespace) -> Build:
     from cuwheel import api
     from cuwheel.building.request import BuildRequest
 
-    request = BuildRequest(
-        args.source,
-        machines=_split(args.machines),
-        cuda=_split(args.cuda),
-        python=_split(args.python),
-        config=args.config,
+    request = request_of(
+        BuildRequest,
+        args,
+        without=("only",),
+        machines=option_values.all_parts(args.machines),
+        cuda=option_values.all_parts(args.cuda),
+        python=option_values.all_parts(args.python),
         settings=_settings(args),
-        output=args.output,
-        providers=_split(args.providers),
+        providers=option_values.all_parts(args.providers),
         cache=args.toolkit_cache,
         fetched=args.toolkit_source,
-        host_compiler=args.host_compiler,
-        redist_url=args.redist_url,
-        apt_sources=args.apt_sources,
-        image=args.image,
-        offline=args.offline,
-        lock=args.lock,
-        locked=args.locked,
-        jobs=args.jobs,
-        at_once=args.at_once,
-        resume=args.resume,
-        rebuild=args.rebuild,
-        shares=args.shares,
-        keep=args.keep,
-        dry_run=args.dry_run,
     )
     return api.build(request)
 
@@ -222,11 +209,11 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
     given |= {"requires": args.require} if args.require else {}
     given |= {"environment": _pairs(args.variable)} if args.variable else {}
     given |= {"config_settings": _pairs(args.config_setting)} if args.config_setting else {}
-    given |= {"components": _split(args.components)} if args.components else {}
+    given |= {"components": option_values.all_parts(args.components)} if args.components else {}
     plan = {name: True for name in ("future", "native", "specific", "family") if getattr(args, name)}
     plan |= {"ptx": False} if args.no_ptx else {}
     given |= {"plan": plan} if plan else {}
-    gate: dict[str, object] = {"allow": _split(args.allow)} if args.allow else {}
+    gate: dict[str, object] = {"allow": option_values.all_parts(args.allow)} if args.allow else {}
     gate |= {"device_code": False} if args.host_only else {}
     given |= {"gate": gate} if gate else {}
     given |= {"guard": args.guard} if args.guard else {}
@@ -236,7 +223,3 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
 
 def _pairs(words: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in (each.partition("=") for each in words)}
-
-
-def _split(values: list[str]) -> tuple[str, ...]:
-    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())

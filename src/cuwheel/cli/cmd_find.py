@@ -6,6 +6,7 @@ from cuwheel.cli import numbers, option_values, places, shared_options
 from cuwheel.cli.cmd_check import add_refinement, refinement
 from cuwheel.cli.cmd_check import refuse_conflicts as refuse_conflicts_of_machines
 from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,28 +93,16 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
 
 
 def fields_of(args: argparse.Namespace) -> dict[str, Any]:
-    """What `find` asks for; `install` asks for more."""
+    """What is not called like its option; `install` asks for the same."""
     from cuwheel.delivery.request import BUDGET
 
-    return {
-        "wanted": args.wanted or "",
-        "on": args.on,
-        "gpus": args.gpus,
-        "refine": refinement(args),
-        "env": args.env,
-        "indexes": args.indexes,
-        "find_links": args.find_links,
-        "catalogues": args.catalogues,
-        "no_index": args.no_index,
-        "pre": args.pre,
-        "budget": args.budget or BUDGET,
-    }
+    return {"wanted": args.wanted or "", "refine": refinement(args), "budget": args.budget or BUDGET}
 
 
 def run(args: argparse.Namespace) -> Find:
     from cuwheel import api
     from cuwheel.delivery.request import FindRequest
 
-    answer = api.find(FindRequest(**fields_of(args)))
+    answer = api.find(request_of(FindRequest, args, **fields_of(args)))
     write_html(answer, args)
     return answer

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli import names, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,21 +75,6 @@ def run(args: argparse.Namespace) -> Graft:
     from cuwheel import api
     from cuwheel.grafting.request import GraftRequest
 
-    answer = api.graft(
-        GraftRequest(
-            args.base,
-            args.donors,
-            output=args.output,
-            split=args.split,
-            force=args.force,
-            version=args.version,
-            platform=args.platform,
-            dry_run=args.dry_run,
-            add=[name for text in args.add for name in option_values.parts(text)],
-            source=args.source,
-            cuda=args.cuda,
-            drop_signature=args.drop_signature,
-        )
-    )
+    answer = api.graft(request_of(GraftRequest, args, add=option_values.all_parts(args.add)))
     write_html(answer, args)
     return answer

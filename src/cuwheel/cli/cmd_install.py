@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import cmd_find, names, option_values, places
+from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,24 +124,8 @@ def run(args: argparse.Namespace) -> Install:
     if args.undo:
         return api.install_undo(args.env)
     given = cmd_find.fields_of(args)
-    allowed = [each for text in args.allow for each in option_values.parts(text)]
-    request = InstallRequest(
-        **given,
-        requirements=args.requirements,
-        lock=args.lock,
-        locked=args.locked,
-        output=args.output,
-        download=args.download,
-        allow=allowed,
-        dry_run=args.dry_run,
-        pin=args.pin,
-        slim=args.slim,
-        signers=args.signers,
-        no_older=args.no_older,
-        any_version=args.any_version,
-        wheel_only=args.wheel_only,
-        no_cpu=args.no_cpu,
-    )
+    allowed = option_values.all_parts(args.allow)
+    request = request_of(InstallRequest, args, **{**given, "allow": allowed})
     answer = api.install(request)
     write_html(answer, args)
     return answer

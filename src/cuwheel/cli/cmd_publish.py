@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import numbers, option_values, places
+from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -187,21 +188,4 @@ def run(args: argparse.Namespace) -> Publish:
         )
     from cuwheel.delivery.request import PublishRequest
 
-    return api.publish(
-        PublishRequest(
-            args.wheels,
-            to=args.to,
-            files_url=args.files_url,
-            yank=args.yank,
-            unyank=args.unyank,
-            reason=args.reason,
-            attest=args.attest,
-            existing=args.existing,
-            remove=args.remove,
-            keep=args.keep,
-            sign=args.sign,
-            variants=args.variants,
-            platform=args.platform,
-            dry_run=args.dry_run,
-        )
-    )
+    return api.publish(request_of(PublishRequest, args))

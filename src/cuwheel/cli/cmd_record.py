@@ -3,7 +3,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import places
+from cuwheel.cli import places, shared_options
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
-    command = _command(args)
+    command = shared_options.command(args)
     if args.matrix and command:
         raise UsageError(
             "--matrix takes its commands from the file, not from the command line",
@@ -73,10 +73,6 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
         raise UsageError("no command to record was given", hint="cuwheel record -- make -j8")
 
 
-def _command(args: argparse.Namespace) -> list[str]:
-    return list(args.command[1:] if args.command[:1] == ["--"] else args.command)
-
-
 def run(args: argparse.Namespace) -> Recorded | Matrix:
     from cuwheel import api
     from cuwheel.recording.instructions import Wish
@@ -85,7 +81,7 @@ def run(args: argparse.Namespace) -> Recorded | Matrix:
     if args.matrix:
         return api.record_matrix(args.matrix, output=args.output, resume=args.resume, dry_run=args.dry_run, wish=wish)
     return api.record(
-        _command(args),
+        shared_options.command(args),
         output=args.output,
         wish=wish,
         trace=args.trace,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli import names, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.cli.shared_options import request_of
 
 if TYPE_CHECKING:
     import argparse
@@ -80,17 +81,8 @@ def refuse_conflicts(_args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> Repair:
     from cuwheel import api
+    from cuwheel.repairing.request import RepairRequest
 
-    answer = api.repair(
-        args.wheels,
-        output=args.output,
-        policy=args.policy,
-        exclude=args.exclude,
-        requires=args.requires,
-        cuda=args.cuda,
-        libraries=args.libraries,
-        platform=args.platform,
-        dry_run=args.dry_run,
-    )
+    answer = api.repair(request_of(RepairRequest, args))
     write_html(answer, args)
     return answer

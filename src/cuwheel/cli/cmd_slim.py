@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli import names, numbers, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -130,25 +131,6 @@ def run(args: argparse.Namespace) -> Slim:
         (place,) = _settled(args)
         answer = api.slim_undo(place) if args.undo else api.slim_commit(place)
     else:
-        request = SlimRequest(
-            args.target,
-            machines=args.machines,
-            env=args.env,
-            output=args.output,
-            future=args.future,
-            cuda=args.cuda,
-            recompress=args.recompress,
-            drop_relocatable=args.drop_relocatable,
-            strip_debug=args.strip_debug,
-            force=args.force,
-            drop_signature=args.drop_signature,
-            used=args.used,
-            version=args.version,
-            level=args.level,
-            platform=args.platform,
-            dry_run=args.dry_run,
-            commit=args.commit,
-        )
-        answer = api.slim(request)
+        answer = api.slim(request_of(SlimRequest, args, targets=args.target))
     write_html(answer, args)
     return answer

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import places, shared_options
+from cuwheel.cli import option_values, places, shared_options
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> Toolchain:
     from cuwheel import api
     from cuwheel.toolchains.request import ToolchainRequest
 
-    parts, named = _split(args.components), _split(args.providers)
+    parts, named = option_values.all_parts(args.components), option_values.all_parts(args.providers)
     if args.action == "list":
         return api.toolchains(cache=args.cache)
     if args.action == "remove":
@@ -114,10 +114,6 @@ def run(args: argparse.Namespace) -> Toolchain:
         return api.toolchain_fetch(request, to=args.to)
     acts = {"install": api.toolchain, "env": api.toolchain_env, "verify": api.toolchain_verify}
     return acts[args.action](request)
-
-
-def _split(values: list[str]) -> tuple[str, ...]:
-    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:

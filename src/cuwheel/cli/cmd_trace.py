@@ -3,7 +3,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from cuwheel.cli import places
+from cuwheel.cli import places, shared_options
 from cuwheel.cli.cmd_inspect import add_html, write_html
 from cuwheel.errors import UsageError
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
-    command = _command(args)
+    command = shared_options.command(args)
     if args.json:
         raise UsageError("stdout is the command's: trace has no --json", hint="cuwheel trace -o trace.json -- COMMAND")
     if args.read and (command or args.keep):
@@ -59,14 +59,14 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
         raise UsageError("no command to trace was given", hint="cuwheel trace -- python train.py")
 
 
-def _command(args: argparse.Namespace) -> list[str]:
-    return list(args.command[1:] if args.command[:1] == ["--"] else args.command)
-
-
 def run(args: argparse.Namespace) -> Traced:
     from cuwheel import api
 
-    answer = api.read_trace(args.read) if args.read else api.trace(_command(args), keep=args.keep, cupti=args.cupti)
+    answer = (
+        api.read_trace(args.read)
+        if args.read
+        else api.trace(shared_options.command(args), keep=args.keep, cupti=args.cupti)
+    )
     api.save_trace(answer, output=args.output, timeline=args.timeline)
     write_html(answer, args)
     return answer

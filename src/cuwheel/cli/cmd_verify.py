@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.cli import numbers, option_values, places
 from cuwheel.cli.cmd_inspect import add_html, write_html
+from cuwheel.cli.shared_options import request_of
 from cuwheel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -151,40 +152,24 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     if given:
         means = f"cannot be used with {mode}" if mode else "needs --pack KIT"
         raise UsageError(f"{' and '.join(given)} {means}", hint="cuwheel verify --help")
-    if args.pack and len(_split(args.python)) > 1:
+    if args.pack and len(option_values.all_parts(args.python)) > 1:
         raise UsageError("a kit is for one Python version", hint="--python 3.12")
     if args.pack and args.requires and not args.pack_requirements:
         raise UsageError("--with needs a kit that includes requirements", hint="--pack-requirements")
-
-
-def _split(words: list[str]) -> list[str]:
-    return [part.strip() for word in words for part in word.split(",") if part.strip()]
 
 
 def _verify(args: argparse.Namespace) -> Answer:
     from cuwheel import api
     from cuwheel.verifying.request import VerifyRequest
 
-    request = VerifyRequest(
-        args.wheel,
-        config=args.config,
-        python=_split(args.python),
+    request = request_of(
+        VerifyRequest,
+        args,
+        wheels=args.wheel,
         checks=args.check,
-        stub=args.stub,
-        requires=args.requires,
-        requirements=args.requirements,
-        find_links=args.find_links,
-        offline=args.offline,
-        timeout=args.timeout,
-        keep=args.keep,
         known=not args.no_known,
-        cuda=args.cuda,
-        static=args.static,
-        dry_run=args.dry_run,
-        platform=args.platform,
-        pass_env=_split(args.pass_env),
-        network=args.network,
-        sources=args.sources,
+        python=option_values.all_parts(args.python),
+        pass_env=option_values.all_parts(args.pass_env),
     )
     return api.verify(request)
 
@@ -193,21 +178,17 @@ def _pack(args: argparse.Namespace) -> Answer:
     from cuwheel import api
     from cuwheel.verifying.request import PackRequest
 
-    pythons = _split(args.python)
-    request = PackRequest(
-        args.wheel,
+    pythons = option_values.all_parts(args.python)
+    request = request_of(
+        PackRequest,
+        args,
+        wheels=args.wheel,
         to=args.pack,
-        config=args.config,
         checks=args.check,
-        requires=args.requires,
+        known=not args.no_known,
         requirements=args.pack_requirements,
         system=args.system_site_packages,
         python=pythons[0] if pythons else None,
-        find_links=args.find_links,
-        offline=args.offline,
-        timeout=args.timeout,
-        known=not args.no_known,
-        platform=args.platform,
     )
     return api.verify_pack(request)
 

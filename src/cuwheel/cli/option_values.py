@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cuwheel.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _DRIVER = re.compile(r"[1-9]\d{2,3}(\.\d{1,3}){0,2}", re.ASCII)
 _SHORT = re.compile(r"\d{1,2}(\.\d{1,3})*", re.ASCII)  # of CUDA, Python, glibc: drivers have three digits
@@ -50,6 +50,11 @@ def parts(text: str) -> list[str]:
     if not found:
         raise UsageError("it must not be empty")
     return found
+
+
+def all_parts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Of an option that is repeated, or takes a list with commas."""
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
 
 
 def each(type_: Callable[[str], str]) -> Callable[[str], str]:

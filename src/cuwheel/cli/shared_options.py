@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, TypeVar
 
 from cuwheel.cli import names, option_values, places
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     Group = argparse._ArgumentGroup | argparse.ArgumentParser  # noqa: SLF001 - argparse has no other name for it
 
+T = TypeVar("T")
 _LOCK = "cuwheel.lock"
 
 
@@ -132,3 +134,17 @@ def add_lock(group: Group) -> None:
         const=_LOCK,
         help="use exactly what the lock file lists",
     )
+
+
+def command(args: argparse.Namespace) -> list[str]:
+    """What stands behind `--`, or where the options end."""
+    return list(args.command[1:] if args.command[:1] == ["--"] else args.command)
+
+
+def request_of(make: type[T], args: argparse.Namespace, *, without: tuple[str, ...] = (), **given: object) -> T:
+    """A request of the options that are called like its fields.
+
+    `given`: fields whose options are called otherwise, or mean something else. `without`: those that have no option.
+    """
+    named = [each.name for each in dataclasses.fields(make) if each.name not in (*given, *without)]  # type: ignore[arg-type]
+    return make(**{name: getattr(args, name) for name in named}, **given)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from cuwheel.compat import reach
 from cuwheel.facts import architectures
+from cuwheel.units import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -81,13 +82,7 @@ def _through_ptx(coverage: Coverage) -> Iterator[str]:
 def ranges(capabilities: Iterable[str]) -> str:
     """`7.5 to 9.0, 10.0, 12.0`: a run has no known capability missing in between."""
     order = [str(each) for each in architectures.current_capabilities()]
-    runs: list[list[str]] = []
-    for each in sorted(capabilities, key=order.index):
-        if runs and order.index(each) == order.index(runs[-1][-1]) + 1:
-            runs[-1].append(each)
-        else:
-            runs.append([each])
-    return ", ".join(_run(run) for run in runs)
+    return ", ".join(map(_run, runs(sorted(capabilities, key=order.index), order)))
 
 
 def _run(run: list[str]) -> str:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel import log, parallel
 from cuwheel.compat import matrix
-from cuwheel.finding import SEVERITIES
+from cuwheel.finding import gravest_first
 from cuwheel.inspection import presence
 from cuwheel.inspection.source import cut_to_workload
 from cuwheel.inspection.survey import survey
@@ -80,8 +80,7 @@ def merged(found: Iterable[tuple[str, Sequence[Finding]]], known: Iterable[Findi
         for finding in findings:
             if not _is_old(finding, already):
                 alike.setdefault((finding.rule, finding.message), []).append((name, finding))
-    once = [_merged(each) for each in alike.values()]
-    return tuple(sorted(once, key=lambda finding: SEVERITIES.index(finding.severity)))
+    return gravest_first(map(_merged, alike.values()))
 
 
 def _matters(finding: Finding) -> bool:
@@ -94,7 +93,7 @@ def _is_old(finding: Finding, already: set[str]) -> bool:
 
 def _merged(found: Sequence[tuple[str, Finding]]) -> Finding:
     names = list(dict.fromkeys(name for name, _ in found))
-    first = min((finding for _, finding in found), key=lambda each: SEVERITIES.index(each.severity))
+    first = gravest_first(finding for _, finding in found)[0]
     evidence = list(dict.fromkeys(item for _, finding in found for item in finding.evidence))
     return replace(
         first,

@@ -17,7 +17,7 @@ from cuwheel.compat.modules import of_driver
 from cuwheel.compat.predict import NOTHING, Outcome, Prediction, stopped
 from cuwheel.compat.reach import served_together
 from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
-from cuwheel.finding import SEVERITIES, Finding
+from cuwheel.finding import Finding, gravest_first
 from cuwheel.inspection.libraries import Library
 from cuwheel.wheel import workload_mark
 
@@ -236,7 +236,7 @@ def _news(about: Sequence[Finding], found: Iterable[Finding]) -> Iterator[Findin
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(dict.fromkeys(findings), key=lambda each: SEVERITIES.index(each.severity)))
+    return gravest_first(dict.fromkeys(findings))
 
 
 def _conditions(

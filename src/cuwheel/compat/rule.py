@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
 
-from cuwheel.finding import SEVERITIES, Finding, Severity
+from cuwheel.finding import Finding, Severity, gravest_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,4 +57,4 @@ def rule(
 def examine(rules: Iterable[Rule[Subject]], subject: Subject) -> tuple[Finding, ...]:
     """What all rules find, the gravest first, otherwise in the order of the rules."""
     found = [finding for each in rules for finding in each.findings(subject)]
-    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+    return gravest_first(found)

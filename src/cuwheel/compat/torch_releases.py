@@ -12,6 +12,7 @@ from cuwheel.compat.loading import loading
 from cuwheel.facts import torch_symbols, versions
 from cuwheel.inspection.torch_symbols import TorchExports
 from cuwheel.machine.fleet import Machine
+from cuwheel.units import runs
 from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import normalised
 
@@ -104,10 +105,4 @@ def _any_patch(release: str, allowed: Sequence[SpecifierSet]) -> bool:
 def in_words(releases: Sequence[str]) -> str:
     """`2.8 to 2.10`, as far as the table has none between them that is missing."""
     known = [versions.minor(each) for each in torch_symbols.own().releases]
-    spans: list[list[str]] = []
-    for each in releases:
-        if spans and known.index(each) == known.index(spans[-1][-1]) + 1:
-            spans[-1].append(each)
-        else:
-            spans.append([each])
-    return ", ".join(each[0] if len(each) == 1 else f"{each[0]} to {each[-1]}" for each in spans)
+    return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs(releases, known))

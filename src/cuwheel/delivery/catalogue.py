@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cuwheel import codec, decode, files, log, zstd
 from cuwheel.compat import tags
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError
+from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import wheel_facts
 from cuwheel.network import addresses, client, transfer
 from cuwheel.wheel.metadata import normalised
@@ -109,10 +109,7 @@ def _made_alike(one: WheelName, other: WheelName) -> bool:
 
 def parse(data: bytes, name: str) -> Contents:
     try:
-        found = codec.decode(data, dict[str, object])
-        schema = str(found.get("schema", ""))
-        if decode.is_newer(schema, SCHEMA):
-            raise NewerSchemaError(name, schema, SCHEMA)
+        decode.refuse_newer(codec.decode(data, dict[str, object]), SCHEMA, name)
         return codec.decode(data, Contents)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(name, f"is not a catalogue: {error}", "cuwheel catalogue add NAME --to FOLDER") from error

@@ -11,8 +11,9 @@ from cuwheel import log, masking
 from cuwheel.verifying import checks, installation, libraries, modules
 from cuwheel.verifying.runner import checks as runner
 from cuwheel.verifying.runner import launch, variables
-from cuwheel.wheel.installed import distributions, site_packages
-from cuwheel.wheel.metadata import normalised, recorded_files
+from cuwheel.wheel import installed
+from cuwheel.wheel.installed import distributions, recorded_files, site_packages
+from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,14 +60,6 @@ def _modules(prefix: Path, name: str) -> tuple[str, ...]:
     for folder in site_packages(prefix):
         for each in distributions(folder):
             if each.name == normalised(name):
-                record, listed = (_text(each.info / file) for file in ("RECORD", "top_level.txt"))
-                own = (path for path in recorded_files(record) if not path.startswith(("../", "/")))
-                return modules.of_files(own, each.name, listed)
+                own = (path for path in recorded_files(each.info) if not path.startswith(("../", "/")))
+                return modules.of_files(own, each.name, installed.text(each.info, "top_level.txt"))
     return ()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -25,7 +25,7 @@ from cuwheel.delivery import (
 from cuwheel.delivery.index_folder import IndexFolder
 from cuwheel.delivery.variants import PublishedVariant
 from cuwheel.errors import UsageError
-from cuwheel.finding import SEVERITIES, Finding
+from cuwheel.finding import Finding, gravest_first
 from cuwheel.units import first_few, size
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _findings(given: Sequence[Arrival], wanted: Update, request: PublishRequest)
     yield from merged(found)
 
 
-def merged(found: Iterable[tuple[str, Finding]]) -> list[Finding]:
+def merged(found: Iterable[tuple[str, Finding]]) -> tuple[Finding, ...]:
     """One finding for all files of which it says the same; the gravest first."""
     names: dict[Finding, list[str]] = defaultdict(list)
     for name, each in found:
@@ -166,7 +166,7 @@ def merged(found: Iterable[tuple[str, Finding]]) -> list[Finding]:
         else:
             evidence = (*each.evidence, *first_few(files))
             merged_findings.append(replace(each, message=f"{len(files)} wheels: {each.message}", evidence=evidence))
-    return sorted(merged_findings, key=lambda each: SEVERITIES.index(each.severity))
+    return gravest_first(merged_findings)
 
 
 def _too_large(arrival: Arrival) -> Finding:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _BUILT = "installed-builds"
 _KNOWN = ("driver", "driver_cuda", "os", "cpu", "glibc", "torch_cuda", "jax_cuda", "l4t", "jit")
-_LARGEST_METADATA = 1 << 20
 
 
 class PlannedBuild(Struct, frozen=True, kw_only=True):
@@ -154,7 +153,7 @@ def _foreseen(candidate: Candidate, work: _Work, decided: BuildResult) -> Planne
     job, project = decided.jobs[0], decided.order.project
     toolchain = job.job.toolchain if job.job else None
     compiler = toolchain.host_compiler if toolchain else None
-    packed = metadata.from_texts(_text(decided.order.tree.folder / "PKG-INFO"), "")
+    packed = metadata.from_texts(files.head(decided.order.tree.folder / "PKG-INFO"), "")
     return PlannedBuild(
         name=normalised(project.name),
         version=str(candidate.version),
@@ -168,14 +167,6 @@ def _foreseen(candidate: Candidate, work: _Work, decided: BuildResult) -> Planne
         torch=work.torch,
         requires=packed.requires,
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST_METADATA).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _failure(job: JobResult, source: str) -> str:

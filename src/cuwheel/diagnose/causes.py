@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from cuwheel import decode
@@ -88,12 +87,8 @@ class _Names(Struct, frozen=True, kw_only=True):
 
 
 def _checked(path: Path, type_: type[T], problems: list[str]) -> T | None:
-    try:
-        data = msgspec.toml.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        problems.append(f"{path.name}: {error}")
-        return None
-    return decode.convert(data, type_, path.name, problems)
+    data = decode.checked_table(path, problems)
+    return None if data is None else decode.convert(data, type_, path.name, problems)
 
 
 def _problems(file: CauseFile, known: _Names) -> Iterator[str]:

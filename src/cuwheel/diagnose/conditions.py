@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 
 
 def gcc_newer_than_nvcc_takes(known: Known) -> bool:
-    gcc, row = known.version("gcc"), known.toolkit
-    limit = row.host_compilers.gcc_max if row else None
-    return bool(gcc and limit and versions.major(gcc) > limit)
+    return _nvcc_takes_gcc(known) is False
 
 
 def gcc_fits_nvcc(known: Known) -> bool:
+    return _nvcc_takes_gcc(known) is True
+
+
+def _nvcc_takes_gcc(known: Known) -> bool | None:
+    """None: not known."""
     gcc, row = known.version("gcc"), known.toolkit
     limit = row.host_compilers.gcc_max if row else None
-    return bool(gcc and limit and versions.major(gcc) <= limit)
+    return versions.major(gcc) <= limit if gcc and limit else None
 
 
 def arch_was_dropped(known: Known) -> bool:

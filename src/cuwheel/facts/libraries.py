@@ -106,6 +106,12 @@ def known_library(name: str) -> Library | None:
     return _look_up(wanted) if _component(wanted).lower() in _components() else None
 
 
+def majors(name: str) -> tuple[int, ...]:
+    """The CUDA majors that it may belong to; none where it is not one of CUDA's."""
+    found = known_library(name)
+    return found.majors if found else ()
+
+
 def _file_name(name: str) -> str:
     return re.split(r"[/\\]", name.strip())[-1]
 

@@ -10,6 +10,7 @@ from cuwheel import typos
 from cuwheel.errors import UnknownNameError
 from cuwheel.facts import versions
 from cuwheel.facts.tables import tables
+from cuwheel.units import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,14 +74,8 @@ def _find(text: str, among: tuple[AnyRelease, ...]) -> AnyRelease:
 
 def span(rows: Iterable[Toolkit]) -> str:
     """`CUDA 11.8 to 12.9, 13.4`: a run has no known toolkit missing in between."""
-    known = all_toolkits()
-    runs: list[list[Toolkit]] = []
-    for row in rows:
-        if runs and known.index(row) == known.index(runs[-1][-1]) + 1:
-            runs[-1].append(row)
-        else:
-            runs.append([row])
-    named = (run[0].version if len(run) == 1 else f"{run[0].version} to {run[-1].version}" for run in runs)
+    found = runs(rows, all_toolkits())
+    named = (run[0].version if len(run) == 1 else f"{run[0].version} to {run[-1].version}" for run in found)
     return "CUDA " + ", ".join(named)
 
 

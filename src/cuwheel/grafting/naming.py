@@ -11,7 +11,6 @@ from cuwheel.errors import MalformedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from cuwheel.grafting.deciding import Decision
     from cuwheel.grafting.note import Origin
@@ -52,16 +51,3 @@ def _checked(version: str, wheel: WheelFile | None) -> str:
         if wheel is None:
             raise UsageError(f"--version {version}: {error}", hint="such as --version 2.11.0+sm87") from error
         raise MalformedError(wheel.path, f"{version!r} is not a version", hint="download the wheel again") from error
-
-
-def output_of(wanted: Path, name: str, inputs: Iterable[Path]) -> Path:
-    """The file to write: `wanted` is a folder, or the file under its right name."""
-    output = wanted if wanted.suffix == ".whl" else wanted / name
-    if output.name != name:
-        raise UsageError(
-            f"{output.name} is not the right name for this wheel",
-            hint=f"-o {output.with_name(name)}   (installers refuse others; --version sets the version)",
-        )
-    if output.exists() and any(output.samefile(each) for each in inputs):
-        raise UsageError(f"{output} is one of the inputs", hint="choose another folder with -o")
-    return output

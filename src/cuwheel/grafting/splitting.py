@@ -13,7 +13,7 @@ from cuwheel.binary import library
 from cuwheel.binary.decisions import EntryDecision, LibraryPlan, SlimOptions
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.grafting import note
-from cuwheel.grafting.naming import labelled, output_of
+from cuwheel.grafting.naming import labelled
 from cuwheel.grafting.note import Note, Origin
 from cuwheel.grafting.outcome import GraftedLibrary, Outcome, WheelSize
 from cuwheel.grafting.wheels import opened
@@ -21,6 +21,7 @@ from cuwheel.inspection.survey import survey_wheel
 from cuwheel.stamping import restamp
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
+from cuwheel.wheel.places import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from cuwheel.errors import MalformedError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.grafting import deciding, note, writing
 from cuwheel.grafting.deciding import Decision, Known
-from cuwheel.grafting.naming import grafted_version, output_of
+from cuwheel.grafting.naming import grafted_version
 from cuwheel.grafting.note import Giver, Note
 from cuwheel.grafting.outcome import GraftedLibrary, Outcome, WheelSize
 from cuwheel.grafting.subject import Subject
@@ -25,6 +25,7 @@ from cuwheel.units import some
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.places import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

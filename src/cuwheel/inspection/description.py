@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import codec, decode, files
-from cuwheel.errors import CuwheelError, MalformedError, NewerSchemaError
+from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.finding import Finding
 from cuwheel.version import __version__
 
@@ -197,9 +197,7 @@ def parse(data: bytes, name: str) -> Description:
         found = codec.decode(data, dict[str, object])
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a description of a wheel: {error}") from error
-    schema = str(found.get("schema", ""))
-    if decode.is_newer(schema, SCHEMA):
-        raise NewerSchemaError(name, schema, SCHEMA)
+    decode.refuse_newer(found, SCHEMA, name)
     problems: list[str] = []
     result = decode.convert(found, Description, NAME, problems)
     if result is None:

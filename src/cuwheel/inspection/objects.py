@@ -27,9 +27,7 @@ def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
         return found
     budget = _LIMIT
     for index, entries in objects.items():
-        readable = [entry for entry in entries if rows[entry.row].kind in ("cubin", "ptx")]
-        # Of a cubin one table is read, of PTX every line.
-        smallest = min(readable, key=lambda entry: (rows[entry.row].kind == "ptx", entry.real), default=None)
+        smallest = least_to_read(entries, rows)
         if smallest is None:
             continue
         if smallest.real > budget:
@@ -39,6 +37,12 @@ def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
         if read := names(walk, smallest, rows[smallest.row]):
             found[index] = read
     return found
+
+
+def least_to_read(entries: Sequence[RawEntry], rows: Sequence[DeviceCode]) -> RawEntry | None:
+    """The smallest cubin, of which one table is read; else the smallest PTX, of which every line is."""
+    readable = [entry for entry in entries if rows[entry.row].kind in ("cubin", "ptx")]
+    return min(readable, key=lambda entry: (rows[entry.row].kind == "ptx", entry.real), default=None)
 
 
 def compiled_for(entries: Sequence[RawEntry], rows: Sequence[DeviceCode]) -> frozenset[tuple[str, str | None]]:

@@ -8,8 +8,7 @@ from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection import elf, pe
 from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.wheel import metadata
-from cuwheel.wheel.installed import distributions
+from cuwheel.wheel.installed import distributions, recorded_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,11 +38,7 @@ def distributions_with_device_code(site_packages: Iterable[Path]) -> Iterator[Wi
 
 
 def _binaries(info: Path) -> Iterator[Path]:
-    try:
-        record = (info / "RECORD").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    for path in metadata.recorded_files(record):
+    for path in recorded_files(info):
         name = path.rpartition("/")[2]
         if name.endswith(_BINARIES) or ".so." in name:
             yield info.parent / path

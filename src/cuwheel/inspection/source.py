@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, NetworkError, UnknownNameError, UnreadableError
-from cuwheel.files import read_if_present
+from cuwheel.files import head, read_if_present
 from cuwheel.finding import Finding
 from cuwheel.inspection.capture import HeaderCapture
 from cuwheel.wheel import installed as installed_files
@@ -236,7 +236,7 @@ def cut_to_workload(infos: Iterable[Path]) -> tuple[Finding, ...]:
 
 
 def _installed(info: Path) -> Source:
-    texts = {name: _text(info / name) for name in ("METADATA", "WHEEL", "RECORD")}
+    texts = {name: installed_files.text(info, name) for name in ("METADATA", "WHEEL", "RECORD")}
     root = info.parent
     files = (root / each for each in metadata.recorded_files(texts["RECORD"]))
     found = _items(root, files)
@@ -268,7 +268,7 @@ def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
             items.append(FileItem(os.path.relpath(file, root), status.st_size, file))
         elif file.suffix == ".py" and status.st_size <= _PYTHON_LIMIT:
             python[os.path.relpath(file, root).replace(os.sep, "/")] = file
-    texts = Texts(names=tuple(python), read=lambda name: _text(python[name]))
+    texts = Texts(names=tuple(python), read=lambda name: head(python[name], _PYTHON_LIMIT))
     return {"size": total, "items": tuple(items), "findings": tuple(findings), "texts": texts}
 
 
@@ -288,13 +288,6 @@ def _site_packages(env: Path | None) -> Iterator[Path]:
 
 def _may_be_binary(name: str) -> bool:
     return os.path.splitext(name)[1].lower() not in _TEXT_SUFFIXES  # noqa: PTH122 - 12,000 times: Path is slow
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def _unreadable(path: Path, error: Exception) -> Finding:

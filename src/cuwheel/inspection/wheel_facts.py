@@ -35,7 +35,6 @@ from cuwheel.inspection.libraries import (
     Symbols,
     Wrapper,
 )
-from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.variant import Variant
 
@@ -169,7 +168,7 @@ def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
         version=distribution.version,
         tags=distribution.tags,
         build=distribution.build,
-        requires_python=_first(wheel, "requires-python"),
+        requires_python=wheel.header("requires-python"),
         requires_dist=distribution.requires,
         description=described,
         libraries=tuple(_library_facts(each, places) for each in found.libraries),
@@ -180,10 +179,6 @@ def of_wheel(wheel: WheelFile, *, sha256: str | None = None) -> WheelFacts:
         torch_symbols=symbols,
         variant=found.variant,
     )
-
-
-def _first(wheel: WheelFile, field: str) -> str | None:
-    return next((value for key, value in metadata.fields(wheel.metadata or "") if key == field), None)
 
 
 def _library_facts(library: Library, symbols: Mapping[str, int]) -> LibraryFacts:

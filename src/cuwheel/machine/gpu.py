@@ -58,11 +58,18 @@ def probe_gpus(world: World) -> tuple[tuple[Gpu, ...], Driver]:
     return tuple(found), driver
 
 
-def _ask_nvml(world: World) -> dict[str, Any]:
-    # A large environment's start-up hooks take longer than NVML does: the child starts without any.
+def nvml_command(script: str, *words: str) -> list[str]:
+    """A script of ours that asks NVML, whose folder is its first word.
+
+    A large environment's start-up hooks take longer than NVML does: the child starts without any.
+    """
     library = importlib.util.find_spec("pynvml")
     folder = Path(library.origin).parent if library and library.origin else ""
-    command = [sys.executable, "-I", "-S", nvml.__file__, str(folder)]
+    return [sys.executable, "-I", "-S", script, str(folder), *words]
+
+
+def _ask_nvml(world: World) -> dict[str, Any]:
+    command = nvml_command(nvml.__file__)
     try:
         completed = world.run(command, timeout=_NVML_TIMEOUT_S, check=True)
         answer: dict[str, Any] = codec.decode(completed.stdout)

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel import codec, files, printable
-from cuwheel.decode import is_newer
-from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel.decode import refuse_newer
+from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
 from cuwheel.machine import privacy
 
@@ -189,5 +189,4 @@ def _check_schema(data: object, name: str) -> None:
     schema = data.get("schema") if isinstance(data, dict) else None
     if not isinstance(schema, str) or not schema.startswith(_SCHEMA_NAME + "/"):
         raise MalformedError(name, f"is not a machine profile (its schema is {schema!r})", _HINT)
-    if is_newer(schema, SCHEMA):
-        raise NewerSchemaError(name, schema, SCHEMA)
+    refuse_newer(data, SCHEMA, name)

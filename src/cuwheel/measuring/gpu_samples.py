@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel import codec, process
+from cuwheel.machine.gpu import nvml_command
 from cuwheel.measuring.journal import GpuUse
 from cuwheel.measuring.programs import gpu_sampler
 
@@ -77,9 +76,7 @@ def _sample(line: bytes) -> Sample | None:
 @contextlib.contextmanager
 def sampling(every: float) -> Iterator[Sampler]:
     """While the block runs. Where there is no GPU nothing runs beside it."""
-    library = importlib.util.find_spec("pynvml")
-    folder = Path(library.origin).parent if library and library.origin else ""
-    command = [sys.executable, "-I", "-S", gpu_sampler.__file__, str(folder), str(every)]
+    command = nvml_command(gpu_sampler.__file__, str(every))
     with tempfile.TemporaryDirectory(prefix="cuwheel-gpus-") as name:
         path = Path(name, "samples.jsonl")
         with process.beside(command, output=path):

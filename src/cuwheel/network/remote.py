@@ -102,8 +102,7 @@ class RemoteFile:
             self._take(response, self._start(response))
 
     def _size_is(self, response: httpx.Response, announced: int | None) -> None:
-        match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-        size = int(match[3]) if match else transfer.length(response)
+        size = _whole_size(response)
         if size is None:
             raise NetworkError(self.name, "the server does not say how large it is")
         if announced is not None and size != announced:
@@ -146,9 +145,7 @@ class RemoteFile:
         return client.request("GET", self.name, {"Range": f"bytes={part}"}, session=self._session)
 
     def _must_be_same(self, response: httpx.Response, start: int) -> None:
-        match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
-        size = int(match[3]) if match else transfer.length(response)
-        if size != self.size or response.headers.get("ETag") != self._tag:
+        if _whole_size(response) != self.size or response.headers.get("ETag") != self._tag:
             raise NetworkError(self.name, "it changed while it was read", hint="try again")
         if self._start(response) > start:
             raise NetworkError(self.name, "the server sends another part than the one that was asked for")
@@ -193,3 +190,9 @@ class RemoteFile:
             end = max(end, self._ends[last])
             last += 1
         self._starts[first:last], self._ends[first:last] = [start], [end]
+
+
+def _whole_size(response: httpx.Response) -> int | None:
+    """Of the file, a part of which was asked for."""
+    match = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+    return int(match[3]) if match else transfer.length(response)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -39,25 +37,13 @@ def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
     """Compiled now, or before; None if no C compiler is found, or it cannot make programs that run."""
     if not sys.platform.startswith("linux"):
         return None
-    folder = own_c.home(cache) / "record" / _digest()
+    folder = own_c.home(cache) / "record" / own_c.digest(SOURCES, _lists())
     if not (folder / "shim").is_file():
         made = _made(folder, environ)
         if not made:
             return None
     library = folder / "preload.so"
     return Native(shim=folder / "shim", library=library if library.is_file() else None)
-
-
-def _digest() -> str:
-    """Of the sources, and of what decides whether a program made elsewhere runs here."""
-    libc = ""
-    with contextlib.suppress(OSError, ValueError):
-        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    digest = hashlib.sha256(f"{platform.machine()}\0{libc}\0".encode())
-    for path in sorted(SOURCES.glob("*.[ch]")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    digest.update(_lists().encode())
-    return digest.hexdigest()[:16]
 
 
 def _lists() -> str:

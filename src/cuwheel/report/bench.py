@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cuwheel import codec, decode, masking
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.measuring import samples
 from cuwheel.measuring.bench import Level, Measured, Moment
 from cuwheel.measuring.bench_side import FirstCall
@@ -83,13 +83,11 @@ def read(path: Path) -> Bench:
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES)
-        schema = codec.decode(data).get("schema", "")
-        if decode.is_newer(str(schema), SCHEMA):
-            raise NewerSchemaError(path, str(schema), SCHEMA)
+        decode.refuse_newer(codec.decode(data), SCHEMA, path)
         return codec.decode(data, Bench)
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
-    except (msgspec.DecodeError, AttributeError) as error:
+    except msgspec.DecodeError as error:
         raise MalformedError(
             path, f"is not what bench wrote: {error}", hint="cuwheel bench … --save earlier.json"
         ) from error

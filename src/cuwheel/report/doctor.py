@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from cuwheel.compat.prerequisites import NeedResult
-from cuwheel.finding import SEVERITIES, Finding
+from cuwheel.finding import Finding, gravest_first
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.report.document import Document, Facts, Findings, Heading, Paragraph, Row
 
@@ -31,9 +31,7 @@ class Doctor(Struct, frozen=True, kw_only=True):
 
 
 def answer_of(machine: MachineProfile, findings: Iterable[Finding], needs: tuple[NeedResult, ...]) -> Doctor:
-    """The gravest findings first."""
-    ordered = sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
-    return Doctor(machine=machine, findings=tuple(ordered), needs=needs)
+    return Doctor(machine=machine, findings=gravest_first(findings), needs=needs)
 
 
 def document(answer: Doctor, *, verbose: bool) -> Document:

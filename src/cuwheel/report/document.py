@@ -154,6 +154,12 @@ class Findings(Struct, frozen=True):
     items: tuple[Finding, ...]
 
 
+def last_lines(output: str, most: int | None) -> Verbatim:
+    """The end of what a program printed; all of it where `most` is None."""
+    lines = output.rstrip().splitlines()
+    return Verbatim(tuple(lines if most is None or len(lines) <= most else ["…", *lines[-most:]]))
+
+
 def hidden(count: int, what: str = "") -> Paragraph:
     """What a table leaves out: `  and 3 more (--verbose)`."""
     return Paragraph(f"  and {count:,} more{what and f' {what}'} (--verbose)")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.finding import SEVERITIES
+from cuwheel.finding import SEVERITIES, gravest_first
 from cuwheel.inspection.libraries import Library
 from cuwheel.report.document import Amount, Column, Facts, HeatMap, Row, Table
 from cuwheel.units import file_name, first_few, size, some
@@ -176,8 +176,8 @@ def _number_order(number: str) -> tuple[int, str]:
 
 def findings(answer: Inspect, *, verbose: bool) -> tuple[Finding, ...]:
     """All of them, the gravest first; without `verbose` the evidence of errors alone, and no fixes of notes."""
-    found = sorted((*answer.findings, *_merged_of(answer.libraries)), key=lambda each: SEVERITIES.index(each.severity))
-    return tuple(found if verbose else map(_brief_finding, found))
+    found = gravest_first((*answer.findings, *_merged_of(answer.libraries)))
+    return found if verbose else tuple(map(_brief_finding, found))
 
 
 def _brief_finding(finding: Finding) -> Finding:

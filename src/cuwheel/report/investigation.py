@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from cuwheel import files, printable
 from cuwheel.machine import privacy
 from cuwheel.machine.variables import NAMES
+from cuwheel.printable import in_markdown
 from cuwheel.recording import quoting
 from cuwheel.version import __version__
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from cuwheel.diagnose.case import Setting
     from cuwheel.report.explain import Explain
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 _FENCE = "~~~"
 _SYSTEMS = ("linux", "windows", "macos", "wsl", "jetson", "arm64", "container", "conda")
 
@@ -39,7 +37,7 @@ def _title(answer: Explain) -> Iterator[str]:
     yield from (
         f"# Investigation: {first}",
         "",
-        f"Of {_plain(answer.log)} ({answer.lines} lines), by cuwheel {__version__}.",
+        f"Of {in_markdown(answer.log)} ({answer.lines} lines), by cuwheel {__version__}.",
         "",
     )
 
@@ -48,7 +46,7 @@ def _environment(answer: Explain) -> Iterator[str]:
     yield from ("## Environment", "")
     for each in answer.versions:
         where = f" (line {each.line})" if each.line else ""
-        yield f"- {each.name}: {_plain(each.value)}{where}"
+        yield f"- {each.name}: {in_markdown(each.value)}{where}"
     if answer.situations:
         yield f"- seen: {', '.join(answer.situations)}"
     if not (answer.versions or answer.situations):
@@ -61,7 +59,7 @@ def _tried(answer: Explain) -> Iterator[str]:
     yield from _fenced([each.text for each in answer.tried] or ["(the log shows no command)"])
     for each in answer.verdicts:
         error = f", error {each.predicted_error.code} ({each.predicted_error.name})" if each.predicted_error else ""
-        yield f"- `cuwheel check`: {_plain(each.target)} on {_plain(each.machine)}: {each.outcome}{error}"
+        yield f"- `cuwheel check`: {in_markdown(each.target)} on {in_markdown(each.machine)}: {each.outcome}{error}"
     yield ""
 
 
@@ -72,7 +70,7 @@ def _call(answer: Explain) -> Iterator[str]:
         return
     yield from (f"## The call that failed (number {call.number} of the record)", "")
     yield from _fenced([f"cd {quoting.posix([call.directory])}", call.command])
-    yield from (f"It ended: {_plain(call.ended)}. What it printed:", "")
+    yield from (f"It ended: {in_markdown(call.ended)}. What it printed:", "")
     yield from _fenced(list(call.output) or ["(nothing)"])
     changed = [each for each in call.settings if each.changed]
     if changed:
@@ -119,7 +117,7 @@ def _next_steps(answer: Explain) -> Iterator[str]:
 def _draft(answer: Explain) -> Iterator[str]:
     first = answer.causes[0] if answer.causes else None
     yield from ("## Draft for an upstream report", "")
-    yield f"**Title:** {_plain(first.evidence[0].text) if first and first.evidence else 'Build or import fails'}"
+    yield f"**Title:** {in_markdown(first.evidence[0].text) if first and first.evidence else 'Build or import fails'}"
     yield from ("", "**What happens**", "")
     yield from _fenced(_symptom(answer))
     yield from ("**Environment**", "")
@@ -129,7 +127,7 @@ def _draft(answer: Explain) -> Iterator[str]:
     reason = f"cuwheel explain names `{first.id}`: {first.title}." if first else "No known cause was found."
     yield from ("**What was found out**", "", reason)
     if answer.call and answer.call.blame:
-        yield from ("", f"`cuwheel replay --diff`: {_plain(answer.call.blame)}")
+        yield from ("", f"`cuwheel replay --diff`: {in_markdown(answer.call.blame)}")
     elif answer.call:
         place = quoting.posix([f"{answer.call.record}:{answer.call.number}"])
         yield from ("", f"Not tried yet: `cuwheel replay {place} --diff` finds which variable makes the difference.")
@@ -143,7 +141,7 @@ def _machine(answer: Explain) -> Iterator[str]:
         yield f"- system: {', '.join(systems) or 'not known (run explain --here on that machine)'}"
     if "gpu" not in known:
         yield "- gpu: not known (explain --gpu NAME, or --here)"
-    yield from (f"- {each.name}: {_plain(each.value)}" for each in answer.versions)
+    yield from (f"- {each.name}: {in_markdown(each.value)}" for each in answer.versions)
     yield f"- cuwheel: {__version__}"
 
 
@@ -177,9 +175,5 @@ _SECTIONS = (_title, _environment, _tried, _call, _causes, _next_steps, _draft)
 def _fenced(lines: list[str]) -> Iterator[str]:
     """Text of the log as it is; nothing in it can end the block or start markup."""
     yield _FENCE
-    yield from (_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line).replace(_FENCE, "~ ~ ~") for line in lines)
+    yield from (printable.line(line).replace(_FENCE, "~ ~ ~") for line in lines)
     yield from (_FENCE, "")
-
-
-def _plain(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))

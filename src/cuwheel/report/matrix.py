@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +13,7 @@ from cuwheel import codec, files, printable
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import privacy
+from cuwheel.printable import in_markdown
 from cuwheel.recording import matrix_run
 from cuwheel.recording.matrix_run import Run
 from cuwheel.recording.quoting import posix
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _STATE, _TABLE = "matrix.json", "matrix.md"
 _MINUTE = 60.0
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -174,22 +172,18 @@ def markdown(answer: Matrix) -> str:
 
 
 def _lines(answer: Matrix) -> Iterator[str]:
-    yield from (f"# {_plain(answer.file)}: {_count(answer)}", "", f"By cuwheel {__version__}.", "")
+    yield from (f"# {in_markdown(answer.file)}: {_count(answer)}", "", f"By cuwheel {__version__}.", "")
     titles = [*answer.axes, "result", "time", "cause"]
-    yield "| " + " | ".join(map(_plain, titles)) + " |"
+    yield "| " + " | ".join(map(in_markdown, titles)) + " |"
     yield "|" + " --- |" * len(titles)
     for each in answer.cells:
-        yield "| " + " | ".join(map(_plain, _row(answer, each))) + " |"
+        yield "| " + " | ".join(map(in_markdown, _row(answer, each))) + " |"
     for each in answer.cells:
         if each.run and each.run.result != "succeeded":
-            yield from ("", f"## {_plain(', '.join(each.choices.values()))}", "")
-            yield f"    {_CONTROL.sub(' ', posix(each.command))}"
+            yield from ("", f"## {in_markdown(', '.join(each.choices.values()))}", "")
+            yield f"    {printable.line(posix(each.command))}"
             yield ""
             yield from (f"- **{cause.id}** ({cause.confidence:.0%}): {cause.title}" for cause in each.causes[:3])
             yield from (f"- fix: {fix}" for cause in each.causes[:1] for fix in cause.fix)
             if not each.causes:
-                yield f"- {_plain(_cause(each)) or 'no known cause'}"
-
-
-def _plain(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", _CONTROL.sub(" ", text))
+                yield f"- {in_markdown(_cause(each)) or 'no known cause'}"

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel import codec
-from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.report.document import (
+    Column,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    Paragraph,
+    Row,
+    Table,
+    last_lines,
+)
 from cuwheel.units import size
 from cuwheel.verifying.proof import Proof
 from cuwheel.verifying.runner import loaded
@@ -14,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cuwheel.report.document import Block
-    from cuwheel.verifying.proof import ProofCheck, ProofMachine, ProofPrediction, ProofWheel
+    from cuwheel.verifying.proof import ProofMachine, ProofPrediction, ProofWheel
 
 __all__ = ["Proof", "document"]
 
@@ -80,7 +90,7 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
     for each in wheel.checks:
         if each.output and (verbose or each.outcome not in ("passed", "skipped")):
             yield Paragraph(f"{each.name} printed:")
-            yield Verbatim(_lines(each, verbose=verbose))
+            yield last_lines(each.output, None if verbose else _LINES)
 
 
 def _loaded(wheel: ProofWheel) -> list[str]:
@@ -113,11 +123,6 @@ def _checks(wheel: ProofWheel) -> Table:
         for each in wheel.checks
     )
     return Table(columns, tuple(rows))
-
-
-def _lines(check: ProofCheck, *, verbose: bool) -> tuple[str, ...]:
-    lines = check.output.rstrip().splitlines()
-    return tuple(lines if verbose or len(lines) <= _LINES else ["…", *lines[-_LINES:]])
 
 
 def _sum(answer: Proof) -> str:

@@ -8,8 +8,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuwheel import codec
-from cuwheel.finding import SEVERITIES, Finding
-from cuwheel.report.document import Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
+from cuwheel.finding import SEVERITIES, Finding, gravest_first
+from cuwheel.report.document import (
+    Column,
+    Document,
+    Facts,
+    Findings,
+    Heading,
+    Paragraph,
+    Row,
+    Table,
+    Verbatim,
+    last_lines,
+)
 from cuwheel.units import size
 from cuwheel.verifying.outcomes import Verified
 from cuwheel.verifying.runner import loaded
@@ -118,7 +129,7 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
     for each in tried.checks:
         if each.output and (verbose or not each.good):
             yield Paragraph(f"{each.name} printed:")
-            yield Verbatim(_lines(each, verbose=verbose))
+            yield last_lines(each.output, None if verbose else _LINES)
     if tried.findings:
         yield Findings(_shortened(tried.findings, verbose=verbose))
     if tried.verdicts:
@@ -173,13 +184,8 @@ def _imported(result: Result) -> str:
     return last if len(last) <= 100 else last[:99] + "…"  # noqa: PLR2004
 
 
-def _lines(result: Result, *, verbose: bool) -> tuple[str, ...]:
-    lines = result.output.rstrip().splitlines()
-    return tuple(lines if verbose or len(lines) <= _LINES else ["…", *lines[-_LINES:]])
-
-
 def _shortened(findings: tuple[Finding, ...], *, verbose: bool) -> tuple[Finding, ...]:
-    ordered = sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
+    ordered = gravest_first(findings)
     return tuple(each if verbose else replace(each, evidence=each.evidence[:_EVIDENCE]) for each in ordered)
 
 

@@ -44,7 +44,7 @@ def slim_libraries(paths: Sequence[Path], output: Path, task: Task) -> Outcome:
             if str(path) not in done and str(path) not in plan.removed:
                 _copy(path, places[str(path)])
     findings += proposal.met(plan, results)
-    made = in_place.outcome(plan, in_place.files_of(plan, results), findings, written=True)
+    made = in_place.outcome(plan, workers.files_of(plan, results), findings, written=True)
     return replace(made, written=True, output=str(output))
 
 

@@ -74,7 +74,7 @@ def _act(layout: Layout, task: Task, plan: Proposal, names: dict[str, Owner], fi
         for path in plan.removed:
             owner = names.get(path)
             changes.remove(root / path, owner.info / "RECORD" if owner else None)
-        files = files_of(plan, [result for result, _ in results])
+        files = workers.files_of(plan, [result for result, _ in results])
         if any(each.fate != "unchanged" for each in files):
             digests = {result.path: digest for result, digest in results if digest}
             findings += tuple(_stage_records(changes, task, files, digests, names))
@@ -185,12 +185,6 @@ def signature_dropped(path: str) -> Finding:
         severity="warning",
         message=f"{path} was a signature of the original files and was removed",
     )
-
-
-def files_of(plan: Proposal, results: Sequence[FileResult]) -> tuple[FileChange, ...]:
-    done = {result.path: workers.change_of(result) for result in results}
-    kept = [done.get(path) or workers.unchanged(each) for path, each in plan.plans.items()]
-    return proposal.in_order([*kept, *proposal.removals(plan)])
 
 
 def outcome(plan: Proposal, files: tuple[FileChange, ...], findings: tuple[Finding, ...], *, written: bool) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -201,11 +202,7 @@ def _recompressed(plan: LibraryPlan, library: Library) -> tuple[Recompressed, ..
 def remaining(proposal: Proposal, files: Sequence[FileChange]) -> tuple[Remaining, ...]:
     """What the libraries consist of afterwards, the largest part first."""
     gone = set(proposal.removed)
-    sums: dict[str, int] = {}
-    for library in proposal.libraries:
-        if library.path not in gone:
-            for part in library.parts:
-                sums[part.name] = sums.get(part.name, 0) + part.bytes
+    sums = _bytes_by_part(each for each in proposal.libraries if each.path not in gone)
     kept = [each for each in files if each.path not in gone]
     code = sum(row.bytes for each in kept for row in each.dropped)
     code += sum(row.bytes_before - row.bytes_after for each in kept for row in each.recompressed)
@@ -229,10 +226,16 @@ def heavy(proposal: Proposal, files: Sequence[FileChange]) -> tuple[Heavy, ...]:
     return tuple(Heavy(path=each.path, bytes=each.size, mostly=_mostly(each)) for each in largest)
 
 
+def _bytes_by_part(libraries: Iterable[Library]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for library in libraries:
+        for part in library.parts:
+            sums[part.name] += part.bytes
+    return sums
+
+
 def _mostly(library: Library) -> str:
-    sums: dict[str, int] = {}
-    for part in library.parts:
-        sums[part.name] = sums.get(part.name, 0) + part.bytes
+    sums = _bytes_by_part([library])
     return max(sums, key=lambda name: sums[name]) if sums else "other"
 
 

@@ -23,6 +23,7 @@ from cuwheel.units import some
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
+from cuwheel.wheel.places import output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +49,7 @@ def _slim(wheel: WheelFile, task: Task) -> Outcome:
     edit.rename(version=new_version(wheel, task.request.version))
     edit.label(None)  # it would promise code that is gone
     edit.drop([wheel.info + variant.FILE])
-    output = _output(wheel.path, task.request.output or Path(), str(edit.name))
+    output = output_of(task.request.output or Path(), str(edit.name), [wheel.path])
     distribution = wheel.distribution
     owner = proposal.Owning(distribution.name, found.loads_as or distribution.version)
     plan = proposal.propose(found.libraries, task.options, cuda=task.cuda, package_of=lambda _: owner)
@@ -78,9 +79,7 @@ def _act(edit: WheelEdit, output: Path, task: Task, plan: Proposal, findings: tu
         largest = max((each.bytes_before for each in plan.to_write), default=0)
         must_have_room(folder, 2 * largest + sum(each.bytes_after_estimate for each in plan.to_write) + wheel.size)
         results = _slim_libraries(wheel, folder, plan.to_write)
-        done = {result.path: workers.change_of(result) for result in results}
-        kept = [done.get(name) or workers.unchanged(each) for name, each in plan.plans.items()]
-        files = proposal.in_order([*kept, *proposal.removals(plan)])
+        files = workers.files_of(plan, results)
         findings += proposal.met(plan, results)
         written = {result.path: folder / f"out-{number}" for number, result in enumerate(results) if result.written}
         if not written and not plan.removed:
@@ -142,18 +141,6 @@ def _incomplete_record(wheel: WheelFile) -> Iterator[Finding]:
             message="RECORD and the files of the original do not match, so neither do those of the new wheel",
             evidence=tuple(sorted(wheel.unlisted)[:3]),
         )
-
-
-def _output(path: Path, wanted: Path, name: str) -> Path:
-    output = wanted if wanted.suffix == ".whl" else wanted / name
-    if output.name != name:
-        raise UsageError(
-            f"{output.name} is not the right name for this wheel",
-            hint=f"-o {output.with_name(name)}   (installers refuse others; --version sets the version)",
-        )
-    if output.exists() and output.samefile(path):
-        raise UsageError(f"{output} is the input wheel itself", hint="choose another folder with -o")
-    return output
 
 
 def _expected_size(wheel: WheelFile, files: Sequence[FileChange]) -> int:

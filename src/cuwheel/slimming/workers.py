@@ -6,12 +6,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from cuwheel import log
+from cuwheel.slimming import proposal
 from cuwheel.slimming.outcome import FileChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cuwheel.binary.decisions import FileResult, LibraryPlan
+    from cuwheel.slimming.proposal import Proposal
 
 # Two at a time keep the disk and a core busy; the engine itself compresses with all cores.
 _WORKERS = 2
@@ -39,6 +41,13 @@ def each_of(
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
+
+
+def files_of(plan: Proposal, results: Sequence[FileResult]) -> tuple[FileChange, ...]:
+    """Every library of the plan: what became of it."""
+    done = {result.path: change_of(result) for result in results}
+    kept = [done.get(path) or unchanged(each) for path, each in plan.plans.items()]
+    return proposal.in_order([*kept, *proposal.removals(plan)])
 
 
 def change_of(result: FileResult, path: str | None = None) -> FileChange:

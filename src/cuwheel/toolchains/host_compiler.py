@@ -54,8 +54,7 @@ def _preference(compiler: Compiler) -> tuple[bool, bool, tuple[int, ...]]:
 
 
 def _unfit(compiler: Compiler, toolkit: Toolkit, machine: World) -> str:
-    limits = toolkit.host_compilers
-    most = {"gcc": limits.gcc_max, "clang": limits.clang_max}.get(compiler.kind)
+    most = toolkit.host_compilers.newest(compiler.kind)
     if most is None:
         return f"is {compiler.kind}, whose supported versions are not known"
     if versions.major(compiler.version) > most:

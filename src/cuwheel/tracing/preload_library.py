@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
 import platform
 import sys
 import tempfile
@@ -27,7 +24,7 @@ _TRIAL_S = 20
 def all_shipped() -> tuple[Path, ...]:
     """Those that ./run preload made, unless the sources have changed since: one for each processor."""
     try:
-        fresh = (SOURCES / ORIGIN).read_text().strip() == source_digest()
+        fresh = (SOURCES / ORIGIN).read_text().strip() == own_c.source_digest(SOURCES)
     except OSError:
         return ()
     return tuple(sorted(SOURCES.glob("trace-*.so"))) if fresh else ()
@@ -42,7 +39,7 @@ def path(environ: Mapping[str, str]) -> Path:
     """One that this machine's programs load without a word."""
     if not sys.platform.startswith("linux"):
         raise ToolError(["cuwheel", "trace"], "programs can be traced on Linux only so far")
-    place = own_c.home(files.cache_folder()) / "trace" / _digest()
+    place = own_c.home(files.cache_folder()) / "trace" / own_c.digest(SOURCES)
     made = place / _NAME
     if made.is_file():
         return made
@@ -61,23 +58,6 @@ def path(environ: Mapping[str, str]) -> Path:
     raise ToolError(
         ["cc"], "cannot make a library that this machine's programs load", hint="install a C compiler: apt install gcc"
     )
-
-
-def _digest() -> str:
-    """Of the sources, and of what decides whether a library made elsewhere is loaded here."""
-    libc = ""
-    with contextlib.suppress(OSError, ValueError):
-        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    digest = hashlib.sha256(f"{platform.machine()}\0{libc}\0{source_digest()}".encode())
-    return digest.hexdigest()[:16]
-
-
-def source_digest() -> str:
-    """Of the C alone."""
-    digest = hashlib.sha256()
-    for source in sorted(SOURCES.glob("*.[ch]")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 def _loads(library: Path) -> bool:

@@ -15,7 +15,7 @@ from cuwheel.finding import Finding
 from cuwheel.verifying import stub
 from cuwheel.verifying.runner import variables as led
 from cuwheel.wheel import metadata
-from cuwheel.wheel.installed import distributions, site_packages
+from cuwheel.wheel.installed import distributions, recorded_files, site_packages
 from cuwheel.wheel.unlabelled import unlabelled
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _PATHS = "LD_LIBRARY_PATH"
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 _SHOWN = 5
+_NOT_OF_PACKAGE = re.compile(r"^(\.\./|/)|\.dist-info/|__pycache__")
 
 
 class Made(Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ def shared_files(made: Made, name: str) -> Iterator[Finding]:
     others: dict[str, str] = {}
     for folder in made.site_packages:
         for distribution, _, info in distributions(folder):
-            files = {each for each in _recorded(info) if ".dist-info/" not in each and "__pycache__" not in each}
+            files = {each for each in recorded_files(info) if not _NOT_OF_PACKAGE.search(each)}
             if distribution == metadata.normalised(name):
                 own |= files
             else:
@@ -121,13 +122,3 @@ def shared_files(made: Made, name: str) -> Iterator[Finding]:
             evidence=tuple(both[:_SHOWN]),
             fix="only one package should have them: uninstalling one breaks the other",
         )
-
-
-def _recorded(info: Path) -> Iterator[str]:
-    try:
-        text = (info / "RECORD").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    for path in metadata.recorded_files(text):
-        if not re.match(r"\.\./|/", path):
-            yield path

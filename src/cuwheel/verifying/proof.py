@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cuwheel import codec, decode, files, printable
 from cuwheel.compat.choose import CudaError
 from cuwheel.compat.predict import Outcome as Predicted
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
+from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.finding import Finding
 from cuwheel.machine.privacy import each_string
 from cuwheel.verifying import foresight
@@ -158,9 +158,7 @@ def parse(data: bytes, name: str) -> Proof:
         found = codec.decode(data, dict[str, object])
     except msgspec.DecodeError as error:
         raise MalformedError(name, f"is not a proof: {error}", hint="write one with: python3 kit.pyz") from error
-    schema = str(found.get("schema", ""))
-    if decode.is_newer(schema, SCHEMA):
-        raise NewerSchemaError(name, schema[:100], SCHEMA)
+    decode.refuse_newer(found, SCHEMA, name)
     found = {
         key: each_string(value, printable.line if key == "machine" else printable.text) for key, value in found.items()
     }

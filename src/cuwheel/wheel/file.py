@@ -131,11 +131,12 @@ class WheelFile:
             return
         if missing := [each for each in ("METADATA", "WHEEL", "RECORD") if self.info + each not in self.members]:
             yield f"it has no {', '.join(missing)}"
-        elif not self._header("name") or not self._header("version"):
+        elif not self.header("name") or not self.header("version"):
             yield "its METADATA has no name or no version"
 
-    def _header(self, field: str) -> str:
-        return next((value for key, value in metadata.fields(self.metadata or "") if key == field), "")
+    def header(self, field: str) -> str | None:
+        """The first of a field of METADATA, named in small letters."""
+        return next((value for key, value in metadata.fields(self.metadata or "") if key == field), None)
 
     def _own(self, name: str) -> str | None:
         return self.text(self.info + name) if self.info else None

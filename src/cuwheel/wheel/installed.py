@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel import files
+from cuwheel.wheel import metadata
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_MOST_BYTES = 1 << 28
 _INFO = re.compile(r"(.+)-([^-]+)\.dist-info")
 _SITE_PACKAGES = (
     *("lib/python3*/site-packages", "lib64/python3*/site-packages", "Lib/site-packages"),
@@ -42,6 +45,16 @@ def of(info: Path) -> Installed | None:
 def distributions(folder: Path) -> Iterator[Installed]:
     """All in a site-packages folder, in the order of their names."""
     return (found for path in sorted(folder.glob("*.dist-info")) if (found := of(path)))
+
+
+def text(info: Path, name: str) -> str:
+    """A file of the dist-info folder; empty where it cannot be read."""
+    return files.head(info / name, _MOST_BYTES)
+
+
+def recorded_files(info: Path) -> Iterator[str]:
+    """The paths of RECORD, as written: relative to the folder that holds the dist-info."""
+    return metadata.recorded_files(text(info, "RECORD"))
 
 
 def owner(file: Path) -> Installed | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.errors import UsageError
 from cuwheel.wheel.file import DATA, INFO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 _SITE_PACKAGES = ("platlib", "purelib")
 
@@ -39,3 +41,16 @@ def package_folder(members: Iterable[str], package: str) -> str | None:
     wanted = package.replace(".", "/") + "/__init__.py"
     found = next((each for each in members if each.endswith("/__init__.py") and installed_path(each) == wanted), None)
     return found.removesuffix("__init__.py") if found else None
+
+
+def output_of(wanted: Path, name: str, inputs: Iterable[Path]) -> Path:
+    """The file to write: `wanted` is a folder, or the file under its right name."""
+    output = wanted if wanted.suffix == ".whl" else wanted / name
+    if output.name != name:
+        raise UsageError(
+            f"{output.name} is not the right name for this wheel",
+            hint=f"-o {output.with_name(name)}   (installers refuse others; --version sets the version)",
+        )
+    if output.exists() and any(output.samefile(each) for each in inputs):
+        raise UsageError(f"{output} is the input wheel itself", hint="choose another folder with -o")
+    return output

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -84,12 +83,10 @@ def load(folder: Path) -> tuple[Recipe, ...]:
 
 
 def _read(path: Path, problems: list[str]) -> Recipe | None:
-    try:
-        data = msgspec.toml.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
-        problems.append(f"{path.name}: {error}")
+    data = decode.checked_table(path, problems)
+    if data is None:
         return None
-    written = data.pop("settings", {}) if isinstance(data, dict) else {}
+    written = data.pop("settings", {})
     recipe = decode.convert(data, Recipe, path.name, problems)
     if recipe is None:
         return None

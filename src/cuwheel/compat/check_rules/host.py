@@ -119,7 +119,7 @@ def needed_library_missing(case: Case) -> Iterator[Found]:
 def cuda_major_differs(case: Case) -> Iterator[Found]:
     others = {each.soname: other for each in case.needed if (other := _other_major(each, case))}
     if others:
-        majors = " or ".join(sorted({str(major) for soname in others for major in _majors(soname)}))
+        majors = " or ".join(sorted({str(major) for soname in others for major in libraries.majors(soname)}))
         has = some(sorted(set(others.values())))
         instead = "the environment has" if case.machine.libraries is not None else f"{has} brings"
         brought = {each.brought_by for each in case.needed if each.soname in others} - {""}
@@ -132,8 +132,8 @@ def cuda_major_differs(case: Case) -> Iterator[Found]:
         )
     elif case.machine.libraries is None and case.machine.torch_cuda:
         has_major = versions.major(case.machine.torch_cuda)
-        unknown = [each.soname for each in case.needed if each.place == "unknown" and _majors(each.soname)]
-        strangers = [each for each in unknown if has_major not in _majors(each)]
+        unknown = [each.soname for each in case.needed if each.place == "unknown" and libraries.majors(each.soname)]
+        strangers = [each for each in unknown if has_major not in libraries.majors(each)]
         if strangers:
             yield Found(
                 message=f"it needs {some(strangers)}, and torch brings those of CUDA {has_major}",
@@ -204,20 +204,15 @@ def _is_framework(needed: Needed) -> bool:
     return packages.framework_of(needed.soname) is not None
 
 
-def _majors(soname: str) -> tuple[int, ...]:
-    found = libraries.known_library(soname)
-    return found.majors if found else ()
-
-
 def _other_major(needed: Needed, case: Case) -> str | None:
     """The same component for another CUDA major, where that is there instead, or the framework that brings it."""
-    if needed.place != "nowhere" or not _majors(needed.soname):
+    if needed.place != "nowhere" or not libraries.majors(needed.soname):
         return None
     if needed.found:
         return needed.found
     component = libraries.find_library(needed.soname).component
     for there in case.machine.libraries or ():
-        if _majors(there) and libraries.find_library(there).component == component:
+        if libraries.majors(there) and libraries.find_library(there).component == component:
             return there
     return None
 

@@ -28,8 +28,7 @@ def host_compiler_too_new(machine: MachineProfile) -> Iterator[Found]:
     if not (toolkit and chosen and known):
         return
     compiler, way = chosen
-    limits = known.host_compilers
-    limit = {"gcc": limits.gcc_max, "clang": limits.clang_max}.get(compiler.kind)
+    limit = known.host_compilers.newest(compiler.kind)
     if limit is None or versions.major(compiler.version) <= limit:
         return
     fitting = [

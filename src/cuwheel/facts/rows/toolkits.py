@@ -35,6 +35,10 @@ class HostCompilers(Struct, frozen=True, kw_only=True):
     msc_ver_min: int | None = None
     msc_ver_max: int | None = None
 
+    def newest(self, kind: str) -> int | None:
+        """The newest major of `gcc` or `clang`."""
+        return {"gcc": self.gcc_max, "clang": self.clang_max}.get(kind)
+
 
 class Release(Struct, frozen=True, kw_only=True):
     """A CUDA as far as drivers and code go by it; of old ones, which nobody builds with any more, that is all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.compat import rule, wheel_tags
-from cuwheel.finding import SEVERITIES
+from cuwheel.finding import gravest_first
 from cuwheel.verifying.wheel_rules import licences, metadata, record, structure, variants
 
 if TYPE_CHECKING:
@@ -31,4 +31,4 @@ def examine(subject: Subject) -> tuple[Finding, ...]:
     known = {each.rule for each in found}
     # What `inspect` says of the file too, as long as it is not the same in other words.
     found += [each for each in subject.survey.findings if each.rule not in known and each.rule != "wheel-incomplete"]
-    return tuple(sorted(dict.fromkeys(found), key=lambda each: SEVERITIES.index(each.severity)))
+    return gravest_first(dict.fromkeys(found))

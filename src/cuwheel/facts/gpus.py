@@ -73,9 +73,10 @@ def all_gpus() -> tuple[Gpu, ...]:
 @lru_cache(maxsize=1024)
 def find_gpu(text: str) -> Gpu:
     """The GPU that `text` names; an error if none does, or several of different capabilities do."""
-    if found := _by_full_name().get(squashed(text)) or _of_virtual(text):
+    if found := _by_full_name().get(squashed(text)) or _of_virtual(text) or _named(text):
         return found
-    return _find(text)
+    near = _nearest(text)
+    raise UnknownNameError(_KIND, text, near, hint="" if near else "'cuwheel gpus' lists all of them")
 
 
 def _of_virtual(text: str) -> Gpu | None:
@@ -96,27 +97,20 @@ def _of_virtual(text: str) -> Gpu | None:
 
 
 def _known(text: str) -> Gpu | None:
-    try:
-        return _by_full_name().get(squashed(text)) or _find(text)
-    except AmbiguousNameError:
-        raise
-    except UnknownNameError:
-        return None
+    return _by_full_name().get(squashed(text)) or _named(text)
 
 
-def _find(text: str) -> Gpu:
+def _named(text: str) -> Gpu | None:
+    """The one with the number and the brand that `text` has; an error if several of different capabilities have."""
     wanted = _read(text)
     for row in tables().gpus.ambiguous:
         shared = _read(row.name)
         if squashed(row.name) == squashed(text) or (shared.core == wanted.core and wanted.brands <= shared.brands):
             raise AmbiguousNameError(_KIND, text, row.meanings)
     candidates = _candidates(wanted)
-    if not candidates:
-        near = _nearest(text)
-        raise UnknownNameError(_KIND, text, near, hint="" if near else "'cuwheel gpus' lists all of them")
     if len({gpu.capability for gpu in candidates}) > 1:
         raise AmbiguousNameError(_KIND, text, [f"{gpu.name} ({gpu.capability})" for gpu in candidates])
-    return min(candidates, key=lambda gpu: len(gpu.name))
+    return min(candidates, key=lambda gpu: len(gpu.name), default=None)
 
 
 def capability_of(text: str) -> Capability:

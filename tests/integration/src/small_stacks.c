@@ -24,7 +24,7 @@ static void *work(void *result) {
     char *words[] = {tool, "exit:7", NULL}, *missing[] = {"gcc", NULL};
     int *failed = result;
     pid_t child;
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < 1; round++) {
         *failed |= posix_spawn(&child, tool, NULL, NULL, words, environ) != 0 || ended(child) != 7 ? 1 : 0;
         *failed |= posix_spawnp(&child, "gcc", NULL, NULL, words, environ) != 0 || ended(child) != 7 ? 2 : 0;
         *failed |= posix_spawn(&child, "/nowhere/gcc", NULL, NULL, missing, environ) != ENOENT ? 4 : 0;

@@ -27,6 +27,7 @@ def make(folder: Path) -> None:
     home = toolchain("12.4").toolkits[0].root
     nvcc = str(Path(home, "bin", "nvcc"))
     process.run([nvcc, *ARCH_80, "-o", folder / "static-12.4", SOURCES / "traced.cu"], timeout=300)
+    process.run([nvcc, *ARCH_90, "-o", folder / "failing-12.4", SOURCES / "failing.cu"], timeout=300)
     options = ["-shared", "-Xcompiler", "-fPIC", *ARCH_90]
     process.run([nvcc, *options, "-o", folder / "libcrooked-12.4.so", SOURCES / "library.cu"], timeout=300)
     for name, (requirement, runtime) in _RUNTIMES.items():

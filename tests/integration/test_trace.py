@@ -191,6 +191,19 @@ def test_a_child_of_fork_has_a_file_of_its_own(place: Path) -> None:
     assert {name for each in found.loads for name in each.launched} == {"_Z5scalePf", "_Z5childPf"}
 
 
+def test_a_process_that_only_began_with_cuda_is_seen(place: Path) -> None:
+    found = traced(place, "begins")
+    assert [each.gpus[0].name for each in found.processes] == ["Pretend H200"]
+
+
+def test_a_child_that_cannot_use_cuda_because_of_the_fork_is_told_so(place: Path) -> None:
+    found = traced(place, "forked")
+    assert found.exit_status == 3
+    (failure,) = found.failures
+    assert (failure.error.code, failure.process) == (3, 1)
+    assert "before the fork" in failure.reason
+
+
 def test_forks_amid_threads_that_work_neither_hang_nor_lose_anything(place: Path) -> None:
     found = traced(place, "middle")
     assert found.exit_status == 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.recording import failures, summary
 from cuwheel.report.build import Calls, Piece, Span
-from cuwheel.report.document import Bar, Timeline
+from cuwheel.report.document import Bar, Timeline, ticks
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _MOST_SPANS = 5000  # a page of more would not open; the record has them all
 _MOST_ROWS = 32
-_TICKS = 8
-_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 _PROGRAMS = {"cicc": "cicc", "ptxas": "ptxas", "gcc": "host", "g++": "host", "cudafe++": "host", "cl": "host"}
 _LEGEND = (
     ("phase", "steps of the job"),
@@ -90,7 +88,7 @@ def blocks(job: Job) -> Iterator[Timeline]:
             *(each for each in _LEGEND if each[0] in kinds),
             *(each for each in _INSIDE if each[0] in inner),
         ),
-        ticks=_ticks(end),
+        ticks=ticks(end),
     )
 
 
@@ -128,9 +126,3 @@ def _lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
         else:
             lanes.append([bar])
     return lanes
-
-
-def _ticks(end: float) -> tuple[tuple[float, str], ...]:
-    step = next((each for each in _STEPS if end / each <= _TICKS), end / _TICKS)
-    marks = [step * index for index in range(int(end / step) + 1)]
-    return tuple((at, f"{at:g} s" if step < _STEPS[9] else f"{at / 60:g} min") for at in marks)

@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from cuwheel.finding import Finding
 
+_TICKS, _MINUTE = 8, 60
+_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
+
 
 class Heading(Struct, frozen=True):
     text: str
@@ -108,7 +111,8 @@ class Bar(Struct, frozen=True):
 class Timeline(Struct, frozen=True):
     """Rows of bars over one axis, drawn from left to right. A page has room for it, a terminal has not.
 
-    `legend`: kind → what it means. The rows are those of what ran at the same time, so their number tells how much did.
+    `legend`: kind → what it means. The rows are those of what ran at the same time, so their number tells how much did;
+    `labels`: where each row is something by itself, what it is.
     """
 
     caption: str
@@ -116,6 +120,14 @@ class Timeline(Struct, frozen=True):
     rows: tuple[tuple[Bar, ...], ...]
     legend: tuple[tuple[str, str], ...]
     ticks: tuple[tuple[float, str], ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+def ticks(end: float) -> tuple[tuple[float, str], ...]:
+    """Of an axis of so many seconds."""
+    step = next((each for each in _STEPS if end / each <= _TICKS), end / _TICKS)
+    marks = [step * index for index in range(int(end / step) + 1)]
+    return tuple((at, f"{at:g} s" if step < _MINUTE else f"{at / _MINUTE:g} min") for at in marks)
 
 
 class Point(Struct, frozen=True):

@@ -20,6 +20,7 @@ from cuwheel.report.document import (
     Table,
     Timeline,
     hidden,
+    ticks,
 )
 from cuwheel.tracing.traced import Failure, LibraryUse, Load, Process, Trace
 from cuwheel.units import file_name, lasted, size
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from cuwheel.report.document import Block, Cell
 
-_FAILURES, _LIBRARIES, _STACK, _KERNELS, _STARTS = 5, 12, 6, 5, 3
+_FAILURES, _LIBRARIES, _STACK, _KERNELS, _STARTS, _ROWS = 5, 12, 6, 5, 3, 40
 _NAME = 160
 _WORTH_TELLING_MS = 50.0
 _HOW = {
@@ -113,8 +114,7 @@ def _failure_rows(answer: Traced, failure: Failure, *, verbose: bool) -> Iterato
     if failure.times > 1:
         yield Row("times", str(failure.times))
     if len(answer.processes) > 1:
-        process = answer.processes[failure.process]
-        yield Row("process", f"{process.pid}: {file_name(process.program)} {process.script or ''}".rstrip())
+        yield Row("process", _process_name(answer.processes[failure.process]))
 
 
 def _culprit(failure: Failure, *, verbose: bool) -> Iterator[Row]:
@@ -191,9 +191,10 @@ def _facts(answer: Traced) -> Iterator[Row]:
     memory = sum(each.library is None for each in answer.loads)
     launched = sum(bool(each.launched) for each in answer.loads)
     yield Row("loads", f"{len(answer.loads)}, {launched} of them used; {memory} from the program's own memory")
-    kernels = sum(each.kernels for each in answer.processes)
+    named = {name for each in answer.loads for name in each.launched}
+    kernels = max(len(named), *(each.kernels for each in answer.processes))
     launches = sum(each.launches or 0 for each in answer.processes)
-    yield Row("kernels", f"{kernels:,} different ones in {launches:,} launches")
+    yield Row("kernels", f"{kernels:,} different, in {launches:,} launches")
     private = {each.process for each in answer.loads}
     if any(each.kernels and number not in private for number, each in enumerate(answer.processes)):
         yield Row("not seen", "where some kernels came from: CUDA 11's runtime loads its code in private")
@@ -221,7 +222,7 @@ def _start(answer: Traced) -> Iterator[Row]:
         if told := _compiling(before):
             yield Row("", f"{told[0]} of these {start} are the driver compiling {told[1]}")
         if told := _compiling([each for each in loads if each.at > first_launch]):
-            yield Row("" if before else "compiling", f"later the driver compiled {told[1]} for {told[0]}")
+            yield Row("" if before else "compiling", f"later the driver was compiling for {told[0]}: {told[1]}")
 
 
 def _compiling(loads: Sequence[Load]) -> tuple[str, str] | None:
@@ -259,38 +260,45 @@ def _libraries(found: Sequence[LibraryUse]) -> Table:
 
 
 def _timeline(answer: Traced) -> Timeline:
-    """A row for each process: what was loaded when, and how long that took."""
-    rows = []
-    for index, process in enumerate(answer.processes):
-        rows.append(
-            tuple(
-                Bar(
-                    text=file_name(each.library or each.caller or "memory"),
-                    began=process.began + each.at,
-                    seconds=each.seconds,
-                    kind=each.how,
-                    tip=f"{file_name(each.library or each.caller or 'memory')}: {each.arch or each.kind}, "
-                    f"{_HOW[each.how]}, {lasted(each.seconds)}",
-                )
-                for each in answer.loads
-                if each.process == index
-            )
-        )
-    kinds = dict.fromkeys(each.how for each in answer.loads)
+    """A row for each process: what was loaded when, and how long that took; of many those that loaded longest."""
+    loads: dict[int, list[Load]] = {}
+    for each in answer.loads:
+        loads.setdefault(each.process, []).append(each)
+    longest = sorted(loads, key=lambda number: -sum(each.seconds for each in loads[number]))[:_ROWS]
+    shown = [number for number in loads if number in longest]
+    end = max((each.began + each.seconds for each in answer.processes), default=0.0) or 1.0
     return Timeline(
-        caption="Loads over time, a row for each process",
-        seconds=max((each.began + each.seconds for each in answer.processes), default=0.0),
-        rows=tuple(rows),
-        legend=tuple((kind, _HOW[kind]) for kind in kinds),
+        caption="Loads over time, a row for each process"
+        + (f"; the {len(shown)} that loaded longest, of {len(loads)}" if len(shown) < len(loads) else ""),
+        seconds=end,
+        rows=tuple(tuple(_bar(answer, each) for each in loads[number]) for number in shown),
+        legend=tuple((kind, _HOW[kind]) for kind in dict.fromkeys(each.how for each in answer.loads)),
+        ticks=ticks(end),
+        labels=tuple(_process_name(answer.processes[number]) for number in shown),
     )
+
+
+def _bar(answer: Traced, load: Load) -> Bar:
+    name = file_name(load.library or load.caller or "memory")
+    return Bar(
+        text=name,
+        began=answer.processes[load.process].began + load.at,
+        seconds=load.seconds,
+        kind=load.how,
+        tip=f"{name}: {load.arch or load.kind}, {_HOW[load.how]}, {load.seconds * 1000:,.1f} ms",
+    )
+
+
+def _process_name(process: Process) -> str:
+    return f"{process.pid}: {file_name(process.program)} {process.script or ''}".rstrip()
 
 
 def timeline_json(answer: Traced) -> str:
     """For Perfetto's and Chrome's viewers: loads as spans with the compiling inside of them, failed calls as marks."""
     events: list[dict[str, object]] = []
     for number, process in enumerate(answer.processes):
-        name = f"{file_name(process.program)} {process.script or ''}".rstrip()
-        events.append({"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": name}})
+        named = {"name": _process_name(process)}
+        events.append({"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": named})
     for load in answer.loads:
         details = {"arch": load.arch, "how": load.how, "container": load.container, "jit_ms": load.jit_ms}
         name = file_name(load.library or load.caller or "memory")
@@ -301,7 +309,7 @@ def timeline_json(answer: Traced) -> str:
                 {**span, "name": "compiling PTX", "dur": round(min(load.jit_ms * 1e3, load.seconds * 1e6), 3)}
             )
     for failure in answer.failures:
-        details = {"kernel": failure.demangled, "library": failure.library, "why": failure.reason}
+        details = {"kernel": failure.demangled or failure.kernel, "library": failure.library, "why": failure.reason}
         mark = {"ph": "i", "s": "p", "ts": _microseconds(answer, failure), "pid": failure.process, "tid": 0}
         events.append({**mark, "name": f"{failure.api}: {failure.error.name}", "args": details})
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, indent=1)

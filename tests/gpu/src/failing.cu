@@ -91,7 +91,7 @@ int main(int count, char **words) {
   if (error) return error;
   float *floats = reinterpret_cast<float *>(data);
   void *arguments[] = {&data};
-  if (!strcmp(how, "cooperative")) return cudaLaunchCooperativeKernel(meet, 1 << 20, 1024, arguments, 0, 0);
+  if (!strcmp(how, "cooperative")) return cudaLaunchCooperativeKernel((const void *)meet, 1 << 20, 1024, arguments, 0, 0);
   if (!strcmp(how, "shared")) wide<<<1, 32, 200 << 10>>>(floats);
   if (!strcmp(how, "attribute")) return cudaFuncSetAttribute(wide, cudaFuncAttributeMaxDynamicSharedMemorySize, 400 << 10);
   if (!strcmp(how, "registers")) heavy<<<1, 1024>>>(floats, floats);

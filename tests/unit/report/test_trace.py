@@ -48,7 +48,7 @@ def test_the_share_of_a_start_that_was_compiling(tmp_path: Path) -> None:
 def test_what_is_compiled_after_the_start_is_no_part_of_it(tmp_path: Path) -> None:
     start, later = rows(tmp_path, compiled(7.0, 300.0))
     assert "loading code took 0 ms" in start
-    assert later.startswith("later the driver compiled 1 PTX module of libfoo.so")
+    assert later.startswith("later the driver was compiling for 0.3 s: 1 PTX module of libfoo.so")
 
 
 def test_what_came_from_the_cache_or_took_no_time_is_not_told(tmp_path: Path) -> None:

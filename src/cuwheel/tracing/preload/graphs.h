@@ -13,6 +13,8 @@ struct graph_reader {
     result (*type)(handle, int *);
     result (*kernel)(handle, void **);
     result (*child)(handle, handle *);
+    result (*name_of_function)(const char **, handle);
+    result (*name_of_kernel)(const char **, handle);
     char names[GRAPH_ROOM];
     size_t length;
 };
@@ -27,6 +29,16 @@ static void add_graph_kernel(struct graph_reader *reader, const char *name) {
             return;
     memcpy(reader->names + reader->length, entry, (size_t)size + 1);
     reader->length += (size_t)size;
+}
+
+/* The driver may hand out another handle than the one that was launched. */
+static const char *name_in_node(const struct graph_reader *reader, handle function, handle kernel) {
+    const char *name = function ? name_of(function) : kernel ? name_of(kernel) : NULL;
+    if (name)
+        return name;
+    if (function && reader->name_of_function && reader->name_of_function(&name, function) == OK)
+        return name;
+    return kernel && reader->name_of_kernel && reader->name_of_kernel(&name, kernel) == OK ? name : NULL;
 }
 
 static void read_graph(struct graph_reader *reader, handle graph, int depth) {
@@ -47,8 +59,7 @@ static void read_graph(struct graph_reader *reader, handle graph, int depth) {
             if (reader->type(nodes[index], &type) != OK)
                 continue;
             if (type == KERNEL_NODE && reader->kernel(nodes[index], parameters) == OK) {
-                handle kernel = parameters[0] ? parameters[0] : parameters[7];
-                const char *name = kernel ? name_of(kernel) : NULL;
+                const char *name = name_in_node(reader, parameters[0], parameters[7]);
                 if (name)
                     add_graph_kernel(reader, name);
             } else if (type == GRAPH_NODE && reader->child && reader->child(nodes[index], &inner) == OK)
@@ -76,6 +87,8 @@ static void graph_ready(const char *api, result status, handle ready, handle gra
     reader.type = driver_symbol("cuGraphNodeGetType");
     reader.kernel = driver_symbol("cuGraphKernelNodeGetParams_v2");
     reader.child = driver_symbol("cuGraphChildGraphNodeGetGraph");
+    reader.name_of_function = driver_symbol("cuFuncGetName");
+    reader.name_of_kernel = driver_symbol("cuKernelGetName");
     if (!reader.kernel)
         reader.kernel = driver_symbol("cuGraphKernelNodeGetParams");
     reader.length = 0;

@@ -10,7 +10,8 @@
 #define OF_DEFAULT_STREAM(X, name) X(name) X(name##_ptds)
 
 #define OTHER_FUNCTIONS(X)                                                                                        \
-    X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuCtxCreate_v4) X(cuCtxEnablePeerAccess)                                \
+    X(cuDeviceGet) X(cuDeviceGetCount) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxCreate_v2)                    \
+    X(cuCtxCreate_v3) X(cuCtxCreate_v4) X(cuCtxEnablePeerAccess)                                                  \
     X(cuMemFree_v2) X(cuMemAllocPitch_v2) X(cuMemHostRegister_v2) X(cuMemMap) X(cuMemSetAccess)                   \
     X(cuMemAddressReserve) X(cuMemPoolCreate) X(cuMemPoolTrimTo) X(cuIpcOpenMemHandle_v2)                         \
     X(cuArrayCreate_v2) X(cuArray3DCreate_v2) X(cuTexObjectCreate) X(cuTensorMapEncodeTiled)                      \

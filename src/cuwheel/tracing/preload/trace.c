@@ -496,7 +496,14 @@ static void node_added(const char *api, result status, void *const *parameters, 
 ADD_NODE(cuGraphAddKernelNode, false)
 ADD_NODE(cuGraphAddKernelNode_v2, true)
 
-WATCH(cuInit, (unsigned flags), (flags), .bytes = 0)
+/* That it began with CUDA is told even of a program that then does nothing which is. */
+static void initialized(result status, void *caller) {
+    if (status == OK)
+        see_device();
+    else
+        failed("cuInit", status, caller, (struct asked){.bytes = 0});
+}
+FUNCTION(cuInit, (unsigned flags), (flags), , initialized(status, CALLER))
 WATCH(cuDevicePrimaryCtxRetain, (handle * context, int device), (context, device), .bytes = 0)
 WATCH(cuCtxSynchronize, (void), (), .bytes = 0)
 WATCH(cuCtxSynchronize_v2, (handle context), (context), .bytes = 0)

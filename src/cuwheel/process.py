@@ -101,9 +101,18 @@ def _for_reading(file: IO[bytes]) -> Iterator[int]:
         yield file.fileno()
 
 
+def decoded(printed: bytes) -> str:
+    """What a program printed. Many on Windows use the code page of the console; what reads as UTF-8 surely is that."""
+    if os.name == "nt":
+        with contextlib.suppress(UnicodeDecodeError):
+            return printed.decode().replace("\r\n", "\n")
+        return printed.decode("oem", errors="replace").replace("\r\n", "\n")
+    return printed.decode(errors="replace")
+
+
 def _text(stream: IO[bytes]) -> str:
     stream.seek(0)
-    return stream.read(MAX_OUTPUT).decode(errors="replace")
+    return decoded(stream.read(MAX_OUTPUT))
 
 
 def _end_group(child: subprocess.Popen[bytes], *, others: bool = False) -> None:

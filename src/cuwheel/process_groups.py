@@ -1,4 +1,7 @@
-"""A program and all that it starts, to be ended together: a session's group on POSIX, a job on Windows."""
+"""A program and all that it starts, to be ended together: a session's group on POSIX, a job on Windows.
+
+Nothing but the standard library of Python 3.9: it also travels in the kit.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,43 @@ if sys.platform == "win32":
     # Ctrl-C in the terminal reaches us alone.
     _SUSPENDED, _NEW_GROUP = 0x4, 0x200
     OPTIONS: dict[str, Any] = {"creationflags": _SUSPENDED | _NEW_GROUP}
-    _ALL_RIGHTS = 0x1FFFFF
+    _ALL_RIGHTS, _LOOKING = 0x1FFFFF, 0x1000
+    _MEMBERS, _LIMITS, _KILL_ON_CLOSE = 3, 9, 0x2000
+    _MOST_MEMBERS = 4096
     _jobs: dict[int, int] = {}
+
+    class _Limits(ctypes.Structure):
+        """JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which the flags alone are set."""
+
+        _fields_ = (
+            ("times", ctypes.c_int64 * 2),
+            ("flags", wintypes.DWORD),
+            ("working_set", ctypes.c_size_t * 2),
+            ("most_processes", wintypes.DWORD),
+            ("affinity", ctypes.c_size_t),
+            ("priority", wintypes.DWORD * 2),
+            ("io", ctypes.c_uint64 * 6),
+            ("memory", ctypes.c_size_t * 4),
+        )
+
+    class _Members(ctypes.Structure):
+        """JOBOBJECT_BASIC_PROCESS_ID_LIST"""
+
+        _fields_ = (
+            ("all", wintypes.DWORD),
+            ("count", wintypes.DWORD),
+            ("pids", ctypes.c_size_t * _MOST_MEMBERS),
+        )
+
+    class _Memory(ctypes.Structure):
+        """PROCESS_MEMORY_COUNTERS_EX"""
+
+        _fields_ = (
+            ("size", wintypes.DWORD),
+            ("faults", wintypes.DWORD),
+            ("used", ctypes.c_size_t * 8),
+            ("private", ctypes.c_size_t),
+        )
 
     _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
     _ntdll = ctypes.WinDLL("ntdll")
@@ -26,19 +64,55 @@ if sys.platform == "win32":
     _kernel32.CreateJobObjectW.restype = wintypes.HANDLE
     _kernel32.CreateJobObjectW.argtypes = (ctypes.c_void_p, wintypes.LPCWSTR)
     _kernel32.AssignProcessToJobObject.argtypes = (wintypes.HANDLE, wintypes.HANDLE)
+    _kernel32.SetInformationJobObject.argtypes = (wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD)
+    _kernel32.QueryInformationJobObject.argtypes = (
+        *(wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD, ctypes.c_void_p),
+    )
+    _kernel32.QueryFullProcessImageNameW.argtypes = (
+        *(wintypes.HANDLE, wintypes.DWORD, ctypes.c_void_p, ctypes.c_void_p),
+    )
+    _kernel32.K32GetProcessMemoryInfo.argtypes = (wintypes.HANDLE, ctypes.c_void_p, wintypes.DWORD)
     _kernel32.TerminateJobObject.argtypes = (wintypes.HANDLE, wintypes.UINT)
     _kernel32.CloseHandle.argtypes = (wintypes.HANDLE,)
     _ntdll.NtResumeProcess.argtypes = (wintypes.HANDLE,)
 
-    def started(pid: int) -> None:
-        """Of a program that was started with `OPTIONS`. Where a job is refused it runs without one."""
+    def started(pid: int, *, with_us: bool = False) -> None:
+        """Of a program that was started with `OPTIONS`. `with_us`: it ends when we do, however that happens.
+
+        Where a job is refused it runs without one.
+        """
         process, job = _kernel32.OpenProcess(_ALL_RIGHTS, False, pid), _kernel32.CreateJobObjectW(None, None)  # noqa: FBT003
         try:
+            if with_us:
+                limits = _Limits(flags=_KILL_ON_CLOSE)
+                _kernel32.SetInformationJobObject(job, _LIMITS, ctypes.byref(limits), ctypes.sizeof(limits))
             if _kernel32.AssignProcessToJobObject(job, process):
                 _jobs[pid] = job
             else:
                 _kernel32.CloseHandle(job)
             _ntdll.NtResumeProcess(process)
+        finally:
+            _kernel32.CloseHandle(process)
+
+    def members(pid: int) -> list[tuple[int, str, int]]:
+        """What is alive in the job of a program: number, name and bytes of memory."""
+        listed = _Members()
+        if not (job := _jobs.get(pid)) or not _kernel32.QueryInformationJobObject(
+            job, _MEMBERS, ctypes.byref(listed), ctypes.sizeof(listed), None
+        ):
+            return []
+        return [found for each in listed.pids[: listed.count] if (found := _described(each))]
+
+    def _described(pid: int) -> tuple[int, str, int] | None:
+        process = _kernel32.OpenProcess(_LOOKING, False, pid)  # noqa: FBT003
+        if not process:
+            return None
+        try:
+            name, size = ctypes.create_unicode_buffer(1024), wintypes.DWORD(1024)
+            _kernel32.QueryFullProcessImageNameW(process, 0, name, ctypes.byref(size))
+            memory = _Memory(size=ctypes.sizeof(_Memory))
+            _kernel32.K32GetProcessMemoryInfo(process, ctypes.byref(memory), memory.size)
+            return pid, name.value.rpartition("\\")[2], memory.private
         finally:
             _kernel32.CloseHandle(process)
 
@@ -55,7 +129,7 @@ if sys.platform == "win32":
 else:
     OPTIONS: dict[str, Any] = {"start_new_session": True}
 
-    def started(pid: int) -> None:
+    def started(pid: int, *, with_us: bool = False) -> None:
         """Of a program that was started with `OPTIONS`: its group has its number."""
 
     def end(pid: int) -> None:

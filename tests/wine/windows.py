@@ -39,6 +39,8 @@ _PACKAGES = (
     "pyelftools",
     "ruamel.yaml",
     "variantlib",
+    "scipy",
+    "import-linter",
     "tzdata",
 )
 _PINNED = re.compile(r"^[A-Za-z0-9][\w.-]*==\S+.*", re.MULTILINE)

@@ -42,7 +42,8 @@ def _taking_anything(stream: TextIO | None) -> TextIO:
     if stream is None:
         return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - until the process ends
     if reconfigure := getattr(stream, "reconfigure", None):
-        reconfigure(errors=_HANDLER)
+        # Windows takes for a pipe the code page of the last century; what reads one there today reads UTF-8.
+        reconfigure(encoding="utf-8" if os.name == "nt" else None, errors=_HANDLER)
     return stream
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import site
 import sys
 import sysconfig
-import venv
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +33,8 @@ def make(
 
     `passed`: variables that the checks see beside those that all of them see.
     """
+    import venv  # noqa: PLC0415 - the small Python for Windows has none, and runs checks that need none
+
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     python = str(folder / "bin" / "python")
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"

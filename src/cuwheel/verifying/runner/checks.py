@@ -26,6 +26,20 @@ TIMEOUT_S = 120.0
 MEMORY = 8 * 10**9
 _OURS = ("kind", "outcome", "signal")
 _STATUS_OF_SIGNAL = 128  # what a shell adds to the number of the signal that its command died of
+# A program of Windows that crashes ends with the number of its exception, from this one on.
+_WORST_OF_WINDOWS = 0xC0000000
+_ENDS_OF_WINDOWS = {
+    0xC0000005: "an access violation",
+    0xC000001D: "an illegal instruction",
+    0xC0000094: "a division by zero",
+    0xC00000FD: "a stack overflow",
+    0xC0000135: "a DLL that was not found",
+    0xC0000139: "a function that its DLL does not have",
+    0xC000013A: "Ctrl-C",
+    0xC0000142: "a DLL that could not start",
+    0xC0000374: "a damaged heap",
+    0xC0000409: "abort()",
+}
 # What programs say when the kernel refuses them memory.
 _REFUSED = ("MemoryError", "std::bad_alloc", "Cannot allocate memory")
 
@@ -139,6 +153,8 @@ def _judge(
         return "failed", "started more and more processes and was stopped"
     status = end.status
     wanted = int(check.get("status") or 0)
+    if status is not None and status >= _WORST_OF_WINDOWS:
+        return "crashed", f"ended by {_ENDS_OF_WINDOWS.get(status, 'an exception')} (0x{status:08X})"
     if status is None or status < 0:
         return "crashed", _signal_words(-(status or 0), check, finished=report is not None)
     if status != wanted:

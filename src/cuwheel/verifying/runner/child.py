@@ -8,18 +8,14 @@ looking for checks that use no GPU. Core files are never written.
 from __future__ import annotations
 
 import contextlib
-import os
-import resource
-import selectors
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from . import launch, processes
+from . import launch, pipes, processes
 from .capture import Capture
 
-_PIECE = 1 << 16
 _LOOK_S = 0.1
 _GRACE_S = 1.0  # for what a check started to end on its own
 _LAST_WAIT_S = 2.0
@@ -57,13 +53,9 @@ def run(
     watch = _Watch(child, limits, began)
     try:
         _limit(child.pid, limits)
-        with selectors.DefaultSelector() as selector:
-            for name in ("stdout", "stderr"):
-                stream = getattr(child, name)
-                os.set_blocking(stream.fileno(), False)
-                selector.register(stream, selectors.EVENT_READ, name)
-            stopped = _attend(child, selector, capture, watch)
-            remaining = () if stopped else _still_running(child.pid, mark, selector, capture)
+        with contextlib.closing(pipes.of(child, capture)) as streams:
+            stopped = _attend(child, streams, watch)
+            remaining = () if stopped else _still_running(child.pid, mark, streams)
     finally:
         processes.end(child.pid, mark)
         # A process stuck in the kernel (a hung GPU driver) cannot be killed: leave it rather than hang too.
@@ -76,22 +68,22 @@ def run(
     return End(status, stopped, time.monotonic() - began, watch.most, remaining)
 
 
-def _attend(child: subprocess.Popen[bytes], selector: selectors.BaseSelector, capture: Capture, watch: _Watch) -> str:
+def _attend(child: subprocess.Popen[bytes], streams: pipes.Pipes, watch: _Watch) -> str:
     """Take what it prints until it ends or must be ended; why it must."""
     while child.poll() is None:
         problem = watch.look()
         if problem:
             return problem
-        if selector.get_map():
-            _take(selector, capture, _LOOK_S)
+        if streams.are_open:
+            streams.take(_LOOK_S)
         else:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_LOOK_S)
-    _drain(selector, capture)
+    streams.drain(_GRACE_S)
     return ""
 
 
-def _still_running(session: int, mark: str, selector: selectors.BaseSelector, capture: Capture) -> tuple[str, ...]:
+def _still_running(session: int, mark: str, streams: pipes.Pipes) -> tuple[str, ...]:
     """What still runs a moment after the check itself has ended."""
     until = time.monotonic() + _GRACE_S
     while True:
@@ -99,31 +91,8 @@ def _still_running(session: int, mark: str, selector: selectors.BaseSelector, ca
         if not remaining or time.monotonic() >= until:
             break
         time.sleep(_LOOK_S / 2)
-        _drain(selector, capture)
+        streams.drain(0)
     return tuple(f"{each.name} ({each.pid})" for each in remaining)
-
-
-def _take(selector: selectors.BaseSelector, capture: Capture, wait: float) -> bool:
-    """One piece of each stream that has one; whether there was any."""
-    some = False
-    for key, _ in selector.select(wait):
-        try:
-            piece = os.read(key.fd, _PIECE)
-        except BlockingIOError:
-            continue
-        if piece:
-            capture.add(str(key.data), piece)
-            some = True
-        else:
-            selector.unregister(key.fileobj)
-    return some
-
-
-def _drain(selector: selectors.BaseSelector, capture: Capture) -> None:
-    """What is in the pipes now; one that goes on writing is not waited for."""
-    until = time.monotonic() + _GRACE_S
-    while selector.get_map() and _take(selector, capture, 0) and time.monotonic() < until:
-        pass
 
 
 class _Watch:
@@ -150,6 +119,10 @@ class _Watch:
 
 def _limit(pid: int, limits: Limits) -> None:
     """From outside: code between fork and exec is not safe where the caller has threads."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
     if not hasattr(resource, "prlimit"):
         return
     wanted = {resource.RLIMIT_CORE: 0}

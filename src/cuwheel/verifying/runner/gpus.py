@@ -11,8 +11,8 @@ from . import child
 from .capture import Capture
 
 _ASK = """\
-import ctypes
-cuda = ctypes.CDLL("libcuda.so.1")
+import ctypes, os
+cuda = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 count, number = ctypes.c_int(), ctypes.c_int()
 if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
     for index in range(count.value):

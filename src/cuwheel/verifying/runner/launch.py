@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+
+from . import processes
 
 # A process of its own between us and the check: code between fork and exec is not safe where the caller has threads.
 # The descriptor closes when the check takes over; what is written to it before says why it could not.
@@ -66,7 +69,9 @@ class LaunchError(OSError):
 
 
 def start(words: Sequence[str], environ: Mapping[str, str], folder: str, *, cut: bool) -> subprocess.Popen[bytes]:
-    """In a session of its own, without a standard input; `cut`: without a network."""
+    """In a session of its own, without a standard input; `cut`: without a network, which Windows cannot."""
+    if sys.platform == "win32":
+        return _in_a_job(words, environ, folder)
     reader, writer = os.pipe()
     try:
         child = subprocess.Popen(
@@ -89,6 +94,22 @@ def start(words: Sequence[str], environ: Mapping[str, str], folder: str, *, cut:
     if answer:
         child.communicate()
         raise LaunchError(answer.decode("utf-8", "replace"))
+    return child
+
+
+def _in_a_job(words: Sequence[str], environ: Mapping[str, str], folder: str) -> subprocess.Popen[bytes]:
+    """Of Windows: the system ends all that is in it when we end."""
+    program = shutil.which(words[0], path=environ.get("PATH")) or words[0]  # `npm` is `npm.cmd` there
+    child = subprocess.Popen(
+        [program, *words[1:]],
+        env=dict(environ),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **processes.GROUPS.OPTIONS,
+    )
+    processes.GROUPS.started(child.pid, with_us=True)
     return child
 
 

@@ -6,13 +6,16 @@ A check starts in a session of its own. What leaves the session still carries th
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 MARK = "CUWHEEL_CHECK"
+GROUPS = importlib.import_module(f"{__package__.partition('.')[0]}.process_groups")  # of cuwheel, or of the kit
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _MOST_ENVIRON = 1 << 20
 _ROUNDS = 20  # a process that forks while it is ended is met again
@@ -26,12 +29,16 @@ class Process(NamedTuple):
 
 
 def of_session(session: int) -> list[Process]:
-    """Those alive in a session. Empty where there is no /proc to ask."""
+    """Those alive in a session, or in a job of Windows. Empty where there is no /proc to ask."""
+    if sys.platform == "win32":
+        return [Process(*each) for each in GROUPS.members(session)]
     return [process for process, its_session in _alive() if its_session == session]
 
 
 def of_check(session: int, mark: str) -> list[Process]:
     """Those alive in a session, or marked as the check's: a daemon has a session of its own."""
+    if sys.platform == "win32":
+        return of_session(session)  # nothing leaves its job
     wanted = mark.encode()
     found = []
     for process, its_session in _alive():
@@ -42,6 +49,10 @@ def of_check(session: int, mark: str) -> list[Process]:
 
 def end(session: int, mark: str) -> None:
     """End all that a check left; `session`: below zero for none."""
+    if sys.platform == "win32":
+        GROUPS.end(session)
+        GROUPS.forget(session)
+        return
     if session > 0:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(session, signal.SIGKILL)
@@ -57,7 +68,7 @@ def end(session: int, mark: str) -> None:
 
 
 def end_marked(mark: str) -> None:
-    """End what a run that was killed left behind: all that carries its mark."""
+    """End what a run that was killed left behind: all that carries its mark. On Windows the system has done it."""
     end(-1, mark)
 
 

@@ -24,6 +24,11 @@ LET_THROUGH = (
     *("JAX_*", "XLA_*", "TF_*", "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*"),
     *("OMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMEXPR_*", "BLIS_*"),
 )
+# Without them no program of Windows starts, or finds the system's libraries.
+_OF_WINDOWS = (
+    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "OS", "NUMBER_OF_PROCESSORS", "PROCESSOR_*"),
+    *("PROGRAMFILES*", "PROGRAMDATA", "COMMONPROGRAMFILES*", "ALLUSERSPROFILE", "PYTHONUTF8"),
+)
 _NOBODY = "cuwheel"  # some packages ask for the user's name and fail without one
 
 
@@ -47,13 +52,14 @@ def clean(
     for each in (home, temporary):
         each.mkdir(parents=True, exist_ok=True)
     wanted = set(passed)
+    through = (*LET_THROUGH, *_OF_WINDOWS) if os.name == "nt" else LET_THROUGH
     let = {
         name: value
         for name, value in plain(environ).items()
-        if name in wanted or (any(fnmatchcase(name, each) for each in LET_THROUGH) and not is_secret(name))
+        if name in wanted or (any(fnmatchcase(name, each) for each in through) and not is_secret(name))
     }
     # An empty entry of PATH would mean the current folder.
-    path = [str(folder / "bin"), *filter(None, [environ.get("PATH", os.defpath)])]
+    path = [str(folder / ("Scripts" if os.name == "nt" else "bin")), *filter(None, [environ.get("PATH", os.defpath)])]
     own = {
         "HOME": str(home),
         "TMPDIR": str(temporary),
@@ -63,4 +69,7 @@ def clean(
         "VIRTUAL_ENV": str(folder),
         "PYTHONNOUSERSITE": "1",
     }
+    if os.name == "nt":
+        own |= {"USERPROFILE": str(home), "APPDATA": str(home), "LOCALAPPDATA": str(home), "USERNAME": _NOBODY}
+        own |= {"TEMP": str(temporary), "TMP": str(temporary)}
     return {**own, **let}

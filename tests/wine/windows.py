@@ -39,7 +39,6 @@ _PACKAGES = (
     "pyelftools",
     "ruamel.yaml",
     "variantlib",
-    "scipy",
     "import-linter",
     "tzdata",
 )
@@ -139,6 +138,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     kept |= {
         "WINEPREFIX": str(prefix()),
         "PYTHONPATH": f"{named(ROOT / 'src')};{named(ROOT)}",
+        "PYTHONUNBUFFERED": "1",
         "PYTHONPYCACHEPREFIX": "C:\\pycache",
     }
     return {**kept, **(extra or {})}

@@ -312,9 +312,28 @@ def test_what_is_not_known_becomes_a_condition() -> None:
     assert predict(library("sm_110", cuda=13), machine("11.0", l4t="38.2")).conditions == (
         "a driver of CUDA 13 or later",
     )
-    windows = predict(library("compute_90@9.4", cuda=13, format="pe"), machine(driver="581.0", os="windows"))
+    windows = predict(library("compute_90@9.4", cuda=13, format="pe"), machine(driver="620.0", os="windows"))
     assert windows.conditions == ("a driver of CUDA 13.4 or later, to compile its PTX (ISA 9.4)",)
     assert predict(library("compute_90@99.0"), machine()).conditions == ("a driver that compiles PTX ISA 99.0",)
+
+
+@pytest.mark.parametrize(
+    ("code", "cuda", "driver", "expected"),
+    [
+        ("sm_90", 11, "452.38", ("fails", 35)),
+        ("sm_90", 11, "522.6", ("native", None)),
+        ("sm_90", 12, "527.41", ("fails", 35)),  # enough on Linux from 525.60.13 on
+        ("sm_90", 12, "528.33", ("native", None)),
+        ("sm_90", 13, "577.0", ("fails", 35)),
+        ("sm_90", 13, "580.88", ("native", None)),
+        ("compute_90@9.1", 13, "581.80", ("fails", 222)),
+        ("compute_90@9.1", 13, "591.44", ("jit", None)),
+    ],
+)
+def test_drivers_of_windows_have_floors_of_their_own(
+    code: str, cuda: int, driver: str, expected: tuple[str, int | None]
+) -> None:
+    assert _told(predict(library(code, cuda=cuda, format="pe"), machine(driver=driver, os="windows"))) == expected
 
 
 def test_what_cannot_be_told() -> None:

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from cuwheel import log
+from cuwheel import foreign_paths, log
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import archive, elf, fatbin, limits
@@ -170,7 +170,7 @@ def _values(given: Iterable[Option], *names: str) -> Iterator[str]:
 
 
 def _within(call: Call, path: str) -> str:
-    return path if path.startswith("/") else f"{call.cwd}/{path}"
+    return foreign_paths.joined(call.cwd, path)
 
 
 def words_of(call: Call) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from msgspec import Struct, field
 
 from cuwheel import axes as named_axes
-from cuwheel import decode
+from cuwheel import decode, venvs
 from cuwheel.errors import ConfigurationError
 from cuwheel.units import read_size
 
@@ -215,8 +215,8 @@ def _problems(file: _File, axes: Mapping[str, Mapping[str, Value]], folder: Path
     if not (folder / file.directory).is_dir():
         yield f"{_WHERE}.directory: no such folder: {folder / file.directory}"
     for place in {file.env, *(value.env for values in axes.values() for value in values.values())} - {None}:
-        if not (folder / str(place) / "bin" / "python").exists():
-            yield f"{_WHERE}: {place} is not a Python environment: it has no bin/python"
+        if not (python := venvs.interpreter(folder / str(place))).exists():
+            yield f"{_WHERE}: {place} is not a Python environment: it has no {'/'.join(python.parts[-2:])}"
     if file.cold.reboot is not None and (problem := named_axes.unsplit(file.cold.reboot) or not file.cold.reboot):
         yield f"{_WHERE}.cold.reboot: {problem if isinstance(problem, str) else 'it is empty'}"
     yield from named_axes.unknown("include", file.include, axes, _WHERE)

@@ -6,6 +6,7 @@ A URL is stripped where it comes in, by `plain`, so that no file, message or rep
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LONGEST_NAME = 240  # bytes; file systems allow 255, and a download has a suffix while it is not complete
+_DRIVE = re.compile(r"/[A-Za-z]:")
 _PORTS = {"http": 80, "https": 443}
 _seen: dict[str, Login] = {}  # by address
 
@@ -118,5 +120,9 @@ def is_file_name(name: str) -> bool:
 def local_path(url: str) -> Path | None:
     """Of a folder or a file: URL; None for what is on a server."""
     if url.startswith("file:"):
-        return Path(os.fsdecode(unquote_to_bytes(split(url).path)))  # names of files need not be text
+        parts = split(url)
+        path = os.fsdecode(unquote_to_bytes(parts.path))  # names of files need not be text
+        if os.name == "nt":  # file:///C:/folder and file://server/share/folder
+            path = path[1:] if _DRIVE.match(path) else f"//{parts.netloc}{path}" if parts.netloc else path
+        return Path(path)
     return Path(url) if url and "://" not in url else None

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cuwheel import masking, system_calls
+from cuwheel import foreign_paths, masking, system_calls
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.recording import layout, phases
 from cuwheel.recording.calls import Call, CallState, Record, ResponseFile, ToolKind
@@ -193,7 +193,7 @@ class _Reading:
             id=id_,
             tool=_KINDS.get(kind, "compiler"),
             name=_text(event.get("name")),
-            program=program if event.get("searched") is True else os.path.join(cwd, program),  # noqa: PTH118 - text
+            program=program if event.get("searched") is True else foreign_paths.joined(cwd, program),
             words=tuple(map(self._text_of, _texts(event.get("words")))),
             ran=tuple(map(self._text_of, _texts(event.get("ran")))),
             cwd=cwd,

@@ -19,7 +19,10 @@ def main() -> int:
         sys.stderr.write(f"error: {why}\n")
         return 1
     try:
-        python, env = windows.python() / "python.exe", windows.environment()
+        python, env = (
+            windows.python() / "python.exe",
+            windows.environment({"PYTHONUTF8": "1"}),
+        )  # tests read and write text as on Linux
     except UnavailableError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -59,7 +59,7 @@ def _trial(job: Job, made: cache_server.Server) -> str:
     """Whether it takes this nvcc: asked with a kernel of one line, for a version of either may be new to the other."""
     nvcc = f"{job.toolchain.root}/bin/nvcc"
     with tempfile.TemporaryDirectory(dir=job.folder / "tmp") as place:
-        Path(place, "trial.cu").write_text(_TRIAL)
+        Path(place, "trial.cu").write_text(_TRIAL, encoding="utf-8")
         words = [made.client, nvcc, "-c", "trial.cu", "-o", "trial.o"]
         done = process.run(words, timeout=_TRIAL_S, check=False, env={**job.environ, **made.environ}, cwd=Path(place))
         if done.status or not Path(place, "trial.o").exists():

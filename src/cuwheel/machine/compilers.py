@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cuwheel.machine import visual_studio
 from cuwheel.machine.profile import Compiler, Tool
 
 if TYPE_CHECKING:
@@ -48,15 +49,17 @@ def _candidates(world: World) -> Iterator[tuple[Path, str]]:
     seen: set[str] = set()
     for folder in world.path_folders():
         for path in world.glob(world.shown(folder), "*"):
-            if path.name not in seen and _ON_PATH.fullmatch(path.name):
+            if path.name not in seen and _ON_PATH.fullmatch(path.name.lower()):
                 seen.add(path.name)
                 yield path, f"PATH: {path.name}"
     for name in _VARIABLES:
         if not (value := world.environ.get(name)):
             continue
         for path in world.which_all(value) or [world.path(value)]:
-            yield path / "g++" if path.is_dir() else path, name  # NVCC_CCBIN may be a folder
+            # NVCC_CCBIN may be a folder.
+            yield path / ("cl.exe" if world.platform == "win32" else "g++") if path.is_dir() else path, name
             break
+    yield from visual_studio.compilers(world, visual_studio.probe_visual_studios(world))
 
 
 def _telling(path: Path) -> tuple[bool, int]:
@@ -77,7 +80,7 @@ def _identity(path: Path) -> Path:
 def _kind_and_version(world: World, path: Path) -> tuple[CompilerKind | None, str | None]:
     if path.name.lower() == "cl.exe":
         match = _MSVC.search(world.output([path], "compilers") or "")
-        return "msvc", match[1] if match else None
+        return "msvc", match[1] if match else visual_studio.version_by_folder(path)
     return version_in(world.output([path, "--version"], "compilers") or "")
 
 

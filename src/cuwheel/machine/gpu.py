@@ -17,6 +17,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.machine import nvml
 from cuwheel.machine.profile import Driver, Gpu
 from cuwheel.machine.system import library_folders
+from cuwheel.machine.visual_studio import program_folders
 
 if TYPE_CHECKING:
     from cuwheel.machine.world import World
@@ -30,6 +31,9 @@ _DISPLAY_CLASSES = (
 _KERNEL_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)")
 _LIBCUDA_NAME = re.compile(r"libcuda\.so\.(\d+\.\d+(?:\.\d+)?)", re.ASCII)
 _MODEL = re.compile(r"^Model:\s*(.+)$", re.MULTILINE)
+_NVCUDA, _SMI = "nvcuda.dll", "nvidia-smi"  # of Windows
+_SMI_FIELDS = "name,compute_cap,memory.total,driver_version"
+_CAPABILITY = re.compile(r"\d+\.\d+", re.ASCII)
 _LIBCUDA_FOLDERS = (
     "/usr/lib/wsl/lib",
     "/usr/local/nvidia/lib64",
@@ -40,6 +44,8 @@ _LIBCUDA_FOLDERS = (
 
 def probe_gpus(world: World) -> tuple[tuple[Gpu, ...], Driver]:
     answer = _ask_nvml(world)
+    if world.platform == "win32":
+        return _of_windows(world, answer)
     kernel = _KERNEL_VERSION.search(world.text("/proc/driver/nvidia/version") or "")
     libcuda = _libcuda(world)
     # Where the driver does not know the only GPU, its module is not loaded, and its library alone tells its version.
@@ -56,6 +62,47 @@ def probe_gpus(world: World) -> tuple[tuple[Gpu, ...], Driver]:
     )
     found = [_from_nvml(row) for row in answer.get("gpus", [])] or _from_proc(world) or _from_device_tree(world)
     return tuple(found), driver
+
+
+def _of_windows(world: World, answer: dict[str, Any]) -> tuple[tuple[Gpu, ...], Driver]:
+    """There is no /proc: where NVML does not answer, nvidia-smi may, which the driver brings into the same folder."""
+    found = [_from_nvml(row) for row in answer.get("gpus", [])]
+    version = answer.get("driver")
+    if answer["state"] != "ok":
+        found, version = _from_smi(world)
+    library = next((each for each in library_folders(world) if world.exists(f"{each}\\{_NVCUDA}")), None)
+    driver = Driver(
+        nvml=answer["state"],
+        found_via="NVML" if answer["state"] == "ok" else _SMI,
+        version=version,
+        cuda=answer.get("cuda") or _cuda_by_table(version, world),
+        libcuda=f"{library}\\{_NVCUDA}" if library else None,
+    )
+    return tuple(found), driver
+
+
+def _from_smi(world: World) -> tuple[list[Gpu], str | None]:
+    places = [*library_folders(world), *(f"{each}\\NVIDIA Corporation\\NVSMI" for each in program_folders(world))]
+    program = next((path for each in places if (path := world.path(each) / f"{_SMI}.exe").is_file()), None)
+    if program is None:
+        world.note("gpus", _SMI, f"not in {', '.join(places)}")
+        return [], None
+    printed = world.output([program, f"--query-gpu={_SMI_FIELDS}", "--format=csv,noheader,nounits"], "gpus") or ""
+    rows = [[each.strip() for each in line.split(",")] for line in printed.splitlines()]
+    rows = [row for row in rows if len(row) == len(_SMI_FIELDS.split(","))]
+    found = [
+        Gpu(
+            name=name,
+            capability=Capability.parse(capability)
+            if _CAPABILITY.fullmatch(capability)
+            else _capability_by_table(name),
+            memory=int(memory) << 20 if memory.isdecimal() else None,
+            found_via=_SMI,
+        )
+        for name, capability, memory, _ in rows
+    ]
+    world.note("gpus", world.shown(program), f"{len(found)} GPUs")
+    return found, rows[0][-1] if rows else None
 
 
 def nvml_command(script: str, *words: str) -> list[str]:
@@ -122,8 +169,7 @@ def _cuda_by_table(version: str | None, world: World) -> str | None:
 
 
 def _libcuda(world: World) -> str | None:
-    searched = [entry for entry in world.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
-    for folder in (*searched, *library_folders(world), *_LIBCUDA_FOLDERS):
+    for folder in (*world.entries("LD_LIBRARY_PATH"), *library_folders(world), *_LIBCUDA_FOLDERS):
         path = world.path(folder) / "libcuda.so.1"
         if world.exists(world.shown(path)):
             return world.shown(path)

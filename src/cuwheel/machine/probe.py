@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from cuwheel.machine import compilers, fleet, gpu, privacy, python_environment, system, toolkits, variables
+from cuwheel.machine import (
+    compilers,
+    fleet,
+    gpu,
+    privacy,
+    python_environment,
+    system,
+    toolkits,
+    variables,
+    visual_studio,
+)
 from cuwheel.machine.profile import MachineProfile
 from cuwheel.machine.world import World
 
@@ -40,6 +50,7 @@ def probe(env: Path | None = None, world: World | None = None) -> MachineProfile
         gpus=gpus,
         toolkits=found(),
         compilers=host(),
+        visual_studios=visual_studio.probe_visual_studios(world),
         tools=tools(),
         python=python,
         frameworks=frameworks,

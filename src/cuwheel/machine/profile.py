@@ -81,6 +81,16 @@ class Compiler(Struct, frozen=True, kw_only=True):
     found_via: tuple[str, ...]
 
 
+class VisualStudio(Struct, frozen=True, kw_only=True):
+    """An installation of it. `cuda`: the toolkits that are integrated with its projects."""
+
+    name: str
+    version: str
+    path: str
+    found_via: str
+    cuda: tuple[str, ...] = ()
+
+
 class Tool(Struct, frozen=True, kw_only=True):
     name: str
     version: str
@@ -143,6 +153,7 @@ class MachineProfile(Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     toolkits: tuple[Toolkit, ...] = ()
     compilers: tuple[Compiler, ...] = ()
+    visual_studios: tuple[VisualStudio, ...] = ()
     tools: tuple[Tool, ...] = ()
     python: Python | None = None
     frameworks: tuple[Framework, ...] = ()

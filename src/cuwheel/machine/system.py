@@ -21,6 +21,7 @@ _LIBRARY_FOLDERS = (
     "/usr/lib",
     "/lib",
 )
+_WINDOWS = "C:\\Windows"
 _GLIBCXX = re.compile(rb"GLIBCXX_(3(?:\.\d+){1,3})\0")
 _L4T = re.compile(r"R(\d+) \(release\), REVISION: ([\d.]+)")
 _JETPACK = re.compile(r"^Package: nvidia-jetpack\n(?:.+\n)*?Version: ([\d.]+)", re.MULTILINE)
@@ -43,10 +44,14 @@ def probe_system(world: World) -> System:
 
 
 def library_folders(world: World) -> tuple[str, ...]:
+    if world.platform == "win32":
+        return (f"{world.environ.get('SystemRoot', _WINDOWS)}\\System32",)
     return tuple(folder.format(cpu=world.cpu) for folder in _LIBRARY_FOLDERS)
 
 
 def _distribution(world: World) -> Fact | None:
+    if world.platform == "win32":
+        return Fact(value=world.system_version, found_via="the system") if world.system_version else None
     text = world.text("/etc/os-release") or ""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     name = (fields.get("PRETTY_NAME") or fields.get("NAME") or "").strip("\"'")
@@ -54,6 +59,8 @@ def _distribution(world: World) -> Fact | None:
 
 
 def _glibc(world: World) -> Fact | None:
+    if world.platform == "win32":
+        return None
     if not world.libc_version:
         world.note("glibc", "confstr CS_GNU_LIBC_VERSION", "not a glibc system")
         return None
@@ -62,6 +69,8 @@ def _glibc(world: World) -> Fact | None:
 
 def _glibcxx(world: World) -> Fact | None:
     """The highest symbol version that the system's libstdc++ defines: what a wheel may ask for."""
+    if world.platform == "win32":
+        return None
     for folder in library_folders(world):
         path = world.path(folder) / "libstdc++.so.6"
         if found := _highest_glibcxx(path):

@@ -10,6 +10,7 @@ import msgspec
 
 from cuwheel import codec
 from cuwheel.machine.profile import Toolkit
+from cuwheel.machine.visual_studio import program_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,8 +27,9 @@ _FOLDERS = (
     ("/opt", "cuda*"),
     ("/usr/lib", "cuda"),
     ("/usr/lib", "nvidia-cuda-toolkit"),
-    ("/Program Files/NVIDIA GPU Computing Toolkit/CUDA", "v*"),
 )
+_ON_WINDOWS = "NVIDIA GPU Computing Toolkit/CUDA"
+_VERSIONED = re.compile(r"CUDA_PATH_V(\d+)_(\d+)", re.ASCII | re.IGNORECASE)
 # Beside the whole toolkit of CUDA 13's packages, the parts that those of CUDA 12 and 11 bring.
 _IN_SITE_PACKAGES = ("nvidia/cu*", "nvidia/cuda_nvcc")
 
@@ -58,7 +60,7 @@ def _candidates(world: World, site_packages: Sequence[Path]) -> Iterator[tuple[P
     for index, nvcc in enumerate(world.which_all("nvcc")):
         yield _root_of(world, nvcc), "PATH" if index == 0 else "PATH, shadowed"
     yield from _from_variables(world)
-    for folder, pattern in _FOLDERS:
+    for folder, pattern in _folders(world):
         for root in world.glob(folder, pattern):
             yield root, f"{folder}/{pattern}"
     for packages in site_packages:
@@ -67,15 +69,30 @@ def _candidates(world: World, site_packages: Sequence[Path]) -> Iterator[tuple[P
                 yield root, "site-packages"
 
 
+def _folders(world: World) -> Iterator[tuple[str, str]]:
+    if world.platform == "win32":
+        yield from ((f"{each}\\{_ON_WINDOWS}".replace("/", "\\"), "v*") for each in program_folders(world))
+    else:
+        yield from _FOLDERS
+
+
 def _from_variables(world: World) -> Iterator[tuple[Path, str]]:
     for name in _ROOT_VARIABLES:
         if value := world.environ.get(name):
             yield world.path(value), name
+    # The installers for Windows set one for each toolkit, and CUDA_PATH to that of the last.
+    for name in versioned_variables(world):
+        yield world.path(world.environ[name]), name
     if compiler := world.environ.get("CUDACXX"):
         on_path = [] if "/" in compiler or "\\" in compiler else world.which_all(compiler)
         yield _root_of(world, on_path[0] if on_path else world.path(compiler)), "CUDACXX"
     if prefix := world.environ.get("CONDA_PREFIX"):
         yield world.path(prefix), "CONDA_PREFIX"
+
+
+def versioned_variables(world: World) -> list[str]:
+    """`CUDA_PATH_V12_8` and the like, which lead to toolkits on Windows."""
+    return sorted(name for name, value in world.environ.items() if value and _VERSIONED.fullmatch(name))
 
 
 def _root_of(world: World, nvcc: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from cuwheel import codec, decode
 from cuwheel.facts import libraries
+from cuwheel.machine import toolkits
 from cuwheel.machine.profile import LibraryFolder, Variable
 from cuwheel.machine.system import library_folders
 from cuwheel.spellings import table
@@ -54,14 +54,15 @@ def probe_variables(world: World, prefix: Path | None = None) -> tuple[Variable,
     """
     found = {
         name: Variable(name=name, value=value, found_via="environment")
-        for name in NAMES
+        for name in (*NAMES, *toolkits.versioned_variables(world))
         if (value := world.environ.get(name)) is not None
     }
     for variable, forced in cargo_variables(world):
         if variable.name in NAMES and (forced or variable.name not in found):
             found[variable.name] = variable
     found |= {each.name: each for each in of_environment(world, prefix)} if prefix else {}
-    return tuple(found[name] for name in NAMES if name in found)
+    known = [found[name] for name in NAMES if name in found]
+    return (*known, *(each for name, each in found.items() if name not in NAMES))
 
 
 def of_environment(world: World, prefix: Path) -> tuple[Variable, ...]:
@@ -123,12 +124,14 @@ def _cargo_value(entry: object, folder: Path) -> tuple[str | None, bool]:
 
 
 def probe_library_folders(world: World, site_packages: Sequence[Path]) -> tuple[LibraryFolder, ...]:
-    """In the loader's order: LD_LIBRARY_PATH before what the environment's packages bring, the system last."""
-    folders = [
-        (world.path(entry), "LD_LIBRARY_PATH")
-        for entry in world.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-        if entry
-    ]
+    """In the loader's order: LD_LIBRARY_PATH before what the environment's packages bring, the system last.
+
+    On Windows packages add their own folders, then comes the system's, then PATH.
+    """
+    on_windows = world.platform == "win32"
+    folders = (
+        [] if on_windows else [(each, "LD_LIBRARY_PATH") for each in map(world.path, world.entries("LD_LIBRARY_PATH"))]
+    )
     for packages in site_packages:
         for pattern in _PACKAGE_FOLDERS:
             folders += [(folder, "site-packages") for folder in sorted(packages.glob(pattern))]
@@ -142,9 +145,12 @@ def probe_library_folders(world: World, site_packages: Sequence[Path]) -> tuple[
 def _system_folders(world: World) -> Iterator[LibraryFolder]:
     """Those of the system, and of conda, that hold CUDA's libraries; links to one folder are one."""
     prefix = world.environ.get("CONDA_PREFIX")
-    places = ((f"{prefix}/lib", "conda"),) if prefix else ()
+    on_windows = world.platform == "win32"
+    places = [(f"{prefix}/{'Library/bin' if on_windows else 'lib'}", "conda")] if prefix else []
+    places += [(each, "system") for each in library_folders(world)]
+    places += [(each, "PATH") for each in world.entries("PATH")] if on_windows else []
     seen: set[Path] = set()
-    for place, found_via in (*places, *((each, "system") for each in library_folders(world))):
+    for place, found_via in places:
         folder = world.path(place)
         names = _cuda_libraries(folder) if folder.resolve() not in seen else ()
         seen.add(folder.resolve())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # A probe reads headers and one-line files; nothing it wants is larger.
 _MAX_TEXT = 4 * 1024 * 1024
 _VERSION_TIMEOUT_S = 5.0
+_SERVER, _WINDOWS_11 = 3, 22000
 
 
 class World(Struct, kw_only=True):
@@ -32,32 +33,43 @@ class World(Struct, kw_only=True):
     platform: str = sys.platform
     cpu: str = ""
     libc_version: str | None = None
+    system_version: str | None = None
     run: Callable[..., process.Completed] = process.run
     trail: list[Attempt] = field(default_factory=list)
 
     @classmethod
     def here(cls) -> World:
-        import platform  # noqa: PLC0415 - slow to import, needed once
-
         return cls(
             environ=os.environ,
             cwd=Path.cwd(),
-            cpu=platform.machine().lower().replace("amd64", "x86_64"),
+            cpu=_cpu(),
             libc_version=_libc_version(),
+            system_version=_windows_version(),
         )
 
     def note(self, fact: str, tried: str, outcome: str) -> None:
         self.trail.append(Attempt(fact=fact, tried=tried, outcome=outcome))
 
     def path(self, absolute: str | Path) -> Path:
-        """A path of the machine as a path that can be opened."""
-        return self.root / str(absolute).lstrip("/") if self.root != Path("/") else Path(absolute)
+        """A path of the machine as a path that can be opened. In a folder that is made to look like one, C: is that."""
+        if self.root == Path("/"):
+            return Path(absolute)
+        text = str(absolute)
+        if self.platform == "win32":
+            text = text.replace("\\", "/").removeprefix("C:")
+        return self.root / text.lstrip("/")
 
     def shown(self, path: Path) -> str:
         """The inverse of `path`."""
-        if self.root != Path("/") and path.is_relative_to(self.root):
-            return "/" + str(path.relative_to(self.root))
-        return str(path)
+        if self.root == Path("/") or not path.is_relative_to(self.root):
+            return str(path)
+        inside = path.relative_to(self.root)
+        return "C:\\" + "\\".join(inside.parts) if self.platform == "win32" else f"/{inside.as_posix()}"
+
+    def entries(self, name: str) -> list[str]:
+        """Of a variable that is a list of folders."""
+        found = self.environ.get(name, "").split(";" if self.platform == "win32" else ":")
+        return [each for each in dict.fromkeys(found) if each]
 
     def text(self, absolute: str | Path) -> str | None:
         """The file's text, or None where there is none to be read. NULs are device-tree separators."""
@@ -81,13 +93,11 @@ class World(Struct, kw_only=True):
             return []
 
     def path_folders(self) -> Iterator[Path]:
-        for entry in dict.fromkeys(self.environ.get("PATH", "").split(os.pathsep)):
-            if entry:
-                yield self.path(entry)
+        yield from map(self.path, self.entries("PATH"))
 
     def which_all(self, name: str) -> list[Path]:
         """Every program of that name on PATH, the one that wins first."""
-        suffixes = (".exe", "") if self.platform == "win32" else ("",)
+        suffixes = (".exe", ".cmd", ".bat", "") if self.platform == "win32" else ("",)
         found = []
         for folder in self.path_folders():
             for suffix in suffixes:
@@ -104,6 +114,23 @@ class World(Struct, kw_only=True):
             self.note(fact, " ".join(map(str, command)), error.message)
             return None
         return completed.stdout + completed.stderr
+
+
+def _windows_version() -> str | None:
+    """Such as `Windows 11 (10.0.26100)`: it still calls itself 10.0, and its build tells."""
+    if sys.platform == "win32":
+        found = sys.getwindowsversion()
+        name = "Server" if found.product_type == _SERVER else "11" if found.build >= _WINDOWS_11 else str(found.major)
+        return f"Windows {name} ({found.major}.{found.minor}.{found.build})"
+    return None
+
+
+def _cpu() -> str:
+    """On Windows without `platform`, which starts a program there."""
+    import platform  # noqa: PLC0415 - slow to import, needed once
+
+    named = os.environ.get("PROCESSOR_ARCHITEW6432") or os.environ.get("PROCESSOR_ARCHITECTURE") or ""
+    return (named if os.name == "nt" else platform.machine()).lower().replace("amd64", "x86_64")
 
 
 def _libc_version() -> str | None:

@@ -99,7 +99,7 @@ def _pages_dropped(files: Iterable[Path]) -> tuple[str, str]:
     """How far it went, and why not further."""
     try:
         os.sync()
-        _DROP.write_text("3\n")
+        _DROP.write_text("3\n", encoding="ascii")
     except OSError as error:
         reason = f"{_DROP}: {error.strerror}"
     else:

@@ -14,7 +14,7 @@ from cuwheel.report.document import Document, Facts, Findings, Heading, Paragrap
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cuwheel.machine.profile import Fact
+    from cuwheel.machine.profile import Fact, VisualStudio
     from cuwheel.report.document import Block
 
 
@@ -63,6 +63,9 @@ def _rows(machine: MachineProfile, *, verbose: bool) -> Iterator[Row]:
         "compiler",
         [(f"{c.kind} {c.version}  {c.path}", c.found_via) for c in machine.compilers],
         verbose=verbose,
+    )
+    yield from _several(
+        "Visual Studio", [(_studio(each), (each.found_via,)) for each in machine.visual_studios], verbose=verbose
     )
     yield from _several("tool", [(f"{t.name} {t.version}", (t.path,)) for t in machine.tools], verbose=verbose)
     if python := machine.python:
@@ -120,6 +123,11 @@ def _driver(machine: MachineProfile) -> str:
     if driver.version is None:
         return "none found"
     return f"{driver.version}, CUDA {driver.cuda}" if driver.cuda else driver.version
+
+
+def _studio(found: VisualStudio) -> str:
+    cuda = f"CUDA {', '.join(found.cuda)}" if found.cuda else "no CUDA"
+    return f"{found.name}{f' {found.version}' if found.version else ''}  ({cuda} in its projects)"
 
 
 def _framework(machine: MachineProfile, name: str) -> str:

@@ -19,11 +19,19 @@ if TYPE_CHECKING:
     from cuwheel.machine.world import World
 
 _WISHES = ("NVCC_CCBIN", "CUDAHOSTCXX")  # somebody chose: theirs before the newest
+_NAMES = {"msvc": "MSVC"}
+_BUILD_TOOLS = (
+    "install the C++ build tools of Visual Studio, or one of these versions beside the others in its installer: "
+    "winget install Microsoft.VisualStudio.2022.BuildTools"
+)
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
 
 
 def choose(machine: World, toolkit: Toolkit, wanted: str | None = None) -> HostCompiler:
-    """`wanted`: a program to use and no other. Otherwise what the variables name, else the newest gcc, else clang."""
+    """`wanted`: a program to use and no other. Otherwise what the variables name, else the newest gcc, else clang.
+
+    On Windows that of Visual Studio alone.
+    """
     if wanted:
         machine = _with_variable(machine, wanted)
     found = compilers.probe_compilers(machine)
@@ -37,7 +45,7 @@ def choose(machine: World, toolkit: Toolkit, wanted: str | None = None) -> HostC
         else:
             fitting.append(each)
     if not fitting:
-        raise _none_fits(toolkit, reasons, wanted)
+        raise _none_fits(machine, toolkit, reasons, wanted)
     best = max(fitting, key=_preference)
     return HostCompiler(kind=best.kind, version=best.version, path=best.path, found_via=", ".join(best.found_via))
 
@@ -54,11 +62,16 @@ def _preference(compiler: Compiler) -> tuple[bool, bool, tuple[int, ...]]:
 
 
 def _unfit(compiler: Compiler, toolkit: Toolkit, machine: World) -> str:
-    most = toolkit.host_compilers.newest(compiler.kind)
-    if most is None:
+    limits = toolkit.host_compilers
+    if (compiler.kind == "msvc") != (machine.platform == "win32"):
+        return f"is {compiler.kind}, which nvcc does not take on this system"
+    if not (accepted := limits.accepted(compiler.kind)):
         return f"is {compiler.kind}, whose supported versions are not known"
-    if versions.major(compiler.version) > most:
-        return f"is {compiler.kind} {compiler.version}, but CUDA {toolkit.version} accepts at most {most}"
+    if limits.refusal(compiler.kind, compiler.version):
+        name = _NAMES.get(compiler.kind, compiler.kind)
+        return f"is {name} {compiler.version}, but CUDA {toolkit.version} accepts {accepted}"
+    if compiler.kind == "msvc":
+        return ""  # its version was asked of the program itself
     if "++" not in Path(compiler.path).name:
         return "has no C++ compiler next to it"
     version = machine.output([compiler.path, "-dumpversion"], "host compiler") or ""
@@ -68,13 +81,17 @@ def _unfit(compiler: Compiler, toolkit: Toolkit, machine: World) -> str:
     return ""
 
 
-def _none_fits(toolkit: Toolkit, reasons: list[str], wanted: str | None) -> NoHostCompilerError:
+def _none_fits(machine: World, toolkit: Toolkit, reasons: list[str], wanted: str | None) -> NoHostCompilerError:
     listed = "".join(f"\n  - {each}" for each in reasons) or "\n  - no compiler was found"
+    windows = machine.platform == "win32"
     limit = toolkit.host_compilers.gcc_max
+    accepted = f"MSVC {toolkit.host_compilers.accepted('msvc')}" if windows else f"gcc up to {limit}"
     what = f"{wanted} is not a compiler that" if wanted else "no host compiler was found that"
     return NoHostCompilerError(
-        f"{what} nvcc {toolkit.version} accepts (gcc up to {limit}):{listed}",
-        hint="install one next to the others:\n" + "\n".join(f"  {each}" for each in commands(limit or 0)),
+        f"{what} nvcc {toolkit.version} accepts ({accepted}):{listed}",
+        hint=_BUILD_TOOLS
+        if windows
+        else "install one next to the others:\n" + "\n".join(f"  {each}" for each in commands(limit or 0)),
     )
 
 

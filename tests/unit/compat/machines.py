@@ -19,6 +19,7 @@ from cuwheel.machine.profile import (
     Tool,
     Toolkit,
     Variable,
+    VisualStudio,
 )
 
 
@@ -55,6 +56,7 @@ class Machine:
     wsl: str | None = None
     container: str | None = None
     variables_from: str = "environment"
+    studios: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def profile(self) -> MachineProfile:
@@ -90,6 +92,12 @@ class Machine:
             compilers=tuple(
                 Compiler(kind=kind, version=version, path=f"/usr/bin/{kind}-{version}", found_via=ways)  # type: ignore[arg-type]
                 for kind, version, ways in self.compilers
+            ),
+            visual_studios=tuple(
+                VisualStudio(
+                    name=f"Visual Studio {place}", version="", path=f"C:\\VS\\{place}", found_via="vswhere", cuda=cuda
+                )
+                for place, cuda in self.studios
             ),
             tools=(Tool(name="cmake", version=self.cmake, path="/usr/bin/cmake"),) if self.cmake else (),
             python=Python(version="3.12.3", prefix="~/venv", found_via="VIRTUAL_ENV"),
@@ -234,7 +242,12 @@ MACHINES = (
         compilers=(("msvc", "19.44.35215", ("PATH: cl.exe",)),),
         variables={"CUDA_COMPUTE_CAP": "89", "CUDA_PATH": "/usr/local/cuda-13.0"},
         variables_from="candle/.cargo/config.toml",
-        expected={"nvcc-mismatch", "toolkit-cannot-target-gpu", "architecture-misses-gpu"},
+        expected={
+            "nvcc-mismatch",
+            "toolkit-cannot-target-gpu",
+            "architecture-misses-gpu",
+            "host-compiler-too-new",  # 12.1 takes MSVC up to 19.39
+        },
     ),
     Machine(
         name="case 4, the environment of the project put right",
@@ -247,6 +260,52 @@ MACHINES = (
         compilers=(("msvc", "19.44.35215", ("PATH: cl.exe",)),),
         variables={"CUDA_COMPUTE_CAP": "120", "CUDA_PATH": "/usr/local/cuda-13.0"},
         expected=set(),
+    ),
+    Machine(
+        name="Windows with a Visual Studio of before CUDA 13's time",
+        os="Windows",
+        distribution="Windows 11",
+        gpus=(RTX5060TI,),
+        driver="581.29",
+        driver_cuda="13.0",
+        toolkits=(toolkit("13.0", "CUDA_PATH"),),
+        compilers=(("msvc", "19.16.27054", ("PATH: cl.exe",)),),
+        expected={"host-compiler-too-old"},
+    ),
+    Machine(
+        name="Windows with Visual Studio installed after CUDA, in a plain prompt",
+        os="Windows",
+        distribution="Windows 11",
+        gpus=(RTX5060TI,),
+        driver="581.29",
+        driver_cuda="13.0",
+        toolkits=(toolkit("13.0", "CUDA_PATH", "CUDA_PATH_V13_0"),),
+        compilers=(("msvc", "19.44.35215", ("Visual Studio 2022",)),),
+        studios=(("2022", ("12.8",)),),
+        expected={"host-compiler-not-on-path", "visual-studio-without-cuda"},
+    ),
+    Machine(
+        name="Windows with two toolsets, the older of which CUDA 12.8 takes",
+        os="Windows",
+        distribution="Windows 11",
+        gpus=(RTX5060TI,),
+        driver="581.29",
+        driver_cuda="13.0",
+        toolkits=(toolkit("12.8", "CUDA_PATH"),),
+        compilers=(("msvc", "19.50.35717", ("PATH: cl.exe",)), ("msvc", "19.44.35215", ("Visual Studio 2022",))),
+        studios=(("2022", ("12.8",)), ("2026", ())),
+        expected={"host-compiler-too-new"},
+    ),
+    Machine(
+        name="Windows with a toolkit and gcc of MSYS2 alone",
+        os="Windows",
+        distribution="Windows 11",
+        gpus=(RTX5060TI,),
+        driver="581.29",
+        driver_cuda="13.0",
+        toolkits=(toolkit("13.0", "CUDA_PATH"),),
+        compilers=(("gcc", "15.2.0", ("PATH: gcc.exe",)),),
+        expected={"host-compiler-missing"},
     ),
     Machine(
         name="case 5: a manylinux container that builds, without a GPU",

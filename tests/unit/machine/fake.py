@@ -23,13 +23,13 @@ Cuda compilation tools, release {minor}, V{full}
 class FakeMachine:
     def __init__(self, root: Path, *, platform: str = "linux", cpu: str = "x86_64", glibc: str | None = "2.36") -> None:
         self.root = root
-        self.environ: dict[str, str] = {"PATH": "/usr/bin"}
+        self.environ: dict[str, str] = {"PATH": "C:\\Windows\\System32" if platform == "win32" else "/usr/bin"}
         self.outputs: dict[str, str] = {}
         self.nvml: dict[str, Any] | str = {"state": "library-missing", "detail": "NVML Shared Library Not Found"}
         self._platform, self._cpu, self._glibc = platform, cpu, glibc
 
     def file(self, path: str, text: str | bytes = "") -> Path:
-        target = self.root / path.lstrip("/")
+        target = self.world.path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(text if isinstance(text, bytes) else text.encode())
         return target
@@ -45,7 +45,8 @@ class FakeMachine:
 
     def toolkit(self, root: str, full: str) -> None:
         minor = ".".join(full.split(".")[:2])
-        self.program(f"{root}/bin/nvcc", NVCC_VERSION.format(minor=minor, full=full))
+        name = "\\bin\\nvcc.exe" if self._platform == "win32" else "/bin/nvcc"
+        self.program(f"{root}{name}", NVCC_VERSION.format(minor=minor, full=full))
         self.file(f"{root}/bin/nvcc.profile")
 
     @property
@@ -56,18 +57,19 @@ class FakeMachine:
             root=self.root,
             platform=self._platform,
             cpu=self._cpu,
-            libc_version=self._glibc,
+            libc_version=self._glibc if self._platform == "linux" else None,
+            system_version="Windows 11 (10.0.26100)" if self._platform == "win32" else None,
             run=self._run,
         )
 
     def _run(self, command: Sequence[str | Path], *, timeout: float, check: bool) -> Completed:
         assert check
-        if str(command[-2]).endswith("nvml.py"):
+        if any(str(word).endswith("nvml.py") for word in command):
             if self.nvml == "hangs":
                 raise ToolTimeoutError(["python"], timeout)
             output = self.nvml if isinstance(self.nvml, str) else json.dumps(self.nvml)
         else:
-            path = "/" + str(Path(command[0]).relative_to(self.root))
+            path = self.world.shown(Path(command[0]))
             if path not in self.outputs:
                 raise ToolError([path], "failed with status 1")
             output = self.outputs[path]

@@ -10,6 +10,7 @@ from cuwheel.facts.toolkits import find_toolkit
 from cuwheel.machine.world import World
 from cuwheel.process import Completed
 from cuwheel.toolchains import host_compiler
+from tests.unit.machine.fake import FakeMachine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ def machine(root: Path, programs: dict[str, str], **environ: str) -> World:
         said = text if "--version" in command else again or version
         return Completed(command=tuple(map(str, command)), status=0, stdout=said, stderr="", seconds=0)
 
-    return World(environ={"PATH": "/usr/bin", **environ}, cwd=root, root=root, run=run)
+    return World(environ={"PATH": "/usr/bin", **environ}, cwd=root, root=root, platform="linux", run=run)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_none_fits_and_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(NoHostCompilerError) as caught:
         host_compiler.choose(machine(tmp_path, programs), find_toolkit("11.8"))
     told = caught.value
-    assert "/usr/bin/g++-13 is gcc 13.2.0, but CUDA 11.8 accepts at most 11" in told.message
+    assert "/usr/bin/g++-13 is gcc 13.2.0, but CUDA 11.8 accepts up to 11" in told.message
     assert "clang 19.1.0" in told.message
     for command in ("apt install g++-11", "dnf install gcc-toolset-11-gcc-c++", "conda install -c conda-forge gxx=11"):
         assert command in told.hint
@@ -91,3 +92,23 @@ def test_one_that_changes_its_mind(tmp_path: Path) -> None:
 def test_none_at_all(tmp_path: Path) -> None:
     with pytest.raises(NoHostCompilerError, match="no compiler was found"):
         host_compiler.choose(machine(tmp_path, {}), find_toolkit("12.2"))
+
+
+def test_on_windows_it_is_visual_studios(tmp_path: Path) -> None:
+    """Refused versions are named, from the table; gcc is not taken there, nor is cl.exe elsewhere."""
+    studio = "C:\\Program Files\\Microsoft Visual Studio\\2022\\BuildTools\\VC\\Tools\\MSVC"
+    places = {each: f"{studio}\\{each}.1\\bin\\Hostx64\\x64\\cl.exe" for each in ("14.16", "14.44", "14.50")}
+    windows = FakeMachine(tmp_path, platform="win32")
+    for toolset, path in places.items():
+        windows.program(path, f"Compiler Version 19.{toolset[3:]}.35215 for x64")
+    windows.program("C:\\msys64\\g++.exe", "g++ (Rev1) 13.2.0\n")
+    windows.environ["PATH"] += ";C:\\msys64"
+    chosen = host_compiler.choose(windows.world, find_toolkit("13.0"))
+    assert (chosen.kind, chosen.version, chosen.path) == ("msvc", "19.44.35215", places["14.44"])
+    windows.environ["NVCC_CCBIN"] = places["14.50"]
+    assert host_compiler.choose(windows.world, find_toolkit("13.2")).version == "19.50.35215"
+    with pytest.raises(NoHostCompilerError) as caught:
+        host_compiler.choose(windows.world, find_toolkit("11.8"), wanted=places["14.44"])
+    assert "is MSVC 19.44.35215, but CUDA 11.8 accepts 19.10 to 19.39" in caught.value.message
+    assert "accepts (MSVC 19.10 to 19.39)" in caught.value.message
+    assert "Visual Studio" in caught.value.hint

@@ -11,43 +11,76 @@ from cuwheel.facts import toolchains, versions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.machine.profile import MachineProfile
+    from cuwheel.facts.rows.toolkits import Toolkit
+    from cuwheel.machine.profile import Compiler, MachineProfile
+
+_NAMES = {"msvc": "MSVC"}
+_BUILD_TOOLS = (
+    'winget install Microsoft.VisualStudio.2022.BuildTools --override "--passive --add '
+    'Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
+)
 
 
 @rule(
     "host-compiler-too-new",
     severity="error",
-    why="""nvcc stops with "unsupported GNU version" for a compiler later than it was tested with. With
-    -allow-unsupported-compiler it goes on and often fails in the compiler's own headers (_Float32 and the like).""",
+    why="""nvcc stops with "unsupported GNU version" (or "unsupported Microsoft Visual Studio version") for a compiler
+    later than it was tested with. With -allow-unsupported-compiler it goes on and often fails in the compiler's own
+    headers (_Float32 and the like).""",
     source="crt/host_config.h of each toolkit",
 )
 def host_compiler_too_new(machine: MachineProfile) -> Iterator[Found]:
+    yield from _refused(machine, "too new")
+
+
+@rule(
+    "host-compiler-too-old",
+    severity="error",
+    why="""nvcc stops with "unsupported Microsoft Visual Studio version" for a compiler of before the oldest that its
+    headers are written for.""",
+    source="crt/host_config.h of each toolkit",
+)
+def host_compiler_too_old(machine: MachineProfile) -> Iterator[Found]:
+    yield from _refused(machine, "too old")
+
+
+def _refused(machine: MachineProfile, how: str) -> Iterator[Found]:
     toolkit = view.toolkit_in_use(machine)
     known = view.row(toolkit.version) if toolkit else None
     chosen = view.host_compiler(machine, known.version) if known else None
     if not (toolkit and chosen and known):
         return
     compiler, way = chosen
-    limit = known.host_compilers.newest(compiler.kind)
-    if limit is None or versions.major(compiler.version) <= limit:
+    limits = known.host_compilers
+    if limits.refusal(compiler.kind, compiler.version) != how:
         return
     fitting = [
-        each for each in machine.compilers if each.kind == compiler.kind and versions.major(each.version) <= limit
+        each for each in machine.compilers if each.kind == compiler.kind and not limits.refusal(each.kind, each.version)
     ]
-    if fitting:
-        best = max(fitting, key=lambda each: versions.key(each.version))
-        fix = view.setting(machine, **toolchains.ccbin(known.version, best.path), CUDAHOSTCXX=best.path)
-    else:
-        name = f"g++-{limit}" if compiler.kind == "gcc" else f"clang-{limit}"
-        install = f"apt install {name}" if view.prefers_apt(machine) else f"conda install -c conda-forge gxx={limit}"
-        setting = view.setting(machine, **toolchains.ccbin(known.version, name), CUDAHOSTCXX=name)
-        fix = f"{install} && {setting}"
+    best = max(fitting, key=lambda each: versions.key(each.version), default=None)
+    accepted = f"{_NAMES.get(compiler.kind, compiler.kind)} {limits.accepted(compiler.kind)}"
     yield Found(
-        message=f"nvcc {versions.minor(toolkit.version)} accepts {compiler.kind} up to {limit}, but would use "
-        f"{compiler.version}",
+        message=f"nvcc {versions.minor(toolkit.version)} accepts {accepted}, but would use {compiler.version}",
         evidence=(f"{compiler.path} ({way})", f"nvcc {toolkit.version} at {toolkit.root}"),
-        fix=fix,
+        fix=_msvc_fix(machine, known, best) if compiler.kind == "msvc" else _fix(machine, known, compiler, best),
     )
+
+
+def _fix(machine: MachineProfile, known: Toolkit, compiler: Compiler, best: Compiler | None) -> str:
+    if best:
+        return view.setting(machine, **toolchains.ccbin(known.version, best.path), CUDAHOSTCXX=best.path)
+    _, limit = known.host_compilers.bounds(compiler.kind)
+    name = f"g++-{limit}" if compiler.kind == "gcc" else f"clang-{limit}"
+    install = f"apt install {name}" if view.prefers_apt(machine) else f"conda install -c conda-forge gxx={limit}"
+    setting = view.setting(machine, **toolchains.ccbin(known.version, name), CUDAHOSTCXX=name)
+    return f"{install} && {setting}"
+
+
+def _msvc_fix(machine: MachineProfile, known: Toolkit, best: Compiler | None) -> str:
+    if best:
+        return view.msvc_prompt(machine, best)
+    accepted = known.host_compilers.accepted("msvc").replace("19.", "14.")
+    return f'in the Visual Studio Installer, add the component "MSVC build tools" of a version from {accepted}'
 
 
 @rule(
@@ -58,15 +91,65 @@ def host_compiler_too_new(machine: MachineProfile) -> Iterator[Found]:
 )
 def host_compiler_missing(machine: MachineProfile) -> Iterator[Found]:
     toolkit = view.toolkit_in_use(machine)
-    if toolkit is None or machine.compilers:
-        return
     windows = view.system(machine) == "windows"
+    if toolkit is None or any(each.kind == "msvc" or not windows for each in machine.compilers):
+        return
     fix = "apt install g++" if view.prefers_apt(machine) else "dnf install gcc-c++"
+    seen = "no cl.exe on PATH, and no Visual Studio" if windows else "no g++ or clang++ on PATH"
     yield Found(
         message=f"nvcc {versions.minor(toolkit.version)} is installed, but no C++ compiler for it",
-        evidence=(f"nvcc at {toolkit.root}", "no cl.exe on PATH" if windows else "no g++ or clang++ on PATH"),
-        fix="open the x64 Native Tools Command Prompt of Visual Studio" if windows else fix,
+        evidence=(f"nvcc at {toolkit.root}", seen),
+        fix=_BUILD_TOOLS if windows else fix,
     )
 
 
-RULES = (host_compiler_too_new, host_compiler_missing)
+@rule(
+    "host-compiler-not-on-path",
+    severity="note",
+    why="""nvcc for Windows takes the cl.exe that is on PATH, and stops with "Cannot find compiler 'cl.exe' in PATH"
+    without one. setuptools and CMake's Visual Studio generator find it themselves; cargo's build scripts, ninja and
+    a plain call do not.""",
+    source="nvcc.exe 13.0 without cl.exe on PATH; NVIDIA: CUDA installation guide for Windows",
+)
+def host_compiler_not_on_path(machine: MachineProfile) -> Iterator[Found]:
+    toolkit = view.toolkit_in_use(machine)
+    chosen = view.host_compiler(machine, toolkit.version) if toolkit else None
+    if not (toolkit and chosen) or view.system(machine) != "windows" or chosen[1] in view.WAYS_ON_WINDOWS:
+        return
+    compiler, way = chosen
+    yield Found(
+        message=f"cl.exe of {way} is not on PATH: nvcc alone does not find it",
+        evidence=(compiler.path, f"nvcc {toolkit.version} at {toolkit.root}"),
+        fix=view.msvc_prompt(machine, compiler),
+    )
+
+
+@rule(
+    "visual-studio-without-cuda",
+    severity="note",
+    why="""CMake's Visual Studio generator and .vcxproj files need the toolkit's own files among MSBuild's
+    BuildCustomizations. The installer puts them there for every Visual Studio that is there already; one that is
+    installed later has none, and CMake says "No CUDA toolset found".""",
+    source="NVIDIA: CUDA installation guide for Windows; CMake: CMAKE_GENERATOR_TOOLSET",
+)
+def visual_studio_without_cuda(machine: MachineProfile) -> Iterator[Found]:
+    toolkit = view.toolkit_in_use(machine)
+    wanted = versions.minor(toolkit.version) if toolkit else ""
+    lacking = [each for each in machine.visual_studios if wanted not in each.cuda]
+    if not toolkit or not lacking or len(lacking) < len(machine.visual_studios):
+        return
+    yield Found(
+        message=f"no Visual Studio here has the integration of CUDA {wanted}: its own CMake generator finds no CUDA",
+        evidence=tuple(f"{each.name}: {'CUDA ' + ', '.join(each.cuda) if each.cuda else 'none'}" for each in lacking),
+        fix=f'copy "{toolkit.root}\\extras\\visual_studio_integration\\MSBuildExtensions\\*" '
+        f'"{lacking[0].path}\\MSBuild\\Microsoft\\VC\\v170\\BuildCustomizations", or build with cmake -G Ninja',
+    )
+
+
+RULES = (
+    host_compiler_too_new,
+    host_compiler_too_old,
+    host_compiler_missing,
+    host_compiler_not_on_path,
+    visual_studio_without_cuda,
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import UnknownNameError
-from cuwheel.facts import toolchains, toolkits
+from cuwheel.facts import toolchains, toolkits, versions
 
 if TYPE_CHECKING:
     from cuwheel.facts.rows.common import OperatingSystem
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # The way to a compiler, in the order in which nvcc and CMake look; the last is nvcc's own default.
 _HOST_COMPILER_WAYS = ("NVCC_CCBIN", "CUDAHOSTCXX", "PATH: gcc", "PATH: g++")
+WAYS_ON_WINDOWS = ("NVCC_CCBIN", "CUDAHOSTCXX", "PATH: cl.exe")
 _NVCC_WAYS = ("CUDACXX", "PATH", "CUDA_HOME", "CUDA_PATH")
 
 
@@ -39,12 +40,24 @@ def way_to(machine: MachineProfile, toolkit: Toolkit) -> str:
 
 
 def host_compiler(machine: MachineProfile, cuda: str) -> tuple[Compiler, str] | None:
-    """The one that nvcc of this release would use."""
-    for way in _HOST_COMPILER_WAYS if toolchains.reads_ccbin(cuda) else _HOST_COMPILER_WAYS[1:]:
+    """The one that nvcc of this release would use; on Windows, failing that, the newest, which build systems take."""
+    windows = system(machine) == "windows"
+    ways = WAYS_ON_WINDOWS if windows else _HOST_COMPILER_WAYS
+    for way in ways if toolchains.reads_ccbin(cuda) else ways[1:]:
         for compiler in machine.compilers:
             if way in compiler.found_via:
                 return compiler, way
-    return None
+    found = [each for each in machine.compilers if windows and each.kind == "msvc"]
+    best = max(found, key=lambda each: versions.key(each.version), default=None)
+    return (best, best.found_via[0]) if best else None
+
+
+def msvc_prompt(machine: MachineProfile, compiler: Compiler) -> str:
+    """The command after which this cl.exe is the one on PATH."""
+    studio = next((each for each in machine.visual_studios if compiler.path.startswith(each.path)), None)
+    place = f"{studio.path}\\VC\\Auxiliary\\Build\\vcvars64.bat" if studio else "vcvars64.bat"
+    toolset = versions.minor(compiler.version).replace("19.", "14.", 1)
+    return f'call "{place}" -vcvars_ver={toolset}'
 
 
 def row(version: str) -> ToolkitRow | None:

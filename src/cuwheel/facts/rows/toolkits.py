@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -35,9 +35,34 @@ class HostCompilers(Struct, frozen=True, kw_only=True):
     msc_ver_min: int | None = None
     msc_ver_max: int | None = None
 
-    def newest(self, kind: str) -> int | None:
-        """The newest major of `gcc` or `clang`."""
-        return {"gcc": self.gcc_max, "clang": self.clang_max}.get(kind)
+    def bounds(self, kind: str) -> tuple[str | None, str | None]:
+        """The oldest and the newest that it takes of a kind: `("19.10", "19.49")`, `(None, "14")`."""
+        if kind == "msvc":
+            return _msvc(self.msc_ver_min), _msvc(self.msc_ver_max)
+        most = self.gcc_max if kind == "gcc" else self.clang_max if kind == "clang" else None
+        return None, None if most is None else str(most)
+
+    def refusal(self, kind: str, version: str) -> Literal["", "too old", "too new"]:
+        """Of a compiler; nothing where it is taken, or where nobody knows."""
+        least, most = self.bounds(kind)
+        if most and _cut(version, most) > versions.key(most):
+            return "too new"
+        return "too old" if least and _cut(version, least) < versions.key(least) else ""
+
+    def accepted(self, kind: str) -> str:
+        """In words; empty where nobody knows."""
+        least, most = self.bounds(kind)
+        return "" if most is None else f"{least} to {most}" if least else f"up to {most}"
+
+
+def _msvc(number: int | None) -> str | None:
+    """_MSC_VER 1949 is the compiler that calls itself 19.49."""
+    return None if number is None else f"{number // 100}.{number % 100}"
+
+
+def _cut(version: str, bound: str) -> tuple[int, ...]:
+    """As many parts as the bound has: 14.2 is not later than 14."""
+    return versions.key(version)[: len(versions.key(bound))]
 
 
 class Release(Struct, frozen=True, kw_only=True):

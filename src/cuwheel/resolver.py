@@ -190,16 +190,16 @@ def _by_pip(wanted: Wanted, environ: dict[str, str] | None = None) -> tuple[Rele
 
 
 def _platforms(wanted: Wanted) -> Iterable[str]:
-    """pip takes those that it is told, and no older or plainer ones."""
+    """pip takes those that it is reported, and no older or plainer ones."""
     if wanted.order is None:
         return [wanted.platform] if wanted.platform else []
     return dict.fromkeys(platform for tag in wanted.order if (platform := tag.rpartition("-")[2]) != "any")
 
 
-def _from_report(told: dict[str, Any]) -> Release:
-    hashes = told["download_info"].get("archive_info", {}).get("hashes", {})
-    metadata = told["metadata"]
-    return _release(metadata["name"], metadata["version"], {"url": told["download_info"]["url"], "hashes": hashes})
+def _from_report(reported: dict[str, Any]) -> Release:
+    hashes = reported["download_info"].get("archive_info", {}).get("hashes", {})
+    metadata = reported["metadata"]
+    return _release(metadata["name"], metadata["version"], {"url": reported["download_info"]["url"], "hashes": hashes})
 
 
 def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release, ...]:

@@ -58,7 +58,7 @@ def find(source: Path | None, file: Path | None, overrides: Mapping[str, object]
         all_problems = [_as_written(each) for each in [*problems, *own]]
         raise ConfigurationError(path or "the configuration", all_problems, _hint(problems))
     table = codec.convert(_merged(named, overriding), Table)
-    if wrong := list(rules.problems(table)):  # the file is right: it is what was said beside it
+    if wrong := list(rules.problems(table)):  # the file is right: an option is wrong
         raise UsageError("; ".join(wrong), hint="cuwheel build --help")
     return Found(path=path, table=table, keys=named, overrides=overriding)
 

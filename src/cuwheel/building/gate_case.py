@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from cuwheel.facts.arch import Arch
 
-Thing = TypeVar("Thing")
 DEBUG = "debug"  # among the words of `allow`, beside architectures
 
 

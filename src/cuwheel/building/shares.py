@@ -154,7 +154,7 @@ def _joined(job: Job, shares: Sequence[Share], used: dict[str, Kept], kept: dict
         phases=(*last.phases, phase),
         seconds=last.seconds + phase.seconds,
         others=used[shares[0].name].others,
-        findings=(_told(shares, used, kept),),
+        findings=(_reuse_finding(shares, used, kept),),
     )
 
 
@@ -170,7 +170,7 @@ def _grafted(first: Path, others: Sequence[Path], to: Path, known: Known) -> Pat
     return Path(made.outputs[0])
 
 
-def _told(shares: Sequence[Share], used: dict[str, Kept], kept: dict[str, Kept]) -> Finding:
+def _reuse_finding(shares: Sequence[Share], used: dict[str, Kept], kept: dict[str, Kept]) -> Finding:
     """Which shares there were, and why that paid or not."""
     cached = [each.name for each in shares if each.name in kept and used[each.name] is kept[each.name]]
     compiled = [each.name for each in shares if each.name not in cached]

@@ -60,8 +60,8 @@ def _place(text: str) -> str:
 def refuse_conflicts(args: argparse.Namespace) -> None:
     inside = args.action in ("matrix", "watch")
     if inside != (args.what is not None):
-        told = f"{args.action} needs {'a plan' if args.action == 'matrix' else 'a package or a git repository'}"
-        raise UsageError(told if inside else f"{args.action} takes no {args.what!r}", hint="cuwheel ci --help")
+        message = f"{args.action} needs {'a plan' if args.action == 'matrix' else 'a package or a git repository'}"
+        raise UsageError(message if inside else f"{args.action} takes no {args.what!r}", hint="cuwheel ci --help")
     if inside and (args.write or args.check or args.file or args.source or args.config):
         raise UsageError(f"{args.action} takes no --write, --check, --source, --file and --config")
     if not inside and (args.cpu or args.built or args.name or args.to):

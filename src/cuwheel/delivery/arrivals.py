@@ -139,5 +139,5 @@ def _two(one: Arrival, other: Arrival) -> Finding:
         severity="error",
         message="two files of this name were given, with different content",
         evidence=(str(one.path), str(other.path)),
-        fix="give the one that is meant",
+        fix="give only one of them",
     )

@@ -121,7 +121,7 @@ def _must_be_about(attestation: Attestation, file: str, sha256: str) -> None:
     if subject.name != file:
         raise _WrongError(f"it is about {subject.name[:200]!r}")
     if subject.digest.get("sha256") != sha256:
-        raise _WrongError("it is about other content of this name")
+        raise _WrongError("it is about a file of this name with other content")
 
 
 def _content(path: Path) -> bytes:

@@ -111,7 +111,7 @@ def _signature(found: Site, signers: Path | None) -> Iterator[Finding]:
             yield Finding(
                 rule="index-signature",
                 severity="note",
-                message="the index is signed, but nobody said by whom it must be",
+                message="the index is signed, but it is not known by whom it should be",
                 fix="--signers FILE, in the format of ssh-keygen's ALLOWED SIGNERS",
             )
         return

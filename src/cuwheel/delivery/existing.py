@@ -69,7 +69,7 @@ def _project(where: Site, name: str) -> Project:
     data = where.read(path)
     if data is None:
         raise UnreadableError(
-            f"{where.name}/{path}", "is listed and not there", hint=f"cuwheel publish --check {where.name}"
+            f"{where.name}/{path}", "is listed but missing", hint=f"cuwheel publish --check {where.name}"
         )
     page = simple_api.parse(data, Project, f"{where.name}/{path}")
     problem = index_folder.strange(page.files)
@@ -83,7 +83,7 @@ def _bring(where: Site, project: str, file: PublishedFile, index: IndexFolder) -
     for link, name, sha256 in _links(file):
         with where.file(page, link) as path:
             if path is None:
-                raise UnreadableError(f"{where.name}: {name}", "is linked and not there")
+                raise UnreadableError(f"{where.name}: {name}", "is linked but missing")
             if sha256 and files.sha256(path) != sha256:
                 raise MalformedError(f"{where.name}: {name}", "its content is not what the page says")
             to = index.path(layout.file(name))

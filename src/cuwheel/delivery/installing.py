@@ -225,7 +225,7 @@ def _decided(
         return replace(planned, problem=unsigned)
     if refused or request.dry_run or not (releases or pinned):
         return planned
-    return _carried_out(planned, place, releases, slim_for)
+    return _execute(planned, place, releases, slim_for)
 
 
 def _unsigned(request: InstallRequest, releases: tuple[Release, ...], signers: Path) -> str:
@@ -240,7 +240,7 @@ def _without(choice: Choice, settings: Settings) -> Choice:
     return replace(choice, ruling=None, build=None, fallback=None, why=why) if why else choice
 
 
-def _carried_out(
+def _execute(
     planned: Installed, place: _Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
 ) -> Installed:
     """Whatever happens in between, Ctrl-C too, leaves the environment as it was."""

@@ -64,9 +64,7 @@ class PublishRequest:
         if self.files_url is not None:
             must_be_address(self.files_url)
         if self.existing and self.dry_run:
-            raise UsageError(
-                "an existing index is brought along only where something is written", hint="leave out --dry-run"
-            )
+            raise UsageError("--existing copies an index, which --dry-run does not", hint="leave out --dry-run")
 
     @property
     def named(self) -> tuple[str | Path, ...]:

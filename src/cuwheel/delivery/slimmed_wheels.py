@@ -45,7 +45,7 @@ class Result(Struct, frozen=True, kw_only=True):
 def must_know_gpus(machines: Sequence[Machine]) -> None:
     if unknown := [each.name for each in machines if each.capability is None]:
         raise UsageError(
-            f"--slim keeps what a GPU loads, and none is known of {', '.join(unknown)}", hint="name it: --on h100"
+            f"--slim needs a GPU, and that of {', '.join(unknown)} is not known", hint="name it: --on h100"
         )
 
 

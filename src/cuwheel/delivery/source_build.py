@@ -108,7 +108,7 @@ def _prepared(candidate: Candidate, machines: Sequence[Machine], python: str) ->
 
 def _must_be_like_here(machines: Sequence[Machine]) -> None:
     if not all(each.capability for each in machines):
-        raise UnavailableError("no GPU is known to build for", hint="name one: --on h100")
+        raise UnavailableError("the GPU to build for is not known", hint="name one: --on h100")
     here = {"os": platform.system().lower(), "cpu": cpu_name()}
     for machine in machines:
         for name, own in here.items():

@@ -132,7 +132,7 @@ def _against(arrival: Arrival, url: str, limit: int | None) -> Iterator[Finding]
             rule="upload-name",
             severity="error",
             message=f"{index.name} wants the name to begin with {named!r}, not {wheel.name!r}",
-            fix="build it again with a current build backend, which writes names so",
+            fix="build it again with a current build backend, which spells the name this way",
         )
     yield from _too_large(arrival, index, limit)
 
@@ -149,7 +149,7 @@ def _too_large(arrival: Arrival, index: UploadIndex, limit: int | None) -> Itera
             severity="error",
             message=f"it has {size(arrival.size)}, and {index.name} takes files of at most {size(largest)}"
             + ("" if limit else ", unless it has raised that for your project"),
-            fix="cuwheel slim makes it smaller; a raised limit is said with --upload-limit 300MB",
+            fix="cuwheel slim makes it smaller; where the index raised its limit: --upload-limit 300MB",
         )
 
 

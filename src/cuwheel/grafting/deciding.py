@@ -67,21 +67,21 @@ def decide(base: Subject, about: Known, donors: Sequence[tuple[Subject, Known]],
     added: list[Held] = []
     findings: list[Finding] = []
     proofs: list[Proof] = []
-    for donor, told in donors:
+    for donor, of_donor in donors:
         misfit = fitting.possible(base, donor)
         if misfit:
             return _refused(base, (*findings, fitting.finding(base.name, misfit)))
         pair = fitting.matched(base, donor, state)
         if not pair.growing:
             continue
-        shown, misfit = _shown(pair, about, told)
+        shown, misfit = _shown(pair, about, of_donor)
         if misfit:
             findings.append(fitting.finding(base.name, misfit, forced=force))
             if not force:
                 return _refused(base, tuple(findings))
         proofs.append(shown or Proof(kind="forced"))
         for match in pair.growing:
-            state[match.number] = _merged(match.there, match.added, (about.origin, told.origin))
+            state[match.number] = _merged(match.there, match.added, (about.origin, of_donor.origin))
             added += match.added
     changed = {number: held for number, held in enumerate(state) if held != base.held[number]}
     made = Decision(base, changed, tuple(added), _weakest(proofs), tuple(findings), refused=False)
@@ -98,15 +98,15 @@ def _refused(base: Subject, findings: tuple[Finding, ...]) -> Decision:
     return Decision(base, {}, (), None, findings, refused=True)
 
 
-def _shown(pair: Pair, about: Known, told: Known) -> tuple[Proof | None, Misfit | None]:
+def _shown(pair: Pair, about: Known, of_donor: Known) -> tuple[Proof | None, Misfit | None]:
     """What proves that the donor's code fits, or why nothing does."""
     if misfit := fitting.misfit(pair):
         return None, misfit
     interface = (f"kernels, parameters and variables of {len(pair.growing)} containers",)
     if names := proof.witness(pair):
         return Proof(kind="witness", witness=names, compared=(f"the code for {', '.join(names)}", *interface)), None
-    same_origin = about.origin is not None and about.origin == told.origin
-    misfit = None if same_origin else proof.other_record(about.description, told.description)
+    same_origin = about.origin is not None and about.origin == of_donor.origin
+    misfit = None if same_origin else proof.other_record(about.description, of_donor.description)
     if misfit and misfit.rule == "graft-other-record":
         return None, misfit
     if differs := host.difference(pair.base, pair.donor):

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from cuwheel.grafting.request import GraftRequest
 
 
-def graft(base: Path, donors: Sequence[Path], request: GraftRequest, told: Known | None = None) -> Outcome:
-    """`told`: what is known of all of them, where they do not say it themselves."""
+def graft(base: Path, donors: Sequence[Path], request: GraftRequest, donor_known: Known | None = None) -> Outcome:
+    """`donor_known`: what is known of all of them, where they do not say it themselves."""
     with ExitStack() as stack:
         wheel, *givers = (stack.enter_context(opened(path)) for path in (base, *donors))
         there = device_libraries(wheel)
@@ -58,12 +58,12 @@ def graft(base: Path, donors: Sequence[Path], request: GraftRequest, told: Known
                             drop_signature=request.drop_signature,
                         )
                     ),
-                    told or known(each),
+                    donor_known or known(each),
                 )
                 for index, each in enumerate((wheel, *taking))
             ]
             decisions.append(deciding.decide(*subjects[0], subjects[1:], force=request.force))
-        return _carried_out(wheel, givers, decisions, folder, request)
+        return _write(wheel, givers, decisions, folder, request)
 
 
 def opened(path: Path) -> WheelFile:
@@ -119,7 +119,7 @@ def _copied(wheel: WheelFile, member: str, to: Path) -> Path:
     return to
 
 
-def _carried_out(
+def _write(
     wheel: WheelFile, givers: Sequence[WheelFile], decisions: Sequence[Decision], folder: Path, request: GraftRequest
 ) -> Outcome:
     findings = tuple(each for decision in decisions for each in decision.findings)

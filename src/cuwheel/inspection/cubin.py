@@ -101,10 +101,6 @@ class Cubin(NamedTuple):
         kernels = {each.name: _parameters(self.elf, each.name) for each in self.kernels()}
         return Interface(kernels, dict(_variables(self.elf)))
 
-    def toolkit_note(self) -> str:
-        """What the tool that wrote it says of itself, its version and its options."""
-        return re.sub(r"[^\x20-\x7e]+", " ", self._toolkit_note().decode("latin-1")).strip()
-
     @property
     def has_symbols(self) -> bool:
         """Without a table of them nothing tells what is in it."""

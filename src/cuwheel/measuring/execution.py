@@ -139,10 +139,10 @@ def _failed_call(place: Path) -> FailedCall | None:
     """The first call that failed and was not dealt with."""
     found = attribution.attributed(events.read(place), succeeded=False)
     failures = [each for each in found.failures if not each.swallowed]
-    return _told(failures[0]) if failures else None
+    return _of_failure(failures[0]) if failures else None
 
 
-def _told(failure: Failure) -> FailedCall:
+def _of_failure(failure: Failure) -> FailedCall:
     kernel = failure.demangled or failure.kernel
     return FailedCall(
         api=failure.api,

@@ -31,7 +31,6 @@ _SINGLE = frozenset(
     """.split()  # noqa: SIM905
 )
 _UNTIMED = frozenset(("-E", "--preprocess", "-dryrun", "--dryrun", "-run", "--run", "-time", "--time"))
-_BLANKS = " \t\r\n"
 _WORD = re.compile(r"""(?:\\.|"(?:\\.|[^"\\])*(?:"|\\?$)|'(?:\\.|[^'\\])*(?:'|\\?$)|\\$|[^ \t\r\n"'\\])+""", re.DOTALL)
 
 

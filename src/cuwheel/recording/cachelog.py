@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel.errors import UnreadableError
 from cuwheel.inspection import limits
-from cuwheel.recording import summary
+from cuwheel.recording import layout, summary
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping
 
-    from cuwheel.recording.calls import Call
+    from cuwheel.recording.calls import Call, Record
 
 VARIABLE = "SCCACHE_ERROR_LOG"
 NAME = "sccache.log"  # in the session's folder, as prepare.h has it
@@ -26,6 +27,17 @@ NAME = "sccache.log"  # in the session's folder, as prepare.h has it
 _RESULT = re.compile(rb"sccache::server\] \[([^\]\n]{1,4096})\]: compile result: cache (hit|miss)")
 _MAX_LOG = 256 << 20
 _PIECE = 1 << 22
+
+
+def mark(record: Record, found: Mapping[int, bool]) -> None:
+    """Writes into a record which calls a cache answered, by their numbers. Read it again to see them."""
+    ids = {call.number: call.id for call in record.calls}
+    try:
+        for number, hit in found.items():
+            if number in ids:
+                layout.append(Path(record.folder), {"event": "cache", "id": ids[number], "hit": hit})
+    except OSError as error:
+        raise UnreadableError.from_os(error, record.folder) from error
 
 
 def hits(log: Path, start: int, calls: Iterable[Call]) -> dict[int, bool]:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+import math
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_COLUMNS = 8  # of nvcc's timings: source , phase , inputs , output , arch , tool , metric , unit
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 # What a program that was called is for. `nvcc` also drives the host compiler; those inner calls are its phases.
 ToolKind: TypeAlias = Literal["nvcc", "compiler", "linker", "cache"]
@@ -80,3 +87,17 @@ class Record(Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...]
     system: str = ""  # where it was made: name, release and processor
     damaged: int = 0  # lines that could not be read: a crash may have cut one short
+
+
+def phases(text: str) -> Iterator[Phase]:
+    """The table that nvcc's `--time` writes. Rows are counted from both ends: names of files may hold commas."""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) < _COLUMNS or cells[-1] not in _UNITS:
+            continue
+        try:
+            seconds = float(cells[-2]) * _UNITS[cells[-1]]
+        except ValueError:
+            continue
+        if math.isfinite(seconds) and seconds >= 0:
+            yield Phase(name=cells[1], file=cells[0], arch=cells[-4], seconds=seconds)

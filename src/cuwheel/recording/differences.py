@@ -186,11 +186,11 @@ def list_separator(name: str, *values: str) -> str | None:
 
 def _only(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
     """What `those` have not, or not as often, in its order."""
-    left = Counter(those)
+    remaining = Counter(those)
     found = []
     for each in these:
-        if left[each]:
-            left[each] -= 1
+        if remaining[each]:
+            remaining[each] -= 1
         else:
             found.append(each)
     return tuple(found)

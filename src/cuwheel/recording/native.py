@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import masking, own_c, process
+from cuwheel import files, masking, own_c, process, system_calls
 from cuwheel.errors import ToolError, ToolTimeoutError
 from cuwheel.recording import instructions
 from cuwheel.recording.instructions import Orders, Wish
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).parent / "shim"
 _COMMON = ("-x", "c", "-std=gnu11", "-O2", "-w")
 _ANSWER_S = 20
+_ROOT = Path(__file__).parents[2]
+_PYTHON = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from cuwheel.recording.shim import program; "
+    "program.main(sys.argv[2], sys.argv[3:])"
+)
 
 
 class Native(Struct, frozen=True, kw_only=True):
@@ -124,3 +130,19 @@ def _is_loaded(scratch: Path) -> bool:
     with contextlib.suppress(ToolError, ToolTimeoutError):
         process.run(["/bin/sh", "-c", '"$0" -c; :', record / "cc"], timeout=_ANSWER_S, env=environ)
     return (record / "calls.jsonl").is_file()
+
+
+def in_python(home: Path) -> Path:
+    """The shim for machines without a C compiler: slower (30 ms a call), and otherwise the same.
+
+    A script that links under any compiler's name may lead to. It finds this Python and this cuwheel by itself.
+    """
+    words = (sys.executable, "-S", "-E", "-s", "-c", _PYTHON, str(_ROOT))
+    text = f'#!/bin/sh\nexec {shlex.join(words)} "$0" "$@"\n'
+    target = home / "record" / f"python-{files.sha256_of(text.encode())[:16]}"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(target) as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+            system_calls.set_mode(file.fileno(), 0o755)
+    return target

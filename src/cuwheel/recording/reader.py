@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cuwheel import foreign_paths, masking, system_calls
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.recording import layout, phases
-from cuwheel.recording.calls import Call, CallState, Record, ResponseFile, ToolKind
+from cuwheel.recording import layout
+from cuwheel.recording.calls import Call, CallState, Record, ResponseFile, ToolKind, phases
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class _Reading:
             stdout=_text(event.get("stdout")),
             stderr=_text(event.get("stderr")),
             response_files=tuple(self._response_files(event.get("response_files"))),
-            phases=tuple(phases.parse(_kept(self._folder, timed, MAX_PHASES))) if timed else (),
+            phases=tuple(phases(_kept(self._folder, timed, MAX_PHASES))) if timed else (),
             cache_hit=self._hit(id_, kind),
             memory=_integer(end.get("memory")),
         )

@@ -19,10 +19,8 @@ from cuwheel import files, log, masking, own_c
 from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.recording import (
     cachelog,
-    fallback,
     instructions,
     layout,
-    marks,
     native,
     reader,
     sealing,
@@ -87,7 +85,7 @@ class Session:
         cache_log, start = self._cache_log
         if cachelog.size(cache_log) > start:
             record = reader.read(self.folder)
-            marks.mark_hits(record, cachelog.hits(cache_log, start, record.calls))
+            cachelog.mark(record, cachelog.hits(cache_log, start, record.calls))
 
     def progress(self) -> Progress:
         """Reads only what was written since it was asked before."""
@@ -153,7 +151,7 @@ def _means(environ: Mapping[str, str], wish: Wish) -> _Means:
     home = own_c.home(cache)
     try:
         made = native.built(cache, environ)
-        shim = made.shim if made else fallback.launcher(home)
+        shim = made.shim if made else native.in_python(home)
         if not made and not native.steps_aside(shim):
             raise UnreadableError(
                 home, "programs cannot be run from it", hint="choose another folder with CUWHEEL_CACHE"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from cuwheel.repairing.contents import Binary
     from cuwheel.repairing.decision import Fact
 
-_NAME = re.compile(rb"(?i)requires-dist\s*:\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-
 
 def wanted(
     binaries: Iterable[Binary], facts: Iterable[Fact], wished: int | None, required: Sequence[str]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from cuwheel.measuring.bisection import Bisected, Span
     from cuwheel.report.document import Block
 
-_LONGEST = 12
-
 
 class Candidate(Struct, frozen=True, kw_only=True):
     """A version or commit that was decided, and by how many runs."""

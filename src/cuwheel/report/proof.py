@@ -95,7 +95,7 @@ def _wheel(wheel: ProofWheel, *, verbose: bool) -> Iterator[Block]:
 
 def _loaded(wheel: ProofWheel) -> list[str]:
     """What its checks really loaded on the GPU, all together."""
-    return loaded.told(loaded.united({"loaded": codec.builtins(each.loaded)} for each in wheel.checks))
+    return loaded.as_lines(loaded.united({"loaded": codec.builtins(each.loaded)} for each in wheel.checks))
 
 
 def _prediction(prediction: ProofPrediction) -> str:

@@ -219,10 +219,10 @@ def _start(answer: Traced) -> Iterator[Row]:
         start = lasted(first_launch)
         loading = sum(each.seconds for each in before)
         yield Row("start", f"first kernel after {start}; loading code took {loading * 1000:,.0f} ms of that")
-        if told := _compiling(before):
-            yield Row("", f"{told[0]} of these {start} are the driver compiling {told[1]}")
-        if told := _compiling([each for each in loads if each.at > first_launch]):
-            yield Row("" if before else "compiling", f"later the driver was compiling for {told[0]}: {told[1]}")
+        if compiled := _compiling(before):
+            yield Row("", f"{compiled[0]} of these {start} are the driver compiling {compiled[1]}")
+        if compiled := _compiling([each for each in loads if each.at > first_launch]):
+            yield Row("" if before else "compiling", f"later the driver was compiling for {compiled[0]}: {compiled[1]}")
 
 
 def _compiling(loads: Sequence[Load]) -> tuple[str, str] | None:

@@ -87,7 +87,7 @@ def document(answer: Verify, *, verbose: bool) -> Document:
         kit = answer.kit
         blocks += [
             Heading("Kit"),
-            Paragraph(f"{kit.path}: {size(kit.size)}, checks in it: {kit.checks}. There, and back here:"),
+            Paragraph(f"{kit.path}: {size(kit.size)}, checks in it: {kit.checks}. On the GPU machine, then here:"),
         ]
         blocks.append(Verbatim((f"python3 {kit.path.rpartition('/')[2]}", "cuwheel verify --read proof.json")))
     if answer.configuration and verbose:
@@ -124,7 +124,7 @@ def _installation(tried: Installation, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(tried.problem) if ours else Verbatim(tuple(tried.problem.splitlines()))
     if tried.checks:
         yield _table(tried)
-    if lines := loaded.told(loaded.united({"loaded": codec.builtins(each.loaded)} for each in tried.checks)):
+    if lines := loaded.as_lines(loaded.united({"loaded": codec.builtins(each.loaded)} for each in tried.checks)):
         yield Facts(tuple(Row("loaded" if not number else "", line) for number, line in enumerate(lines)))
     for each in tried.checks:
         if each.output and (verbose or not each.good):

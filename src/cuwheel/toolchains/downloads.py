@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from cuwheel.toolchains.toolchain import Archive
 
-_CHUNK = 1 << 20
 _MAX_MANIFEST = 16 * 1024 * 1024
 
 

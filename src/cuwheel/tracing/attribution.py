@@ -272,7 +272,7 @@ def _failure(number: int, process: Event, failed: _Failed, readable: Mapping[str
     row = errors.find(event.error)
     # The call that is told of a late error has nothing to do with it.
     late = bool(row and row.late) and not reasons.is_blamed(event, process)
-    told = reasons.of(event, process, loaded.image if loaded else None, gpu)
+    why = reasons.of(event, process, loaded.image if loaded else None, gpu)
     found = loaded.image if loaded and not late else None
     file = found.file if found else None
     name = "" if late else event.name
@@ -289,9 +289,9 @@ def _failure(number: int, process: Event, failed: _Failed, readable: Mapping[str
         container=found.index if found else None,
         archs=found.archs if found else (),
         gpu=gpu.capability if gpu else None,
-        reason=told.reason,
-        fix=told.fix,
-        kernels=told.kernels,
+        reason=why.reason,
+        fix=why.fix,
+        kernels=why.kernels,
         caller=text(event.caller) or None,
         grid=event.grid,
         block=event.block,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, files
-from cuwheel.errors import MalformedError, NewerSchemaError
+from cuwheel import codec, decode, files
+from cuwheel.errors import MalformedError
 from cuwheel.facts.arch import Capability
 from cuwheel.tracing.traced import LibraryUse, Load, Process
 from cuwheel.units import file_name
@@ -48,10 +48,6 @@ class Workload(Struct, frozen=True, kw_only=True):
     def use_of(self, build_id: str | None, size: int) -> Use | None:
         return next((each for each in self.uses if (each.build_id, each.size) == (build_id, size)), None)
 
-    def others_of(self, name: str) -> tuple[Use, ...]:
-        """Builds of a library of this name."""
-        return tuple(each for each in self.uses if each.name == name)
-
 
 class _File(Struct, frozen=True, kw_only=True):
     """As `cuwheel trace -o` writes it, as far as it is needed here."""
@@ -86,10 +82,9 @@ def read(paths: Sequence[Path]) -> Workload:
 def _read(path: Path) -> _File:
     data = files.read(path, _LIMIT, "a trace")
     try:
-        schema = codec.decode(data, dict[str, object]).get("schema")
-        if isinstance(schema, str) and schema.startswith("cuwheel.trace/") and schema != SCHEMA:
-            raise NewerSchemaError(path, schema, SCHEMA)
-        found = codec.decode(data, _File) if schema == SCHEMA else None
+        named = codec.decode(data, dict[str, object])
+        decode.refuse_newer(named, SCHEMA, path)
+        found = codec.decode(data, _File) if named.get("schema") == SCHEMA else None
     except msgspec.DecodeError as error:
         raise MalformedError(path, f"is not a trace: {error}", _HINT) from error
     if found is None:
@@ -125,18 +120,18 @@ def _command(path: Path, found: _File) -> str:
 
 def _problems(found: _File) -> list[str]:
     """Why what it lists may not be all that was loaded."""
-    told = []
+    problems = []
     if not found.loads:
-        told.append("no device code was loaded in it")
+        problems.append("no device code was loaded in it")
     lost = sum(each.lost for each in found.processes) + found.unread
     if lost:
-        told.append(f"{lost:,} of its events were lost")
+        problems.append(f"{lost:,} of its events were lost")
     unseen = [number for number, each in enumerate(found.processes) if each.kernels and not _loads_of(found, number)]
     if unseen:
-        told.append("a process launched kernels whose code was not seen, as with the runtime of CUDA 11")
+        problems.append("a process launched kernels whose code was not seen, as with the runtime of CUDA 11")
     if any(library.build_id and not library.size for library in found.libraries):
-        told.append("it was made by an earlier cuwheel, which did not write down the sizes of libraries")
-    return told
+        problems.append("it was made by an earlier cuwheel, which did not write down the sizes of libraries")
+    return problems
 
 
 def _loads_of(found: _File, process: int) -> list[Load]:

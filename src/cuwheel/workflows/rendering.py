@@ -37,7 +37,7 @@ _UPSTREAM = "upstream"
 def render(service: Service, table: Table, config: str = "") -> str:
     """`config`: the file with the configuration, where the source that is built does not have it."""
     ci = table.ci
-    elsewhere = f" --config {shlex.quote(config)}" if ci.upstream and config else ""
+    config_option = f" --config {shlex.quote(config)}" if ci.upstream and config else ""
     text = (
         _environment()
         .get_template(_FILES[service])
@@ -47,8 +47,8 @@ def render(service: Service, table: Table, config: str = "") -> str:
             use=_use,
             runners=facts.runners(),
             cuwheel=ci.cuwheel or f"cuwheel[build]=={__version__}",
-            source=f"{_UPSTREAM}{elsewhere}" if ci.upstream else ".",
-            config=elsewhere,
+            source=f"{_UPSTREAM}{config_option}" if ci.upstream else ".",
+            config=config_option,
             cache=table.cache,
             checkout=_checkout(ci.upstream),
             own_checkout=_checkout(""),

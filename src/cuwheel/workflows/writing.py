@@ -118,21 +118,21 @@ def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:
 def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterator[Finding]:
     fix = f"cuwheel ci {request.service} --write"
     if request.service == "cibuildwheel":
-        told = list(_of_toml(wanted, there))
+        ways = list(_of_toml(wanted, there))
     else:
         own, made = yaml_file.load(there, shown), yaml_file.load(wanted, "what would be written")
         compare = differences.of if request.service == "github" else differences.of_jobs
-        told = list(compare(made, own))
+        ways = list(compare(made, own))
         if request.service == "github":
             yield from _found("ci-reference", shown, references.problems(own, KEYS), "correct the name")
             yield from _found("ci-injection", shown, references.in_scripts(own), 'hand it over in env: "$NAME"')
         yield from traps.of(own, there, shown)
-    if told:
+    if ways:
         yield Finding(
             rule="ci-differs",
             severity="error",
-            message=f"{shown} differs from what would be written in {len(told)} {'way' if len(told) == 1 else 'ways'}",
-            evidence=first_few(told, 40),
+            message=f"{shown} differs from what would be written in {len(ways)} {'way' if len(ways) == 1 else 'ways'}",
+            evidence=first_few(ways, 40),
             fix=fix,
         )
 
@@ -156,10 +156,10 @@ def _keys(made: dict[str, object], own: object, where: str) -> Iterator[str]:
 
 
 def _found(rule: str, shown: str, problems: Iterator[str], fix: str) -> Iterator[Finding]:
-    told = list(problems)
-    if told:
-        message = f"{shown}: {told[0]}"
-        yield Finding(rule=rule, severity="error", message=message, evidence=first_few(told[1:]), fix=fix)
+    found = list(problems)
+    if found:
+        message = f"{shown}: {found[0]}"
+        yield Finding(rule=rule, severity="error", message=message, evidence=first_few(found[1:]), fix=fix)
 
 
 def _edited(states: dict[str, State]) -> Iterator[Finding]:
@@ -167,7 +167,7 @@ def _edited(states: dict[str, State]) -> Iterator[Finding]:
         yield Finding(
             rule="ci-edited",
             severity="note",
-            message=f"changed by hand, and left so: {', '.join(edited)}",
+            message=f"changed by hand, and kept as they are: {', '.join(edited)}",
             fix="cuwheel ci --check says what differs; delete a block to have it written anew",
         )
 

@@ -76,7 +76,7 @@ def problems(root: Path) -> list[str]:
 
 def _of_project(root: Path, relative: str, file: str) -> list[str]:
     if not (root / relative / file).exists():
-        return [f"{relative}/{file} is listed and not there"]
+        return [f"{relative}/{file} is listed but missing"]
     if file == "index.json":
         links = [
             (each["url"], each["hashes"]["sha256"], each["core-metadata"]["sha256"])

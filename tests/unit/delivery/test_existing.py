@@ -74,8 +74,8 @@ def _escaping(root: Path) -> None:
     [
         (_truncated, "not what the page says"),
         (_escaping, "not one of an index by cuwheel"),
-        (lambda root: (root / "simple" / "foo" / "index.json").unlink(), "not there"),
-        (lambda root: next((root / "files").glob("*.metadata")).unlink(), "not there"),
+        (lambda root: (root / "simple" / "foo" / "index.json").unlink(), "missing"),
+        (lambda root: next((root / "files").glob("*.metadata")).unlink(), "missing"),
         (lambda root: (root / "simple" / "index.json").write_text("{}"), "is not an index"),
     ],
 )
@@ -89,5 +89,5 @@ def test_one_that_is_damaged_is_not_published_on(
 
 
 def test_nothing_is_brought_by_a_dry_run(served: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="written"):
+    with pytest.raises(UsageError, match="--existing copies an index"):
         cuwheel.publish(wheel(tmp_path / "new"), to=tmp_path / "made", existing=str(served), dry_run=True)

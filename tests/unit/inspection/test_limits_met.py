@@ -7,7 +7,8 @@ from unittest.mock import Mock
 
 from cuwheel.building import gate_archives
 from cuwheel.inspection import kernelless, limits
-from cuwheel.recording import cachelog, phases, shadow
+from cuwheel.recording import cachelog, shadow
+from cuwheel.recording.calls import phases
 from cuwheel.repairing import search
 from cuwheel.verifying import libraries, modules, probes, stub
 from tests.unit.compat.libraries import library
@@ -117,7 +118,7 @@ def test_the_configuration_of_the_loader(tmp_path: Path, monkeypatch: pytest.Mon
 def test_limits_that_went(tmp_path: Path) -> None:
     """What bounds them is the size of what is read."""
     rows = "a.cu , cicc , in , out , sm_90 , tool , 1 , ms\n" * 20_000
-    assert len(list(phases.parse(rows))) == 20_000
+    assert len(list(phases(rows))) == 20_000
     assert not hasattr(shadow, "_MAX_ENTRIES")
     (tmp_path / "gcc").touch(mode=0o755)
     assert shadow._tools([str(tmp_path)]) == {"gcc"}

@@ -10,7 +10,7 @@ import pytest
 
 from cuwheel import masking
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.recording import layout, marks, reader, sealing
+from cuwheel.recording import cachelog, layout, reader, sealing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -210,7 +210,7 @@ def test_colours_of_a_terminal_are_not_read(tmp_path: Path) -> None:
 
 def test_hits_marked_afterwards(tmp_path: Path) -> None:
     folder = made(tmp_path / "record", start("a"), start("b", 1), start("c", 2))
-    marks.mark_hits(reader.read(folder), {1: True, 2: False, 99: True})
+    cachelog.mark(reader.read(folder), {1: True, 2: False, 99: True})
     assert [call.cache_hit for call in reader.read(folder).calls] == [True, False, None]
 
 

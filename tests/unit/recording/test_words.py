@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from cuwheel.recording import native, phases, words
+from cuwheel.recording import native, words
+from cuwheel.recording.calls import phases
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,6 @@ def test_phases_of_nvcc() -> None:
         "a.cu , ptxas , i , o , sm_90 , nvcc , -1 , ms\n"
         "cut , off"
     )
-    (phase,) = phases.parse(text.replace("a,b.cu", "b.cu"))
+    (phase,) = phases(text.replace("a,b.cu", "b.cu"))
     assert (phase.name, phase.file, phase.arch) == ("cicc", "b.cu", "compute_90")
     assert phase.seconds == pytest.approx(0.224119)

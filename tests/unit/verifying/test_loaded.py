@@ -53,7 +53,7 @@ def test_several_checks_as_one() -> None:
     two = {"library": "a.so", "offsets": [1, 9], "images": 0, "kernels": ["k", "l"]}
     (row,) = loaded.united([{"loaded": [one]}, {"loaded": [two]}, {}])
     assert row == {"library": "a.so", "offsets": [1, 5, 9], "images": 1, "kernels": ["k", "l"]}
-    assert loaded.told([row]) == ["a.so: 3 pieces, 2 kernels launched, 1 made in memory"]
+    assert loaded.as_lines([row]) == ["a.so: 3 pieces, 2 kernels launched, 1 made in memory"]
 
 
 def test_nothing_was_written(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ import ctypes, json
 cuda = ctypes.CDLL("libcuda.so.1")
 status = cuda.cuInit(0)
 number, gpus = ctypes.c_int(), []
-said = {"status": status, "cuda": None, "gpus": gpus}
+found = {"status": status, "cuda": None, "gpus": gpus}
 if cuda.cuDriverGetVersion(ctypes.byref(number)) == 0:
-    said["cuda"] = "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
+    found["cuda"] = "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
 if status == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
     for index in range(number.value):
         device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
@@ -40,12 +40,12 @@ if status == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
             cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
         gpus.append({"name": name.value.decode("utf-8", "replace"), "capability": ".".join(capability),
                      "memory": memory.value})
-print("cuwheel " + json.dumps(said))
+print("cuwheel " + json.dumps(found))
 """
 # What the environment's own packages say, without importing them.
 _FRAMEWORKS = """\
 import importlib.metadata, importlib.util, json, os, re
-said, spec = {}, None
+found, spec = {}, None
 try:
     spec = importlib.util.find_spec("torch")
 except Exception:
@@ -56,7 +56,7 @@ if spec and spec.submodule_search_locations:
             text = file.read(65536)
         version = re.search(r"__version__\\s*(?::[^=]*)?=\\s*['\\"]([^'\\"]+)", text)
         cuda = re.search(r"^cuda\\s*(?::[^=]*)?=\\s*['\\"]([0-9.]+)", text, re.M)
-        said["torch"] = [version and version.group(1), cuda and cuda.group(1)]
+        found["torch"] = [version and version.group(1), cuda and cuda.group(1)]
     except OSError:
         pass
 there = {}
@@ -64,8 +64,8 @@ for each in importlib.metadata.distributions():
     there[re.sub("[-_.]+", "-", each.metadata["Name"] or "").lower()] = each.version
 plugin = [re.match("jax-cuda([0-9]+)-(plugin|pjrt)$", name) for name in there]
 if "jax" in there:
-    said["jax"] = [there["jax"], next((match.group(1) for match in plugin if match), None)]
-print("cuwheel " + json.dumps(said))
+    found["jax"] = [there["jax"], next((match.group(1) for match in plugin if match), None)]
+print("cuwheel " + json.dumps(found))
 """
 _SMI = ("--query-gpu=driver_version,name,compute_cap", "--format=csv,noheader")
 _SMI_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")

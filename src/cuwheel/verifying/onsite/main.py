@@ -284,7 +284,7 @@ class _Job:
         for number, check in enumerate(self._wheel["checks"]):
             result = self._one(check, made, here, self._folder / "scratch" / f"{number}", self._tracer)
             terminal.check(result)
-            terminal.loaded(loaded.told(result["loaded"]))
+            terminal.loaded(loaded.as_lines(result["loaded"]))
             results.append(result)
         return results
 

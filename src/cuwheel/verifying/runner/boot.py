@@ -14,10 +14,10 @@ import json, os, sys
 _proof, _word, _what = sys.argv[1:4]
 sys.argv[1:] = []
 _pid = os.getpid()
-def _done(**said):
+def _done(**fields):
     if os.getpid() == _pid:
         with open(_proof + ".part", "w") as file:
-            json.dump(dict(said, word=_word), file)
+            json.dump(dict(fields, word=_word), file)
         os.replace(_proof + ".part", _proof)
 """
 
@@ -54,7 +54,7 @@ def words(python: str, kind: str, what: str, proof: Path, word: str) -> list[str
 
 
 def proved(proof: Path, word: str) -> Optional[dict[str, Any]]:
-    """What the check said at its end, or None if it did not get there."""
+    """What the check fields at its end, or None if it did not get there."""
     try:
         with proof.open("rb") as file:
             content = json.loads(file.read(_MOST_PROOF))

@@ -16,12 +16,12 @@ cuda = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 count, number = ctypes.c_int(), ctypes.c_int()
 if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0:
     for index in range(count.value):
-        device, said = ctypes.c_int(), []
+        device, parts = ctypes.c_int(), []
         if cuda.cuDeviceGet(ctypes.byref(device), index) == 0:
             for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
                 cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
-                said.append(str(number.value))
-            print("capability " + ".".join(said))
+                parts.append(str(number.value))
+            print("capability " + ".".join(parts))
 """
 _ANSWER = re.compile(r"^capability (\d+\.\d+)$", re.MULTILINE)
 _LIMITS = child.Limits(seconds=60.0, memory=4 << 30, guarded=False)

@@ -14,8 +14,8 @@ from . import processes
 # The descriptor closes when the check takes over; what is written to it before says why it could not.
 _LAUNCH = """\
 import os, sys
-told, parent, cut, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "cut", sys.argv[4:]
-os.set_inheritable(told, False)
+report, parent, cut, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "cut", sys.argv[4:]
+os.set_inheritable(report, False)
 NEWUSER, NEWNET, PDEATHSIG, KILL = 0x10000000, 0x40000000, 1, 9
 
 def write(path, text):
@@ -57,7 +57,7 @@ try:
         cut_off(libc)
     os.execvp(words[0], words)
 except Exception as error:
-    os.write(told, (getattr(error, "strerror", None) or str(error) or type(error).__name__).encode()[:4000])
+    os.write(report, (getattr(error, "strerror", None) or str(error) or type(error).__name__).encode()[:4000])
 os._exit(127)
 """
 _LONGEST_ERROR = 4096

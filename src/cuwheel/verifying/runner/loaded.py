@@ -130,7 +130,7 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
         return
 
 
-def told(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def as_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """In words, a line for each library."""
     return [
         f"{row['library']}: {len(row['offsets'])} pieces, {len(row['kernels'])} kernels launched"

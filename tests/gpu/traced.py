@@ -179,6 +179,15 @@ CASES = (
         archs=("sm_80",),
     ),
     Case(
+        "half-linked",
+        300,
+        lambda folder: programs.opened(folder, programs.half_linked(folder)),
+        kernel="follow(int*)",
+        library="libhalf.so",
+        archs=("sm_80",),
+        reason=_OTHER_GPU,
+    ),
+    Case(
         "falls-back",
         209,
         lambda folder: programs.opened(folder, programs.library("quick80", folder, ARCH_80), "falls-back"),

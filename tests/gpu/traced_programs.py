@@ -100,6 +100,17 @@ def library(name: str, folder: Path, options: Sequence[str], *sources: str) -> P
     return made
 
 
+def half_linked(folder: Path) -> Path:
+    """A library of two objects: for a newer GPU there is PTX of the kernel, and nothing of what it calls."""
+    for name, code in (("linked_a", "[sm_80,compute_80]"), ("linked_b", "sm_80")):
+        options = ["-dc", "-Xcompiler", "-fPIC", "-gencode", f"arch=compute_80,code={code}"]
+        process.run(["nvcc", *options, "-o", folder / f"{name}.o", SOURCES / f"{name}.cu"], timeout=300)
+    made = folder / "libhalf.so"
+    objects = (folder / "linked_a.o", folder / "linked_b.o")
+    process.run(["nvcc", *_LIBRARY, *ARCH_80, "-o", made, *objects], timeout=300)
+    return made
+
+
 def opened(folder: Path, place: Path, *words: str) -> list[str]:
     """A program that opens a library in a thread, and calls its `work`."""
     made = folder / "opens"

@@ -339,6 +339,8 @@ def test_cupti_names_a_kernel_that_the_runtime_itself_refuses(place: Path) -> No
     assert [(each.api, each.error.code, each.demangled) for each in found.failures] == [
         ("cudaLaunchKernel", 98, "found(float*)")
     ]
+    assert [(each.demangled, each.launches, each.seconds) for each in found.times] == [("scale(float*)", 3, 3e-6)]
+    assert found.processes[0].ended
 
 
 def test_cupti_is_found_beside_the_python_of_the_command(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from cuwheel.report.document import (
     hidden,
     ticks,
 )
-from cuwheel.tracing.traced import Failure, LibraryUse, Load, Process, Trace
+from cuwheel.tracing.traced import Failure, KernelTime, LibraryUse, Load, Process, Trace
 from cuwheel.units import file_name, lasted, size
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cuwheel.report.document import Block, Cell
 
-_FAILURES, _LIBRARIES, _STACK, _KERNELS, _STARTS, _ROWS = 5, 12, 6, 5, 3, 40
+_FAILURES, _LIBRARIES, _STACK, _KERNELS, _STARTS, _ROWS, _TIMES = 5, 12, 6, 5, 3, 40, 10
 _NAME = 160
 _WORTH_TELLING_MS = 50.0
 _HOW = {
@@ -56,6 +56,7 @@ class Traced(Struct, frozen=True, kw_only=True):
     loads: tuple[Load, ...]
     failures: tuple[Failure, ...]
     unread: int
+    times: tuple[KernelTime, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -73,6 +74,7 @@ def answer_of(command: Sequence[str], status: int | None, found: Trace) -> Trace
         loads=found.loads,
         failures=found.failures,
         unread=found.unread,
+        times=found.times,
     )
 
 
@@ -174,6 +176,9 @@ def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
         yield Heading("Device code by library")
         found = sorted(answer.libraries, key=lambda each: -each.loaded_bytes)
         yield _libraries(found if verbose else found[:_LIBRARIES])
+    if answer.times:
+        yield Heading("Time on the GPU by kernel")
+        yield _times(answer.times if verbose else answer.times[:_TIMES], verbose=verbose)
     if answer.loads:
         yield _timeline(answer)
 
@@ -256,6 +261,20 @@ def _libraries(found: Sequence[LibraryUse]) -> Table:
         Column("bytes"),
         Column("how"),
     )
+    return Table(columns, tuple(rows))
+
+
+def _times(found: Sequence[KernelTime], *, verbose: bool) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            _short(each.demangled or each.kernel, verbose=verbose),
+            f"{each.launches:,}",
+            f"{each.seconds * 1e3:,.3f} ms",
+            f"{each.seconds * 1e6 / max(each.launches, 1):,.1f} µs",
+        )
+        for each in found
+    ]
+    columns = (Column("kernel"), *(Column(name, numeric=True) for name in ("launches", "together", "each")))
     return Table(columns, tuple(rows))
 
 

@@ -14,7 +14,7 @@ from cuwheel.inspection.demangle import demangled
 from cuwheel.tracing import reasons
 from cuwheel.tracing.code import Files, Image, chosen, image
 from cuwheel.tracing.events import Event, text
-from cuwheel.tracing.traced import Failure, Gpu, LibraryUse, Load, Process, Trace
+from cuwheel.tracing.traced import Failure, Gpu, KernelTime, LibraryUse, Load, Process, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -146,7 +146,24 @@ def attributed(found: Sequence[ProcessEvents], *, succeeded: bool) -> Trace:
         loads=loads,
         failures=tuple(_failures(stories, found, succeeded=succeeded)),
         unread=sum(each.unread for each in found),
+        times=_times(found),
     )
+
+
+def _times(found: Sequence[ProcessEvents]) -> tuple[KernelTime, ...]:
+    events = [(number, each) for number, process in enumerate(found) for each in process.events if each.event == "time"]
+    readable = demangled(dict.fromkeys(event.name for _, event in events))
+    times = [
+        KernelTime(
+            process=number,
+            kernel=event.name,
+            demangled=readable.get(event.name),
+            launches=event.launches,
+            seconds=event.took / _NS,
+        )
+        for number, event in events
+    ]
+    return tuple(sorted(times, key=lambda each: -each.seconds))
 
 
 def _gpu(event: Event) -> Gpu:

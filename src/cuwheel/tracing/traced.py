@@ -109,6 +109,16 @@ class Failure(Struct, frozen=True, kw_only=True):
     log: str = ""
 
 
+class KernelTime(Struct, frozen=True, kw_only=True):
+    """How long all launches of a kernel in a process ran on the GPU together, where CUPTI was asked."""
+
+    process: int
+    kernel: str
+    demangled: str | None
+    launches: int
+    seconds: float
+
+
 class LibraryUse(Struct, frozen=True, kw_only=True):
     """A file that code was loaded from, over all processes. `bytes`: of the containers, as stored; `size`: of the file.
 
@@ -136,3 +146,4 @@ class Trace(Struct, frozen=True, kw_only=True):
     loads: tuple[Load, ...]
     failures: tuple[Failure, ...]
     unread: int
+    times: tuple[KernelTime, ...] = ()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cuwheel.report import html
 from cuwheel.report import trace as report
 from cuwheel.tracing import workload
 from tests.unit.tracing.test_workload import LIBRARY, load, process, written
@@ -82,3 +83,8 @@ def test_a_failure_without_a_failed_call_says_what_is_not_seen(tmp_path: Path) -
     shown = str(report.document(found, verbose=False).blocks)
     assert "CUDA 11's loads its code in private" in shown
     assert "where some kernels came from" in shown
+
+
+def test_a_timeline_of_no_time_is_drawn(tmp_path: Path) -> None:
+    found = answer(tmp_path, [process(seconds=0.0, first_launch=None)], load(1, LIBRARY, at=0.0, seconds=0.0))
+    assert "Loads over time" in html.page(report.document(found, verbose=True))

@@ -11,6 +11,7 @@
 #include "image.h"
 #include "kernels.h"
 #include "python.h"
+#include <stddef.h>
 #include <stdlib.h>
 
 #define PUBLIC __attribute__((visibility("default")))

@@ -27,7 +27,7 @@ exit status: 0 done, or nothing to do, 1 a wheel cannot be repaired"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("wheels", metavar="WHEEL", nargs="+", help="a wheel for Linux, or name==version")
+    parser.add_argument("wheels", metavar="WHEEL", nargs="+", help="a wheel for Linux or Windows, or name==version")
     parser.add_argument(
         "-o",
         "--output",

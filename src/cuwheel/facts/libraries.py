@@ -157,12 +157,19 @@ def component_of(name: str) -> str | None:
     component = _component(wanted)
     if component in _versioned() and re.search(r"\.so(?:\.|$)", wanted):
         return component
+    if component.lower() in _versioned_dlls() and re.search(r"64_\d+\.dll$", wanted.lower()):
+        return component
     return component if is_cuda_library(wanted) else None
 
 
 @cache
 def _versioned() -> frozenset[str]:
     return frozenset(library.component for library in all_libraries() if ".so." in library.pattern)
+
+
+@cache
+def _versioned_dlls() -> frozenset[str]:
+    return frozenset(each.component.lower() for each in all_libraries() if re.search(r"64_[\d*]", each.pattern))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from cuwheel.errors import MalformedError
@@ -10,10 +11,11 @@ from cuwheel.repairing import objections, paths, policies, sorting
 from cuwheel.wheel.places import installed_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from cuwheel.repairing.contents import Contents
+    from cuwheel.repairing.contents import Binary, Contents
     from cuwheel.repairing.decision import Decision
+    from cuwheel.repairing.policies import Policy
 
 
 def check(decision: Decision, before: Contents, after: Contents) -> tuple[Finding, ...]:
@@ -43,7 +45,7 @@ def _nothing_of_nvidias(before: Contents, after: Contents) -> Iterator[str]:
 def _nothing_missing(decision: Decision, after: Contents) -> Iterator[str]:
     kept = {each.soname for each in decision.of("kept-out")}
     inside = paths.inside_of(after.binaries)
-    policy = policies.find(decision.policy, decision.machine) if decision.policy and decision.machine else None
+    policy = _policy(decision, after)
     for binary in after.binaries:
         for soname in binary.needed:
             if soname in kept or (policy and policies.is_from_system(soname, policy)):
@@ -51,10 +53,30 @@ def _nothing_missing(decision: Decision, after: Contents) -> Iterator[str]:
             places = inside.get(soname, ())
             if not places:
                 yield f"{binary.path} needs {soname}, which nothing provides"
+            elif decision.windows:
+                if not _is_added(binary, places, decision, after):
+                    yield f"{binary.path} needs {soname}, and no folder that is added has it"
             elif not any(paths.leads(binary, each) for each in places) and installed_path(binary.path):
                 yield f"{binary.path} needs {soname}, and its search path does not lead there"
         if sorting.asked_for(binary.soname or "", ("libpython*",)):
             yield f"{binary.path} is a library of the Python interpreter"
+
+
+def _is_added(binary: Binary, places: Sequence[str], decision: Decision, after: Contents) -> bool:
+    """Beside it, in a folder that its package adds, or copied by delvewheel, which adds that folder itself."""
+    folders = {folder for each in decision.paths for folder in each.after}
+    folders |= {_folder(binary.path), f"{after.name.name}.libs"}
+    return any(_folder(each) in folders for each in places)
+
+
+def _folder(path: str) -> str:
+    return posixpath.dirname(installed_path(path) or path)
+
+
+def _policy(decision: Decision, after: Contents) -> Policy | None:
+    if decision.machine and decision.windows:
+        return policies.windows(after.name, decision.machine)
+    return policies.find(decision.policy, decision.machine) if decision.policy and decision.machine else None
 
 
 def _the_same_code(before: Contents, after: Contents) -> Iterator[str]:
@@ -79,7 +101,7 @@ def _as_decided(decision: Decision, before: Contents, after: Contents) -> Iterat
     grafted = {each.path for each in after.binaries} - {each.path for each in before.binaries}
     folder = f"{before.name.name}.libs/"
     expected = len({each.place for each in decision.of("grafted")})
-    came = len([each for each in grafted if each.startswith(folder)])
+    came = len([each for each in grafted if each.startswith(folder) or decision.windows])
     if came != expected:
         yield f"{came} libraries were copied, but {expected} were planned"
 

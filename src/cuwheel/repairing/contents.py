@@ -1,34 +1,40 @@
-"""What is in a wheel that its repair goes by: every ELF file that a loader would load, and the wheel's own words."""
+"""What is in a wheel that its repair goes by: every file that a loader would load, and the wheel's own words."""
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cuwheel.buffer import FileBuffer
 from cuwheel.compat import drivers
 from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.finding import Finding
-from cuwheel.inspection import dynamic, elf, library, source
+from cuwheel.inspection import dynamic, elf, library, pe, source
 from cuwheel.inspection.libraries import DeviceCode
 from cuwheel.inspection.survey import is_library
-from cuwheel.units import some
+from cuwheel.units import file_name, some
 from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import Distribution
 from cuwheel.wheel.name import WheelName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cuwheel.buffer import Buffer
 
 _LOADED = ("shared", "executable")
+CALL_MODULE = "_cuwheel_dlls.py"
 
 
 class Binary(Struct, frozen=True, kw_only=True):
-    """An ELF file: in the wheel, or one that was found for it. `undefined` is read where it is asked for alone."""
+    """A library: in the wheel, or one that was found for it. `undefined` is read where it is asked for alone.
+
+    A Windows library is known by its file name, in small letters, as are those that it needs.
+    """
 
     path: str
     machine: str
@@ -42,6 +48,13 @@ class Binary(Struct, frozen=True, kw_only=True):
     undefined: frozenset[str] = frozenset()
     cuda: int | None = None
     device_code: tuple[DeviceCode, ...] = ()
+    windows: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What others may ask for it by."""
+        file = file_name(self.path)
+        return tuple(dict.fromkeys(filter(None, (file.lower() if self.windows else file, self.soname))))
 
     @property
     def search_path(self) -> tuple[str, ...]:
@@ -50,7 +63,10 @@ class Binary(Struct, frozen=True, kw_only=True):
 
 
 class Contents(Struct, frozen=True, kw_only=True):
-    """`wrong`: files that are not what RECORD says of them, where that was asked for."""
+    """`wrong`: files that are not what RECORD says of them, where that was asked for.
+
+    `call_modules`: folder → what an earlier repair for Windows put there to add folders for DLLs.
+    """
 
     wheel: Path
     name: WheelName
@@ -61,10 +77,19 @@ class Contents(Struct, frozen=True, kw_only=True):
     members: frozenset[str]
     findings: tuple[Finding, ...]
     wrong: tuple[str, ...] = ()
+    call_modules: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def platforms(self) -> tuple[str, ...]:
         return self.name.platforms
+
+    @property
+    def windows(self) -> bool:
+        return is_windows(self.name)
+
+
+def is_windows(name: WheelName) -> bool:
+    return all(each.startswith("win") for each in name.platforms)
 
 
 def read(path: Path, *, hashes: bool = False) -> Contents:
@@ -88,7 +113,7 @@ def of(wheel: WheelFile, *, hashes: bool = False) -> Contents:
         )
     assert wheel.name is not None  # noqa: S101 - it is sound
     findings: list[Finding] = []
-    binaries = _binaries(source.of_wheel(wheel), findings)
+    binaries = _binaries(source.of_wheel(wheel), findings, _pe if is_windows(wheel.name) else _elf)
     return Contents(
         wheel=wheel.path,
         name=wheel.name,
@@ -99,10 +124,16 @@ def of(wheel: WheelFile, *, hashes: bool = False) -> Contents:
         members=frozenset(wheel.members),
         findings=tuple(findings),
         wrong=tuple(wheel.wrong_hashes()) if hashes else (),
+        call_modules={
+            posixpath.dirname(each): wheel.read(each) for each in wheel.members if each.endswith(f"/{CALL_MODULE}")
+        },
     )
 
 
-def _binaries(found: source.Source, findings: list[Finding]) -> tuple[Binary, ...]:
+def _binaries(
+    found: source.Source, findings: list[Finding], read_one: Callable[[Buffer], Binary | None]
+) -> tuple[Binary, ...]:
+    """Of the wheel's own system: what is there for another (launchers, templates) is data."""
     binaries = []
     for item in found.items:
         if not is_library(item, findings):
@@ -110,7 +141,7 @@ def _binaries(found: source.Source, findings: list[Finding]) -> tuple[Binary, ..
         try:
             buffer = item.open(lambda _: None)
             try:
-                binary = _binary(buffer)
+                binary = read_one(buffer)
             finally:
                 buffer.close()
         except CuwheelError as error:
@@ -121,7 +152,7 @@ def _binaries(found: source.Source, findings: list[Finding]) -> tuple[Binary, ..
     return tuple(sorted(binaries, key=lambda each: each.path))
 
 
-def _binary(buffer: Buffer) -> Binary | None:
+def _elf(buffer: Buffer) -> Binary | None:
     if library.recognise(buffer) != "elf":
         return None
     file = elf.read(buffer)
@@ -132,6 +163,30 @@ def _binary(buffer: Buffer) -> Binary | None:
     return _of(buffer.name, file, undefined, drivers.cuda_major(facts), facts.device_code)
 
 
+def _pe(buffer: Buffer, *, code: bool = True) -> Binary | None:
+    """`code`: look into its device code. Programs are not repaired: nothing adds folders for them."""
+    if library.recognise(buffer) != "pe":
+        return None
+    file = pe.read(buffer)
+    if file.file_type != "shared":
+        return None
+    facts = library.read(buffer) if code else None
+    return Binary(
+        path=buffer.name.replace("\\", "/"),
+        machine=file.machine,
+        size=buffer.size,
+        soname=None,
+        needed=tuple(dict.fromkeys(each.lower() for each in file.needed)),
+        rpath=(),
+        runpath=(),
+        versions=(),
+        glibc=None,
+        cuda=drivers.cuda_major(facts) if facts else None,
+        device_code=facts.device_code if facts else (),
+        windows=True,
+    )
+
+
 def outside(path: Path) -> Binary | None:
     """A library of this machine, without looking into its device code; None for what is none."""
     try:
@@ -139,6 +194,8 @@ def outside(path: Path) -> Binary | None:
     except CuwheelError:
         return None
     try:
+        if library.recognise(buffer) == "pe":
+            return _pe(buffer, code=False)
         file = elf.read(buffer)
         return _of(str(path), file) if file.file_type in _LOADED else None
     except CuwheelError:

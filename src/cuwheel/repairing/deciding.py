@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.facts import toolkits, versions
 from cuwheel.finding import Finding
-from cuwheel.repairing import contents, objections, paths, policies, requirements, search, sorting
+from cuwheel.repairing import contents, objections, paths, policies, requirements, search, sorting, windows
 from cuwheel.repairing.decision import Decision, SearchPath
 from cuwheel.repairing.policies import Policy
 from cuwheel.repairing.sorting import Sorted
@@ -35,10 +35,12 @@ def decide(wheel: Path, wish: Wish) -> Decision:
     machine = found.binaries[0].machine if found.binaries else None
     if machine is None or any(each.severity == "error" for each in standing):
         return _untouched(found, wish, machine, standing)
+    if found.windows:
+        return windows.decide(found, wish, machine, standing)
     named = {each.path: each.search_path for each in found.binaries}
     searcher = search.Searcher(search.folders(wish.libraries, named, os.environ, machine), machine)
     choice = _chosen(found, wish, searcher, machine)
-    required, doubts = _required(found, choice.sorted, wish)
+    required, doubts = requirements.of(found, choice.sorted, wish)
     ways = tuple(_paths(found, choice.sorted, wish))
     facts = choice.sorted.facts
     findings = (*standing, *choice.findings, *doubts, *objections.of_needs(found, facts, wish))
@@ -53,7 +55,7 @@ def decide(wheel: Path, wish: Wish) -> Decision:
         libraries=facts,
         paths=ways,
         requires=required,
-        excluded=tuple(_excluded(choice.sorted)),
+        excluded=tuple(sorting.excluded(choice.sorted)),
         folders=tuple(each.path for each in searcher.folders),
         changes=tuple(_changes(found, choice, ways, required)),
         bytes_before=found.size,
@@ -70,13 +72,6 @@ class _Choice(Struct, frozen=True, kw_only=True):
     platforms: tuple[str, ...]
     because: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-
-
-def _required(found: Contents, sorted_: Sorted, wish: Wish) -> tuple[tuple[str, ...], list[Finding]]:
-    if not wish.requires:
-        return (), []
-    asking = (*found.binaries, *sorted_.grafted.values())
-    return requirements.wanted(asking, sorted_.facts, wish.cuda_major, found.distribution.requires)
 
 
 def major_of(cuda: str | int | None) -> int | None:
@@ -161,15 +156,6 @@ def _paths(found: Contents, sorted_: Sorted, wish: Wish) -> Iterator[SearchPath]
     for binary in found.binaries:
         if way := paths.of(binary, inside, kept.__contains__, wish.cuda_major):
             yield way
-
-
-def _excluded(sorted_: Sorted) -> Iterator[str]:
-    """What auditwheel must leave alone: what is kept out, and what is inside.
-
-    It looks at each library of the wheel by itself. What one needs of another it would look for where the search path
-    leads before installing: nowhere, or to a copy in the folder of the build.
-    """
-    return (each.soname for each in sorted_.facts if each.fate in ("kept-out", "inside"))
 
 
 def _changes(found: Contents, choice: _Choice, ways: Sequence[SearchPath], required: Sequence[str]) -> Iterator[str]:

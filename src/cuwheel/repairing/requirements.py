@@ -14,8 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuwheel.facts.libraries import Library
-    from cuwheel.repairing.contents import Binary
-    from cuwheel.repairing.decision import Fact
+    from cuwheel.repairing.contents import Binary, Contents
+    from cuwheel.repairing.decision import Fact, Wish
+    from cuwheel.repairing.sorting import Sorted
+
+
+def of(found: Contents, sorted_: Sorted, wish: Wish) -> tuple[tuple[str, ...], list[Finding]]:
+    """Of a wheel and what is grafted into it, where that was asked for."""
+    if not wish.requires:
+        return (), []
+    asking = (*found.binaries, *sorted_.grafted.values())
+    return wanted(asking, sorted_.facts, wish.cuda_major, found.distribution.requires)
 
 
 def wanted(

@@ -22,7 +22,7 @@ from cuwheel.toolchains import store
 from cuwheel.wheel.installed import distributions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 _LIBRARY_FOLDERS = ("lib64", "lib")
@@ -52,6 +52,7 @@ class Searcher:
         self.folders, self._machine = tuple(folders), machine
         self._versions = {each.path: each.versions for each in self.folders}
         self._read: dict[Path, Binary | None] = {}
+        self._listed: dict[Path, dict[str, Path]] = {}
 
     def find(self, soname: str, first: Sequence[Folder] = ()) -> tuple[Found | None, tuple[Looked, ...]]:
         """`first`: where the library that needs it says to look."""
@@ -62,12 +63,20 @@ class Searcher:
         for folder in (*first, *self.folders):
             once.setdefault(folder.path, folder)
         for folder in once.values():
-            binary, outcome = self._look(folder.path / soname)
+            binary, outcome = self._look(self._spelt(folder.path, soname))
             trail.append(Looked(folder=str(folder.path), via=folder.via, found=outcome))
             if binary:
                 versions = self._versions.get(folder.path) or _beside(folder.path)
                 return Found(binary=binary, folder=replace(folder, versions=versions)), tuple(trail)
         return None, tuple(trail)
+
+    def _spelt(self, folder: Path, name: str) -> Path:
+        """Windows does not tell case apart; other systems do, where a wheel for it may be repaired."""
+        if not name.lower().endswith(".dll"):
+            return folder / name
+        if folder not in self._listed:
+            self._listed[folder] = {each.name.lower(): each for each in _entries(folder)}
+        return self._listed[folder].get(name.lower(), folder / name)
 
     def _look(self, path: Path) -> tuple[Binary | None, str]:
         try:
@@ -83,6 +92,35 @@ class Searcher:
         if binary.machine != self._machine:
             return None, f"is for {binary.machine}"
         return binary, "found"
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir(), reverse=True)
+    except OSError:
+        return []
+
+
+def windows_folders(given: Sequence[Path], environ: Mapping[str, str]) -> tuple[Folder, ...]:
+    """For DLLs: those asked for, toolkits, the environment's packages; on Windows what PATH names."""
+    found = [Folder(path=path.absolute(), via="asked for") for root in given for path in _with_bin(root)]
+    for name in _ROOTS:
+        if value := environ.get(name):
+            found += [Folder(path=path.absolute(), via=name) for path in _with_bin(Path(value))]
+    found += _packages(environ, dict.fromkeys(row.dll_folder for row in libraries.rows() if row.dll_folder))
+    if os.name == "nt":
+        paths = (Path(value) for value in environ.get("PATH", "").split(os.pathsep) if value)
+        found += [Folder(path=path.absolute(), via="PATH") for path in paths]
+    once: dict[Path, Folder] = {}
+    for each in found:
+        if each.path.is_dir():
+            once.setdefault(each.path, each)
+    return tuple(once.values())
+
+
+def _with_bin(root: Path) -> tuple[Path, ...]:
+    """The folder itself, or that of a toolkit: from CUDA 13 on its DLLs are one folder deeper."""
+    return root, root / "bin", root / "bin" / "x64"
 
 
 def folders(
@@ -124,7 +162,7 @@ def _around(environ: Mapping[str, str], machine: str) -> Iterator[Folder]:
     for value in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
         if value:
             yield Folder(path=Path(value).absolute(), via="LD_LIBRARY_PATH")
-    yield from _packages(environ)
+    yield from _packages(environ, dict.fromkeys(row.folder for row in libraries.rows() if row.folder))
     for value in (*_ld_conf(_LD_CONF), f"/lib/{machine}-linux-gnu", f"/usr/lib/{machine}-linux-gnu", *_SYSTEM):
         yield Folder(path=Path(value), via="the system")
 
@@ -149,11 +187,10 @@ def _is_of(root: Path, kit: Folder) -> bool:
         return False
 
 
-def _packages(environ: Mapping[str, str]) -> Iterator[Folder]:
+def _packages(environ: Mapping[str, str], wanted: Iterable[str]) -> Iterator[Folder]:
     """Of the active environment, the folders that NVIDIA's packages put libraries into."""
     world = World(environ=environ, cwd=Path.cwd())
     _, places = python_environment.locate(world, None)
-    wanted = dict.fromkeys(row.folder for row in libraries.rows() if row.folder)
     for place in places:
         installed = _installed(place)
         for folder in wanted:

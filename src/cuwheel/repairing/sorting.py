@@ -72,6 +72,15 @@ def sort(contents: Contents, wish: Wish, searcher: Searcher, policy: Policy) -> 
     return Sorted(facts=tuple(facts), grafted=walk.grafted)
 
 
+def excluded(sorted_: Sorted) -> Iterator[str]:
+    """What auditwheel and delvewheel must leave alone: what is kept out, and what is inside.
+
+    They look at each library of the wheel by itself. What one needs of another they would look for where the search
+    path leads before installing: nowhere, or to a copy in the folder of the build.
+    """
+    return (each.soname for each in sorted_.facts if each.fate in ("kept-out", "inside"))
+
+
 def _need(walk: _Walk, soname: str, asker: _Asker) -> Iterator[_Asker]:
     """One more need: it is noted, and the library it leads to is examined next."""
     if known := walk.facts.get(soname):

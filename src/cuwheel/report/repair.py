@@ -208,10 +208,17 @@ def _search_paths(paths: Sequence[SearchPath], *, verbose: bool) -> Iterator[Blo
     shown = [each for each in paths if verbose or each.changes]
     if not shown:
         return
-    yield Heading("Search paths (RPATH)")
+    by_python = all(each.path.endswith(".py") for each in shown)
+    yield Heading("Folders for DLLs (os.add_dll_directory)" if by_python else "Search paths (RPATH)")
     rows = []
     for each in shown if verbose else shown[:_SHOWN]:
-        rows.append(Row(file_name(each.path), _joined(each.after), origin=f"CUDA {each.cuda}" if each.cuda else ""))
+        rows.append(
+            Row(
+                each.path if by_python else file_name(each.path),
+                _joined(each.after),
+                origin=f"CUDA {each.cuda}" if each.cuda else "",
+            )
+        )
         if gone := [entry for entry in each.before if entry not in each.after]:
             rows.append(Row("", f"without {_joined(gone)}"))
     yield Facts(tuple(rows))

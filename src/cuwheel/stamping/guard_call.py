@@ -1,11 +1,11 @@
-"""The guard's call put into somebody else's package: as early in its `__init__.py` as Python allows."""
+"""A call put into somebody else's package: as early in its `__init__.py` as Python allows."""
 
 from __future__ import annotations
 
 import ast
 import codecs
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -15,9 +15,26 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 MODULE = "_cuwheel_guard"
-# One line, so that it can stand behind a semicolon; nothing of it stays in the package's namespace.
-_CALL = f"from .{MODULE} import check as _cuwheel_check; _cuwheel_check(); del _cuwheel_check"
-_WHY = '  # put here by cuwheel build: guard = "inject"'
+
+
+class Call(NamedTuple):
+    """Of a module that was put beside. `line`: one, so that it can stand behind a semicolon; nothing of it stays.
+
+    `hint`: what to do where it cannot be put in.
+    """
+
+    module: str
+    line: str
+    why: str
+    hint: str
+
+
+GUARD = Call(
+    module=MODULE,
+    line=f"from .{MODULE} import check as _cuwheel_check; _cuwheel_check(); del _cuwheel_check",
+    why='put here by cuwheel build: guard = "inject"',
+    hint="leave guard out",
+)
 
 
 def package_of(packages: Collection[str], distribution: str, libraries: Iterable[str]) -> str:
@@ -40,27 +57,28 @@ def package_of(packages: Collection[str], distribution: str, libraries: Iterable
     )
 
 
-def with_call(source: bytes, name: str) -> bytes:
-    """`source`: of an `__init__.py`, called `name` in messages. Unchanged where it has the guard already."""
-    if MODULE.encode() in source:
+def with_call(source: bytes, name: str, call: Call = GUARD) -> bytes:
+    """`source`: of an `__init__.py`, called `name` in messages. Unchanged where it has the call already."""
+    if call.module.encode() in source:
         return source
-    body = _parsed(source, name).body
+    body = _parsed(source, name, call).body
+    put = f"{call.line}  # {call.why}".encode()
     start = len(_prelude(body))
     lines = source.splitlines(keepends=True)
     end = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
     if start and _goes_on(lines, body[start - 1]):
         line, column = body[start - 1].end_lineno or 1, body[start - 1].end_col_offset or 0
         old = lines[line - 1]
-        lines[line - 1] = old[:column] + b"; " + _CALL.encode() + old[column:]
+        lines[line - 1] = old[:column] + b"; " + call.line.encode() + old[column:]
         return b"".join(lines)
     head = b"".join(lines[: _line_above(body, start, len(lines))])
     if not head and source.startswith(codecs.BOM_UTF8):
-        return codecs.BOM_UTF8 + (_CALL + _WHY).encode() + end + source.removeprefix(codecs.BOM_UTF8)
+        return codecs.BOM_UTF8 + put + end + source.removeprefix(codecs.BOM_UTF8)
     gap = end if head and not head.endswith((b"\n", b"\r")) else b""
-    return head + gap + (_CALL + _WHY).encode() + end + source[len(head) :]
+    return head + gap + put + end + source[len(head) :]
 
 
-def _parsed(source: bytes, name: str) -> ast.Module:
+def _parsed(source: bytes, name: str, call: Call) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of somebody else's escapes
@@ -68,8 +86,8 @@ def _parsed(source: bytes, name: str) -> ast.Module:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise MalformedError(
             name,
-            f"cannot be read as Python, so the guard's call cannot be put into it: {error}",
-            hint="leave guard out",
+            f"cannot be read as Python, so the call of {call.module} cannot be put into it: {error}",
+            hint=call.hint,
         ) from error
 
 

@@ -5,6 +5,7 @@ A text that knows its parts (`Arch`, `Capability`) is written as the text it is,
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
@@ -75,7 +76,7 @@ def schema(type_: type) -> dict[str, Any]:
 
 
 def _written(value: object) -> str:
-    if isinstance(value, str):
+    if isinstance(value, str | Path):
         return str(value)
     raise NotImplementedError
 
@@ -86,6 +87,8 @@ _LINES = msgspec.json.Encoder(enc_hook=_written)
 def _read(type_: Any, data: object) -> Any:  # noqa: ANN401 - a type with `restored`
     if isinstance(data, type_):
         return data
+    if type_ is Path and isinstance(data, str):
+        return Path(data)
     if not (isinstance(data, str) and issubclass(type_, str)):
         raise TypeError(f"Expected `str`, got `{type(data).__name__}`")
     try:

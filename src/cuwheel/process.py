@@ -291,6 +291,11 @@ class Conversation:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
+    def interrupt(self) -> None:
+        """As Ctrl-C does: it may end what it started."""
+        with contextlib.suppress(ProcessLookupError):
+            self._child.send_signal(signal.SIGINT)
+
     def errors(self) -> str:
         """What it wrote to its stderr."""
         return _text(self._errors)

@@ -211,6 +211,19 @@ _ROWS = (
         "measuring.BenchRequest",
     ),
     Verb(
+        "cluster",
+        "workers for build, check, catalogue and trials on many machines",
+        "status ADDRESS",
+        (
+            "clusters.cluster",
+            "clusters.cluster_init",
+            "clusters.cluster_scheduler",
+            "clusters.cluster_stop",
+            "clusters.cluster_worker",
+        ),
+        ("cluster.Cluster", "certificates.Certificates"),
+    ),
+    Verb(
         "gpus",
         "look up GPUs and their compute capability",
         "[NAME]",

@@ -83,6 +83,7 @@ def words_of(verb: str, folder: Path) -> list[str]:
         "explain": ["build.log"],
         "bench": ["--at-once", "1", "--calls", "2", "--blocks", "2", "--", "echo", ODD],
         "trials": ["run", "TRIALS.toml", "-o", f"trials-{ODD}", "--resume"],
+        "cluster": ["init", "-o", str(folder / f"cluster-{ODD}")],
         "gpus": ["h100"],
         "toolkits": [],
     }[verb]

@@ -120,6 +120,8 @@ assert_type(cuwheel.catalogue(["torch"], to=Path("catalogue"), budget=10**9).suc
 tried = assert_type(cuwheel.trials(Path("TRIALS.toml"), resume=True, only={"start": "cold"}), Trials)
 assert_type(tried.groups[0].interval, tuple[float, float])
 
+assert_type(cuwheel.cluster("tls://build01:8786").workers[0].cores, int)
+
 speed = assert_type(cuwheel.bench("work.py:call", against=["DTYPE=float16"], at_once=[1, 2, 4]), Bench)
 assert_type(speed.levels[0].p99, float)
 assert_type(cuwheel.bench(cuwheel.BenchRequest(["./solver"], by="processes")).line, str)

@@ -14,6 +14,11 @@ if TYPE_CHECKING:  # `as` tells type checkers that the name is exported
     from cuwheel.api.binaries import compare as compare
     from cuwheel.api.binaries import inspect as inspect
     from cuwheel.api.binaries import kernels as kernels
+    from cuwheel.api.clusters import cluster as cluster
+    from cuwheel.api.clusters import cluster_init as cluster_init
+    from cuwheel.api.clusters import cluster_scheduler as cluster_scheduler
+    from cuwheel.api.clusters import cluster_stop as cluster_stop
+    from cuwheel.api.clusters import cluster_worker as cluster_worker
     from cuwheel.api.delivery import catalogue as catalogue
     from cuwheel.api.delivery import catalogue_list as catalogue_list
     from cuwheel.api.delivery import find as find

@@ -62,7 +62,7 @@ def finished(order: Order, job: Job, built: Built, placed: Placed) -> JobResult:
     result = replace(
         begun(job, "failed"),
         built=built,
-        record=_record(built),
+        record=record_of(built),
         phases=built.phases,
         seconds=built.seconds,
         findings=(*job.notes, *_about_cache(built), *built.findings),
@@ -85,7 +85,8 @@ def _about_cache(built: Built) -> Iterator[Finding]:
         )
 
 
-def _record(built: Built) -> Record | None:
+def record_of(built: Built) -> Record | None:
+    """What was recorded of its compiler calls, if anything."""
     if not built.record:
         return None
     try:

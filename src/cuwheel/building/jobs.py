@@ -11,13 +11,14 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cuwheel import codec, files, process, venvs
-from cuwheel.building import build_tools, nvcc_words, resources, texts, variables, workspace
+from cuwheel.building import build_tools, nvcc_words, texts, variables, workspace
 from cuwheel.building.job import Job
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
 from cuwheel.inspection.description import BuildRecord
+from cuwheel.machine import resources
 from cuwheel.spellings import table as spellings
 from cuwheel.toolchains import commands
 from cuwheel.version import __version__

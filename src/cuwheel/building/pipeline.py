@@ -1,68 +1,38 @@
-"""The steps of a build in their order: source, configuration, plan, toolchains, jobs, and what becomes of each."""
+"""A build from its request to its result: here, or on a cluster."""
 
 from __future__ import annotations
 
-import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from cuwheel import log
-from cuwheel.building import (
-    config,
-    finishing,
-    frontend,
-    jobs,
-    merging,
-    naming,
-    pyproject,
-    recipes,
-    run,
-    shares,
-    source,
-    variants,
-    workspace,
-)
-from cuwheel.building.job import Problem
-from cuwheel.building.order import Order
-from cuwheel.building.requirements import Source, torch_release
-from cuwheel.building.results import BuildResult, JobResult, MadeVariants
-from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
-from cuwheel.facts import toolkits
-from cuwheel.planning import plans
-from cuwheel.toolchains import lock, provide
-from cuwheel.toolchains.downloads import Supply
-from cuwheel.toolchains.request import toolkit_from
-from cuwheel.toolchains.store import open_store
+from cuwheel.building import jobs, merging, variants
+from cuwheel.building.results import BuildResult, MadeVariants
+from cuwheel.building.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from cuwheel.building.job import Job
     from cuwheel.building.request import BuildRequest
-    from cuwheel.finding import Finding
-    from cuwheel.planning.plan import Job as PlanJob
-    from cuwheel.planning.plan import NotServed
-    from cuwheel.toolchains.request import ToolchainRequest
-    from cuwheel.toolchains.toolchain import Toolchain
+    from cuwheel.building.results import JobResult, WorkerSpan
 
 
 def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
     """All of it; with `dry_run` as far as can be told without doing anything. `caller`: the environment."""
     began, now = time.monotonic(), datetime.now(timezone.utc)
     steps = Steps(request)
-    steps.decide(caller)
-    made = steps.foreseen() if request.dry_run else steps.execute()
+    spans: tuple[WorkerSpan, ...] = ()
+    if request.cluster and not request.dry_run:
+        made, spans = _on_cluster(steps)
+    else:
+        steps.decide(caller)
+        made = steps.foreseen() if request.dry_run else steps.execute()
     merged = merging.merged(steps.order, made) if steps.table.merge and not request.dry_run else ()
     wanted = steps.table.variants and not request.dry_run
     return BuildResult(
         order=steps.order,
-        configuration=steps.configuration,
-        recipe=steps.recipe,
+        configuration=steps.known.configuration,
+        recipe=steps.known.recipe,
         jobs=made,
         merged=merged,
         variants=variants.written(steps.order, made, merged) if wanted else MadeVariants(),
@@ -70,211 +40,15 @@ def build(request: BuildRequest, caller: Mapping[str, str]) -> BuildResult:
         findings=steps.findings,
         began=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         seconds=time.monotonic() - began,
+        spans=spans,
     )
 
 
-class Steps:
-    """`decide` looks, and provides toolchains; what it found is what `execute` does."""
+def _on_cluster(steps: Steps) -> tuple[tuple[JobResult, ...], tuple[WorkerSpan, ...]]:
+    """The workers provide toolchains, interpreters and build tools; this machine needs none of them."""
+    from cuwheel.building import on_cluster  # noqa: PLC0415 - of an extra
 
-    def __init__(self, request: BuildRequest) -> None:
-        self.request = request
-        self.store = open_store(request.cache)
-        asked = str(request.source)
-        self.tree = source.obtain(asked, self.store.folder, offline=request.offline, without=[request.output])
-        found = config.find(self.tree.folder, request.config, request.overrides)
-        self.table, self.configuration = found.table, found.path
-        self.project = pyproject.read(*jobs.below(self.tree, self.table.subdirectory), self.table.backend)
-        self.recipe = recipes.find(self.project.name, self.project.version) if self.table.recipe else None
-        if self.recipe:
-            self.table = config.over(self.recipe.settings, found)
-            self.project = pyproject.read(*jobs.below(self.tree, self.table.subdirectory), self.table.backend)
-            used = "; ".join(recipes.in_effect(self.recipe, self.table)) or "nothing that you have not set yourself"
-            log.info("using the recipe for %s: %s", self.recipe.name, used)
-        if self.table.gate.device_code and not pyproject.has_cuda(self.tree.folder, self.tree.files):
-            raise MalformedError(
-                asked,
-                "has no CUDA code: no .cu file, and no build file that mentions CUDA",
-                hint="without device code you do not need cuwheel: pip wheel .",
-            )
-        self.images: dict[str, tuple[str, ...]] = {}
-        self.jobs: list[Job] = []
-        self.failed: list[JobResult] = []
-        self.placed = finishing.Placed()
-        self.unserved: tuple[NotServed, ...] = ()
-        self.findings: tuple[Finding, ...] = tuple(source.findings(self.tree))
-
-    @property
-    def order(self) -> Order:
-        return Order(
-            request=self.request,
-            table=self.table,
-            tree=self.tree,
-            project=self.project,
-            store=self.store,
-            images=self.images,
-        )
-
-    def decide(self, caller: Mapping[str, str]) -> None:
-        if not self.request.dry_run:
-            frontend.require_tools(repairs=self.table.repair.enabled is not False)
-        _refuse_unwritable(self.request.output)
-        planned = self._plan()
-        wanted = jobs.pythons(self.table, self.project)
-        images = "container" in self.request.providers  # which have interpreters of their own
-        interpreters = {} if images else jobs.interpreters(wanted)  # before a toolkit is downloaded for nothing
-        toolchains = self._toolchains(planned, wanted)
-        if images and not all(each.prefix for each in toolchains.values()):
-            interpreters = jobs.interpreters(wanted)
-        self.images = {} if self.request.dry_run else jobs.image_paths(toolchains.values())
-        order = self.order
-        for plan in planned:
-            if (toolchain := toolchains.get(plan.cuda)) is None:
-                continue
-            for python in wanted:
-                found = None if toolchain.prefix else interpreters[python]
-                self.jobs.append(jobs.make(order, plan, toolchain, python, found, caller))
-        log.info("%s: %s", self.project.name, ", ".join(job.id for job in self.jobs))
-
-    def _plan(self) -> tuple[PlanJob, ...]:
-        table = self.table
-        if not table.for_:
-            raise UsageError(
-                "no GPUs were given, neither on the command line nor in a configuration",
-                hint='cuwheel build --for h100,l40   (or in pyproject.toml: [tool.cuwheel] for = ["h100", "l40"])',
-            )
-        made = plans.make([self._machine(each) for each in table.for_], table.cuda, table.plan, torch=self._torch())
-        self.unserved = made.unserved
-        planned = tuple(job for job in made.jobs if job.archs or job.ptx)
-        if not planned:
-            reasons = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
-            raise UsageError(f"no wheel can serve these machines: {reasons}", hint="cuwheel plan shows what would")
-        self._choose_names([job.cuda for job in planned])
-        return planned
-
-    def _torch(self) -> str | None:
-        """The release that will compile it, as far as its requirements tell: it refuses what it does not know."""
-        return torch_release((*self.table.requires, *self.project.requires))
-
-    def _machine(self, name: str) -> str:
-        """A fleet file is named from where the configuration is, as every file in one is."""
-        near = (self.configuration.parent if self.configuration else self.tree.folder) / name
-        return str(near) if near.is_file() and not Path(name).is_file() else name
-
-    def _choose_names(self, cudas: Sequence[str]) -> None:
-        """Each wheel its own: by local versions where nobody said how."""
-        table = self.table
-        if table.merge and len(set(cudas)) == 1:
-            raise UsageError(
-                "--merge joins the wheels of several CUDA versions, but only one was given", hint="--cuda A,B"
-            )
-        chosen = naming.choose(table, cudas)
-        if table.naming is None and chosen == "local":
-            self.findings = (*self.findings, naming.finding(cudas))
-        self.table = replace(table, naming=chosen)
-        if naming.collide(self.table, cudas):
-            raise UsageError(
-                f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {chosen!r})",
-                hint="--naming local gives each its own name: 1.0+cu130",
-            )
-
-    def _toolchains(self, planned: Sequence[PlanJob], pythons: Sequence[str]) -> dict[str, Toolchain]:
-        """One that cannot be had fails its jobs, and none that can be had ends the build."""
-        found: dict[str, Toolchain] = {}
-        errors: dict[str, CuwheelError] = {}
-        for plan in planned:
-            try:
-                wanted = self._toolkit(plan.cuda)
-                found[plan.cuda] = provide.foresee(wanted) if self.request.dry_run else provide.provide(wanted)
-            except CuwheelError as error:
-                errors[plan.cuda] = error
-        if not found:
-            raise next(iter(errors.values()))
-        self.failed = [
-            _without_toolchain(plan, python, errors[plan.cuda])
-            for plan in planned
-            for python in pythons
-            if plan.cuda in errors
-        ]
-        return found
-
-    def _toolkit(self, cuda: str) -> ToolchainRequest:
-        named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
-        extra = ("torch",) if self.project.backend == "torch" else ()
-        version = named[0] if named else cuda  # as requested: a patch release is kept
-        return toolkit_from(self.request, version, (*self.table.components, *extra))
-
-    def foreseen(self) -> tuple[JobResult, ...]:
-        return (*(finishing.begun(job, "planned") for job in self.jobs), *self.failed)
-
-    def execute(self) -> tuple[JobResult, ...]:
-        """For each CUDA version the oldest Python first: its wheel may serve the others."""
-        output = self.request.output
-        try:
-            output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UnreadableError.from_os(error, output, hint="--output FOLDER") from error
-        first: dict[str, Job] = {}
-        for job in self.jobs:
-            first.setdefault(job.cuda, job)
-        done = self._together(list(first.values()))
-        rest = [job for job in self.jobs if job.id not in done]
-        served = {job.id: result for job in rest if (result := _served(job, done[first[job.cuda].id]))}
-        done |= served
-        done |= self._together([job for job in rest if job.id not in served])
-        return (*(done[job.id] for job in self.jobs), *self.failed)
-
-    def _together(self, wanted: Sequence[Job]) -> dict[str, JobResult]:
-        if self.request.at_once <= 1 or len(wanted) <= 1:
-            return {job.id: self._one(job) for job in wanted}
-        with ThreadPoolExecutor(self.request.at_once) as pool:
-            try:
-                return dict(zip([job.id for job in wanted], pool.map(self._one, wanted), strict=True))
-            except BaseException:  # an interrupt is meant for the builds
-                pool.shutdown(wait=False, cancel_futures=True)
-                for job in wanted:
-                    workspace.end_leftovers(job.folder)
-                raise
-
-    def _requirements(self, job: Job) -> Source:
-        """Python's packages: of the lock where it knows them, to be written down, or whatever the index has."""
-        request, toolkit = self.request, job.toolchain.toolkit
-        supply = Supply(store=self.store, offline=request.offline, base=request.fetched)
-        if request.locked or request.fetched:
-            there = lock.requirements_for(toolkit, job.python, request.fetched, request.locked, offline=request.offline)
-            return Source(supply=supply, locked=there)
-        return Source(supply=supply, kept=request.lock is not None)
-
-    def _one(self, job: Job) -> JobResult:
-        order = self.order
-        log.info("%s: started", job.id)
-        build = shares.built if self.request.shares else run.worked
-        with run.executed(job, order, self._requirements(job), build) as done:
-            made = finishing.finished(order, job, done, self.placed)
-        if self.request.lock and done.requirements:
-            used = lock.requirements(job.toolchain.toolkit, job.python, done.requirements)
-            lock.update(self.request.lock, used)
-        took = "" if made.outcome == "resumed" else f" in {made.seconds:.0f} s"
-        log.info("%s: %s%s", job.id, made.outcome, took)
-        return made
-
-
-def _without_toolchain(plan: PlanJob, python: str, error: CuwheelError) -> JobResult:
-    problem = Problem(phase="toolchain", what=error.message, hint=error.hint)
-    return JobResult(id=jobs.name(plan.cuda, python), python=python, plan=plan, outcome="failed", problem=problem)
-
-
-def _served(job: Job, first: JobResult) -> JobResult | None:
-    """The wheel of another Python, where it can be installed for this one."""
-    if first.wheel is None or not jobs.serves(first.wheel.path.name, job.python):
-        return None
-    reason = f"{first.wheel.path.name} serves Python {job.python} too"
-    return replace(finishing.begun(job, "skipped"), reason=reason, wheel=first.wheel)
-
-
-def _refuse_unwritable(folder: Path) -> None:
-    """Before an hour of compiling, not after it."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not there.is_dir():
-        raise UnreadableError(there, "is not a folder, so wheels cannot be written there", hint="--output FOLDER")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UnreadableError(there, "is not writable, so wheels cannot be written there", hint="--output FOLDER")
+    steps.make_output()
+    done = on_cluster.executed(steps, steps.plan(), jobs.pythons(steps.table, steps.project))
+    steps.findings = (*steps.findings, *done.findings)
+    return done.ordered(), tuple(done.spans)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cuwheel.clusters import target
 from cuwheel.errors import UsageError
 from cuwheel.request_checks import freeze, must_be_positive
 from cuwheel.toolchains.request import ToolkitSources
@@ -17,8 +18,9 @@ class BuildRequest(ToolkitSources):
 
     `settings`: any part of the configuration, as `tables.Table` has it, over what the source or `config` says.
     `jobs`: compilers at once, of all wheels together; `at_once`: wheels. A job whose inputs have not changed comes from
-    the cache, with or without `resume`; `rebuild` builds it anew. `shares`: each architecture is compiled by itself.
-    `only`: architectures to compile, whatever the list is that the build is configured for.
+    the cache, with or without `resume`; `rebuild` builds it anew. `shares`: each architecture is compiled by itself;
+    None: where that pays. `cluster`: where it is built: an address, `local` or `slurm`. `only`: architectures to
+    compile, whatever the list is that the build is configured for.
     """
 
     source: str | Path = field(default=".", kw_only=False)
@@ -32,7 +34,8 @@ class BuildRequest(ToolkitSources):
     at_once: int = 1
     resume: bool = False
     rebuild: bool = False
-    shares: bool = False
+    shares: bool | None = None
+    cluster: str | None = None
     only: Sequence[str] = ()
     keep: bool = False
     dry_run: bool = False
@@ -42,6 +45,8 @@ class BuildRequest(ToolkitSources):
         freeze(self, "machines", "cuda", "python", "only")
         if self.resume and self.rebuild:
             raise UsageError("--resume reuses what is there, --rebuild does not: give one of them")
+        if self.cluster is not None:
+            target.parse(self.cluster)
         must_be_positive(jobs=self.jobs, at_once=self.at_once)
         object.__setattr__(self, "output", Path(self.output).absolute())
 

@@ -73,6 +73,16 @@ class MadeVariants(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
 
 
+class WorkerSpan(Struct, frozen=True, kw_only=True):
+    """What a worker of a cluster did, in seconds since the build began."""
+
+    worker: str
+    name: str
+    began: float
+    ended: float
+    failed: bool = False
+
+
 class BuildResult(Struct, frozen=True, kw_only=True):
     """`configuration`: the file that it was read from. `seconds`: of the whole, and `began` when."""
 
@@ -86,3 +96,4 @@ class BuildResult(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     began: str
     seconds: float
+    spans: tuple[WorkerSpan, ...] = ()

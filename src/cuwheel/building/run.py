@@ -45,7 +45,7 @@ def executed(job: Job, order: Order, requirements: Source, build: Build) -> Iter
 
     `build`: how it is built where it must be, as `worked` does it.
     """
-    with workspace.held(order.store, job.folder):
+    with workspace.held(job.folder):
         job = replace(job, key=_key(job, requirements))
         there = None if order.request.rebuild else workspace.earlier(job.folder, job.key)
         if there and (there.requirements or not requirements.kept):

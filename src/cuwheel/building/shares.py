@@ -112,12 +112,10 @@ def built(job: Job, order: Order, requirements: Source, fresh: frozenset[str] = 
     last = Built(key=job.key)
     phases: list[Phase] = []
     for each in [share for share in shares if share.name not in kept]:
-        log.info("%s: compiling the share for %s", job.id, each.name)
-        last = run.worked(replace(job, force_archs=each.words), order, requirements)
-        phases += [replace(phase, name=f"{phase.name} {each.name}") for phase in last.phases]
-        if last.problem:
+        last, made = compiled(each, job, order, requirements)
+        phases += last.phases
+        if made is None:
             return replace(last, key=job.key, phases=tuple(phases))
-        made = _keep(_place(each, job, order), last, job)
         # What an earlier share was given may have been another thing: definitions that follow from the list.
         old = used.keys() & kept.keys() - fresh
         for other in [name for name in old if used[name].calls != made.calls]:
@@ -130,6 +128,29 @@ def built(job: Job, order: Order, requirements: Source, fresh: frozenset[str] = 
         return built(job, order, requirements, fresh | (used.keys() - kept.keys()))
     cached = {name: found for name, found in kept.items() if name not in fresh}
     return _joined(job, shares, used, cached, replace(last, phases=tuple(phases), seconds=time.monotonic() - began))
+
+
+def compiled(share: Share, job: Job, order: Order, requirements: Source) -> tuple[Built, Kept | None]:
+    """One share, which is kept; None where it failed."""
+    log.info("%s: compiling the share for %s", job.id, share.name)
+    made = run.worked(replace(job, force_archs=share.words), order, requirements)
+    named = tuple(replace(phase, name=f"{phase.name} {share.name}") for phase in made.phases)
+    kept = None if made.problem else _keep(_place(share, job, order), made, job)
+    return replace(made, phases=named), kept
+
+
+def there(share: Share, job: Job, order: Order) -> Kept | None:
+    """A share of the cache."""
+    return _kept(_place(share, job, order))
+
+
+def accept(share: Share, job: Job, order: Order, wheel: Path, made: Kept) -> None:
+    """A share that another machine compiled, as if it had been here."""
+    place = _place(share, job, order)
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    copied = files.copy(wheel, place / Path(made.wheel).name)
+    files.write(place / _NOTE, codec.encode(replace(made, wheel=str(copied))), durable=True)
 
 
 def _joined(job: Job, shares: Sequence[Share], used: dict[str, Kept], kept: dict[str, Kept], last: Built) -> Built:

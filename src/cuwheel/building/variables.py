@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cuwheel.building import texts
-from cuwheel.building.resources import Share
 from cuwheel.building.tables import Table
+from cuwheel.machine.resources import Share
 from cuwheel.planning.plan import Job as PlanJob
 from cuwheel.spellings import table as spellings
 from cuwheel.toolchains import settings as toolchain_settings

@@ -37,9 +37,12 @@ def place(store: Store, *, name: str, cuda: str, archs: tuple[str, ...], python:
 
 
 @contextlib.contextmanager
-def held(store: Store, folder: Path) -> Iterator[None]:
-    """One build at a time; another waits. What a killed one left running is ended first."""
-    with store.locked(f"build-{folder.name}"):
+def held(folder: Path) -> Iterator[None]:
+    """One build at a time; another waits. What a killed one left running is ended first.
+
+    The lock is beside the folder: workers of a cluster may each have a folder of their own at the same path.
+    """
+    with store_.Store(folder.parent).locked(folder.name):
         if count := end_leftovers(folder):
             log.info("stopped %d processes left running by an earlier build", count)
         yield
@@ -106,10 +109,11 @@ def earlier(folder: Path, key: str) -> Built | None:
 def end_leftovers(folder: Path) -> int:
     """Processes of a build here whose cuwheel was killed, or is ending; how many there were.
 
-    Nobody else can be working in the folder: the caller holds its lock.
+    Nobody else can be working in the folder: the caller holds its lock. Builds in namespaces of their own may have
+    another folder at the same path.
     """
     wanted = f"{variables.MARK}={folder}".encode()
-    found = [pid for pid in _processes() if wanted in _variables(pid)]
+    found = [pid for pid in _processes() if wanted in _variables(pid) and _sees(pid, folder)]
     count = len(found)
     for pid in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -119,6 +123,13 @@ def end_leftovers(folder: Path) -> int:
         found = [pid for pid in found if Path("/proc", str(pid), "exe").exists()]
         time.sleep(0.02)
     return count
+
+
+def _sees(pid: int, folder: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/root{folder}").samefile(folder)
+    except OSError:
+        return not folder.exists()
 
 
 def _processes() -> Iterator[int]:

@@ -20,6 +20,7 @@ EXAMPLES = """\
   cuwheel build --force-archs                   ignore the list it hard-codes
   cuwheel build --rebuild                       also what has not changed
   cuwheel build --locked --offline              as cuwheel.lock says
+  cuwheel build --cluster tls://build01:8786    on the workers of a cluster
 
 exit status: 0 every wheel was built and passed the gate, 1 one did not,
 11 no provider has the toolkit, 12 no host compiler fits"""
@@ -99,6 +100,10 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="passed to its backend, like pip's -C",
     )
+    _add_where(how)
+
+
+def _add_where(how: argparse._ArgumentGroup) -> None:
     how.add_argument("--cache", action="store_true", help="use a compiler cache (sccache), kept between builds")
     how.add_argument(
         "--jobs", metavar="N", type=numbers.count, help="compilers to run at once; default: by cores and memory"
@@ -113,8 +118,18 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         "--resume", action="store_true", help="continue an earlier run (what has not changed is always reused)"
     )
     how.add_argument(
-        "--shares", action="store_true", help="compile each architecture by itself, keep it, and graft them together"
+        "--cluster",
+        metavar="WHERE",
+        type=option_values.cluster,
+        help="build on the workers of a cluster: tls://HOST:PORT, local or slurm",
     )
+    how.add_argument(
+        "--shares",
+        action="store_true",
+        default=None,
+        help="compile each architecture by itself, keep it, and graft them together (default: where it pays)",
+    )
+    how.add_argument("--no-shares", dest="shares", action="store_false", help="compile all architectures at once")
     how.add_argument("--rebuild", action="store_true", help="build everything, also what has not changed")
     how.add_argument("--keep", action="store_true", help="keep the sources and the environment of each job")
 

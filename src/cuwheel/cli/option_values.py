@@ -309,3 +309,10 @@ def image(text: str) -> str:
     if not _IMAGE.fullmatch(text):
         raise wrong(text, "the name of a container image, such as nvidia/cuda:13.0.2-devel-ubuntu24.04")
     return text
+
+
+def cluster(text: str) -> str:
+    from cuwheel.clusters import target
+
+    target.parse(text)
+    return text

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from cuwheel.building.gate_values import Listed
 from cuwheel.building.job import Phase
-from cuwheel.building.results import Outcome
+from cuwheel.building.results import Outcome, WorkerSpan
 from cuwheel.diagnose.diagnosis import Failure
 from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
@@ -167,6 +167,7 @@ class Build(Struct, frozen=True, kw_only=True):
     unserved: tuple[NotServed, ...] = ()
     findings: tuple[Finding, ...] = ()
     written: tuple[str, ...] = ()  # beside the wheels
+    workers: tuple[WorkerSpan, ...] = ()  # with --cluster: who did what when
 
     @property
     def succeeded(self) -> bool:

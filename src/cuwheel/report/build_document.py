@@ -51,6 +51,8 @@ def document(answer: Build, *, verbose: bool) -> Document:
     blocks: list[Block] = [Heading(_headline(answer)), *_overview(answer, verbose=verbose), *_facts(answer)]
     if findings := _findings(answer, verbose=verbose):
         blocks += [Heading("Findings"), Findings(findings)]
+    if answer.workers:
+        blocks += [Heading("Workers"), *build_timeline.over_workers(answer.workers), _on_workers(answer)]
     for job in answer.jobs:
         blocks += _job(answer, job, verbose=verbose)
     for each in answer.merged:
@@ -61,6 +63,13 @@ def document(answer: Build, *, verbose: bool) -> Document:
     for machine in answer.unserved:
         blocks.append(Paragraph(f"not served: {machine.machine}: {'; '.join(machine.why)}"))
     return Document(f"cuwheel build {_name(answer)}", tuple(blocks))
+
+
+def _on_workers(answer: Build) -> Table:
+    rows = tuple(
+        (each.worker, each.name, Amount(lasted(each.ended - each.began), each.ended)) for each in answer.workers
+    )
+    return Table((Column("worker", wrap=False), Column("did"), Column("time", numeric=True)), rows)
 
 
 def _name(answer: Build) -> str:

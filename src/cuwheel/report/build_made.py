@@ -45,6 +45,7 @@ def answer_of(made: BuildResult, failures: Sequence[Failure | None]) -> Build:
         variants_failed=made.variants.reason,
         unserved=made.unserved,
         findings=(*made.findings, *made.variants.findings),
+        workers=made.spans,
     )
 
 

@@ -11,8 +11,9 @@ from cuwheel.report.document import Bar, Timeline, ticks
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from cuwheel.building.results import WorkerSpan
     from cuwheel.recording.calls import Call, Record
     from cuwheel.report.build import Job
 
@@ -89,6 +90,34 @@ def blocks(job: Job) -> Iterator[Timeline]:
             *(each for each in _INSIDE if each[0] in inner),
         ),
         ticks=ticks(end),
+    )
+
+
+def over_workers(spans: Sequence[WorkerSpan]) -> Iterator[Timeline]:
+    """A row for each worker of a cluster; two where it did two things at once."""
+    names = sorted({span.worker for span in spans})
+    rows: list[tuple[Bar, ...]] = []
+    for name in names[:_MOST_ROWS]:
+        own = [span for span in spans if span.worker == name]
+        bars = [
+            Bar(
+                span.name,
+                span.began,
+                span.ended - span.began,
+                "failed" if span.failed else "phase",
+                f"{name}: {span.name}\n{span.ended - span.began:.1f} s",
+            )
+            for span in own
+        ]
+        rows += map(tuple, _lanes(bars))
+    end = max((span.ended for span in spans), default=1.0) or 1.0
+    used = sum(span.ended - span.began for span in spans) / (end * max(len(names), 1))
+    yield Timeline(
+        caption=f"{len(names)} workers, at work for {used:.0%} of the time: {', '.join(names)}",
+        seconds=end,
+        rows=tuple(rows),
+        legend=(("phase", "a share or a job"), ("failed", "failed")),
+        ticks=_ticks(end),
     )
 
 

@@ -9,8 +9,8 @@ from cuwheel.building import jobs, variables
 from cuwheel.building.job import Project, Tree
 from cuwheel.building.order import Order
 from cuwheel.building.request import BuildRequest
-from cuwheel.building.resources import Share
 from cuwheel.building.tables import Table
+from cuwheel.machine.resources import Share
 from cuwheel.toolchains import settings
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Toolchain

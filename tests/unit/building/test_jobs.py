@@ -6,12 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel import files
-from cuwheel.building import build_tools, jobs, resources, workspace
+from cuwheel.building import build_tools, jobs, workspace
 from cuwheel.building.job import Built, Project
 from cuwheel.building.tables import Table
 from cuwheel.errors import UsageError
 from cuwheel.facts import cmake
 from cuwheel.facts.arch import Arch
+from cuwheel.machine import resources
 from cuwheel.toolchains.store import Store
 from tests.unit.building import jobs_world as world
 

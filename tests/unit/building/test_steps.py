@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from cuwheel.building import build_tools, finishing, source
-from cuwheel.building.pipeline import Steps
 from cuwheel.building.request import BuildRequest
 from cuwheel.building.results import MadeWheel
+from cuwheel.building.steps import Steps
 from cuwheel.diagnose import failed_job
 from cuwheel.errors import CuwheelError, MalformedError, UnavailableError, UnreadableError, UsageError
 from cuwheel.inspection.libraries import Survey
@@ -66,7 +66,7 @@ def executed(made: Steps, monkeypatch: pytest.MonkeyPatch, tag: str) -> tuple[li
         survey = Survey(target=path, kind="wheel", size=1, distribution=None, libraries=(), findings=())
         return replace(finishing.begun(job, "built"), wheel=MadeWheel(survey=survey, sha256="0", planned=()))
 
-    monkeypatch.setattr(Steps, "_one", one)
+    monkeypatch.setattr(Steps, "one", one)
     made.decide({})
     return begun, made.execute()
 
@@ -146,14 +146,14 @@ def test_a_known_package_is_built_by_its_recipe(tmp_path: Path, caplog: pytest.L
     (place / "kernel.cu").touch()
     caplog.set_level("INFO", logger="cuwheel")
     made = steps(tmp_path)
-    assert made.recipe
+    assert made.known.recipe
     assert made.table.python_tag == "py3-none"
     assert "-DCOMPUTE_BACKEND=cuda" in made.table.environment["CMAKE_ARGS"]
     assert "using the recipe for bitsandbytes: " in caplog.text
     (place / "cuwheel.toml").write_text('python-tag = "cp310-abi3"\n')
     assert steps(tmp_path).table.python_tag == "cp310-abi3"
     without = steps(tmp_path, {"recipe": False})
-    assert without.recipe is None
+    assert without.known.recipe is None
     assert "CMAKE_ARGS" not in without.table.environment
 
 
@@ -168,7 +168,7 @@ def test_a_source_without_cuda_is_said_so(tmp_path: Path) -> None:
 def test_the_architectures_are_spelled_for_the_torch_that_is_required(
     torch: str, spelled: str | None, tmp_path: Path
 ) -> None:
-    (made,) = steps(tmp_path, {"for_": ("rtx 5090",), "cuda": ("12.8",), "requires": (torch,)})._plan()
+    (made,) = steps(tmp_path, {"for_": ("rtx 5090",), "cuda": ("12.8",), "requires": (torch,)}).plan()
     assert made.flags.torch == spelled
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cuwheel import units
 
-_MEMORY_A_COMPILER = 2 * 10**9  # what a call of nvcc on templates takes at its worst, for one architecture
+MEMORY_A_COMPILER = 2 * 10**9  # what a call of nvcc on templates takes at its worst, for one architecture
 _MOST_THREADS = 4
 _CORES_A_THREAD = 4
 _GROUP = Path("/sys/fs/cgroup")
@@ -31,12 +31,18 @@ def share(architectures: int, *, jobs: int | None = None, at_once: int = 1) -> S
 
 def divide(cores: int, memory: int | None, architectures: int, *, jobs: int | None = None, at_once: int = 1) -> Share:
     """Files before architectures: a build has more of them. With many cores nvcc's own threads use what is left."""
-    slots = jobs or (cores if memory is None else max(1, min(cores, memory // _MEMORY_A_COMPILER)))
+    slots = jobs or (cores if memory is None else max(1, min(cores, memory // MEMORY_A_COMPILER)))
     why = f"{jobs} by --jobs" if jobs else f"{cores} cores"
     why += f", {units.size(memory)} of memory" if memory is not None and not jobs else ""
     mine = max(1, slots // at_once)
     threads = max(1, min(architectures, mine // _CORES_A_THREAD, _MOST_THREADS))
     return Share(jobs=max(1, mine // threads), threads=threads, why=why)
+
+
+def compilers(cores: int) -> int:
+    """How many may run at once on so many cores of this machine, by its memory."""
+    memory = available()[1]
+    return cores if memory is None else max(1, min(cores, memory // MEMORY_A_COMPILER))
 
 
 def available() -> tuple[int, int | None]:

@@ -1,0 +1,279 @@
+"""The steps of a build on one machine: source, configuration, plan, toolchains, jobs, and what becomes of each."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuwheel import log
+from cuwheel.building import (
+    config,
+    finishing,
+    frontend,
+    jobs,
+    naming,
+    pyproject,
+    recipes,
+    run,
+    shares,
+    source,
+    workspace,
+)
+from cuwheel.building.job import Problem, Project, Tree
+from cuwheel.building.order import Order
+from cuwheel.building.requirements import Source, torch_release
+from cuwheel.building.results import JobResult
+from cuwheel.building.tables import Table
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from cuwheel.facts import toolkits
+from cuwheel.planning import plans
+from cuwheel.toolchains import lock, provide
+from cuwheel.toolchains.downloads import Supply
+from cuwheel.toolchains.request import toolkit_from
+from cuwheel.toolchains.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cuwheel.building.job import Job
+    from cuwheel.building.request import BuildRequest
+    from cuwheel.finding import Finding
+    from cuwheel.planning.plan import Job as PlanJob
+    from cuwheel.planning.plan import NotServed
+    from cuwheel.toolchains.request import ToolchainRequest
+    from cuwheel.toolchains.store import Store
+    from cuwheel.toolchains.toolchain import Toolchain
+
+
+class Decided(Struct, frozen=True, kw_only=True):
+    """What a request means for its source. `configuration`: the file that it was read from."""
+
+    tree: Tree
+    table: Table
+    project: Project
+    configuration: Path | None = None
+    recipe: recipes.Recipe | None = None
+
+
+def decided(request: BuildRequest, store: Store) -> Decided:
+    asked = str(request.source)
+    tree = source.obtain(asked, store.folder, offline=request.offline, without=[request.output])
+    found = config.find(tree.folder, request.config, request.overrides)
+    table = found.table
+    project = pyproject.read(*jobs.below(tree, table.subdirectory), table.backend)
+    recipe = recipes.find(project.name, project.version) if table.recipe else None
+    if recipe:
+        table = config.over(recipe.settings, found)
+        project = pyproject.read(*jobs.below(tree, table.subdirectory), table.backend)
+        used = "; ".join(recipes.in_effect(recipe, table)) or "nothing that you have not set yourself"
+        log.info("using the recipe for %s: %s", recipe.name, used)
+    if table.gate.device_code and not pyproject.has_cuda(tree.folder, tree.files):
+        raise MalformedError(
+            asked,
+            "has no CUDA code: no .cu file, and no build file that mentions CUDA",
+            hint="without device code you do not need cuwheel: pip wheel .",
+        )
+    return Decided(tree=tree, table=table, project=project, configuration=found.path, recipe=recipe)
+
+
+class Steps:
+    """`decide` looks, and provides toolchains; what it found is what `execute` does."""
+
+    def __init__(self, request: BuildRequest, known: Decided | None = None) -> None:
+        self.request = request
+        self.store = open_store(request.cache)
+        self.known = known or decided(request, self.store)
+        self.tree, self.table, self.project = self.known.tree, self.known.table, self.known.project
+        self.images: dict[str, tuple[str, ...]] = {}
+        self.jobs: list[Job] = []
+        self.failed: list[JobResult] = []
+        self.placed = finishing.Placed()
+        self.unserved: tuple[NotServed, ...] = ()
+        self.findings: tuple[Finding, ...] = tuple(source.findings(self.tree))
+
+    @property
+    def order(self) -> Order:
+        return Order(
+            request=self.request,
+            table=self.table,
+            tree=self.tree,
+            project=self.project,
+            store=self.store,
+            images=self.images,
+        )
+
+    def decide(self, caller: Mapping[str, str]) -> None:
+        _refuse_unwritable(self.request.output)
+        self.prepare(self.plan(), jobs.pythons(self.table, self.project), caller)
+
+    def prepare(self, planned: Sequence[PlanJob], wanted: Sequence[str], caller: Mapping[str, str]) -> None:
+        """The jobs of a plan on this machine. `wanted`: versions of Python."""
+        if not self.request.dry_run:
+            frontend.require_tools(repairs=self.table.repair.enabled is not False)
+        images = "container" in self.request.providers  # which have interpreters of their own
+        interpreters = {} if images else jobs.interpreters(wanted)  # before a toolkit is downloaded for nothing
+        toolchains = self._toolchains(planned, wanted)
+        if images and not all(each.prefix for each in toolchains.values()):
+            interpreters = jobs.interpreters(wanted)
+        self.images = {} if self.request.dry_run else jobs.image_paths(toolchains.values())
+        order = self.order
+        for plan in planned:
+            if (toolchain := toolchains.get(plan.cuda)) is None:
+                continue
+            for python in wanted:
+                found = None if toolchain.prefix else interpreters[python]
+                self.jobs.append(jobs.make(order, plan, toolchain, python, found, caller))
+        log.info("%s: %s", self.project.name, ", ".join(job.id for job in self.jobs))
+
+    def plan(self) -> tuple[PlanJob, ...]:
+        table = self.table
+        if not table.for_:
+            raise UsageError(
+                "no GPUs were given, neither on the command line nor in a configuration",
+                hint='cuwheel build --for h100,l40   (or in pyproject.toml: [tool.cuwheel] for = ["h100", "l40"])',
+            )
+        made = plans.make([self._machine(each) for each in table.for_], table.cuda, table.plan, torch=self._torch())
+        self.unserved = made.unserved
+        planned = tuple(job for job in made.jobs if job.archs or job.ptx)
+        if not planned:
+            reasons = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
+            raise UsageError(f"no wheel can serve these machines: {reasons}", hint="cuwheel plan shows what would")
+        self._choose_names([job.cuda for job in planned])
+        return planned
+
+    def _torch(self) -> str | None:
+        """The release that will compile it, as far as its requirements tell: it refuses what it does not know."""
+        return torch_release((*self.table.requires, *self.project.requires))
+
+    def _machine(self, name: str) -> str:
+        """A fleet file is named from where the configuration is, as every file in one is."""
+        near = (self.known.configuration.parent if self.known.configuration else self.tree.folder) / name
+        return str(near) if near.is_file() and not Path(name).is_file() else name
+
+    def _choose_names(self, cudas: Sequence[str]) -> None:
+        """Each wheel its own: by local versions where nobody said how."""
+        table = self.table
+        if table.merge and len(set(cudas)) == 1:
+            raise UsageError(
+                "--merge joins the wheels of several CUDA versions, but only one was given", hint="--cuda A,B"
+            )
+        chosen = naming.choose(table, cudas)
+        if table.naming is None and chosen == "local":
+            self.findings = (*self.findings, naming.finding(cudas))
+        self.table = replace(table, naming=chosen)
+        if naming.collide(self.table, cudas):
+            raise UsageError(
+                f"the wheels for CUDA {', '.join(cudas)} would have the same name (naming is {chosen!r})",
+                hint="--naming local gives each its own name: 1.0+cu130",
+            )
+
+    def _toolchains(self, planned: Sequence[PlanJob], pythons: Sequence[str]) -> dict[str, Toolchain]:
+        """One that cannot be had fails its jobs, and none that can be had ends the build."""
+        found: dict[str, Toolchain] = {}
+        errors: dict[str, CuwheelError] = {}
+        for plan in planned:
+            try:
+                wanted = self._toolkit(plan.cuda)
+                found[plan.cuda] = provide.foresee(wanted) if self.request.dry_run else provide.provide(wanted)
+            except CuwheelError as error:
+                errors[plan.cuda] = error
+        if not found:
+            raise next(iter(errors.values()))
+        self.failed = [
+            _without_toolchain(plan, python, errors[plan.cuda])
+            for plan in planned
+            for python in pythons
+            if plan.cuda in errors
+        ]
+        return found
+
+    def _toolkit(self, cuda: str) -> ToolchainRequest:
+        named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
+        extra = ("torch",) if self.project.backend == "torch" else ()
+        version = named[0] if named else cuda  # as requested: a patch release is kept
+        return toolkit_from(self.request, version, (*self.table.components, *extra))
+
+    def foreseen(self) -> tuple[JobResult, ...]:
+        return (*(finishing.begun(job, "planned") for job in self.jobs), *self.failed)
+
+    def make_output(self) -> None:
+        output = self.request.output
+        _refuse_unwritable(output)
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnreadableError.from_os(error, output, hint="--output FOLDER") from error
+
+    def execute(self) -> tuple[JobResult, ...]:
+        """For each CUDA version the oldest Python first: its wheel may serve the others."""
+        self.make_output()
+        first: dict[str, Job] = {}
+        for job in self.jobs:
+            first.setdefault(job.cuda, job)
+        done = self._together(list(first.values()))
+        rest = [job for job in self.jobs if job.id not in done]
+        served = {job.id: result for job in rest if (result := _served(job, done[first[job.cuda].id]))}
+        done |= served
+        done |= self._together([job for job in rest if job.id not in served])
+        return (*(done[job.id] for job in self.jobs), *self.failed)
+
+    def _together(self, wanted: Sequence[Job]) -> dict[str, JobResult]:
+        if self.request.at_once <= 1 or len(wanted) <= 1:
+            return {job.id: self.one(job) for job in wanted}
+        with ThreadPoolExecutor(self.request.at_once) as pool:
+            try:
+                return dict(zip([job.id for job in wanted], pool.map(self.one, wanted), strict=True))
+            except BaseException:  # an interrupt is meant for the builds
+                pool.shutdown(wait=False, cancel_futures=True)
+                for job in wanted:
+                    workspace.end_leftovers(job.folder)
+                raise
+
+    def requirements(self, job: Job) -> Source:
+        """Python's packages: of the lock where it knows them, to be written down, or whatever the index has."""
+        request, toolkit = self.request, job.toolchain.toolkit
+        supply = Supply(store=self.store, offline=request.offline, base=request.fetched)
+        if request.locked or request.fetched:
+            there = lock.requirements_for(toolkit, job.python, request.fetched, request.locked, offline=request.offline)
+            return Source(supply=supply, locked=there)
+        return Source(supply=supply, kept=request.lock is not None)
+
+    def one(self, job: Job) -> JobResult:
+        order = self.order
+        log.info("%s: started", job.id)
+        build = shares.built if self.request.shares else run.worked
+        with run.executed(job, order, self.requirements(job), build) as done:
+            made = finishing.finished(order, job, done, self.placed)
+        if self.request.lock and done.requirements:
+            used = lock.requirements(job.toolchain.toolkit, job.python, done.requirements)
+            lock.update(self.request.lock, used)
+        took = "" if made.outcome == "resumed" else f" in {made.seconds:.0f} s"
+        log.info("%s: %s%s", job.id, made.outcome, took)
+        return made
+
+
+def _without_toolchain(plan: PlanJob, python: str, error: CuwheelError) -> JobResult:
+    problem = Problem(phase="toolchain", what=error.message, hint=error.hint)
+    return JobResult(id=jobs.name(plan.cuda, python), python=python, plan=plan, outcome="failed", problem=problem)
+
+
+def _served(job: Job, first: JobResult) -> JobResult | None:
+    """The wheel of another Python, where it can be installed for this one."""
+    if first.wheel is None or not jobs.serves(first.wheel.path.name, job.python):
+        return None
+    reason = f"{first.wheel.path.name} serves Python {job.python} too"
+    return replace(finishing.begun(job, "skipped"), reason=reason, wheel=first.wheel)
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """Before an hour of compiling, not after it."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir():
+        raise UnreadableError(there, "is not a folder, so wheels cannot be written there", hint="--output FOLDER")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UnreadableError(there, "is not writable, so wheels cannot be written there", hint="--output FOLDER")

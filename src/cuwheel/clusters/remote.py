@@ -1,0 +1,134 @@
+"""What is called on a worker, by name. Everything here also runs in a plain Dask worker that can import cuwheel.
+
+A task has a process of its own: it can be ended, and neither its crash nor its memory is the worker's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cuwheel import codec, files, process, scratch
+from cuwheel.clusters import apart, blobs
+from cuwheel.clusters.task import Answer, Task, own_facts
+from cuwheel.errors import CuwheelError, MalformedError, ToolTimeoutError, UnreadableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cuwheel.process import Conversation
+
+TOPIC = "cuwheel"
+_LOOK_S = 0.5
+_END_S = 10.0
+_SHOWN = 2000  # letters of what a process said before it died
+_MEMORY = 4 << 30  # where Dask sets no limit
+_running: dict[str, Conversation] = {}
+_stopped: set[str] = set()
+
+
+def facts(dask_worker: Any) -> bytes:  # noqa: ANN401 - distributed is not typed
+    state = dask_worker.state
+    memory = int(dask_worker.memory_manager.memory_limit or _MEMORY)
+    name = str(dask_worker.name)
+    return codec.encode(own_facts(name=name, cores=state.nthreads, memory=memory, apart=apart.possible()))
+
+
+def lacking(wanted: list[str]) -> list[str]:
+    return [each for each in wanted if not blobs.has(each)]
+
+
+def put(sha256: str, sender: str, offset: int, piece: bytes) -> None:
+    """The next piece of a file, behind those that came before it."""
+    place = _arriving(sha256, sender)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("r+b" if offset else "wb") as file:
+        file.seek(offset)
+        file.write(piece)
+
+
+def complete(sha256: str, sender: str) -> None:
+    place = _arriving(sha256, sender)
+    if files.sha256(place) != sha256:
+        place.unlink()
+        raise MalformedError(sha256, "arrived with another hash")
+    place.replace(blobs.place(sha256))
+
+
+def _arriving(sha256: str, sender: str) -> Path:
+    return blobs.place(sha256).with_name(f".{sha256}-{sender}.part")
+
+
+def piece(sha256: str, offset: int) -> bytes:
+    return blobs.read_piece(sha256, offset)
+
+
+def stop(ids: list[str]) -> int:
+    """End these tasks, where they run here; how many did."""
+    _stopped.update(ids)
+    found = [_running[each] for each in ids if each in _running]
+    for each in found:
+        each.interrupt()
+    return len(found)
+
+
+def stop_all() -> int:
+    return stop(list(_running))
+
+
+def perform(call: str, raw: bytes) -> bytes:
+    """A task, from its inputs, which are here already, to its answer. `call`: this try of it."""
+    from distributed import get_worker
+
+    worker = get_worker()
+
+    def show(text: str) -> None:
+        worker.log_event(TOPIC, {"call": call, "shows": text})
+
+    task = codec.decode(raw, Task)
+    began = time.time()
+    try:
+        with scratch.folder(files.cache_folder() / "cluster" / "tasks", "task-") as folder:
+            answer = _performed(call, task, folder, show)
+    except (OSError, CuwheelError) as error:
+        problem = error.message if isinstance(error, CuwheelError) else str(UnreadableError.from_os(error))
+        answer = Answer(problem=problem, lacking=True)
+    finally:
+        _running.pop(call, None)
+        _stopped.discard(call)
+    return codec.encode(msgspec.structs.replace(answer, began=began, ended=time.time()))
+
+
+def _performed(call: str, task: Task, folder: Path, show: Any) -> Answer:  # noqa: ANN401 - a function of one text
+    (folder / "task.json").write_bytes(codec.encode(task))
+    command = [sys.executable, "-m", "cuwheel.clusters.child", str(folder)]
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with process.conversing(command, env=environ) as child:
+        _running[call] = child
+        stopped_at: float | None = None
+        while True:
+            if call in _stopped:
+                stopped_at = stopped_at or time.monotonic()
+                child.interrupt()
+                if time.monotonic() - stopped_at > _END_S:
+                    break
+            try:
+                line = child.receive(_LOOK_S)
+            except ToolTimeoutError:
+                continue
+            if not line:
+                break
+            with contextlib.suppress(msgspec.DecodeError):
+                show(codec.decode(line, str))
+        said = child.errors()[-_SHOWN:].strip()
+    if stopped_at:
+        return Answer(problem="it was stopped")
+    try:
+        return codec.decode((folder / "answer.json").read_bytes(), Answer)
+    except (OSError, msgspec.DecodeError):
+        return Answer(problem=f"its process ended without an answer: {said or 'it was killed'}", lacking=True)

@@ -1,0 +1,135 @@
+"""What travels: a task and its inputs to a worker, its answer and files back. All of it plain values, no code."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from cuwheel import files
+from cuwheel.version import __version__
+
+_COMPILERS = ("nvcc", "c++", "g++", "gcc", "clang++")
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A function (`module:name`) and what it is called with: JSON, and files by their hash.
+
+    `cores`, `memory`: what it takes of a worker, at most. `seconds`: how long it took before; None where nobody knows.
+    `alike`: only workers of one kind may run it, since its results are put together with others. `kept`: its answer is
+    kept here and used again, unless a `fresh` one is wanted. `label`: under which the time that it takes
+    is remembered; empty: it is not.
+    """
+
+    id: str
+    function: str
+    parameters: str
+    inputs: dict[str, str] = field(default_factory=dict)
+    cores: int = 1
+    memory: int = 0
+    seconds: float | None = None
+    alike: bool = False
+    kept: bool = False
+    fresh: bool = False
+    label: str = ""
+
+    def key(self, kind: tuple[str, ...]) -> str:
+        """Of all that goes in: the same key gives the same answer. `kind`: of the workers."""
+        parts = [own_code(), *kind, self.function, self.parameters, *map(str, sorted(self.inputs.items()))]
+        return files.sha256_of("\0".join(parts).encode())[:32]
+
+
+class Sent(Struct, frozen=True, kw_only=True):
+    """A file on its way: what it is called, its hash and how large it is."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a worker says of a task. `problem`: why there is no answer; `lacking`: another may have what it needs."""
+
+    text: str = ""
+    files: tuple[Sent, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    lacking: bool = False
+    began: float = 0.0
+    ended: float = 0.0
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What a worker is. `code`: a hash of its cuwheel. `tools`: of the compilers that its system has.
+
+    `apart`: tasks on one machine can build at the same path at the same time.
+    """
+
+    name: str
+    host: str
+    cuwheel: str
+    code: str
+    machine: str
+    libc: str
+    python: str
+    store: str
+    tools: str
+    cores: int
+    memory: int
+    apart: bool = True
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """Whose results can be put together: the C library says where a wheel installs, and paths are in the code."""
+        return (self.machine, self.libc, self.store, self.tools)
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """What became of a task. `files`: on this machine, checked. `tries`: what happened on which worker before."""
+
+    task: Task
+    text: str = ""
+    files: dict[str, Path] = field(default_factory=dict)
+    worker: str = ""
+    began: float = 0.0  # seconds since the engine started
+    ended: float = 0.0
+    problem: str = ""
+    hint: str = ""
+    tries: tuple[str, ...] = ()
+    cached: bool = False
+
+
+@cache
+def own_code() -> str:
+    """A hash of this cuwheel: the same version may be two states of a checkout."""
+    top = Path(__file__).parents[1]
+    names = sorted(path for pattern in ("*.py", "*.toml") for path in top.rglob(pattern))
+    return files.sha256_of("\n".join(f"{each.relative_to(top)} {files.sha256(each)}" for each in names).encode())[:16]
+
+
+def own_facts(*, name: str, cores: int, memory: int, apart: bool) -> Facts:
+    """Of this machine."""
+    return Facts(
+        name=name,
+        host=platform.node(),
+        cuwheel=__version__,
+        code=own_code(),
+        machine=platform.machine(),
+        libc=" ".join(platform.libc_ver(sys.executable)).strip() or platform.system(),
+        python=platform.python_version(),
+        store=str(files.cache_folder()),
+        tools=_tools(),
+        cores=cores,
+        memory=memory,
+        apart=apart,
+    )
+
+
+def _tools() -> str:
+    """By place and size, which packages of the same version have alike on every machine."""
+    found = [Path(path).resolve() for name in _COMPILERS if (path := shutil.which(name))]
+    return files.sha256_of("\n".join(f"{each} {each.stat().st_size}" for each in found).encode())[:12]

@@ -1,0 +1,104 @@
+"""Clusters on loopback: a scheduler and workers as processes of their own, which tests kill, stop and cheat."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuwheel.clusters import engine, target
+from cuwheel.clusters.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from cuwheel.clusters.engine import Engine
+
+START_S = 60.0
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(slots=True)
+class World:
+    """`cache`: of this side; each worker may have its own."""
+
+    folder: Path
+    address: str = ""
+    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    def environ(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        return {**os.environ, "CUWHEEL_CACHE": str(self.cache), **(more or {})}
+
+    def start(
+        self, name: str, *words: str, env: Mapping[str, str] | None = None, code: str = ""
+    ) -> subprocess.Popen[bytes]:
+        """`code`: Python that is run before, to make it another than it is."""
+        program = f"{code}\nimport sys\nfrom cuwheel.cli import main\nsys.exit(main(sys.argv[1:]))"
+        out = (self.folder / f"{name}.log").open("ab")
+        with out:
+            child = subprocess.Popen(
+                [sys.executable, "-c", program, "cluster", *words],
+                env=self.environ(env),
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                cwd=_ROOT,
+                start_new_session=True,
+            )
+        self.children[name] = child
+        return child
+
+    def scheduler(self, address: str = "tcp://127.0.0.1:0", *more: str) -> str:
+        ready = self.folder / "address"
+        ready.unlink(missing_ok=True)
+        child = self.start("scheduler", "scheduler", address, "--ready", str(ready), *more)
+        wait_for(lambda: ready.exists() or child.poll() is not None)
+        self.address = ready.read_text()
+        return self.address
+
+    def worker(
+        self, name: str, *more: str, cores: int = 1, env: Mapping[str, str] | None = None, code: str = ""
+    ) -> None:
+        words = ("worker", self.address, "--name", name, "--cores", str(cores), *more)
+        self.start(name, *words, env=env, code=code)
+
+    def said(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        self.children[name].send_signal(number)
+        if number == signal.SIGKILL:
+            self.children[name].wait(10)
+
+    @contextlib.contextmanager
+    def engine(self) -> Iterator[Engine]:
+        with engine.opened(target.parse(self.address), self.cache / "cluster") as made:
+            yield made
+
+    def end(self) -> None:
+        for child in self.children.values():
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(signal.SIGCONT)
+                child.kill()
+            child.wait(10)
+
+
+def wait_for(seen: Callable[[], object], patience: float = START_S) -> None:
+    deadline = time.monotonic() + patience
+    while not seen():
+        assert time.monotonic() < deadline, "what was waited for did not come"
+        time.sleep(0.05)
+
+
+def task(name: str, function: str = "echo", parameters: str = "", **options: object) -> Task:
+    return Task(id=name, function=f"tests.integration.cluster_tasks:{function}", parameters=parameters, **options)  # type: ignore[arg-type]

@@ -1,0 +1,81 @@
+"""Nothing off this machine without TLS; certificates that only their owner reads."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.clusters import certificates, target
+from cuwheel.errors import UnreadableError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    "text", ["tls://build01:8786", "tcp://127.0.0.1:8786", "tcp://[::1]:8786", "tcp://localhost:1", "local", "slurm:20"]
+)
+def test_what_is_taken(text: str) -> None:
+    found = target.parse(text)
+    assert found.secured == (text.startswith(("tls", "slurm")))
+
+
+@pytest.mark.parametrize(
+    "text", ["tcp://build01:8786", "tcp://0.0.0.0:8786", "tcp://10.0.0.1:1", "tcp://[::]:8786", "tcp://127.0.0.1.x:1"]
+)
+def test_an_open_address_needs_tls(text: str) -> None:
+    with pytest.raises(UsageError, match="needs TLS") as caught:
+        target.parse(text)
+    assert "tls://" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "tls://",
+        "tls://a",
+        "tls://a:b",
+        "tls://a:99999999",
+        "ssh://a:1",
+        "tls://a:1/x",
+        "tls://u@a:1",
+        "local:0",
+        "slurm:-1",
+        "local:1.5",
+        "tls://[:1",
+        "inproc://a:1",
+    ],
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(UsageError, match="not the address of a cluster"):
+        target.parse(text)
+
+
+def test_certificates_are_for_their_owner_and_never_written_over(tmp_path: Path) -> None:
+    made = certificates.make(tmp_path / "cluster")
+    assert [path.name for path in made] == ["authority-key.pem", "client.pem", "scheduler.pem", "worker.pem"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made} == {0o600}
+    assert b"PRIVATE KEY" in made[3].read_bytes()
+    before = made[1].read_bytes()
+    with pytest.raises(UsageError, match="there already"):
+        certificates.make(tmp_path / "cluster")
+    assert made[1].read_bytes() == before
+
+
+def test_a_certificate_is_of_the_authority_and_cannot_make_others(tmp_path: Path) -> None:
+    from cryptography import x509
+
+    _, client, _, _ = certificates.make(tmp_path)
+    own, authority = x509.load_pem_x509_certificates(client.read_bytes())
+    own.verify_directly_issued_by(authority)
+    assert not own.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def test_without_certificates_there_is_no_secured_cluster(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match="no certificate") as caught:
+        certificates.security("client", tmp_path / "nowhere")
+    assert "cluster init" in caught.value.hint

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cuwheel.building.results import Outcome
     from cuwheel.building.steps import Steps
-    from cuwheel.clusters.engine import Engine
+    from cuwheel.clusters.engine import Capacity
     from cuwheel.clusters.task import Done
     from cuwheel.finding import Finding
     from cuwheel.planning.plan import Job as PlanJob
@@ -51,12 +51,12 @@ def executed(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str]) -
     folder = steps.store.folder / "cluster"
     found = target.parse(str(steps.request.cluster))
     with engine.opened(found, folder) as machine:
-        work = OnCluster(steps, planned, pythons, machine)
-        work.through()
+        work = OnCluster(steps, planned, pythons, machine.capacity())
+        machine.run(work.begin(), work.follow_up, succeeded)
     return work
 
 
-def _succeeded(done: Done) -> bool:
+def succeeded(done: Done) -> bool:
     """A build that failed is tried again by the next run."""
     if done.task.function.endswith(":share"):
         return codec.decode(done.text, MadeShare).problem is None
@@ -66,8 +66,8 @@ def _succeeded(done: Done) -> bool:
 class OnCluster:
     """`results` by job. `spans`: who did what when."""
 
-    def __init__(self, steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str], machine: Engine) -> None:
-        self._steps, self._planned, self._pythons, self._engine = steps, planned, pythons, machine
+    def __init__(self, steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str], capacity: Capacity) -> None:
+        self._steps, self._planned, self._pythons, self._capacity = steps, planned, pythons, capacity
         self._inputs: dict[str, str] = {}
         self._shares: dict[str, dict[str, Done]] = {}
         self._cores = _LEAST_CORES
@@ -76,16 +76,17 @@ class OnCluster:
         self.spans: list[WorkerSpan] = []
         self.findings: tuple[Finding, ...] = ()
 
-    def through(self) -> None:
+    def begin(self) -> list[Task]:
+        """What can be done at once."""
         self._inputs = self._packed()
-        capacity = self._engine.capacity()
+        capacity = self._capacity
         chosen = share_choice.on_cluster(self._steps.request, self._planned, capacity.slots)
         self._by_shares, self.findings = chosen.by_shares, chosen.findings
         first = [task for plan in self._planned for task in self._begun(plan, self._pythons[0])]
         if first:
             self._cores = max(_LEAST_CORES, min(capacity.largest, capacity.cores // len(first)))
             first = [task for plan in self._planned for task in self._begun(plan, self._pythons[0])]
-        self._engine.run(first, self._next, _succeeded)
+        return first
 
     def ordered(self) -> tuple[JobResult, ...]:
         return tuple(self.results[jobs.name(plan.cuda, python)] for plan in self._planned for python in self._pythons)
@@ -136,7 +137,7 @@ class OnCluster:
     def _task(self, name: str, function: str, given: Given, more: dict[str, str] | None = None) -> Task:
         cores = self._steps.request.jobs or self._cores
         return Task(
-            id=name,
+            id=f"{self._steps.project.name} {name}",
             function=f"cuwheel.building.on_worker:{function}",
             parameters=codec.encode(given).decode(),
             inputs=self._inputs | (more or {}),
@@ -148,7 +149,7 @@ class OnCluster:
             label=f"{self._steps.project.name} {name} {function}",
         )
 
-    def _next(self, done: Done) -> Iterator[Task]:
+    def follow_up(self, done: Done) -> Iterator[Task]:
         """What an answer makes possible: a job whose shares are all there, and other Pythons."""
         given = codec.decode(done.task.parameters, Given)
         name = jobs.name(given.plan.cuda, given.python)

@@ -1,0 +1,136 @@
+"""How much of several workers a cluster uses: projects compiled by architecture, with 1, 2, 4 and 8 workers.
+
+    python benchmarks/cluster_efficiency.py FOLDER… --for 8.0,8.6,9.0 --workers 1,2,4,8
+
+Each run starts with empty caches. What it is held against is the least that any schedule takes: the longest task, or
+all of them divided among the workers. Starting the workers is not counted; sending, fetching and putting together is.
+The times that were measured then go through the engine's own scheduler, for more jobs and workers than are here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuwheel.building import jobs, on_cluster
+from cuwheel.building.request import BuildRequest
+from cuwheel.building.steps import Steps
+from cuwheel.clusters import engine, schedule, target
+from cuwheel.clusters.schedule import Slot
+from cuwheel.clusters.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cuwheel.clusters.task import Done
+
+_JOBS, _WORKERS = 1000, 100
+
+
+def measured(projects: Sequence[Path], machines: str, workers: int, provider: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="cuwheel-efficiency-") as name:
+        folder = Path(name)
+        store = folder / "store"
+        if shared := os.environ.get("CUWHEEL_CACHE"):  # toolkits are not what is measured
+            store.mkdir()
+            (store / "toolchains").symlink_to(Path(shared, "toolchains"))
+        os.environ["CUWHEEL_CACHE"] = str(store)
+        try:
+            return _measured(projects, machines, workers, provider, folder)
+        finally:
+            os.environ["CUWHEEL_CACHE"] = shared or ""
+            shutil.rmtree(store, ignore_errors=True)
+
+
+def _measured(projects: Sequence[Path], machines: str, workers: int, provider: str, folder: Path) -> dict[str, Any]:
+    with engine.opened(target.parse(f"local:{workers}"), folder / "answers") as machine:
+        capacity = machine.capacity()
+        works = {}
+        for project in projects:
+            request = BuildRequest(
+                project, machines=machines.split(","), providers=[provider], output=folder / "dist", shares=True
+            )
+            steps = Steps(request)
+            steps.make_output()
+            planned = steps.plan()
+            works[steps.project.name] = on_cluster.OnCluster(
+                steps, planned, jobs.pythons(steps.table, steps.project), capacity
+            )
+
+        def follow_up(done: Done) -> Iterator[Task]:
+            yield from works[done.task.id.split(" ")[0]].follow_up(done)
+
+        first = [task for work in works.values() for task in work.begin()]
+        began = time.monotonic()
+        machine.run(first, follow_up, on_cluster.succeeded)
+        took = time.monotonic() - began
+    spans = [span for work in works.values() for span in work.spans]
+    results = [result for work in works.values() for result in work.ordered()]
+    seconds = [span.ended - span.began for span in spans]
+    bound = schedule.bound(seconds, workers)
+    return {
+        "workers": workers,
+        "seconds": round(took, 2),
+        "bound": round(bound, 2),
+        "efficiency": round(bound / took, 3),
+        "total": round(sum(seconds), 2),
+        "longest": round(max(seconds, default=0.0), 2),
+        "tasks": {span.name: round(span.ended - span.began, 2) for span in spans},
+        "outcomes": {result.id: result.outcome for result in results},
+        "problems": [result.problem.what[:500] for result in results if result.problem],
+    }
+
+
+def simulated(seconds: Sequence[float]) -> dict[str, float]:
+    """Jobs like those that were measured, in numbers and on workers that are not here."""
+    chosen = random.Random(1)  # noqa: S311 - which ones does not matter, but that they are the same each time
+    tasks = [
+        Task(id=str(number), function="", parameters="", seconds=chosen.choice(seconds)) for number in range(_JOBS)
+    ]
+    workers = [Slot(name=str(number), cores=1, memory=0) for number in range(_WORKERS)]
+    began = time.monotonic()
+    took = schedule.simulated(tasks, workers)
+    least = schedule.bound([each.seconds or 0.0 for each in tasks], _WORKERS)
+    return {
+        "seconds": round(took, 1),
+        "bound": round(least, 1),
+        "efficiency": round(least / took, 4),
+        "decided_in": round(time.monotonic() - began, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("projects", metavar="FOLDER", nargs="+", type=Path)
+    parser.add_argument("--for", dest="machines", default="8.0,8.9,9.0")
+    parser.add_argument("--workers", default="1,2,4,8")
+    parser.add_argument("--provider", default="system")
+    parser.add_argument("--save", type=Path)
+    args = parser.parse_args()
+    runs = []
+    for workers in map(int, args.workers.split(",")):
+        found = measured(args.projects, args.machines, workers, args.provider)
+        runs.append(found)
+        print(
+            f"{workers} workers: {found['seconds']} s, at least {found['bound']} s: {found['efficiency']:.0%}; "
+            f"{found['outcomes']} {found['problems']}",
+            flush=True,
+        )
+        if args.save:
+            args.save.write_text(json.dumps({"runs": runs}, indent=1))
+    times = list(runs[-1]["tasks"].values())
+    whole = {"runs": runs, "simulated": simulated(times) if times else {}}
+    print(f"{_JOBS} jobs on {_WORKERS} workers, simulated: {whole['simulated']}")
+    if args.save:
+        args.save.write_text(json.dumps(whole, indent=1))
+
+
+if __name__ == "__main__":
+    main()

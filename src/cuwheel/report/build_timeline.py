@@ -117,7 +117,7 @@ def over_workers(spans: Sequence[WorkerSpan]) -> Iterator[Timeline]:
         seconds=end,
         rows=tuple(rows),
         legend=(("phase", "a share or a job"), ("failed", "failed")),
-        ticks=_ticks(end),
+        ticks=ticks(end),
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from cuwheel import api, venvs
 from cuwheel.errors import UnreadableError
+from cuwheel.machine.fleet import Refinement
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import state, versions, wheel
 
@@ -101,7 +102,6 @@ def test_a_conda_environment(env: Path, tmp_path: Path) -> None:
     libraries = {"bitsandbytes/libbitsandbytes_cuda122.so": "plain-124.so"}
     made = wheel(tmp_path / "dist", "bitsandbytes", "0.49.0", files=libraries)
     before = state(env)
-    from cuwheel.machine.fleet import Refinement
 
     case = Refinement(torch_cuda="12.4", driver="535.54.03")
     place = {"find_links": [str(made.parent)], "no_index": True, "pin": ["activate"], "refine": case}
@@ -121,3 +121,14 @@ def test_wheels_for_a_python_without_the_gil(tmp_path: Path, folder: str, taken:
     assert [each.file for each in told.candidates if each.chosen] == [f"subject-1.0-cp313-{taken}-linux_x86_64.whl"]
     (other,) = (each for each in told.candidates if not each.chosen)
     assert "the GIL" in other.reasons[0]
+
+
+@pytest.mark.parametrize(("python", "version"), [(None, "1.0"), ("3.13", "1.0"), ("3.13t", "2.0")])
+def test_a_python_without_the_gil_has_to_be_asked_for(tmp_path: Path, python: str | None, version: str) -> None:
+    wheel(tmp_path / "dist", "subject", "1.0", library="plain-130.so", tag="cp313-cp313-linux_x86_64")
+    wheel(tmp_path / "dist", "subject", "2.0", library="plain-130.so", tag="cp313-cp313t-linux_x86_64")
+    place = {"find_links": [str(tmp_path / "dist")], "no_index": True}
+    told = api.find("subject", on=["h100"], refine=Refinement(python=python), **place)  # type: ignore[call-overload]
+    chosen, other = told.candidates
+    assert (chosen.chosen, str(chosen.version)) == (True, version)
+    assert (other.outcome, "the GIL" in other.reasons[0]) == ("fails", True)

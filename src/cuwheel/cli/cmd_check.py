@@ -50,7 +50,9 @@ def add_refinement(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--jax-cuda", metavar="VERSION", type=option_values.cuda, help="the CUDA that jax's plugin was built for"
     )
-    group.add_argument("--python", metavar="VERSION", type=option_values.python, help="version of Python, such as 3.11")
+    group.add_argument(
+        "--python", metavar="VERSION", type=option_values.python, help="version of Python, such as 3.11 or 3.13t"
+    )
     group.add_argument("--glibc", metavar="VERSION", type=option_values.glibc, help="version of glibc, such as 2.35")
     group.add_argument("--os", choices=("linux", "windows"), help="the operating system")
     group.add_argument("--cpu", metavar="NAME", type=option_values.cpu, help="x86_64 or aarch64")

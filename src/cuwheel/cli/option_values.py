@@ -18,7 +18,7 @@ _SHORT = re.compile(r"\d{1,2}(\.\d{1,3})*", re.ASCII)  # of CUDA, Python, glibc:
 _CUDA_TAG = re.compile(r"cu(\d{2})(\d?)", re.ASCII)
 _CUDA = re.compile(r"(?:cuda[ _-]*)?v?([1-9]\d?)(?:\.(\d{1,2})(?:\.\d{1,4})*)?", re.ASCII)
 _TORCH = re.compile(r"[1-9]\d?(\.\d{1,3}){1,3}([A-Za-z0-9.+_-]{0,60})", re.ASCII)
-_PYTHON = re.compile(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?", re.ASCII)
+_PYTHON = re.compile(r"(?:python|cp|py)?-?3\.?(\d{1,2})(\.\d{1,2})?(t?)", re.ASCII)
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?", re.ASCII)
 _GLIBC = re.compile(r"2(\.\d{1,2}){1,2}", re.ASCII)
 _L4T = re.compile(r"R?(\d{2}(?:\.\d{1,2}){0,2})", re.ASCII)
@@ -168,15 +168,19 @@ def torch(text: str) -> str:
 
 
 def python(text: str) -> str:
-    """`3.11`, `3.11.9`, `311`, `cp311`."""
+    """`3.11`, `3.11.9`, `311`, `cp311`; `3.13t` for one without the GIL."""
     match = _PYTHON.fullmatch(text.strip().lower())
     if not match:
-        raise wrong(text, "a version of Python, such as 3.11")
-    return f"3.{int(match[1])}{match[2] or ''}"
+        raise wrong(text, "a version of Python, such as 3.11 (or 3.13t without the GIL)")
+    return f"3.{int(match[1])}{match[2] or ''}{match[3]}"
 
 
 def python_minor(text: str) -> str:
-    return ".".join(python(text).split(".")[:2])
+    """Of a Python to build for, which has the GIL."""
+    found = python(text)
+    if not found[-1].isdigit():
+        raise wrong(text, "a version of Python with the GIL, such as 3.11")
+    return ".".join(found.split(".")[:2])
 
 
 def glibc(text: str) -> str:

@@ -104,7 +104,7 @@ def _gil_problem(python: str, abi: str, machine: Machine) -> str | None:
     """Extension modules are for a Python with the GIL or for one without; `abi3` is for the former."""
     if abi == "none":
         return None
-    without = abi[:2] == "cp" and abi.endswith("t")
+    without = _is_without_gil(abi)
     if without == machine.free_threaded:
         return None
     words = _python_words(python, abi) or python
@@ -113,13 +113,24 @@ def _gil_problem(python: str, abi: str, machine: Machine) -> str | None:
     )
 
 
+def without_gil(tags: Iterable[str]) -> str | None:
+    """The Python that these tags are for, in words, if it is one without the GIL alone."""
+    found = [tag.split("-") for tag in tags]
+    only = all(len(each) > 1 and _is_without_gil(each[1]) for each in found)
+    return _python_words(found[0][0], found[0][1]) if found and only else None
+
+
+def _is_without_gil(abi: str) -> bool:
+    return abi[:2] == "cp" and abi.endswith("t")
+
+
 def _python_words(python: str, abi: str) -> str | None:
     match = _INTERPRETER.fullmatch(python)
     if match is None or not match[3]:
         return None  # py3: any that one meets
     implementation = "PyPy" if match[1] == "pp" else "Python"
     later = " or later" if abi == "abi3" or match[1] == "py" else ""
-    threads = _NO_GIL if abi.endswith("t") and abi[:2] == "cp" else ""
+    threads = _NO_GIL if _is_without_gil(abi) else ""
     return f"{implementation} {match[2]}.{match[3]}{later}{threads}"
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cuwheel.finding import Finding
     from cuwheel.inspection.torch_symbols import TorchExports
     from cuwheel.machine.fleet import Machine
+    from cuwheel.wheel.name import WheelName
 
 _RUNS: tuple[Outcome, ...] = ("native", "compatible", "jit")
 _ARCHS = 4
@@ -78,6 +79,7 @@ def by_name(candidate: Candidate, machines: Sequence[Machine]) -> Ruling:
     for machine in machines:
         found = tags.fits(candidate.wheel.tags, machine)
         own = [*found[0].problems, *_python_problems(listing.requires_python, machine)]
+        own += _gil_problems(candidate.wheel, machine)
         problems += [_of(machine, each, machines) for each in own]
     if problems:
         return Ruling(candidate=candidate, outcome="fails", rank=4, reasons=tuple(dict.fromkeys(problems)))
@@ -94,6 +96,12 @@ def _python_problems(wanted: str | None, machine: Machine) -> Iterator[str]:
     known = machine.python if machine.python.count(".") > 1 else f"{machine.python}.99"  # its last patch release
     if not allowed.contains(known, prereleases=True):
         yield f"it requires Python {wanted}, and this is {machine.python}"
+
+
+def _gil_problems(wheel: WheelName, machine: Machine) -> Iterator[str]:
+    """A machine whose Python nobody named has a usual one."""
+    if machine.python is None and (python := tags.without_gil(wheel.tags)):
+        yield f"it is for {python}, which has to be asked for (--python)"
 
 
 def _of(machine: Machine, reason: str, machines: Sequence[Machine]) -> str:

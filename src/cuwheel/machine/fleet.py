@@ -27,6 +27,7 @@ _HERE = "this machine"
 _JETSON = "Jetson"
 _CPUS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _SYSTEMS: dict[str, System] = {"Linux": "linux", "Windows": "windows"}
+WITHOUT_GIL = "t"  # behind a version of Python, as its own tags have it
 _SWITCHES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"), ("CUDA_DISABLE_PTX_JIT", "disabled"))
 
 
@@ -80,7 +81,7 @@ class Machine(Software, frozen=True, kw_only=True):
 
 
 class Refinement(Software, frozen=True, kw_only=True):
-    """What the command line says of every machine; None leaves what is known as it is."""
+    """What the command line says of every machine; None leaves what is known as it is. `python` may be `3.13t`."""
 
     l4t: str | None = None
     jit: Jit | None = None
@@ -93,6 +94,8 @@ class Refinement(Software, frozen=True, kw_only=True):
             changes["driver_cuda"] = None  # of the other driver
         if "driver" in changes or "driver_cuda" in changes:
             changes["gpu_seen"] = False
+        if python := changes.get("python"):
+            changes |= {"python": python.removesuffix(WITHOUT_GIL), "free_threaded": python.endswith(WITHOUT_GIL)}
         if cpu := changes.get("cpu"):
             changes["cpu"] = _CPUS.get(cpu.lower(), cpu.lower())
         return with_l4t(replace(machine, **changes))

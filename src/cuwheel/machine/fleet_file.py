@@ -89,7 +89,7 @@ def _machine(row: FleetMachine, where: str, problems: list[str]) -> Machine | No
     if row.l4t is not None:
         written |= {"tegra": bool(row.l4t), "l4t": row.l4t if isinstance(row.l4t, str) else None}
     machine = fleet.with_l4t(replace(base, **written))
-    return fleet.Refinement(cpu=machine.cpu).apply(machine)
+    return fleet.Refinement(cpu=machine.cpu, python=machine.python).apply(machine)
 
 
 def _problems(row: FleetMachine) -> Iterator[str]:
@@ -99,5 +99,6 @@ def _problems(row: FleetMachine) -> Iterator[str]:
         yield f"count is {row.count}"
     for name in _VERSIONS:
         value = getattr(row, name)
-        if value is not None and not _VERSION.fullmatch(value):
+        plain = value.removesuffix(fleet.WITHOUT_GIL) if value and name == "python" else value
+        if plain is not None and not _VERSION.fullmatch(plain):
             yield f"{name} = {value!r} is not a version"

@@ -28,6 +28,7 @@ from cuwheel.inspection import wheel_facts
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine, from_gpu
 from tests.fixtures.small_wheel import Wheel
+from tests.unit.delivery.published import catalogue_of
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -315,6 +316,34 @@ def test_without_scripts_it_still_lists_the_files(browser: Chrome, index: Path) 
     assert {each for each in listed if each.endswith(".whl")} == {
         each.name for each in (index / "files").glob("plain*.whl")
     }
+
+
+@pytest.fixture(scope="module")
+def with_catalogue(wheels: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index that shows a catalogue of the same wheels."""
+    folder = tmp_path_factory.mktemp("catalogue")
+    catalogue_of(folder / "held", wheels)
+    assert cuwheel.publish(wheels[:1], to=folder / "index", catalogue=str(folder / "held")).succeeded
+    return folder / "index"
+
+
+@pytest.mark.parametrize(("gpu", "expected"), [
+    ("rtx 3090", {"plain": "1.0", "ptx": "1.0 jit"}),
+    ("gtx 1080 ti", {"plain": "0.9", "ptx": "–"}),
+])  # fmt: skip
+def test_a_catalogue_is_shown_for_a_gpu(
+    browser: Chrome, with_catalogue: Path, gpu: str, expected: dict[str, str]
+) -> None:
+    opened(browser, with_catalogue).find_element("link text", "Other packages").click()
+    browser.find_element("id", "gpu").send_keys(gpu)
+    found = {}
+    for row in browser.find_elements("css selector", "[data-package]"):
+        (cell,) = [each for each in row.find_elements("css selector", "td[data-capability]") if each.is_displayed()]
+        found[row.get_attribute("data-package")] = cell.text
+    assert expected.items() <= found.items(), found
+    browser.find_element("id", "only").send_keys("plai")
+    rows = browser.find_elements("css selector", "[data-package]")
+    assert [each.get_attribute("data-package") for each in rows if each.is_displayed()] == ["plain"]
 
 
 def test_what_a_wheel_says_of_itself_is_text(browser: Chrome, tmp_path: Path) -> None:

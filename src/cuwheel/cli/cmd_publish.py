@@ -17,6 +17,7 @@ EXAMPLES = """\
   cuwheel publish --to index --yank foo==1.0 --reason 'wrong results'
   cuwheel publish --to index --remove foo==0.9
   cuwheel publish dist/*.whl --to index --keep 3
+  cuwheel publish --to index --catalogue shipped
   cuwheel publish dist/*.whl --to index --sign ~/.ssh/id_ed25519
   cuwheel publish --check https://wheels.example.com --signers signers.txt
 
@@ -27,12 +28,12 @@ The folder can be served by any web server, put into a bucket, or used as it is:
 exit status: 0 done, or nothing to do, 1 a wheel was refused, or the check
 found something wrong"""
 _NOT_CHECKING = (
-    *("to", "dry_run", "variants", "files_url", "platform", "sign", "attest", "existing"),
+    *("to", "dry_run", "variants", "files_url", "platform", "sign", "attest", "existing", "catalogue"),
     *("yank", "reason", "unyank", "remove", "keep"),
     *("upload", "upload_limit"),
 )
 _NOT_UPLOADING = (
-    *("to", "variants", "files_url", "sign", "signers", "attest", "existing"),
+    *("to", "variants", "files_url", "sign", "signers", "attest", "existing", "catalogue"),
     *("yank", "reason", "unyank", "remove", "keep"),
 )
 
@@ -63,6 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PLACE",
         type=places.place,
         help="bring along what this index has, in a folder or at a URL, if --to is not an index yet",
+    )
+    parser.add_argument(
+        "--catalogue",
+        metavar="PLACE",
+        type=_catalogue,
+        help="show on the page what a catalogue holds, in a folder or at a URL; 'shipped' for the one in cuwheel, "
+        "'none' to remove it",
     )
     parser.add_argument(
         "--platform", metavar="TAG", type=option_values.platform, help="with name==version: the platform of the wheel"
@@ -141,6 +149,10 @@ def _upload(text: str) -> str:
 
     _address(addresses.parted(text)[0])
     return text
+
+
+def _catalogue(text: str) -> str:
+    return text if text in ("shipped", "none") else places.place(text)
 
 
 def _file(text: str) -> str:

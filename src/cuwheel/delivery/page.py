@@ -34,11 +34,12 @@ FOLDER = "page"
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
-def generate(index: IndexFolder, wanted: Update) -> Iterator[Write | Remove]:
-    """What an update of an index changes of its page."""
+def generate(index: IndexFolder, wanted: Update, *, with_catalogue: bool = False) -> Iterator[Write | Remove]:
+    """What an update of an index changes of its page. `with_catalogue`: it has the page of a catalogue, too."""
     new = [facts for facts in _arrived(index, wanted) if not _is_made(index, facts)]
     projects = [page for page in wanted.projects.values() if page.files]
-    for path, data in files(new, projects, [each.name for each in wanted.listed.projects]).items():
+    names = [each.name for each in wanted.listed.projects]
+    for path, data in files(new, projects, names, with_catalogue=with_catalogue).items():
         yield Write(path, data)
     for file in wanted.gone:
         yield from map(Remove, paths_of(file))
@@ -63,7 +64,9 @@ def _arrived(index: IndexFolder, wanted: Update) -> Iterator[WheelFacts]:
             yield wheel_facts.parse(data, file + FACTS)
 
 
-def files(new: Iterable[WheelFacts], projects: Iterable[Project], names: Iterable[str]) -> Mapping[str, bytes]:
+def files(
+    new: Iterable[WheelFacts], projects: Iterable[Project], names: Iterable[str], *, with_catalogue: bool = False
+) -> Mapping[str, bytes]:
     """What is to be written, by path in the index's folder.
 
     `new`: wheels that came, or whose facts changed. `projects`: as they are now, those in which anything changed.
@@ -73,13 +76,14 @@ def files(new: Iterable[WheelFacts], projects: Iterable[Project], names: Iterabl
     urls = {file.filename: file.url for page in listed for file in page.files}  # from a folder as deep as theirs
     made = _same_for_all()
     links = [(name, _link(name)) for name in sorted(names)]
-    made[INDEX] = _render("index.html.j2", links=links, version=__version__)
+    catalogue = layout.CATALOGUE_PAGE if with_catalogue else ""
+    made[INDEX] = render("index.html.j2", links=links, catalogue=catalogue, version=__version__)
     for page in listed:
         made[project_path(page.name)] = page_data.project(page)
     for facts in new:
         script, own_page = paths_of(facts.file)
         made[script] = page_data.wheel(facts)
-        made[own_page] = _render("wheel.html.j2", wheel=WheelPage(facts, urls.get(facts.file, "")), version=__version__)
+        made[own_page] = render("wheel.html.j2", wheel=WheelPage(facts, urls.get(facts.file, "")), version=__version__)
     return made
 
 
@@ -98,7 +102,8 @@ def problems(read: Callable[[str], bytes | None], projects: Mapping[str, Project
     start = (read(INDEX) or b"").decode("utf-8", "replace")
     if lacks := [name for name in projects if f'href="{_link(name)}"' not in start]:
         yield INDEX, f"it does not link to {lacks[0]}" if start else "it is not there"
-    yield from ((path, "it is not there") for path in _same_for_all() if read(path) is None)
+    linked = [layout.CATALOGUE_PAGE] if f'href="{layout.CATALOGUE_PAGE}"' in start else []
+    yield from ((path, "it is not there") for path in (*_same_for_all(), *linked) if read(path) is None)
     for name, page in projects.items():
         if read(project_path(name)) != page_data.project(page):
             yield project_path(name), "it is not what the project's own page says"
@@ -131,7 +136,7 @@ def _same_for_all() -> dict[str, bytes]:
     }
 
 
-def _render(template: str, **values: object) -> bytes:
+def render(template: str, **values: object) -> bytes:
     return printable.text(_environment().get_template(template).render(**values)).encode()
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from cuwheel.delivery import (
     arrivals,
     attestations,
+    catalogue_page,
     existing,
     layout,
     page,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from cuwheel.delivery.steps import Step
     from cuwheel.delivery.update import Update
 
-_GENERATORS: tuple[steps.Generator, ...] = (page.generate,)  # of further pages
 _LARGEST_ASSET = 2 << 30
 Outcome: TypeAlias = Literal["added", "present", "refused", "sound", "wrong", "uploaded", "planned", "skipped"]
 
@@ -92,7 +92,7 @@ def publish(request: PublishRequest) -> Published:
                 existing.bring(request.existing, index)
         wanted = update.decide(index, [each for each in given if not each.refused], request)
         refused = {each.name for each in given if each.refused} | wanted.refused.keys()
-        todo = [] if refused else steps.of(index, wanted, _GENERATORS, _signer(index, request.sign))
+        todo = [] if refused else steps.of(index, wanted, _generators(index, request), _signer(index, request.sign))
         if not refused and not request.dry_run:
             transaction.execute(index, todo, wanted.journal)
     return Published(
@@ -103,6 +103,15 @@ def publish(request: PublishRequest) -> Published:
         variants=() if refused else made.variants,
         findings=(*_findings(given, wanted, request), *made.findings, *unattested),
     )
+
+
+def _generators(index: IndexFolder, request: PublishRequest) -> list[steps.Generator]:
+    """Of further pages. The page of a catalogue comes before the link to it, and goes after."""
+    asked = request.catalogue
+    shown = asked != catalogue_page.NONE if asked else index.path(layout.CATALOGUE_PAGE).exists()
+    own: steps.Generator = functools.partial(page.generate, with_catalogue=shown)
+    catalogue = [functools.partial(catalogue_page.generate, asked)] if asked else []
+    return [*catalogue, own] if shown else [own, *catalogue]
 
 
 def _signer(index: IndexFolder, key: Path | None) -> steps.Sign | None:

@@ -31,7 +31,8 @@ class PublishRequest:
     index, or `name==version`; `reason`: why they are yanked. `keep`: the newest releases of each project that stay.
     `sign`: an OpenSSH key. `attest`: attestations for the wheels, where the machine has an identity. `variants`:
     variant wheels of the plain ones, too. `existing`: an index at an address or in a folder, whose content is brought
-    along if `to` has none. `dry_run`: nothing is written.
+    along if `to` has none. `catalogue`: a folder or address whose content the index's page shows, too; `shipped` for
+    the one in cuwheel, `none` to show none any more. `dry_run`: nothing is written.
     """
 
     wheels: str | Path | Sequence[str | Path] = field(default=(), kw_only=False)
@@ -45,6 +46,7 @@ class PublishRequest:
     sign: Path | None = None
     attest: bool = False
     existing: str | None = None
+    catalogue: str | None = None
     variants: bool = False
     platform: str | None = None
     dry_run: bool = False
@@ -53,7 +55,7 @@ class PublishRequest:
         object.__setattr__(self, "wheels", as_paths(self.wheels))
         freeze(self, "yank", "unyank", "remove")
         must_be_positive(keep=self.keep)
-        if not (self.wheels or self.yank or self.unyank or self.remove or self.keep):
+        if not (self.wheels or self.yank or self.unyank or self.remove or self.keep or self.catalogue):
             raise UsageError("nothing to publish was given", hint="cuwheel publish dist/*.whl --to index")
         for each in (*self.yank, *self.unyank, *self.remove):
             must_be_file(each)

@@ -215,6 +215,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--to": "new-folder",
         "--check": "place",
         "--existing": "place",
+        "--catalogue": "place",
         "--sign": "file",
         "--signers": "file",
         "--upload": "upload",

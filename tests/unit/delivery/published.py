@@ -9,9 +9,14 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urljoin
 
+from cuwheel import files
+from cuwheel.delivery.catalogue import Listed, Store
+from cuwheel.inspection import wheel_facts
+from cuwheel.wheel.file import WheelFile
 from tests.fixtures import manifest, small_wheel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _ANCHOR = re.compile(r'<a href="([^"]*)"([^>]*)>([^<]*)</a>')
@@ -34,6 +39,17 @@ def cuda_wheel(
         **options,
     )
     return made.write(folder)
+
+
+def catalogue_of(folder: Path, wheels: Iterable[Path]) -> Path:
+    """A catalogue that holds these wheels."""
+    store = Store(folder)
+    for path in wheels:
+        with WheelFile(path) as opened:
+            facts = wheel_facts.of_wheel(opened, sha256=files.sha256(path))
+        store.add(Listed(file=path.name, name=facts.name, version=facts.version, sha256=facts.sha256), facts)
+    store.save("2026-11-16")
+    return folder
 
 
 def page(root: Path, relative: str) -> Any:

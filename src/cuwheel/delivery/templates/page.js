@@ -428,11 +428,44 @@ function select(view) {
   show();
 }
 
+/* The page of a catalogue: of its table, the packages and the GPU that were asked for. */
+function showCatalogue() {
+  const [word, asked] = [byId("only").value.trim().toLowerCase(), byId("gpu").value.trim()];
+  const gpu = asked ? findGpu(asked) : {};
+  const columns = [...document.querySelectorAll("th[data-capability]")].map((each) => each.dataset.capability);
+  const known = columns.includes(gpu.capability);
+  for (const each of document.querySelectorAll("[data-capability]")) each.hidden = known && each.dataset.capability !== gpu.capability;
+  for (const each of document.querySelectorAll("[data-package]")) each.hidden = !each.dataset.package.includes(word);
+  const problem = gpu.problem || (asked && !known ? `the catalogue does not speak of capability ${gpu.capability}` : "");
+  byId("read").textContent = problem || (gpu.name ? `${gpu.name} (capability ${gpu.capability})` : "");
+  byId("read").className = problem ? "problem" : "";
+  const state = new URLSearchParams();
+  for (const each of ["only", "gpu"]) if (byId(each).value) state.set(each, byId(each).value);
+  history.replaceState(null, "", `#${state}`);
+}
+
+function fillGpus() {
+  byId("gpus").append(...data.machines.gpus.slice().reverse().map(([name, capability]) => option(name, capability)));
+}
+
+function startCatalogue() {
+  document.body.classList.add("with-scripts");
+  fillGpus();
+  const state = new URLSearchParams(location.hash.slice(1));
+  for (const each of ["only", "gpu"]) {
+    byId(each).value = state.get(each) || "";
+    byId(each).addEventListener("input", showCatalogue);
+  }
+  byId("choice").addEventListener("submit", (event) => event.preventDefault());
+  showCatalogue();
+}
+
 function start() {
-  const { gpus, drivers, places, pythons } = data.machines;
+  if (byId("choice")) { startCatalogue(); return; }
+  const { drivers, places, pythons } = data.machines;
   document.body.classList.add("with-scripts");
   byId("packages").append(...packages().map((each) => option(each)));
-  byId("gpus").append(...gpus.slice().reverse().map(([name, capability]) => option(name, capability)));
+  fillGpus();
   byId("drivers").append(...drivers.map(([cuda, linux]) => option(`CUDA ${cuda}`, `driver ${linux}`)));
   byId("place").append(...places.map(([key, words]) => option(key, words)));
   byId("python").append(option("", "any"), ...pythons.slice().reverse().map((each) => option(each, each)));

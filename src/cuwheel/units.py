@@ -75,6 +75,15 @@ def runs(things: Iterable[Thing], known: Sequence[Thing]) -> list[list[Thing]]:
     return found
 
 
+def span(least: float, most: float) -> str:
+    """Of seconds, roughly: `about 8 to 29 s`, `about 4 to 15 minutes`."""
+    if most < 1:
+        return "less than a second"
+    unit, length = ("s", 1) if most < 2 * _MINUTE else ("minutes", _MINUTE)
+    first, last = max(1, round(least / length)), max(1, round(most / length))
+    return f"about {first} to {last} {unit}" if first < last else f"about {last} {unit}"
+
+
 def some(names: Sequence[str], most: int = 5) -> str:
     """Enough of a list to see what it is about: `a, b and 3 more`."""
     rest = len(names) - most

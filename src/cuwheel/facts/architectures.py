@@ -19,6 +19,12 @@ def _rows() -> dict[Capability, Architecture]:
     return {row.capability: row for row in tables().architectures.architecture}
 
 
+def seconds_to_compile(ptx: int) -> tuple[float, float]:
+    """How long the driver takes for so many bytes of PTX: at least, and at most."""
+    rate = tables().architectures.compiling
+    return ptx / rate.fastest, ptx / rate.slowest
+
+
 def find_architecture(capability: Capability) -> Architecture:
     """The row of a capability: its generation, whether it is a Tegra, its family."""
     if row := _rows().get(capability):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from cuwheel.compat import check_rules
 from cuwheel.compat.matrix import judge_all
@@ -311,6 +312,23 @@ def test_advice_names_toolkits_that_know_the_number() -> None:
 def test_nothing_starts_slowly_that_does_not_run() -> None:
     verdict = _judge(library("compute_80@7.0", cuda=11), on={"driver": "470.256.02"})
     assert (verdict.outcome, [each.rule for each in verdict.findings]) == ("fails", ["gpu-unknown-to-driver"])
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (300, "less than a second for all 600 B"),
+        (6_000_000, "about 8 to 30 s for all 12.0 MB"),
+        (150_000_000, "about 3 to 12 minutes for all 300 MB"),
+    ],
+)
+def test_the_wait_for_the_driver_is_estimated_from_the_ptx_that_it_compiles(held: int, words: str) -> None:
+    """Of two containers with PTX and one with machine code."""
+    made = library("compute_80", "compute_80", "sm_90")
+    rows = tuple(replace(each, count=2, real_bytes=2 * held) for each in made.device_code)
+    findings = _judge(replace(made, device_code=rows)).findings
+    (finding,) = (each for each in findings if each.rule == "compiled-by-driver")
+    assert f"({words} of its PTX; each part is compiled when it is first used)" in finding.message
 
 
 def test_the_guess_says_that_it_is_one() -> None:

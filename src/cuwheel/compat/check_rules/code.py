@@ -9,14 +9,16 @@ from cuwheel.compat.check_rules.case import Case, error_words
 from cuwheel.compat.choose import INVALID_SOURCE, JIT_DISABLED, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.targets import serves
-from cuwheel.facts import versions
-from cuwheel.units import some
+from cuwheel.facts import architectures, versions
+from cuwheel.units import size, some, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.compat.choose import CudaError
+    from cuwheel.compat.predict import Taken
     from cuwheel.facts.arch import Arch
+    from cuwheel.inspection.libraries import DeviceCode
 
 
 def _failed_by(case: Case, error: CudaError) -> bool:
@@ -206,8 +208,9 @@ def jit_switched_off(case: Case) -> Iterator[Found]:
     "compiled-by-driver",
     severity="note",
     why="""PTX is compiled by the driver when it is first loaded, and kept in ~/.nv/ComputeCache. The first start
-    takes seconds to minutes longer, once per user, driver and GPU.""",
-    source="NVIDIA: CUDA programming guide, just-in-time compilation",
+    takes longer, once per user, driver and GPU. How long is estimated from the size of the PTX, by rates that were
+    measured; a container whose kernels are never called is not compiled.""",
+    source="NVIDIA: CUDA programming guide, just-in-time compilation; rates: architectures.toml",
     fix="none needed; machine code for this GPU would start at once",
 )
 def compiled_by_driver(case: Case) -> Iterator[Found]:
@@ -216,9 +219,29 @@ def compiled_by_driver(case: Case) -> Iterator[Found]:
     if code.outcome == "jit" and code.basis != "relocatable":
         yield Found(
             message=f"for the {case.gpu} the driver compiles {some(sorted({each.arch for each in taken}))}: it runs, "
-            "and the first start takes longer",
+            f"and the first start takes longer{_wait(case)}",
             evidence=(f"{code.containers.jit} of {sum(_counts(case))} containers have no machine code for it",),
         )
+
+
+def _wait(case: Case) -> str:
+    """How long all of it takes, as far as the size of the PTX tells."""
+    held = sum(_bytes_of(each, case.library.device_code) for each in case.code.taken if each.how == "jit")
+    if not held:
+        return ""
+    least, most = architectures.seconds_to_compile(held)
+    return f" ({span(least, most)} for all {size(held)} of its PTX; each part is compiled when it is first used)"
+
+
+def _bytes_of(taken: Taken, rows: Sequence[DeviceCode]) -> int:
+    """Of PTX, decompressed: entries that are alike are taken to be of one size."""
+    alike = [
+        each
+        for each in rows
+        if (each.kind, each.arch, each.section, each.ptx_isa) == ("ptx", taken.arch, taken.section, taken.ptx_isa)
+    ]
+    count = sum(each.count for each in alike)
+    return sum(each.real_bytes for each in alike) * min(taken.count, count) // count if count else 0
 
 
 @rule(

@@ -15,7 +15,7 @@ const HEADLINES = {
 const EXPLAINED = {
   native: "It has machine code made for exactly this GPU.",
   compatible: "It has machine code for an earlier GPU of the same family, which this one runs as it is.",
-  jit: "The driver compiles or links its code when it is first used: that start takes seconds to minutes longer, once.",
+  jit: "The driver compiles or links its code when it is first used: that start takes longer, once.",
   partial: "Some of it runs and some fails.",
   unknown: "The device code, or the GPU, is not known well enough.",
   fails: "",

@@ -21,8 +21,17 @@ class Architecture(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
+class Compiling(Struct, frozen=True, kw_only=True):
+    """How fast the driver compiles PTX, in bytes a second."""
+
+    slowest: int
+    fastest: int
+    source: tuple[str, ...]
+
+
 class Architectures(Struct, frozen=True, kw_only=True):
     """architectures.toml."""
 
     sources: dict[str, Source]
+    compiling: Compiling
     architecture: tuple[Architecture, ...]

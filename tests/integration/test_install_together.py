@@ -8,6 +8,7 @@ import pytest
 
 from cuwheel import api, venvs
 from cuwheel.cli import main
+from cuwheel.delivery import install_lock
 from cuwheel.machine.fleet import Refinement
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import FIXTURES, state, versions, wheel
@@ -114,6 +115,24 @@ def test_one_torch_for_all(empty: Path, dist: Path) -> None:
         "extension 1.0 requires torch==2.8.0 and another 1.0 requires torch==2.9.0: "
         "ask for another release of extension or of another"
     )
+
+
+def test_a_torch_that_comes_along_must_run_too(empty: Path, dist: Path, tmp_path: Path) -> None:
+    """An installer takes the newest, whatever the driver."""
+    for version, library in (("2.8.0", "plain-124.so"), ("2.9.0", "plain-130.so")):
+        wheel(dist, "torch", version, library=library)
+    wheel(dist, "extension", "1.0", library="plain-124.so", requires="torch")
+    place: Any = {"find_links": [str(dist)], "no_index": True}
+    for driver, torch in (("550.54.14", "2.8.0"), ("580.65.06", "2.9.0")):
+        known = Refinement(driver=driver)
+        told = api.install("extension", env=empty, on=["h100"], refine=known, dry_run=True, **place)
+        assert {each.name: each.to for each in told.changes} == {"extension": "1.0", "torch": torch}
+        assert [each.name for each in told.packages] == ["extension", "torch"]
+        fleet = tmp_path / "fleet.toml"
+        fleet.write_text(f'[[machine]]\nname = "a"\ngpu = "h100"\ndriver = "{driver}"\npython = "3.12"\n')
+        api.install("extension", lock=fleet, output=tmp_path / "install.lock", **place)
+        (part,) = install_lock.read(tmp_path / "install.lock").parts
+        assert {each.name: each.version for each in part.files} == {"extension": "1.0", "torch": torch}
 
 
 def test_packages_without_cuda_that_exclude_each_other(empty: Path, dist: Path) -> None:

@@ -75,6 +75,8 @@ def planned(
         release, requires = _own(choice)
         own[release.name] = release
         asked += _required(requires, candidates.wanted(choice.wanted).extras)
+    if listed is None:  # what one of them requires of another is what was chosen
+        asked += [_exactly(own[each.name]) for each in choices[1:]]
     others: tuple[Release, ...] = ()
     if asked or listed:
         others = _resolved(interpreter, list(dict.fromkeys(asked)), request, own, listed)
@@ -100,6 +102,11 @@ def _resolved(
         return resolver.would_install(interpreter, ["--requirement", str(file)], environ, binary=own)
 
 
+def _exactly(release: Release) -> str:
+    local = addresses.local_path(release.url)
+    return f"{release.name} @ {release.url}" if local else f"{release.name}=={release.version}"
+
+
 def _lines(listed: RequirementsFile, own: Mapping[str, Release], asked: Sequence[str]) -> Iterator[str]:
     yield from listed.options
     yield from asked if not any(each.hashes for each in listed.lines) else ()
@@ -109,7 +116,7 @@ def _lines(listed: RequirementsFile, own: Mapping[str, Release], asked: Sequence
             yield each.text
         elif chosen.url:  # one that is yet to be built cannot be found
             local = addresses.local_path(chosen.url)
-            yield f"{chosen.name} @ {chosen.url}" if local else f"{chosen.name}=={chosen.version} {each.hashes}".strip()
+            yield _exactly(chosen) if local else f"{_exactly(chosen)} {each.hashes}".strip()
 
 
 def locked(wanted: LockedFile, local: Path | None) -> Release:

@@ -95,6 +95,10 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> Resolved:
     if problem or not all(each.is_made for each in choices):
         return start
     releases = _releases(own, choices, machine, listed.rest({each.name for each in choices}) if listed else ())
+    with_torch = together.with_required_torch(own, choices, releases, None)
+    if with_torch != choices:
+        choices, start = with_torch, replace(start, choices=with_torch)
+        releases = _releases(own, choices, machine, ())
     settings = pinning.decided(choices, releases)
     if settings.problems:
         return replace(start, problem="; ".join(f"{name}: {why}" for name, why in settings.problems.items()))

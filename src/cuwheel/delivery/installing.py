@@ -200,6 +200,10 @@ def _installed(
         return start
     there = environment_changes.installed(place.prefix)
     releases = environment_changes.planned(place.interpreter, choices, request, there, listed)
+    with_torch = together.with_required_torch(request, choices, releases, place.prefix)
+    if with_torch != choices:
+        choices, start = with_torch, replace(start, choices=with_torch)
+        releases = environment_changes.planned(place.interpreter, choices, request, there)
     settings = pinning.decided(choices, releases)
     if settings.problems:
         return replace(start, choices=tuple(_without(each, settings) for each in choices))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING
 
 from cuwheel import system_calls
 from cuwheel.errors import MalformedError, UnreadableError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+    from tarfile import TarFile, TarInfo
 
 
 def inside(root: Path, name: str, source: Path) -> Path:
@@ -35,6 +37,43 @@ def leads_inside(root: Path, path: Path) -> bool:
     except (OSError, RuntimeError):  # links in a circle
         return False
     return found == root or root in found.parents
+
+
+def place_of_member(root: Path, name: str, archive: Path) -> Path:
+    """Where a member of an archive goes, below `root`, which is resolved. Its folder is made.
+
+    Not one behind a link: a link that the archive brought may lead anywhere.
+    """
+    place = root / name
+    if ".." in PurePosixPath(name).parts or name.startswith(("/", "\\")):
+        raise MalformedError(archive, f"has {name!r}, which is outside the archive")
+    if place.parent.resolve() != place.parent:
+        raise MalformedError(archive, f"has {name!r} behind a link")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def unpack_member(
+    tar: TarFile, member: TarInfo, place: Path, root: Path, write: Callable[[IO[bytes], Path], None]
+) -> None:
+    """A member of a tar file at `place`. `write`: what puts the contents of a file there."""
+    archive = Path(str(tar.name))
+    if member.isdir():
+        place.mkdir(parents=True, exist_ok=True)
+    elif member.issym():
+        end = Path(os.path.normpath(place.parent / member.linkname))
+        if member.linkname.startswith("/") or root not in (end, *end.parents):
+            raise MalformedError(archive, f"has a link {member.name!r} to {member.linkname!r}, outside the archive")
+        place.unlink(missing_ok=True)
+        place.symlink_to(member.linkname)
+    elif member.isfile() or member.islnk():
+        contents = tar.extractfile(member)  # of a hard link: of what it names within the archive
+        if contents is None:
+            raise MalformedError(archive, f"has {member.name!r} without contents")
+        with contents:
+            write(contents, place)
+    else:
+        raise MalformedError(archive, f"has {member.name!r}, which is not a file, folder or link")
 
 
 def must_be_a_folder(path: Path) -> bool:

@@ -84,12 +84,9 @@ class Archives:
             for path in (*_named_by(self._record, own), *own):
                 place = os.path.realpath(path)
                 found.setdefault(place, Origin(path, place in real or place.startswith(root)))
-            if len(found) > _MOST_ARCHIVES:
-                limits.met(
-                    f"{_MOST_ARCHIVES} of {len(found):,} static archives were searched",
-                    "code from the others is not recognised as the toolkit's",
-                )
-            self._listed = list(found.values())[:_MOST_ARCHIVES]
+            rest = "code from the others is not recognised as the toolkit's"
+            listed = limits.first(list(found.values()), _MOST_ARCHIVES, "static archives were searched", rest)
+            self._listed = list(listed)
         return self._listed
 
     def _has(self, origin: Origin, pieces: Sequence[Piece]) -> bool:

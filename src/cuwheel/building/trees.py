@@ -10,11 +10,13 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from cuwheel import files, log
 from cuwheel.building import repository
+from cuwheel.confined import place_of_member, unpack_member
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 from cuwheel.toolchains import store
 
@@ -109,11 +111,10 @@ def _unpack(archive: Path, to: Path) -> None:
         with zipfile.ZipFile(archive) as file:
             _refuse_too_much(archive, sum(each.file_size for each in file.infolist()))
             for info in file.infolist():
-                place = _inside(to, info.filename, archive)
+                place = place_of_member(to, info.filename, archive)
                 if info.is_dir():
                     place.mkdir(parents=True, exist_ok=True)
                     continue
-                place.parent.mkdir(parents=True, exist_ok=True)
                 with file.open(info) as source, place.open("wb") as target:
                     shutil.copyfileobj(source, target)
                 place.chmod(0o755 if (info.external_attr >> 16) & stat.S_IXUSR else 0o644)
@@ -123,7 +124,8 @@ def _unpack(archive: Path, to: Path) -> None:
         for member in file:
             total += member.size
             _refuse_too_much(archive, total)
-            _add_member(file, member, to, archive)
+            place = place_of_member(to, member.name, archive)
+            unpack_member(file, member, place, to, partial(_write, member=member))
 
 
 def _refuse_too_much(archive: Path, size: int) -> None:
@@ -131,34 +133,9 @@ def _refuse_too_much(archive: Path, size: int) -> None:
         raise MalformedError(archive, f"is not a source archive: it unpacks to more than {_MAX_UNPACKED:,} bytes")
 
 
-def _add_member(file: tarfile.TarFile, member: tarfile.TarInfo, to: Path, archive: Path) -> None:
-    place = _inside(to, member.name, archive)
-    if member.isdir():
-        place.mkdir(parents=True, exist_ok=True)
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if member.issym():
-        end = os.path.normpath(place.parent / member.linkname)
-        if member.linkname.startswith("/") or to not in Path(end).parents:
-            raise MalformedError(archive, f"has a link {member.name!r} to {member.linkname!r}, outside the archive")
-        place.unlink(missing_ok=True)
-        place.symlink_to(member.linkname)
-    elif member.isfile() or member.islnk():
-        source = file.extractfile(member)
-        if source is None:
-            raise MalformedError(archive, f"has {member.name!r} without contents")
-        place.unlink(missing_ok=True)
-        with source, place.open("xb") as target:
-            shutil.copyfileobj(source, target)
-        place.chmod(0o755 if member.mode & stat.S_IXUSR else 0o644)
-        os.utime(place, (member.mtime, member.mtime))
-    else:
-        raise MalformedError(archive, f"has {member.name!r}, which is not a file, folder or link")
-
-
-def _inside(to: Path, name: str, archive: Path) -> Path:
-    parts = PurePosixPath(name).parts
-    place = to.joinpath(*parts)
-    if ".." in parts or name.startswith(("/", "\\")) or place.parent.resolve() != place.parent:
-        raise MalformedError(archive, f"has {name!r}, which is outside the archive or behind a link")
-    return place
+def _write(contents: IO[bytes], place: Path, *, member: tarfile.TarInfo) -> None:
+    place.unlink(missing_ok=True)
+    with place.open("xb") as target:
+        shutil.copyfileobj(contents, target)
+    place.chmod(0o755 if member.mode & stat.S_IXUSR else 0o644)
+    os.utime(place, (member.mtime, member.mtime))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cuwheel import log
 from cuwheel.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+T = TypeVar("T")
 _collected: ContextVar[list[Finding] | None] = ContextVar("limits_met", default=None)
 
 
@@ -27,6 +28,13 @@ def collected() -> Iterator[list[Finding]]:
         yield found
     finally:
         _collected.reset(token)
+
+
+def first(found: Sequence[T], most: int, what: str, rest: str) -> Sequence[T]:
+    """As many as may be looked at. `what`: `libraries are loaded`; `rest`: what becomes of the others."""
+    if len(found) > most:
+        met(f"{most} of {len(found):,} {what}", rest)
+    return found[:most]
 
 
 def met(limit: str, consequence: str) -> None:

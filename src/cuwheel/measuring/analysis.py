@@ -222,7 +222,8 @@ def _unknown(total: Counts, effects: Iterable[Effect], header: Header, counts: M
         return
     for effect in effects:
         if effect.verdict == "not decided" and effect.more_runs:
-            low, high = sorted(effect.sides, key=lambda side: side.rate or 0.0)[:: max(1, len(effect.sides) - 1)][:2]
+            ordered = sorted(effect.sides, key=lambda side: side.rate or 0.0)
+            low, high = ordered[0], ordered[-1]
             yield (
                 f"{effect.axis}: about {effect.more_runs} more runs of each value would tell "
                 f"{high.rate or 0:.0%} ({high.value}) from {low.rate or 0:.0%} ({low.value})."

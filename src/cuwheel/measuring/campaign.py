@@ -56,7 +56,7 @@ class Equipment(NamedTuple):
 
 
 def folder_of(plan_file: Path, output: Path | None) -> Path:
-    """Where the journal of a file is, if nobody says otherwise."""
+    """Where the journal of a file is, unless another folder is given."""
     return (output or plan_file.absolute().parent / "cuwheel-trials").absolute()
 
 
@@ -162,7 +162,7 @@ def settle(writer: Writer, start: Start, mark: str) -> None:
     processes.end_marked(mark)
     outcome = journal.outcome_without_end(start, journal.boot_id())
     words = {
-        "machine": "the machine went down under it: it has started anew since",
+        "machine": "the machine went down while it ran, and has started anew since",
         "killed": "it was killed together with cuwheel; it is run again",
     }
     log.info("trial %d has no end: %s", start.trial, words[outcome])

@@ -8,12 +8,12 @@ import shlex
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel import log, process, system_calls
 from cuwheel.errors import ToolError
 from cuwheel.measuring import journal
-from cuwheel.measuring.journal import Host
+from cuwheel.measuring.journal import Host, PageCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,11 +29,11 @@ _MOST_FILES = 20_000
 _POWER_MODE = Path("/var/lib/nvpmodel/status")  # of a Jetson
 
 
-class Prepared:
-    """`environ`: what the trial sees. `cold`: what it is."""
+class Prepared(NamedTuple):
+    """`environ`: variables of the trial. `cold`: what was cold about it."""
 
-    def __init__(self, environ: dict[str, str], cold: journal.Cold) -> None:
-        self.environ, self.cold = environ, cold
+    environ: dict[str, str]
+    cold: journal.Cold
 
 
 def as_it_is() -> Prepared:
@@ -59,6 +59,7 @@ def cold(settings: Cold, caches: Path, files: Iterable[Path], *, rebooted: bool)
     """With all that may be emptied empty. `files`: what the program is made of."""
     place = caches / "cold"
     emptied = not settings.jit_cache or _emptied(place)
+    page_cache: PageCache
     page_cache, note = _pages_dropped(files) if settings.page_cache else ("kept", "as asked")
     if not emptied:
         note = f"the JIT cache {place} could not be emptied; {note}"
@@ -67,7 +68,7 @@ def cold(settings: Cold, caches: Path, files: Iterable[Path], *, rebooted: bool)
         journal.Cold(
             asked="cold",
             jit_cache="the user's" if not settings.jit_cache else "empty" if emptied else "kept",
-            page_cache=page_cache,  # type: ignore[arg-type]
+            page_cache=page_cache,
             rebooted=rebooted,
             module_loading=_loading(settings),
             note=note,
@@ -95,7 +96,7 @@ def _emptied(folder: Path) -> bool:
     return False
 
 
-def _pages_dropped(files: Iterable[Path]) -> tuple[str, str]:
+def _pages_dropped(files: Iterable[Path]) -> tuple[PageCache, str]:
     """How far it went, and why not further."""
     try:
         os.sync()
@@ -107,7 +108,11 @@ def _pages_dropped(files: Iterable[Path]) -> tuple[str, str]:
     if not hasattr(os, "posix_fadvise"):
         return "kept", reason
     count = sum(_page_advice(path) for path in files)
-    return ("files dropped", f"{reason}; {count} files asked for alone") if count else ("kept", reason)
+    return (
+        ("files dropped", f"{reason}; the pages of {count} files were dropped one by one")
+        if count
+        else ("kept", reason)
+    )
 
 
 def _page_advice(path: Path) -> bool:

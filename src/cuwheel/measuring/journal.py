@@ -30,6 +30,7 @@ _LONGEST_LINE = 1 << 20
 
 # Of what failed, how; `killed` and `interrupted` are no result, and such a trial is run again.
 Outcome: TypeAlias = Literal["passed", "killed", "interrupted"] | Kind
+PageCache: TypeAlias = Literal["dropped", "files dropped", "kept"]
 NO_RESULT: tuple[Outcome, ...] = ("killed", "interrupted")
 
 
@@ -70,7 +71,7 @@ class Cold(Struct, frozen=True, kw_only=True):
 
     asked: Literal["cold", "warm", "as it is"]
     jit_cache: Literal["empty", "kept", "the user's"]
-    page_cache: Literal["dropped", "files dropped", "kept"]
+    page_cache: PageCache
     rebooted: bool = False
     module_loading: str | None = None
     note: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuwheel.compat import coverage
 from cuwheel.compat.platforms import tegra
@@ -173,16 +174,7 @@ def _served(
                 conditions=tuple(reasons.conditions(kind, toolkit, arch)),
                 notes=(*reasons.notes(kind, toolkit), *reasons.doubts(kind)),
             )
-        like = by_group[group]
-        yield Served(
-            machine=machine.name,
-            count=machine.count,
-            capability=like.capability,
-            how=like.how,
-            by=like.by,
-            conditions=like.conditions,
-            notes=like.notes,
-        )
+        yield replace(by_group[group], machine=machine.name, count=machine.count)
 
 
 def _not_served(
@@ -209,10 +201,7 @@ def _not_served(
                 why=reasons.why_not(kind, rows, wishes),
                 fix=reasons.fix(machine, kind, wishes),
             )
-        like = by_group[key]
-        yield NotServed(
-            machine=machine.name, count=machine.count, capability=like.capability, why=like.why, fix=like.fix
-        )
+        yield replace(by_group[key], machine=machine.name, count=machine.count)
 
 
 def _notes(toolkit: Toolkit, devices: Iterable[Capability], archs: Sequence[Arch], wishes: Wishes) -> Iterator[str]:

@@ -137,11 +137,9 @@ def _no_cubin(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> str:
         return f"{{cuda}} cannot compile {own}, which --native asks for ({others}); it works without --native"
     if able and serving.position(toolkit) > serving.position(able[-1]):
         return f"{{cuda}} no longer compiles for {kind.capability}: too new ({others})"
-    return (
-        f"{{cuda}} does not compile for {kind.capability} yet: too old ({others})"
-        if able
-        else (f"{{cuda}} cannot compile for {kind.capability}: {others}")
-    )
+    if not able:
+        return f"{{cuda}} cannot compile for {kind.capability}: {others}"
+    return f"{{cuda}} does not compile for {kind.capability} yet: too old ({others})"
 
 
 def _no_ptx(kind: Kind, toolkit: Toolkit, wishes: Wishes) -> Iterator[str]:
@@ -168,11 +166,9 @@ def fix(machine: Machine, kind: Kind, wishes: Wishes) -> str:
 
 
 def _driver(kind: Kind) -> str:
-    return (
-        "its driver, older than that of any known toolkit,"
-        if kind.driver.cuda == "0"
-        else (f"its driver (CUDA {kind.driver.cuda})")
-    )
+    if kind.driver.cuda == "0":
+        return "its driver, older than that of any known toolkit,"
+    return f"its driver (CUDA {kind.driver.cuda})"
 
 
 def _floor(kind: Kind, toolkit: Toolkit) -> str:
@@ -181,6 +177,6 @@ def _floor(kind: Kind, toolkit: Toolkit) -> str:
     here = windows if kind.system == "windows" else linux
     if kind.tegra or not here:
         return f"a driver of CUDA {toolkit.major}"
-    if kind.system_known or not windows:
+    if kind.system_known or windows in (None, linux):
         return f"driver {here}"
     return f"driver {linux} (on Windows {windows})"

@@ -168,7 +168,7 @@ def _words(found: Survey, runs: Iterable[Run]) -> str:
         for each in architectures.current_capabilities()
         if any(run.first <= each.number <= run.last for run in listed)
     ]
-    later = " and later" if any(run.last == _ANY for run in listed) else ""
+    and_later = " and later" if any(run.last == _ANY for run in listed) else ""
     cudas = sorted({cuda for library in found.libraries for cuda in library.toolkits})
     made = f" (CUDA {', '.join(cudas)})" if cudas else ""
-    return f"GPUs of compute capability {coverage.ranges(served)}{later}{made}" if served else f"no known GPU{made}"
+    return f"GPUs of compute capability {coverage.ranges(served)}{and_later}{made}" if served else f"no known GPU{made}"

@@ -33,20 +33,20 @@ def restamp(made: Path, name: str, *, added: Sequence[Arch] = ()) -> Path:
     path = made.with_name(name)
     made.replace(path)
     with WheelFile(path) as wheel:
-        description_found = None
+        before = None
         with contextlib.suppress(CuwheelError):  # one that cannot be understood is left as it is
-            description_found = description.of_wheel(wheel)
-        if description_found is None:
+            before = description.of_wheel(wheel)
+        if before is None:
             return path
         found = survey_wheel(wheel, detail="containers")
         there = {row.arch for library in found.libraries for row in library.device_code}
-        description_found = replace(
-            description_found,
-            archs=_listed(description_found.archs, [each for each in added if each.kind == "sm"], there),
-            ptx=_listed(description_found.ptx, [each for each in added if each.kind == "compute"], there),
+        after = replace(
+            before,
+            archs=_listed(before.archs, [each for each in added if each.kind == "sm"], there),
+            ptx=_listed(before.ptx, [each for each in added if each.kind == "compute"], there),
             coverage=described.reach(found),
         )
-        wish = stamp.Wish(description=description_found, guard=guard_of(wheel, found))
+        wish = stamp.Wish(description=after, guard=guard_of(wheel, found))
         try:
             return stamp.stamp(wheel, made.parent / "stamped", wish)
         except MalformedError:  # somebody has changed it since: its RECORD was wrong before

@@ -11,12 +11,14 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 import zstandard
 
-from cuwheel import log
+from cuwheel import confined, log
+from cuwheel.confined import place_of_member
 from cuwheel.errors import MalformedError
 from cuwheel.toolchains import debian_layout
 
@@ -77,7 +79,7 @@ def _unpack_wheel(path: Path, root: Path, room: _Room) -> None:
             if place is None or info.is_dir():
                 continue
             with wheel.open(info) as source:
-                _write(source, _inside(root, place, path), room, mode=info.external_attr >> 16)
+                _write(source, place_of_member(root, place, path), room, mode=info.external_attr >> 16)
             bar.advance(info.file_size)
 
 
@@ -100,29 +102,9 @@ def _unpack_tar(path: Path, root: Path, room: _Room) -> None:
                 raise MalformedError(path, f"has {member.name!r}, which is outside the archive")
             if len(parts) > 1:
                 room.take_file()
-                _unpack_member(archive, member, _inside(root, "/".join(parts[1:]), path), room)
+                place = place_of_member(root, "/".join(parts[1:]), path)
+                confined.unpack_member(archive, member, place, root, partial(_write, room=room, mode=member.mode))
             bar.advance(member.size)
-
-
-def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, room: _Room) -> None:
-    name = "/".join(PurePosixPath(member.name).parts[1:])
-    path = Path(str(archive.name))
-    if member.isdir():
-        place.mkdir(parents=True, exist_ok=True)
-    elif member.issym():
-        target = os.path.normpath(os.path.join(os.path.dirname(name), member.linkname))  # noqa: PTH118, PTH120 - lexical
-        if member.linkname.startswith("/") or target.split("/")[0] == "..":
-            raise MalformedError(path, f"has a link {member.name!r} to {member.linkname!r}, outside the archive")
-        place.unlink(missing_ok=True)
-        place.symlink_to(member.linkname)
-    elif member.isfile() or member.islnk():
-        source = archive.extractfile(member)  # of a hard link: the contents of what it names within the archive
-        if source is None:
-            raise MalformedError(path, f"has {member.name!r} without contents")
-        with source:
-            _write(source, place, room, mode=member.mode)
-    else:
-        raise MalformedError(path, f"has {member.name!r}, which is not a file, folder or link")
 
 
 def _unpack_deb(path: Path, root: Path, room: _Room) -> None:
@@ -143,14 +125,14 @@ def _unpack_deb_member(archive: tarfile.TarFile, member: tarfile.TarInfo, staged
     name = member.name.removeprefix("./").strip("/")
     if name in ("", "."):
         return
-    place = _inside(staged, name, path)
+    place = place_of_member(staged, name, path)
     if member.isdir():
         place.mkdir(exist_ok=True)
     elif member.issym():
         place.unlink(missing_ok=True)
         place.symlink_to(member.linkname)
     elif member.islnk():
-        first = _inside(staged, member.linkname.removeprefix("./"), path)
+        first = place_of_member(staged, member.linkname.removeprefix("./"), path)
         with first.open("rb") as source:
             _write(source, place, room, mode=first.stat().st_mode)
     elif contents := archive.extractfile(member):
@@ -184,17 +166,6 @@ def _zstd(source: IO[bytes]) -> IO[bytes]:
 
 _AR, _AR_HEADER = b"!<arch>\n", 60
 _OPENERS: dict[bytes, Callable[[IO[bytes]], Any]] = {b"xz": lzma.open, b"gz": gzip.open, b"zst": _zstd}
-
-
-def _inside(root: Path, name: str, archive: Path) -> Path:
-    """Where `name` goes. Its folder is made, and is refused where a link in the archive leads elsewhere."""
-    place = root / name
-    if ".." in PurePosixPath(name).parts:
-        raise MalformedError(archive, f"has {name!r}, which is outside the archive")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if place.parent.resolve() != place.parent:
-        raise MalformedError(archive, f"has {name!r} behind a link")
-    return place
 
 
 def _write(source: IO[bytes], place: Path, room: _Room, *, mode: int) -> None:

@@ -91,9 +91,8 @@ def check_for(
         return None, ""
     needed = {soname for each in survey.libraries if each.path in places for soname in each.needed}
     frameworks = sorted({name for soname in needed if (name := packages.framework_of(soname))})
-    if len(paths) > _MOST:
-        limits.met(f"{_MOST} of {len(paths):,} libraries are loaded", "the rest were not tried")
-    text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(paths[:_MOST]), mark=_MARK)
+    tried = limits.first(paths, _MOST, "libraries are loaded", "the rest were not tried")
+    text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(tried), mark=_MARK)
     return Check(name=NAME, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
 
 

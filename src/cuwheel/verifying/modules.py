@@ -39,9 +39,7 @@ def of_files(places: Iterable[str], distribution: str, listed: str = "") -> tupl
     found = [name for name in found if name not in _NOT_MEANT]
     # The one that is called like the distribution first; the private ones, which it imports itself, last.
     found.sort(key=lambda name: (normalised(name) != own, name.startswith("_"), name))
-    if len(found) > _MOST:
-        limits.met(f"{_MOST} of {len(found):,} modules were imported", "the rest were not tried")
-    return tuple(found[:_MOST])
+    return tuple(limits.first(found, _MOST, "modules were imported", "the rest were not tried"))
 
 
 def _found(places: Iterable[str]) -> list[str]:

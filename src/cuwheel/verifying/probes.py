@@ -69,10 +69,11 @@ def of(found: Survey) -> Probes:
             chosen.append(
                 Probe(path=library.path, offset=container.offset, size=container.size, holds=holds, answers=index)
             )
-    if len(chosen) > _MOST:
-        limits.met(f"{_MOST} of {len(chosen):,} containers are tried with the driver", "the rest are not tried")
     answers = tuple(tuple(_answers(codes, floor)) for codes, floor in lists)
-    return Probes(lists=answers, probes=tuple(chosen[:_MOST]))
+    return Probes(
+        lists=answers,
+        probes=tuple(limits.first(chosen, _MOST, "containers are tried with the driver", "the rest are not tried")),
+    )
 
 
 def _few(library: Library) -> Iterator[tuple[Container, tuple[Code, ...]]]:

@@ -219,6 +219,15 @@ def test_a_package_of_debian_stays_inside(tmp_path: Path, members: list[tuple[st
         unpacked("deb", deb(tmp_path / "x.deb", data), tmp_path / "root")
 
 
+def test_no_folder_is_made_behind_a_link_of_a_package(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    members = [("./usr", LINK, str(tmp_path / "elsewhere")), ("./usr/new/evil", FILE, "")]
+    data = tar(tmp_path / "data", *members).read_bytes()
+    with pytest.raises(MalformedError, match="behind a link"):
+        unpacked("deb", deb(tmp_path / "x.deb", data), tmp_path / "root")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 @pytest.mark.parametrize("name", [b"data.tar.xz", b"data.tar.zst", b"data.tar.gz", b"data.tar"])
 def test_a_damaged_package_of_debian(tmp_path: Path, name: bytes) -> None:
     with pytest.raises(MalformedError):

@@ -243,13 +243,16 @@ def _compiling(loads: Sequence[Load]) -> tuple[str, str] | None:
 
 
 def _libraries(found: Sequence[LibraryUse]) -> Table:
-    most = max((each.loaded_bytes for each in found), default=0) or 1
     rows: list[tuple[Cell, ...]] = [
         (
             _where(each.library, each.package),
             f"{each.loaded:,} of {each.containers:,}",
             str(each.launched),
-            Amount(f"{size(each.loaded_bytes)} of {size(each.bytes)}", each.loaded_bytes, each.loaded_bytes / most),
+            Amount(
+                f"{size(each.loaded_bytes)} of {size(each.bytes)}",
+                each.loaded_bytes,
+                each.loaded_bytes / (each.bytes or 1),
+            ),
             ", ".join(_HOW[how] for how in each.how),
         )
         for each in found

@@ -239,7 +239,8 @@ def _uses(files: Files, loads: Iterable[Load]) -> Iterator[LibraryUse]:
         file = files.at(path)
         containers = file.library.containers if file.library else ()
         loaded = {each.container for each in found if each.container is not None}
-        whole = file.library if file.library and not containers else None  # a bare cubin, loaded as a file
+        bare = not containers and all(each.offset is None for each in found)  # a cubin, loaded as a file
+        whole = file.library if bare else None
         yield LibraryUse(
             library=path,
             package=file.package,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.report import html
 from cuwheel.report import trace as report
+from cuwheel.report.document import Amount
 from cuwheel.tracing import workload
 from tests.unit.tracing.test_workload import LIBRARY, load, process, written
 
@@ -88,3 +89,10 @@ def test_a_failure_without_a_failed_call_says_what_is_not_seen(tmp_path: Path) -
 def test_a_timeline_of_no_time_is_drawn(tmp_path: Path) -> None:
     found = answer(tmp_path, [process(seconds=0.0, first_launch=None)], load(1, LIBRARY, at=0.0, seconds=0.0))
     assert "Loads over time" in html.page(report.document(found, verbose=True))
+
+
+def test_the_bar_of_a_library_is_the_share_of_it_that_was_loaded(tmp_path: Path) -> None:
+    found = answer(tmp_path, [process()], load(1, LIBRARY, at=1.0, seconds=0.1))
+    (library,) = found.libraries
+    table = report._libraries([replace(library, bytes=400, loaded_bytes=100)])
+    assert [cell.share for row in table.rows for cell in row if isinstance(cell, Amount)] == [0.25]

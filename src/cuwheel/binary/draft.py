@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cuwheel.binary.fatbin_writer import Piece
+from cuwheel.binary.fatbin_writer import Piece, pieces
 from cuwheel.binary.geometry import Cut, without
 from cuwheel.errors import MalformedError
 from cuwheel.finding import Finding
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cuwheel.binary.elf_writer import Patch
     from cuwheel.binary.emptied import Emptied
-    from cuwheel.binary.fatbin_writer import NewContainer, Replacement
+    from cuwheel.binary.fatbin_writer import NewContainer, Packed, Replacement
     from cuwheel.binary.geometry import Shift
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf
@@ -87,10 +87,42 @@ def must_lead_to_containers(
         raise MalformedError(name, f"the reference to the container at {unknown[0]:#x} is of an unknown kind")
 
 
-def host_pieces(start: int, end: int, gone: Sequence[Cut], shift: Shift) -> Iterator[Piece]:
-    """What is copied as it is of a part of the file."""
-    for low, high in without(start, end, gone):
-        yield Piece(shift.placed(low), high - low, low)
+class Section(NamedTuple):
+    """A section whose containers are written anew: where it stands in the old file."""
+
+    start: int
+    end: int
+    packed: Packed
+
+
+class Kept(NamedTuple):
+    """What stays of the old file: all but `gone`, moved by `shift`. `placed`: where a new place ends up."""
+
+    size: int
+    gone: Sequence[Cut]
+    shift: Shift
+    placed: Callable[[int], int]
+
+    def pieces(self, start: int, end: int) -> Iterator[Piece]:
+        for low, high in without(start, end, self.gone):
+            yield Piece(self.shift.placed(low), high - low, low)
+
+
+def rewritten(
+    kept: Kept, sections: Sequence[Section], containers: Sequence[NewContainer], blank: Sequence[Emptied]
+) -> Iterator[Piece]:
+    """The file from its start to its end, with the containers where they are now."""
+    position = 0
+    for section in sorted(sections, key=lambda each: each.start):
+        yield from kept.pieces(position, section.start)
+        for each in containers:
+            if each.old.offset in section.packed.places:
+                yield from pieces(each, kept.placed(section.packed.places[each.old.offset]))
+        position = section.end
+    yield from kept.pieces(position, kept.size)
+    for empty in blank:  # the headers stay
+        if empty.header:
+            yield Piece(kept.placed(empty.start - len(empty.header)), len(empty.header), data=empty.header)
 
 
 def no_room(zeros: int, headers: str) -> Finding:

@@ -6,8 +6,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from cuwheel.binary import elf_writer, layout, loader, references, zones
-from cuwheel.binary.draft import Draft, host_pieces, must_lead_to_containers, no_room
-from cuwheel.binary.fatbin_writer import Piece, behind, pack, pieces
+from cuwheel.binary.draft import Draft, Kept, Section, must_lead_to_containers, no_room, rewritten
+from cuwheel.binary.fatbin_writer import Piece, behind, pack
 from cuwheel.binary.geometry import PAGES, Cut, Shift
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import elf
@@ -146,19 +146,10 @@ def _block_addresses(file: Elf, made: Layout) -> Iterator[tuple[int, int]]:
 def _pieces(
     file: Elf, made: Layout, containers: Sequence[NewContainer], blank: Sequence[Emptied], shift: Shift
 ) -> Iterator[Piece]:
-    position = 0
     gone = [*made.cuts, *(Cut(each.start - len(each.header), each.end) for each in blank)]
-    for number in sorted(made.packed, key=lambda each: file.headers[each].offset):
-        header = file.headers[number]
-        yield from host_pieces(position, header.offset, gone, shift)
-        for each in containers:
-            if each.old.offset in made.packed[number].places:
-                yield from pieces(each, shift.placed(made.packed[number].places[each.old.offset]))
-        position = header.offset + header.size
-    yield from host_pieces(position, file.buffer.size, gone, shift)
-    for empty in blank:  # the headers stay
-        if empty.header:
-            yield Piece(shift.placed(empty.start - len(empty.header)), len(empty.header), data=empty.header)
+    headers = [(file.headers[number], packed) for number, packed in made.packed.items()]
+    sections = [Section(header.offset, header.offset + header.size, packed) for header, packed in headers]
+    yield from rewritten(Kept(file.buffer.size, gone, shift, shift.placed), sections, containers, blank)
     if made.block:
         yield Piece(shift.placed(made.block.to), made.block.end - made.block.start, made.block.start)
 

@@ -6,8 +6,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from cuwheel.binary import pe_layout, pe_references, pe_rules, pe_writer
-from cuwheel.binary.draft import Draft, host_pieces, must_lead_to_containers, no_room
-from cuwheel.binary.fatbin_writer import Piece, behind, pack, pieces
+from cuwheel.binary.draft import Draft, Kept, Section, must_lead_to_containers, no_room, rewritten
+from cuwheel.binary.fatbin_writer import behind, pack
 from cuwheel.binary.geometry import Cut, up
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.image import FATBIN_SECTIONS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.binary.emptied import Emptied
-    from cuwheel.binary.fatbin_writer import NewContainer, Packed
+    from cuwheel.binary.fatbin_writer import NewContainer, Packed, Piece
     from cuwheel.binary.pe_layout import Layout
     from cuwheel.binary.pe_rules import Fields
     from cuwheel.inspection.libraries import Registration
@@ -135,15 +135,8 @@ def _check_others(file: Pe, changed: Sequence[tuple[int, int]], moving: Sequence
 def _pieces(file: Pe, made: Layout, containers: Sequence[NewContainer], blank: Sequence[Emptied]) -> Iterator[Piece]:
     gone = [*made.cuts, *(Cut(each.start - len(each.header), each.end) for each in blank)]
     gone.append(Cut(made.old_headers_size, made.old_headers_size))  # where the headers grow, the rest moves away
-    position = 0
-    for number in sorted(made.packed, key=lambda each: file.rows[each].offset):
-        row = file.rows[number]
-        yield from host_pieces(position, row.offset, gone, made.shift)
-        for each in containers:
-            if each.old.offset in made.packed[number].places:
-                yield from pieces(each, made.placed(made.packed[number].places[each.old.offset]))
-        position = row.offset + row.stored
-    yield from host_pieces(position, file.buffer.size, gone, made.shift)
-    for empty in blank:  # the headers stay
-        if empty.header:
-            yield Piece(made.placed(empty.start - len(empty.header)), len(empty.header), data=empty.header)
+    sections = [
+        Section(file.rows[number].offset, file.rows[number].offset + file.rows[number].stored, packed)
+        for number, packed in made.packed.items()
+    ]
+    yield from rewritten(Kept(file.buffer.size, gone, made.shift, made.placed), sections, containers, blank)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cuwheel.repairing.contents import Binary
     from cuwheel.repairing.decision import Decision, SearchPath
 
-_AUDITWHEEL_S = 3600.0
+_TOOL_S = 3600.0
 _PATCHELF_S = 300.0
 # What auditwheel stamps files with; ours are all of the same moment, told or the first that a zip can hold.
 _FIRST_MOMENT = "315532800"
@@ -105,8 +105,6 @@ def _repaired(decision: Decision, folder: Path, output: Path) -> tuple[Path, Rep
 
 def _grafted(decision: Decision, folder: Path) -> Path:
     """auditwheel's work. We tell it what to leave out and where to look, and set the tags ourselves."""
-    out = folder / "auditwheel"
-    out.mkdir()
     wheel = unlabelled(decision.wheel, folder / "plain").absolute()
     options = [word for each in decision.excluded for word in ("--exclude", glob.escape(each))]
     if decision.machine == platform.machine() and decision.policy:
@@ -115,19 +113,7 @@ def _grafted(decision: Decision, folder: Path) -> Path:
     # Not compressed: what it writes is read once, and written anew.
     options += ["--no-update-tags", "--only-plat", "--zip-compression-level", "0"]
     options += ["--ldpaths", os.pathsep.join(str(each) for each in decision.folders)]
-    with log.progress("auditwheel"):
-        done = process.run(
-            [sys.executable, "-m", "auditwheel", "repair", *options, "--wheel-dir", out, wheel],
-            timeout=_AUDITWHEEL_S,
-            check=False,
-            env=_environment(folder),
-            cwd=folder,
-        )
-    made = list(out.glob("*.whl"))
-    if done.status != 0 or len(made) != 1:
-        hint = "cuwheel repair --dry-run shows the decisions; nothing was written"
-        raise ToolError(["auditwheel"], f"refused with status {done.status}", done.stdout + done.stderr, hint)
-    return made[0]
+    return _made_by("auditwheel", [*options, wheel], folder, _environment(folder))
 
 
 def _by_delvewheel(decision: Decision, folder: Path) -> Path:
@@ -135,15 +121,21 @@ def _by_delvewheel(decision: Decision, folder: Path) -> Path:
     wheel = unlabelled(decision.wheel, folder / "plain").absolute()
     if "libraries" not in decision.changes:
         return wheel
-    out = folder / "delvewheel"
-    options: list[str | Path] = ["--analyze-existing", "--no-diagnostic", "--wheel-dir", out]
+    options: list[str | Path] = ["--analyze-existing", "--no-diagnostic"]
     if decision.excluded:
         options += ["--exclude", os.pathsep.join(decision.excluded)]
     environ = {**_environment(folder), "PATH": os.pathsep.join(map(str, decision.folders))}
-    with log.progress("delvewheel"):
+    return _made_by("delvewheel", [*options, wheel], folder, environ)
+
+
+def _made_by(tool: str, words: Sequence[str | Path], folder: Path, environ: Mapping[str, str]) -> Path:
+    """The wheel that `tool repair` makes in a folder of its own."""
+    out = folder / tool
+    out.mkdir()
+    with log.progress(tool):
         done = process.run(
-            [sys.executable, "-m", "delvewheel", "repair", *options, wheel],
-            timeout=_AUDITWHEEL_S,
+            [sys.executable, "-m", tool, "repair", "--wheel-dir", out, *words],
+            timeout=_TOOL_S,
             check=False,
             env=environ,
             cwd=folder,
@@ -151,7 +143,7 @@ def _by_delvewheel(decision: Decision, folder: Path) -> Path:
     made = list(out.glob("*.whl"))
     if done.status != 0 or len(made) != 1:
         hint = "cuwheel repair --dry-run shows the decisions; nothing was written"
-        raise ToolError(["delvewheel"], f"refused with status {done.status}", done.stdout + done.stderr, hint)
+        raise ToolError([tool], f"refused with status {done.status}", done.stdout + done.stderr, hint)
     return made[0]
 
 

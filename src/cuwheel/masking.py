@@ -105,7 +105,7 @@ _HEADER = re.compile(
     r"[^\s\"'][^\n\"']{0,4095}",
     re.IGNORECASE | re.ASCII,
 )
-_ASSIGNED = re.compile(rf"(?P<define>(?<![\w-])-D|\b)(?P<name>[A-Za-z_][\w-]{{1,80}})=(?P<value>{_VALUE})", re.ASCII)
+_ASSIGNED = re.compile(rf"(?P<define>(?<![\w-])[-/]D|\b)(?P<name>[A-Za-z_][\w-]{{1,80}})=(?P<value>{_VALUE})", re.ASCII)
 # JSON's and YAML's quoted names, and headers of HTTP: a bare `token:` is a compiler's word for other things.
 _FIELD = re.compile(
     rf"(?P<head>(?:(?P<quote>[\"'])(?P<name>[A-Za-z_][\w-]{{1,80}})\\{{0,3}}(?P=quote)|\b(?P<header>[A-Za-z]{{1,40}}(?:-[A-Za-z]{{1,40}}){{1,4}}))"

@@ -33,6 +33,7 @@ def test_what_only_looks_like_one(name: str) -> None:
         ("-H 'Authorization: Bearer abcdefgh.ijkl'", "-H 'Authorization: Bearer ***'"),
         ("cmake -DMY_TOKEN=abc -DX=1", "cmake -DMY_TOKEN=abc -DX=1".replace("abc", "***")),
         ("gcc -DPASSWORD=abc -D TOKEN=abc a.c", "gcc -DPASSWORD=*** -D TOKEN=*** a.c"),
+        ("cl /DPASSWORD=abc /D TOKEN=abc x/DPASSWORD=abc", "cl /DPASSWORD=*** /D TOKEN=*** x/DPASSWORD=abc"),
         ("gcc x-DPASSWORD=abc --DPASSWORD=abc a.c", "gcc x-DPASSWORD=abc --DPASSWORD=abc a.c"),
         ("nvcc -DKEY_SIZE=16 a.cu", "nvcc -DKEY_SIZE=16 a.cu"),
         ("MAKEFLAGS is  -j2 --jobserver-auth=3,4", "MAKEFLAGS is  -j2 --jobserver-auth=3,4"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import threading
 import time
@@ -232,6 +233,7 @@ def _recorded(job: Job, cache: Server | None) -> Iterator[Session | None]:
         launcher=cache.launcher if cache else (),
         archs=job.force_archs,
         phases=not (cache and cache.launcher),  # its times would be of the cache, and its flag unknown to it
+        way="path" if os.name == "nt" else "auto",  # what is watched there is one command, and these are several
     )
     environ = {**job.environ, **(cache.environ if cache else {})}
     command = ("cuwheel", "build", job.id)

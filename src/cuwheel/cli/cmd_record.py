@@ -52,9 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--no-phases", action="store_true", help="do not make nvcc time its inner programs")
     how.add_argument(
         "--way",
-        choices=("auto", "preload", "path"),
+        choices=("auto", "preload", "watch", "path"),
         default="auto",
-        help="watch every program that starts (preload), or replace the compilers on PATH and in CUDA_HOME (path)",
+        help="see every program that starts (preload on Linux, watch on Windows), or replace the compilers on PATH and "
+        "in CUDA_HOME (path)",
     )
 
 

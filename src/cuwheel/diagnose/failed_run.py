@@ -72,6 +72,6 @@ def _of_call(record: Record, call: Call, printed: str) -> tuple[Cause, ...]:
     """With what compilers said of their versions before: a cause is surer with them."""
     asked = [each for each in record.calls if _VERSION_WORDS.intersection(each.words) and each.state == "succeeded"]
     versions = dict.fromkeys(reader.printed(record, each, 4096) for each in asked[:_ASKED])
-    line = quoting.posix((call.program, *(call.ran or call.words)))
+    line = quoting.shown((call.program, *(call.ran or call.words)))
     problem = f"{call.program}: {call.problem}\n" if call.problem else ""
     return inquiry.causes("\n".join((*versions, line, printed + problem)))

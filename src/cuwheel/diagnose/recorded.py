@@ -26,7 +26,7 @@ _OTHERS = 20  # failed calls beside the first
 
 def tried(record: Record) -> tuple[Evidence, ...]:
     """The command that was recorded."""
-    return (Evidence(line=0, text=quoting.posix(record.command)),) if record.command else ()
+    return (Evidence(line=0, text=quoting.shown(record.command)),) if record.command else ()
 
 
 def described(record: Record, call: Call, origins: Mapping[str, str]) -> RecordedCall:
@@ -34,7 +34,7 @@ def described(record: Record, call: Call, origins: Mapping[str, str]) -> Recorde
     return RecordedCall(
         record=record.folder,
         number=call.number,
-        command=quoting.posix((call.program or call.name, *call.words)),
+        command=quoting.shown((call.program or call.name, *call.words)),
         directory=call.cwd,
         state=call.state,
         status=call.status,

@@ -24,6 +24,18 @@ class ResponseFile(Struct, frozen=True, kw_only=True):
 
     path: str
     text: str | None
+    encoding: str = "utf-8"  # `utf-16` with its mark, as Visual Studio writes it
+
+
+class Inner(Struct, frozen=True, kw_only=True):
+    """A program that a call ran itself, as the watcher on Windows saw it: tools, and whatever failed."""
+
+    name: str
+    program: str
+    words: tuple[str, ...]
+    began: float
+    ended: float
+    status: int
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -64,6 +76,7 @@ class Call(Struct, frozen=True, kw_only=True):
     stderr: str = ""
     response_files: tuple[ResponseFile, ...] = ()
     phases: tuple[Phase, ...] = ()
+    inner: tuple[Inner, ...] = ()
     cache_hit: bool | None = None  # None where no compiler cache was asked
     memory: int | None = None  # bytes, the most that the largest of its programs had at once
 
@@ -86,6 +99,7 @@ class Record(Struct, frozen=True, kw_only=True):
     masked: bool
     calls: tuple[Call, ...]
     system: str = ""  # where it was made: name, release and processor
+    way: str = ""  # `preload`, `watch` or `path`: how calls were seen
     damaged: int = 0  # lines that could not be read: a crash may have cut one short
 
 

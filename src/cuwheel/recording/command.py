@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cuwheel import log, process
 from cuwheel.errors import CuwheelError, UnreadableError
-from cuwheel.recording import exports, failures, reader, session
+from cuwheel.recording import exports, failures, means, reader, session
 from cuwheel.recording.calls import Record
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(
     with guard, session.recording(folder, command, environ, cwd, wish) as running:
         words = running.keeping_output(cwd)
         if quiet_stdout:
-            words = ("/bin/sh", "-c", 'exec "$@" >&2', "sh", *words)
+            words = means.quiet(words)
         try:
             status = process.attend(words, env=running.environ, cwd=cwd)
         except CuwheelError:

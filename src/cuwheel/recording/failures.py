@@ -46,16 +46,20 @@ def is_trial(call: Call) -> bool:
     if not set(parsed.inputs) - _NO_FILE:
         # Without a file to work on it asks for versions, folders, or whether an option is known.
         return not (parsed.compiles or parsed.output) or not _NO_FILE.isdisjoint(call.words)
-    return any(_TRIAL.search(place) for place in (call.cwd, parsed.output, *parsed.inputs))
+    return any(_TRIAL.search(_slashes(place)) for place in (call.cwd, parsed.output, *parsed.inputs))
 
 
 def _is_vital(record: Record, last: Call) -> bool:
     """A test of the compiler itself; or nothing that was tried ever worked."""
     same = [call for call in record.calls if call.failed and call.tool == last.tool]
-    if any(_VITAL.search(each) for call in same for each in summary.parse(call).inputs):
+    if any(_VITAL.search(_slashes(each)) for call in same for each in summary.parse(call).inputs):
         return True
     tried = [call for call in record.calls if summary.parse(call).inputs]
     return bool(tried) and not any(call.state == "succeeded" for call in tried)
+
+
+def _slashes(path: str) -> str:
+    return path.replace("\\", "/")
 
 
 def _end(call: Call) -> float:

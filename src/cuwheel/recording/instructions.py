@@ -20,8 +20,8 @@ class Wish(Struct, frozen=True, kw_only=True):
 
     `masked`: secrets are not written. `launcher`: words before every real call of nvcc (a compiler cache). `archs`:
     nvcc's own `-gencode …` words, in place of all architecture flags of its callers. `phases`: have nvcc time them.
-    `way`: `preload` has programs load a library that sees what they start; `path` puts shims before PATH and a shadow
-    in place of each toolkit; `auto` takes the first that works.
+    `way`: `preload` has programs load a library that sees what they start (Linux); `watch` watches them as a debugger
+    (Windows); `path` puts shims before PATH and a shadow in place of each toolkit; `auto` takes the first that works.
     """
 
     masked: bool = True
@@ -30,12 +30,18 @@ class Wish(Struct, frozen=True, kw_only=True):
     phases: bool = True
     way: str = "auto"
 
+    @property
+    def changes_calls(self) -> bool:
+        """Who only watches cannot."""
+        return bool(self.launcher or self.archs)
+
 
 class Orders(Struct, frozen=True, kw_only=True):
     record: Path
-    began: int  # nanoseconds of the monotonic clock
+    began: int  # nanoseconds of time.perf_counter_ns, which the shims' clocks agree with
     wish: Wish
     library: Path | None
+    watch: bool = False
     environ: Mapping[str, str]
     led: Mapping[str, str] = field(default_factory=dict)  # variables that we changed, and to what
 
@@ -51,6 +57,8 @@ def _lines(orders: Orders) -> Iterator[str]:
     yield f"began={orders.began}"
     if orders.library:
         yield f"library={orders.library}"
+    if orders.watch:
+        yield "watch=1"
     if orders.wish.masked:
         yield "mask=1"
     if orders.wish.phases:

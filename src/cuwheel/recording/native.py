@@ -43,7 +43,7 @@ def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
     """Compiled now, or before; None if no C compiler is found, or it cannot make programs that run."""
     if not sys.platform.startswith("linux"):
         return None
-    folder = own_c.home(cache) / "record" / own_c.digest(SOURCES, _lists())
+    folder = own_c.home(cache) / "record" / own_c.digest(SOURCES, secret_lists())
     if not (folder / "shim").is_file():
         made = _made(folder, environ)
         if not made:
@@ -52,7 +52,7 @@ def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
     return Native(shim=folder / "shim", library=library if library.is_file() else None)
 
 
-def _lists() -> str:
+def secret_lists() -> str:
     """The lists of `masking` as C has them: there is one truth about what a secret is."""
     names = ("PARTS", "LAST_PARTS", "TAILS", "LAST_TAILS", "INSIDE")
     harmless = ("HARMLESS", "HARMLESS_HEADS", "HARMLESS_ENDS", "HARMLESS_WORDS")
@@ -90,7 +90,7 @@ def _moved(scratch: Path) -> Path:
 
 
 def _compile(compiler: str, scratch: Path, environ: Mapping[str, str]) -> bool:
-    (scratch / "secrets.h").write_text(_lists())
+    (scratch / "secrets.h").write_text(secret_lists())
     shim = SOURCES / "shim.c"
     common = (*_COMMON, "-I", str(scratch))
     attempts = ((*common, "-static"), common)  # without a loader it starts in half the time

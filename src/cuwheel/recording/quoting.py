@@ -45,6 +45,13 @@ def command(words: Sequence[str], shell: Shell) -> str:
     return _COMMANDS[shell](words)
 
 
+def shown(words: Sequence[str]) -> str:
+    """A call as somebody on its own system reads it: one line, by the rules of a program of Windows or of sh."""
+    if words and words[0][-4:].lower() == ".exe" and '"' not in words[0] and not any("\0" in word for word in words):
+        return windows(words)
+    return posix(words)
+
+
 def script(what: Script, shell: Shell) -> tuple[str, ...]:
     """Lines to paste at a prompt; the shell's own folder is as before afterwards, but for cmd's."""
     return tuple(_SCRIPTS[shell](what))

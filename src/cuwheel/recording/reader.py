@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from cuwheel import foreign_paths, masking, system_calls
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.recording import layout
-from cuwheel.recording.calls import Call, CallState, Record, ResponseFile, ToolKind, phases
+from cuwheel.recording.calls import Call, CallState, Inner, Record, ResponseFile, ToolKind, phases
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def read(folder: Path | str) -> Record:
         environment=environment,
         masked=masked,
         system=_text(head.get("system", "")),
+        way=_text(head.get("way", "")),
         calls=tuple(reading.calls()),
         damaged=reading.damaged,
     )
@@ -128,6 +129,8 @@ class _Reading:
         self._begun: dict[str, dict[str, Any]] = {}
         self._ended: dict[str, dict[str, Any]] = {}
         self._hits: dict[str, bool] = {}
+        self._inner: dict[str, list[dict[str, Any]]] = {}
+        self._inner_count = 0
         self._refused: list[dict[str, Any]] = []
         self.damaged = 0
         self.status: int | None = None
@@ -153,6 +156,9 @@ class _Reading:
                 self._ended.setdefault(id_, event)
             elif kind == "not-started":
                 self._refused.append(event)
+            elif kind == "inner" and self._inner_count < MAX_CALLS:
+                self._inner.setdefault(id_, []).append(event)
+                self._inner_count += 1
             elif kind == "cache":
                 self._hits[id_] = event["hit"] is True
             elif kind == "finish":
@@ -210,6 +216,7 @@ class _Reading:
             stderr=_text(event.get("stderr")),
             response_files=tuple(self._response_files(event.get("response_files"))),
             phases=tuple(phases(_kept(self._folder, timed, MAX_PHASES))) if timed else (),
+            inner=tuple(self._inner_of(id_)),
             cache_hit=self._hit(id_, kind),
             memory=_integer(end.get("memory")),
         )
@@ -226,8 +233,21 @@ class _Reading:
             if isinstance(each, dict) and isinstance(each.get("path"), str):
                 text = each.get("text")
                 yield ResponseFile(
-                    path=self._text_of(each["path"]), text=self._text_of(text) if isinstance(text, str) else None
+                    path=self._text_of(each["path"]),
+                    text=self._text_of(text) if isinstance(text, str) else None,
+                    encoding="utf-16" if each.get("encoding") == "utf-16" else "utf-8",
                 )
+
+    def _inner_of(self, id_: str) -> Iterator[Inner]:
+        for event in self._inner.get(id_, ()):
+            yield Inner(
+                name=_text(event.get("name")),
+                program=self._text_of(event.get("program")),
+                words=tuple(map(self._text_of, _texts(event.get("words")))),
+                began=_seconds(event.get("began")) or 0.0,
+                ended=_seconds(event.get("ended")) or 0.0,
+                status=_integer(event.get("status")) or 0,
+            )
 
     def _hit(self, id_: str, kind: str) -> bool | None:
         if id_ in self._hits or kind != "cache":

@@ -12,7 +12,18 @@ from msgspec.structs import replace
 
 from cuwheel import log, process
 from cuwheel.errors import CuwheelError, UsageError
-from cuwheel.recording import compilers, culprits, differences, layout, outputs, quoting, remedies, rerun, target
+from cuwheel.recording import (
+    compilers,
+    culprits,
+    differences,
+    layout,
+    outputs,
+    quoting,
+    remedies,
+    rerun,
+    statuses,
+    target,
+)
 from cuwheel.recording.calls import Call, Record
 from cuwheel.recording.differences import Differences
 from cuwheel.recording.remedies import Blame
@@ -157,7 +168,7 @@ def _keep(record: Record, call: Call, blamed: Blame) -> None:
 def _unlike(call: Call, *, works: bool) -> tuple[str, ...]:
     if call.state not in ("succeeded", "failed") or works == (call.state == "succeeded"):
         return ()
-    before = "worked" if call.state == "succeeded" else f"failed with status {call.status}"
+    before = "worked" if call.state == "succeeded" else f"failed with status {statuses.words(call.status)}"
     now = "works" if works else "fails"
     reason = "its inputs have changed since, or it does not always behave the same"
     return (f"call {call.number} {before} when it was recorded, and {now} now in the same environment: {reason}",)

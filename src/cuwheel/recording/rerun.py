@@ -208,7 +208,7 @@ def _with_response_files(
     situation: Situation, files: Sequence[ResponseFile], folder: Path
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Where one has changed or vanished since, all are written anew from the record, and the words lead there."""
-    changed = [file.path for file in files if file.text is not None and _text(situation.cwd, file.path) != file.text]
+    changed = [file.path for file in files if file.text is not None and _text(situation.cwd, file) != file.text]
     if not changed:
         return situation.words, ()
     places = {file.path: str(folder / f"{index}.rsp") for index, file in enumerate(files) if file.text is not None}
@@ -221,7 +221,7 @@ def _with_response_files(
     for file in files:
         if file.text is not None:
             # A file may name another one of them.
-            Path(places[file.path]).write_text(led(file.text), encoding="utf-8", errors="surrogateescape")
+            Path(places[file.path]).write_bytes(led(file.text).encode(file.encoding, _errors(file)))
     given = []
     for option in options.parse(situation.words, situation.tool):
         if option.name == options.RESPONSE:
@@ -233,11 +233,15 @@ def _with_response_files(
     return tuple(given), tuple(changed)
 
 
-def _text(cwd: str, path: str) -> str | None:
+def _text(cwd: str, file: ResponseFile) -> str | None:
     try:
-        return Path(cwd, path).read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
+        return Path(cwd, file.path).read_bytes().decode(file.encoding, _errors(file))
+    except (OSError, UnicodeError):
         return None
+
+
+def _errors(file: ResponseFile) -> str:
+    return "surrogateescape" if file.encoding == "utf-8" else "replace"
 
 
 def trial(prepared: Prepared, timeout: float) -> Callable[[Situation], Outcome]:

@@ -15,24 +15,25 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files, log, masking, own_c
-from cuwheel.errors import ToolError, UnreadableError, UsageError
+from cuwheel import log, masking
+from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.recording import (
     cachelog,
     instructions,
     layout,
-    native,
     reader,
     sealing,
     session_folder,
-    shadow,
     words,
 )
 from cuwheel.recording.instructions import Orders, Wish
+from cuwheel.recording.means import choose
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from cuwheel.recording.means import Means
 
 __all__ = ["Progress", "Session", "Wish", "recording"]
 
@@ -49,9 +50,11 @@ class Progress(Struct, frozen=True, kw_only=True):
 class Session:
     """A record being made. Run `command` with `environ`, then `finish`."""
 
-    def __init__(self, folder: Path, shim: Path, command: tuple[str, ...], environ: dict[str, str], began: int) -> None:
+    def __init__(
+        self, folder: Path, means: Means, command: tuple[str, ...], environ: dict[str, str], began: int
+    ) -> None:
         self.folder, self.command, self.environ = folder, command, environ
-        self._shim = shim
+        self._means = means
         self._began = began
         cache_log = Path(environ.get(cachelog.VARIABLE) or Path(environ[instructions.VARIABLE], cachelog.NAME))
         self._cache_log = (cache_log, cachelog.size(cache_log))
@@ -66,17 +69,17 @@ class Session:
         One that cannot be found stays as it is: whoever starts it is told. A compiler runs by the shim anyway.
         """
         name = self.command[0] if self.command else ""
-        found = shutil.which(str(cwd / name) if "/" in name else name, path=self.environ.get("PATH", os.defpath))
-        if not name or not found or name == str(self._shim):
+        found = _found(name, self.environ, cwd)
+        if not found or name == str(self._means.keeper):
             return self.command
-        return (str(self._shim), "--cuwheel-keep", *self.command)
+        return self._means.keeping((found if os.name == "nt" else name, *self.command[1:]))
 
     def finish(self, status: int) -> None:
         """The command has ended: with this status, negative for a signal."""
         if self._finished:
             return
         self._finished = True
-        end = {"event": "finish", "ended": time.monotonic_ns() - self._began, "status": status}
+        end = {"event": "finish", "ended": time.perf_counter_ns() - self._began, "status": status}
         try:
             layout.append(self.folder, end)
         except OSError as error:  # a full disk, or a build that cleaned up the folder that the record was in
@@ -96,7 +99,7 @@ class Session:
                     break
                 self._seen += len(line)
                 self._heed(line)
-        now = time.monotonic_ns() - self._began
+        now = time.perf_counter_ns() - self._began
         running = sorted(self._running.values(), key=lambda each: each[1])
         return Progress(
             calls_ended=self._ended, running=tuple((label, max(now - start, 0) / 1e9) for label, start in running)
@@ -119,18 +122,28 @@ def recording(
     """A new record in `folder` of a command that the caller runs: the session's, with its environment, in `cwd`."""
     wish = wish or Wish()
     folder = folder.absolute()
+    if os.name == "nt":  # there `Path` is PATH
+        environ = {name.upper(): value for name, value in environ.items()}
     with session_folder.folder() as own:
-        means = _means(environ, wish)
-        _begin(folder, command, environ, cwd, wish)
-        began = time.monotonic_ns()
-        led = _preloaded(means.library, environ) if means.library else shadow.led(means.home, means.shim, environ)
+        means = choose(environ, wish)
+        _begin(folder, command, environ, cwd, wish, means)
+        began = time.perf_counter_ns()
+        led = means.led(environ)
         changed = {name: value for name, value in led.items() if environ.get(name) != value and name != "LD_PRELOAD"}
         instructions.write(
             own,
-            Orders(record=folder, began=began, wish=wish, library=means.library, environ=environ, led=changed),
+            Orders(
+                record=folder,
+                began=began,
+                wish=wish,
+                library=means.library,
+                watch=means.way == "watch",
+                environ=environ,
+                led=changed,
+            ),
         )
         led[instructions.VARIABLE] = str(own)
-        session = Session(folder, means.shim, _through(means.shim, command, environ), led, began)
+        session = Session(folder, means, _through(means, command, environ, cwd), led, began)
         try:
             yield session
         finally:
@@ -138,50 +151,32 @@ def recording(
                 sealing.mask(folder, environ)
 
 
-class _Means(Struct, frozen=True, kw_only=True):
-    """`library` None: by shims on PATH."""
+def _through(means: Means, command: Sequence[str], environ: Mapping[str, str], cwd: Path) -> tuple[str, ...]:
+    """Nobody loads our library before the command itself: where that is a compiler, the shim runs it.
 
-    home: Path
-    shim: Path
-    library: Path | None
-
-
-def _means(environ: Mapping[str, str], wish: Wish) -> _Means:
-    cache = files.cache_folder()
-    home = own_c.home(cache)
-    try:
-        made = native.built(cache, environ)
-        shim = made.shim if made else native.in_python(home)
-        if not made and not native.steps_aside(shim):
-            raise UnreadableError(
-                home, "programs cannot be run from it", hint="choose another folder with CUWHEEL_CACHE"
-            )
-    except OSError as error:
-        raise UnreadableError.from_os(error, hint="choose another folder with CUWHEEL_CACHE") from error
-    library = made.library if made and wish.way != "path" else None
-    if wish.way == "preload" and not library:
-        raise ToolError(
-            ["cc"],
-            "cannot make a library that this machine's programs load",
-            hint="use --way path, which does not need it",
-        )
-    return _Means(home=home, shim=shim, library=library)
-
-
-def _preloaded(library: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    before = environ.get("LD_PRELOAD")
-    return {**environ, "LD_PRELOAD": f"{library}:{before}" if before else str(library)}
-
-
-def _through(shim: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Nobody loads our library before the command itself: where that is a compiler, the shim runs it."""
-    if not command or not words.tool(command[0]):
+    On Windows what is not started by the watcher is not watched.
+    """
+    if not command or (means.way != "watch" and (os.name == "nt" or not words.tool(command[0]))):
         return tuple(command)
-    found = shutil.which(command[0], path=environ.get("PATH", os.defpath))
-    return (str(shim), "--cuwheel-run", found, *command) if found else tuple(command)
+    found = _found(command[0], environ, cwd)
+    if not found:
+        return tuple(command)
+    if means.way == "watch":
+        return means.keeping((found, *command[1:]))
+    return (str(means.stand_in), "--cuwheel-run", found, *command)
 
 
-def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:
+def _found(name: str, environ: Mapping[str, str], cwd: Path) -> str | None:
+    """The program that a shell would run."""
+    if not name:
+        return None
+    apart = "/" in name or (os.name == "nt" and "\\" in name)
+    return shutil.which(str(cwd / name) if apart else name, path=environ.get("PATH", os.defpath))
+
+
+def _begin(
+    folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish, means: Means
+) -> None:
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -190,7 +185,7 @@ def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd
     except OSError as error:
         raise UnreadableError.from_os(error, folder, hint="choose a writable folder with --output") from error
     try:
-        _lay_out(folder, command, environ, cwd, wish)
+        _lay_out(folder, command, environ, cwd, wish, means)
     except (OSError, UnreadableError) as error:
         for path in (folder,) if made else tuple(folder.iterdir()):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
@@ -199,7 +194,9 @@ def _begin(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd
         raise UnreadableError(folder, getattr(reason, "strerror", None) or str(error), hint=hint) from error
 
 
-def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish) -> None:
+def _lay_out(
+    folder: Path, command: Sequence[str], environ: Mapping[str, str], cwd: Path, wish: Wish, means: Means
+) -> None:
     for name in layout.FOLDERS:
         (folder / name).mkdir()
     variables = masking.variables(environ) if wish.masked else dict(environ)
@@ -217,6 +214,7 @@ def _lay_out(folder: Path, command: Sequence[str], environ: Mapping[str, str], c
             "cwd": str(cwd),
             "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             "masked": wish.masked,
+            "way": means.way,
         },
     )
     (folder / layout.CALLS).touch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -22,9 +23,12 @@ _LOCK = "lock"  # held as long as the session lives: the kernel lets go of it ho
 def folder() -> Iterator[Path]:
     """A new one, for its owner alone; gone afterwards. Those that killed sessions have left are removed first."""
     _sweep(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, Path(name, f"{_LOCK}.new").open("wb") as lock:
-        scratch.take(lock.fileno())  # nobody else knows of it
-        Path(lock.name).rename(Path(name, _LOCK))  # under this name it is never free while we live
+    # Windows renames no open file. There nobody removes one either: who comes between has found nothing.
+    first = _LOCK if os.name == "nt" else f"{_LOCK}.new"
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name, Path(name, first).open("wb") as lock:
+        system_calls.wait_for_lock(lock.fileno())  # nobody else knows of it
+        if first != _LOCK:
+            Path(lock.name).rename(Path(name, _LOCK))  # under this name it is never free while we live
         yield Path(name)
 
 

@@ -19,6 +19,9 @@ from cuwheel.recording import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from typing import TypeAlias
+
+    Fill: TypeAlias = Callable[[Path], None]
 
 SHIMS_MARK = ".cuwheel-shims"  # these three as in shim/surroundings.h
 TOOLKIT_LINK = ".cuwheel-toolkit"
@@ -68,7 +71,7 @@ def _is_toolkit(root: Path) -> bool:
 
 
 class _Made:
-    """Folders below the cache, each made whole beside and then renamed; the same again is the same folder."""
+    """Folders below the cache."""
 
     def __init__(self, home: Path, shim: Path) -> None:
         self._home, self._shim = home / "record", shim
@@ -115,17 +118,22 @@ class _Made:
 
         return str(self._folder("programs", value, fill) / path.name)
 
-    def _folder(self, kind: str, key: str, fill: Callable[[Path], None]) -> Path:
-        digest = files.sha256_of(f"{self._shim}\0{key}".encode(errors="surrogateescape"))[:16]
-        target = self._home / kind / digest
-        if not target.is_dir():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            beside = Path(tempfile.mkdtemp(prefix=".", dir=target.parent))
-            try:
-                beside.chmod(0o755)
-                fill(beside)
-                with contextlib.suppress(OSError):  # another cuwheel was first
-                    os.rename(beside, target)  # noqa: PTH104 - pathlib's would replace it
-            finally:
-                shutil.rmtree(beside, ignore_errors=True)
-        return target
+    def _folder(self, kind: str, key: str, fill: Fill) -> Path:
+        return made_folder(self._home / kind, self._shim, key, fill)
+
+
+def made_folder(place: Path, shim: Path, key: str, fill: Fill) -> Path:
+    """Made whole beside and then renamed; the same again is the same folder. Another shim makes another."""
+    digest = files.sha256_of(f"{shim}\0{key}".encode(errors="surrogateescape"))[:16]
+    target = place / digest
+    if not target.is_dir():
+        place.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=".", dir=place))
+        try:
+            beside.chmod(0o755)
+            fill(beside)
+            with contextlib.suppress(OSError):  # another cuwheel was first
+                os.rename(beside, target)  # noqa: PTH104 - pathlib's would replace it
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    return target

@@ -94,7 +94,9 @@ def parse(call: Call) -> Parsed:
     """With its response files; for a compiler cache, those of the compiler that it was asked to run."""
     given = call.ran or call.words
     return words.parse(
-        given[1:] if call.tool == "cache" else given, {each.path: each.text for each in call.response_files}
+        given[1:] if call.tool == "cache" else given,
+        {each.path: each.text for each in call.response_files},
+        windows=words.is_windows_program(call.name),
     )
 
 

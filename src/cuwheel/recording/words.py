@@ -19,6 +19,11 @@ TOOLS = {
     **dict.fromkeys(("collect2", "ar", "gcc-ar", "llvm-ar"), "linker"),
     **dict.fromkeys(("ccache", "sccache"), "cache"),
 }
+# Of programs for Windows alone: elsewhere a `link` is another thing.
+WINDOWS_TOOLS = {
+    **dict.fromkeys(("cl", "clang-cl"), "compiler"),
+    **dict.fromkeys(("link", "lib", "lld-link"), "linker"),
+}
 _VERSION = re.compile(r"-[0-9.]+$")
 _TRIPLE = re.compile(r".+-.*-(?=[^-]*$)")
 _LONGEST_NAME = 128
@@ -41,6 +46,10 @@ _TAKING = frozenset(
     -Xassembler --options-file -optf --threads -t -maxrregcount -std --std -soname -rpath -h -target
     """.split()  # noqa: SIM905 - a list of fifty words reads as one
 )
+# Options of cl and link, with either sign: what is written (/Fo, /Fe, /OUT), whether it compiles, and any other.
+_MICROSOFT = re.compile(
+    r"(?i:[-/](?:Fo|Fe|OUT):?(?P<output>.+)|(?P<compiles>[-/]c)$|/(?!/)[A-Za-z?][^\\/]*$|[-/]F[aimpR].*|/[A-Z]+:.*)"
+)
 _DEFAULT_TARGET = re.compile(r"sm_(\w+)")
 
 
@@ -56,12 +65,19 @@ class Parsed(NamedTuple):  # not a struct: the shim in Python runs without packa
 def tool(program: str) -> str | None:
     """The kind of tool that a program of this name is; None for anything else."""
     name = program.rsplit("/", 1)[-1]
+    tools = TOOLS
+    if is_windows_program(program):
+        name, tools = file_name(program).lower().removesuffix(".exe"), TOOLS | WINDOWS_TOOLS
     if len(name) > _LONGEST_NAME:
         return None
-    if name in TOOLS:
-        return TOOLS[name]
+    if name in tools:
+        return tools[name]
     name = _VERSION.sub("", name)
-    return TOOLS.get(_TRIPLE.sub("", name))
+    return tools.get(_TRIPLE.sub("", name))
+
+
+def is_windows_program(name: str) -> bool:
+    return name[-4:].lower() == ".exe"
 
 
 def label(name: str, given: Sequence[str]) -> str:
@@ -76,10 +92,10 @@ def readable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def parse(given: Sequence[str], files: Mapping[str, str | None] | None = None) -> Parsed:
-    """`files`: the texts of response files by their names, whose words count too."""
-    reading = _Reading()
-    every = list(expanded(given, files or {}))
+def parse(given: Sequence[str], files: Mapping[str, str | None] | None = None, *, windows: bool = False) -> Parsed:
+    """`files`: the texts of response files by their names, whose words count too. `windows`: of a program there."""
+    reading = _Reading(windows=windows)
+    every = list(expanded(given, files or {}, windows=windows))
     index = 0
     while index < len(every):
         word = every[index]
@@ -100,7 +116,8 @@ def parse(given: Sequence[str], files: Mapping[str, str | None] | None = None) -
 
 
 class _Reading:
-    def __init__(self) -> None:
+    def __init__(self, *, windows: bool) -> None:
+        self._windows = windows
         self.inputs: list[str] = []
         self.gencodes: list[str] = []
         self.codes: list[str] = []
@@ -109,7 +126,10 @@ class _Reading:
         self.compiles = False
 
     def take(self, word: str, option: str, value: str) -> None:
-        if option in _GENCODE:
+        if self._windows and (match := _MICROSOFT.match(word)):
+            self.output = match["output"] or self.output
+            self.compiles |= bool(match["compiles"])
+        elif option in _GENCODE:
             self.gencodes += _codes_of(value)
         elif option in _ARCH:
             self.arch = value
@@ -123,7 +143,9 @@ class _Reading:
             self.inputs.append(word)
 
 
-def expanded(given: Iterable[str], files: Mapping[str, str | None], depth: int = 4) -> Iterator[str]:
+def expanded(
+    given: Iterable[str], files: Mapping[str, str | None], depth: int = 4, *, windows: bool = False
+) -> Iterator[str]:
     """The words, with those of response files in place of their names."""
     named = False
     for word in given:
@@ -140,7 +162,8 @@ def expanded(given: Iterable[str], files: Mapping[str, str | None], depth: int =
         known = [text for name in names if (text := files.get(name)) is not None]
         if known and depth:
             for text in known:
-                yield from expanded(split_text(text), files, depth - 1)
+                split = split_windows_text(text) if windows else split_text(text)
+                yield from expanded(split, files, depth - 1, windows=windows)
         elif not names or not known:
             yield word
 
@@ -152,6 +175,22 @@ _UNQUOTED = re.compile(r"""\\(.)|["']""", re.DOTALL)
 def split_text(text: str) -> list[str]:
     """The words of a response file. Quotes that nobody closed go to its end."""
     return [_UNQUOTED.sub(lambda match: match[1] or "", word) for word in _TEXT_WORD.findall(text)]
+
+
+_WINDOWS_WORD = re.compile(r"""(?:[^\s"\\]|\\+"?|"(?:[^"\\]|\\+"?)*"?)+""")
+_SLASHES = re.compile(r'(\\*)("?)')
+
+
+def split_windows_text(text: str) -> list[str]:
+    """By Microsoft's rules: a backslash means something before a quote alone."""
+
+    def unquoted(match: re.Match[str]) -> str:
+        if not match[2]:
+            return match[1]
+        kept = "\\" * (len(match[1]) // 2)
+        return kept + '"' if len(match[1]) % 2 else kept
+
+    return [_SLASHES.sub(unquoted, word) for word in _WINDOWS_WORD.findall(text)]
 
 
 def _codes_of(value: str) -> list[str]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cuwheel import files, log
 from cuwheel.errors import UnreadableError
-from cuwheel.recording import layout, quoting, reader, summary
+from cuwheel.recording import layout, quoting, reader, statuses, summary
 from cuwheel.recording.calls import CallState
 from cuwheel.recording.summary import CallSummary, FileTime, Share, Summary
 from cuwheel.recording.words import readable
@@ -31,6 +31,10 @@ _ROWS = 10
 _LINES = 25
 _LAST = 10  # lines, where none of them says why
 _MINUTE = 60.0
+_WAYS = {
+    "watch": "watching every process of the command",
+    "path": "stand-ins on PATH and in CUDA's variables: calls by other paths were not seen",
+}
 
 
 class Reason(Struct, frozen=True, kw_only=True):
@@ -58,6 +62,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     output: str
     causes: tuple[Reason, ...]
     replay: str
+    inside: tuple[str, ...] = ()  # programs that it ran itself and that failed, and how
 
 
 class LastWords(Struct, frozen=True, kw_only=True):
@@ -90,6 +95,7 @@ class Recorded(Struct, frozen=True, kw_only=True):
     failure: Failure | None
     last_words: LastWords | None = None
     written: tuple[str, ...] = ()
+    way: str = ""  # how calls were seen: `preload`, `watch` or `path`
 
     @property
     def succeeded(self) -> bool:
@@ -103,13 +109,14 @@ def answer_of(ended: Ended, stop: Stop | None, written: tuple[str, ...]) -> Reco
         folder=readable(str(ended.folder)),
         command=tuple(map(readable, found.command)),
         status=status,
-        exit_status=status if status >= 0 else 128 - status,
+        exit_status=statuses.for_shell(status),
         masked=found.masked,
         damaged=found.damaged,
         summary=summary.of(found),
         failure=_failed(ended, stop.call, stop) if stop and stop.call else None,
         last_words=_last_words(ended, stop) if stop else None,
         written=written,
+        way=found.way,
     )
 
 
@@ -133,7 +140,8 @@ def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
     place = near if len(near) < len(folder) else folder
     return Failure(
         number=call.number,
-        command=readable(quoting.posix((call.program, *(call.ran or call.words)))),
+        command=readable(quoting.shown((call.program, *(call.ran or call.words)))),
+        inside=tuple(_inside(call)),
         cwd=readable(call.cwd),
         state=call.state,
         status=call.status,
@@ -145,6 +153,12 @@ def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
         causes=tuple(map(_reason, stop.causes)),
         replay=readable(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
     )
+
+
+def _inside(call: Call) -> Iterator[str]:
+    for each in call.inner:
+        if each.status:
+            yield readable(f"{each.name} ended with {statuses.words(each.status)}")
 
 
 def _reason(cause: Cause) -> Reason:
@@ -166,8 +180,9 @@ def document(answer: Recorded, *, verbose: bool) -> Document:
     if answer.failure:
         blocks += _failure(answer, answer.failure, verbose=verbose)
     elif answer.exit_status:
+        ended = statuses.words(answer.status) if answer.status > 0 else answer.exit_status
         culprit = "no compiler call made it stop" if answer.summary.failed else "no compiler call failed"
-        blocks.append(Heading(f"The command ended with {answer.exit_status}, and {culprit}"))
+        blocks.append(Heading(f"The command ended with {ended}, and {culprit}"))
     if answer.last_words:
         blocks += _last_words_shown(answer.last_words, after_call=bool(answer.failure), verbose=verbose)
     blocks += _summary(answer, verbose=verbose)
@@ -211,13 +226,17 @@ def _failure_rows(failure: Failure, *, verbose: bool) -> Iterator[Row]:
         yield Row("files", some(failure.files, len(failure.files) if verbose else 1))
     if failure.archs:
         yield Row("for", " ".join(failure.archs))
+    for each in failure.inside:
+        yield Row("inside it", each)
     yield Row("again", failure.replay)
 
 
 def _end(failure: Failure) -> str:
     if failure.state == "not-started":
         return f"could not start: {failure.problem}"
-    return f"was ended by {failure.signal}" if failure.signal else f"failed with status {failure.status}"
+    return (
+        f"was ended by {failure.signal}" if failure.signal else f"failed with status {statuses.words(failure.status)}"
+    )
 
 
 def _first_error(lines: list[str]) -> int:
@@ -262,6 +281,8 @@ def _facts(answer: Recorded) -> Iterator[Row]:
     if found.hits is not None:
         yield Row("cache", f"{found.hits} of {found.hits + (found.misses or 0)} calls answered from it")
     yield Row("record", answer.folder, "" if answer.masked else "secrets are not masked: think before you share it")
+    if answer.way in _WAYS:
+        yield Row("seen by", _WAYS[answer.way])
     for path in answer.written:
         yield Row("written", path)
     if answer.damaged:

@@ -221,3 +221,30 @@ def test_what_ccache_said(tmp_path: Path) -> None:
     for id_, text in said.items():
         (folder / "cache" / f"{id_}.txt").write_text(text)
     assert [call.cache_hit for call in reader.read(folder).calls] == [True, False, None]
+
+
+def test_a_record_of_windows_is_read_anywhere(tmp_path: Path) -> None:
+    program = "C:\\Program Files\\CUDA\\bin\\nvcc.exe"
+    inner = {
+        "event": "inner", "id": "a", "name": "cl.exe", "program": "C:\\VC\\cl.exe", "words": ["/c", "/DTOKEN=abcdef1"],
+        "began": 10**9, "ended": 2 * 10**9, "status": 0xC0000135,
+    }  # fmt: skip
+    wide = {"path": "x.rsp", "text": "-c", "encoding": "utf-16"}
+    folder = made(
+        tmp_path / "r",
+        start("a", program=program, name="nvcc.exe", cwd="C:\\work", response_files=[wide]),
+        inner,
+        inner | {"words": 7, "status": "x", "id": "nobody"},
+        end("a", status=0xC0000135),
+        start("b", program="bin\\nvcc.exe", name="nvcc.exe", cwd="\\\\server\\share"),
+        way="watch",
+    )
+    record = reader.read(folder)
+    first, second = record.calls
+    assert (record.way, first.program, second.program) == ("watch", program, "\\\\server\\share\\bin\\nvcc.exe")
+    assert (first.status, first.state) == (0xC0000135, "failed")
+    assert [(each.name, each.status, each.words) for each in first.inner] == [
+        ("cl.exe", 0xC0000135, ("/c", "/DTOKEN=***"))
+    ]
+    assert first.response_files[0].encoding == "utf-16"
+    assert not second.inner

@@ -173,3 +173,17 @@ def test_the_same_failure_is_the_same_whatever_its_paths(one: str, other: str) -
 
 def test_other_failures_are_others() -> None:
     assert rerun.sign("a.cu(1): error: no") != rerun.sign("nvcc fatal : Unsupported gpu architecture 'sm_10'")
+
+
+def test_a_response_file_in_utf_16_is_compared_and_restored_as_such(tmp_path: Path) -> None:
+    (tmp_path / "same.rsp").write_text("-DÜ=1", encoding="utf-16")
+    files = [{"path": name, "text": "-DÜ=1", "encoding": "utf-16"} for name in ("same.rsp", "gone.rsp")]
+    for names in (("same.rsp",), ("gone.rsp",)):
+        given = [each for each in files if each["path"] in names]
+        words = [f"@{name}" for name in names]
+        found = record(tmp_path / names[0][:4], call(words, cwd=str(tmp_path), response_files=given))
+        prepared = rerun.recorded(found, found.calls[0], {})
+        with rerun.ready(prepared, scratch=False) as made:
+            assert made.restored == (() if names == ("same.rsp",) else names)
+            if made.restored:
+                assert Path(made.command[1][1:]).read_text(encoding="utf-16") == "-DÜ=1"

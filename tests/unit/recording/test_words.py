@@ -41,8 +41,9 @@ def test_words_of_response_files_count() -> None:
 
 
 def test_the_same_tools_in_c() -> None:
-    text = (native.SOURCES / "tools.h").read_text()
-    assert dict(re.findall(r'\{"([^"]+)", "([a-z]+)"\}', text)) == words.TOOLS
+    everywhere, _, windows = (native.SOURCES / "tools.h").read_text().partition("#ifdef _WIN32")
+    for text, tools in ((everywhere, words.TOOLS), (windows, words.WINDOWS_TOOLS)):
+        assert dict(re.findall(r'\{"([^"]+)", "([a-z]+)"\}', text)) == tools
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,12 @@ def test_the_same_tools_in_c() -> None:
         ("ccache-12", "cache"),
         ("python3-gcc", None),
         ("c" * 4000, None),
+        ("C:\\Program Files\\VC\\bin\\CL.EXE", "compiler"),
+        ("nvcc.exe", "nvcc"),
+        ("C:/x/link.exe", "linker"),
+        ("link", None),
+        ("cl", None),
+        ("C:\\x\\tool.exe", None),
         ("", None),
         ("-", None),
     ],
@@ -83,3 +90,32 @@ def test_phases_of_nvcc() -> None:
     (phase,) = phases(text.replace("a,b.cu", "b.cu"))
     assert (phase.name, phase.file, phase.arch) == ("cicc", "b.cu", "compute_90")
     assert phase.seconds == pytest.approx(0.224119)
+
+
+@pytest.mark.parametrize(
+    ("given", "inputs", "output", "compiles"),
+    [
+        (["/nologo", "/c", "a.cpp", "/Fox\\a.obj", "/EHsc"], ("a.cpp",), "x\\a.obj", True),
+        (["-c", "-Fo:a b.obj", "C:\\s\\a.cpp"], ("C:\\s\\a.cpp",), "a b.obj", True),
+        (["/OUT:x.dll", "/DLL", "a.obj", "b.lib"], ("a.obj", "b.lib"), "x.dll", False),
+        (["-c", "k.cu", "-o", "k.obj"], ("k.cu",), "k.obj", True),
+        (["/Fd:x.pdb", "/I", "inc", "a.c"], ("a.c",), "", True),
+    ],
+)
+def test_microsofts_options_are_no_files(
+    given: list[str], inputs: tuple[str, ...], output: str, *, compiles: bool
+) -> None:
+    found = words.parse(given, windows=True)
+    assert (found.inputs, found.output, found.compiles) == (inputs, output, compiles)
+
+
+def test_backslashes_in_response_files_of_windows_are_letters() -> None:
+    text = 'C:\\s\\a.cpp "C:\\my work\\b.cpp" /D"X=\\"1\\"" \\\\srv\\x "end\\\\"'
+    assert words.split_windows_text(text) == [
+        "C:\\s\\a.cpp",
+        "C:\\my work\\b.cpp",
+        '/DX="1"',
+        "\\\\srv\\x",
+        "end\\",
+    ]
+    assert words.parse(["@x.rsp"], {"x.rsp": text}, windows=True).inputs == ("C:\\s\\a.cpp", "C:\\my work\\b.cpp")

@@ -98,7 +98,7 @@ SHARED bool filter_files(const char *files, struct text *kept, struct nvcc_call 
         if (size < sizeof path) {
             memcpy(path, files, size);
             path[size] = 0;
-            if (read_file(path, MAX_RESPONSE, &inside))
+            if (read_file(path, MAX_RESPONSE, &inside) && (decoded(&inside), true))
                 found |= filter_text(inside.at, inside.size, kept, call);
         }
         forget(&inside);
@@ -136,11 +136,8 @@ SHARED char *filtered_file(const struct session *session, const char *id, size_t
     char *path = malloc(PATH_ROOM + 128);
     if (!path)
         return NULL;
-    snprintf(path, PATH_ROOM + 128, "%s/output/%s-%zu.options", session->record, id, index);
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    bool written = file >= 0 && write(file, kept->at ? kept->at : "", kept->size) == (ssize_t)kept->size;
-    if (file >= 0)
-        close(file);
+    snprintf(path, PATH_ROOM + 128, "%s/output/%s-%u.options", session->record, id, (unsigned)index);
+    bool written = write_file(path, kept->at ? kept->at : "", kept->size);
     if (!written) {
         free(path);
         return NULL;
@@ -186,6 +183,34 @@ SHARED char **with_archs(const struct session *session, const char *id, char **w
         list[count++] = (char *)arch;
     list[count] = NULL;
     return list;
+}
+
+SHARED char *formatted(const char *head, const char *middle, const char *tail, const char *end) {
+    size_t room = strlen(head) + strlen(middle) + strlen(tail) + strlen(end) + 1;
+    char *text = malloc(room);
+    if (text)
+        snprintf(text, room, "%s%s%s%s", head, middle, tail, end);
+    return text;
+}
+
+/* nvcc's own variables without the caller's architectures. */
+SHARED void filter_variables(char **variables) {
+    for (; *variables; variables++) {
+        if (!same_name(*variables, "NVCC_APPEND_FLAGS=", 18) && !same_name(*variables, "NVCC_PREPEND_FLAGS=", 19))
+            continue;
+        const char *value = strchr(*variables, '=') + 1;
+        struct text kept = {0};
+        if (filter_text(value, strlen(value), &kept, NULL)) {
+            put(&kept, "", 1);
+            char *changed = malloc((size_t)(value - *variables) + kept.size);
+            if (changed) {
+                memcpy(changed, *variables, (size_t)(value - *variables));
+                memcpy(changed + (value - *variables), kept.at, kept.size);
+                *variables = changed;
+            }
+        }
+        forget(&kept);
+    }
 }
 
 #endif

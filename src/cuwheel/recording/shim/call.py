@@ -39,7 +39,7 @@ class Session:
         return masking.words(given, self.masked_text) if self.masked else list(given)
 
     def now(self) -> int:
-        return time.monotonic_ns() - self.began
+        return time.perf_counter_ns() - self.began
 
     def append(self, event: dict[str, Any], *, lasting: bool) -> None:
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def _can_be_written(folder: str) -> bool:
 class Call:
     def __init__(self, session: Session, program: str, argv: list[str], environ: dict[str, str]) -> None:
         self.session, self.program, self.argv, self.environ = session, program, argv, environ
-        self.id = f"{time.monotonic_ns():x}-{os.getpid():x}"
+        self.id = f"{time.perf_counter_ns():x}-{os.getpid():x}"
         self.tool = words.tool(program) or "compiler"
         self.ran: list[str] | None = None
         self.start, self.command = program, argv

@@ -5,16 +5,12 @@
 #ifndef CUWHEEL_EVENT_H
 #define CUWHEEL_EVENT_H
 
-#include <sys/syscall.h>
-#include <time.h>
-
 #include "mask.h"
 #include "text.h"
 #include "tools.h"
 
 #define VARIABLE "CUWHEEL_RECORD"
 #define RUN_WORD "--cuwheel-run"
-#define PATH_ROOM 4096
 #define MAX_CONFIG (16u << 20)
 #define MAX_RESPONSE (1u << 20)
 #define MAX_RESPONSES 64
@@ -32,16 +28,10 @@ struct session {
     int64_t began;
 };
 
-SHARED int64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 SHARED const char *variable_in(char *const *environ, const char *name) {
     size_t length = strlen(name);
     for (; environ && *environ; environ++)
-        if (strncmp(*environ, name, length) == 0 && (*environ)[length] == '=')
+        if (same_name(*environ, name, length) && (*environ)[length] == '=')
             return *environ + length + 1;
     return NULL;
 }
@@ -89,7 +79,7 @@ SHARED bool load_session(struct session *session, const char *folder) {
     session->phases = configured(session, "phases", NULL) != NULL;
     for (const char *digit = configured(session, "began", NULL); digit && *digit >= '0' && *digit <= '9'; digit++)
         session->began = session->began * 10 + (*digit - '0');
-    return session->record && *session->record == '/';
+    return session->record && is_absolute(session->record);
 }
 
 SHARED void end_session(struct session *session) {
@@ -97,33 +87,14 @@ SHARED void end_session(struct session *session) {
     forget(&session->environ);
 }
 
-/* A line at the end of the calls, in one write: lines of others cannot get into it. What is written outlives any
- * process; `lasting` waits for the disk, so that it outlives the machine too. */
+/* What is written outlives any process; `lasting` waits for the disk, so that it outlives the machine too. */
 SHARED bool append(const struct session *session, const struct text *line, bool lasting) {
     struct text path = {0};
     put_text(&path, session->record);
     put(&path, "/calls.jsonl", sizeof "/calls.jsonl");
-    int file = line->lost || path.lost
-                   ? -1
-                   : open(path.at, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+    bool written = !line->lost && !path.lost && append_to(path.at, line, lasting);
     forget(&path);
-    if (file < 0)
-        return false;
-    size_t done = 0;
-    while (done < line->size) {
-        ssize_t count = write(file, line->at + done, line->size - done);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            break;
-        done += (size_t)count;
-    }
-    if (lasting)
-        fdatasync(file);
-    else
-        sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE); /* begun, not waited for */
-    close(file);
-    return done == line->size;
+    return written;
 }
 
 SHARED void put_told(struct text *line, const struct session *session, const char *bytes, size_t count) {
@@ -219,7 +190,8 @@ SHARED void put_response(struct text *line, const struct session *session, const
     put(&name, path, length);
     put(&name, "", 1);
     bool read = !name.lost && read_file(name.at, MAX_RESPONSE, &inside);
-    if (name.lost || (!read && access(name.at, F_OK) != 0)) { /* `@rpath` and the like are no files */
+    const char *encoding = read ? decoded(&inside) : NULL;
+    if (name.lost || (!read && !is_there(name.at))) { /* `@rpath` and the like are no files */
         forget(&name);
         forget(&inside);
         return;
@@ -232,6 +204,10 @@ SHARED void put_response(struct text *line, const struct session *session, const
         put_told(line, session, inside.at, inside.size);
     else
         put_text(line, "null");
+    if (encoding) {
+        put_key(line, "encoding");
+        put_json(line, encoding, strlen(encoding));
+    }
     put_text(line, "}");
     for (size_t at = 0; read && depth > 0 && at < inside.size; at++) {
         if (inside.at[at] != '@' || (at > 0 && !strchr(" \t\r\n\"'", inside.at[at - 1])))
@@ -283,19 +259,9 @@ SHARED void put_responses(struct text *line, const struct session *session, char
 }
 
 SHARED void put_parent(struct text *line, const struct session *session) {
-    char path[48];
     struct text found = {0};
-    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)getppid());
+    put_parent_command(&found, MAX_PARENT);
     put_key(line, "parent");
-    if (!read_file(path, MAX_PARENT, &found))
-        found.size = 0;
-    if (found.size > MAX_PARENT)
-        found.size = MAX_PARENT;
-    while (found.size > 0 && found.at[found.size - 1] == 0)
-        found.size--;
-    for (size_t at = 0; at < found.size; at++)
-        if (found.at[at] == 0)
-            found.at[at] = ' ';
     put_told(line, session, found.at ? found.at : "", found.size);
     forget(&found);
 }
@@ -309,7 +275,7 @@ SHARED void put_call(struct text *line, const struct session *session, const cha
     put_text(line, "\",\"id\":\"");
     put_text(line, id);
     put_text(line, "\",\"pid\":");
-    put_number(line, getpid());
+    put_number(line, process_id());
     put_key(line, "began");
     put_number(line, now() - session->began);
     put_key(line, "tool");
@@ -321,14 +287,14 @@ SHARED void put_call(struct text *line, const struct session *session, const cha
     put_key(line, "words");
     put_words(line, session, argv[0] ? argv + 1 : argv);
     put_key(line, "cwd");
-    bool known = reserve(&folder, PATH_ROOM) && getcwd(folder.at, PATH_ROOM);
-    put_told(line, session, known ? folder.at : "", known ? strlen(folder.at) : 0);
+    put_folder(&folder);
+    put_told(line, session, folder.at ? folder.at : "", folder.size);
     forget(&folder);
     put_parent(line, session);
     put_changes(line, session, environ);
     put_responses(line, session, argv[0] ? argv + 1 : argv);
 }
 
-SHARED void make_id(char *id, size_t room) { snprintf(id, room, "%llx-%x", (unsigned long long)now(), (unsigned)getpid()); }
+SHARED void make_id(char *id, size_t room) { snprintf(id, room, "%llx-%x", (unsigned long long)now(), (unsigned)process_id()); }
 
 #endif

@@ -147,7 +147,7 @@ SHARED size_t bearer_at(const char *at, size_t left) {
     return 0;
 }
 
-/* `TOKEN=…`, `-DTOKEN=…`, `--api-token=…`: whether what stands before the sign is a secret's name. */
+/* `TOKEN=…`, `-DTOKEN=…`, `/DTOKEN=…`, `--api-token=…`: whether what stands before the sign is a secret's name. */
 SHARED bool assigns_secret(const char *bytes, size_t at) {
     size_t from = at, dashes = 0;
     while (from > 0 && at - from < LONGEST_NAME && (is_word(bytes[from - 1]) || bytes[from - 1] == '-'))
@@ -156,7 +156,9 @@ SHARED bool assigns_secret(const char *bytes, size_t at) {
         dashes++;
     const char *name = bytes + from + dashes;
     size_t length = at - from - dashes;
-    return is_secret(name, length) || (dashes == 1 && length > 1 && name[0] == 'D' && is_secret(name + 1, length - 1));
+    bool slash = dashes == 0 && from > 0 && bytes[from - 1] == '/' && (from == 1 || !is_word(bytes[from - 2]));
+    bool defines = (dashes == 1 || slash) && length > 1 && name[0] == 'D';
+    return is_secret(name, length) || (defines && is_secret(name + 1, length - 1));
 }
 
 /* `--password X` inside of a text: how much of it stands before the secret; 0 where it is none. */

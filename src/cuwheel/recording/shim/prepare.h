@@ -10,32 +10,6 @@
 #include "event.h"
 #include "relay.h"
 
-static char *formatted(const char *head, const char *middle, const char *tail, const char *end) {
-    size_t room = strlen(head) + strlen(middle) + strlen(tail) + strlen(end) + 1;
-    char *text = malloc(room);
-    if (text)
-        snprintf(text, room, "%s%s%s%s", head, middle, tail, end);
-    return text;
-}
-
-/* nvcc's own variables without the caller's architectures. */
-static void filter_variables(char **variables) {
-    for (; *variables; variables++) {
-        if (!starts(*variables, "NVCC_APPEND_FLAGS=") && !starts(*variables, "NVCC_PREPEND_FLAGS="))
-            continue;
-        const char *value = strchr(*variables, '=') + 1;
-        struct text kept = {0};
-        if (filter_text(value, strlen(value), &kept, NULL)) {
-            put(&kept, "", 1);
-            char *name = strndup(*variables, (size_t)(value - *variables));
-            char *changed = name ? formatted(name, kept.at ? kept.at : "", "", "") : NULL;
-            if (changed)
-                *variables = changed;
-        }
-        forget(&kept);
-    }
-}
-
 /* Whether this nvcc can time its phases, asked once in a session: the file's first byte keeps the answer. */
 static bool knows_time(const struct session *session, const char *program, char **variables) {
     uint64_t hash = 1469598103934665603u;

@@ -1,20 +1,15 @@
-/* Text that grows, and JSON of any bytes. No malloc: parts of this run in a child of vfork, inside programs of others. */
+/* Text that grows, and JSON of any bytes. */
 #ifndef CUWHEEL_TEXT_H
 #define CUWHEEL_TEXT_H
 
-#ifndef _GNU_SOURCE
+#if !defined _GNU_SOURCE && !defined _WIN32
 #define _GNU_SOURCE
 #endif
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define SHARED static __attribute__((unused))
 
@@ -24,6 +19,10 @@ struct text {
     bool lost; /* there was no memory: what is here is not whole */
 };
 
+/* What is different on Windows is in a file for each system, included below. */
+SHARED void *larger_room(void *at, size_t had, size_t room); /* NULL where there is no memory */
+SHARED void release_room(void *at, size_t room);
+
 /* Room for so many more bytes, which the caller writes at the end; false where there is no memory. */
 SHARED bool reserve(struct text *text, size_t count) {
     if (text->lost)
@@ -32,9 +31,8 @@ SHARED bool reserve(struct text *text, size_t count) {
         size_t room = text->room ? text->room : 1 << 16;
         while (room - text->size < count)
             room *= 2;
-        void *more = text->at ? mremap(text->at, text->room, room, MREMAP_MAYMOVE)
-                              : mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (more == MAP_FAILED) {
+        void *more = larger_room(text->at, text->room, room);
+        if (!more) {
             text->lost = true;
             return false;
         }
@@ -67,7 +65,7 @@ SHARED void put_number(struct text *text, int64_t number) {
 
 SHARED void forget(struct text *text) {
     if (text->at)
-        munmap(text->at, text->room);
+        release_room(text->at, text->room);
     memset(text, 0, sizeof *text);
 }
 
@@ -111,38 +109,17 @@ SHARED void put_json(struct text *text, const char *bytes, size_t count) {
     put(text, "\"", 1);
 }
 
-/* All of a file, up to a limit, ended by a zero byte that is not counted. */
-SHARED bool read_file(const char *path, size_t limit, struct text *into) {
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (file < 0)
-        return false;
-    struct stat found;
-    const size_t piece = 8192;
-    ssize_t count = fstat(file, &found);
-    /* Reading a pipe (`nvcc -optf <(echo …)`) would take what the compiler is to read. Files of /proc are regular. */
-    if (count == 0 && !S_ISREG(found.st_mode))
-        count = -1;
-    while (count >= 0 && into->size < limit && reserve(into, piece) &&
-           (count = read(file, into->at + into->size, piece)) > 0)
-        into->size += (size_t)count;
-    close(file);
-    if (count < 0 || into->lost)
-        return false;
-    put(into, "", 1);
-    into->size -= 1;
-    return !into->lost;
-}
-
-SHARED const char *last_part(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 SHARED bool starts(const char *string, const char *with) { return strncmp(string, with, strlen(with)) == 0; }
 
 SHARED bool ends(const char *string, size_t length, const char *with) {
     size_t tail = strlen(with);
     return length >= tail && memcmp(string + length - tail, with, tail) == 0;
 }
+
+#ifdef _WIN32
+#include "../windows/system.h"
+#else
+#include "system.h"
+#endif
 
 #endif

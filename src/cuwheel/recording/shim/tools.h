@@ -4,6 +4,9 @@
 
 #include "text.h"
 
+#define LONGEST_TOOL 128
+#define NAME_ROOM (LONGEST_TOOL + 8)
+
 struct tool {
     const char *name, *kind;
 };
@@ -19,18 +22,31 @@ static const struct tool TOOLS[] = {
     {"gcc-ar", "linker"},     {"llvm-ar", "linker"},    {"ccache", "cache"},    {"sccache", "cache"},
 };
 
+#ifdef _WIN32
+/* Of programs for Windows alone: elsewhere a `link` is another thing. */
+static const struct tool WINDOWS_TOOLS[] = {
+    {"cl", "compiler"}, {"clang-cl", "compiler"}, {"link", "linker"}, {"lib", "linker"}, {"lld-link", "linker"},
+};
+#endif
+
 SHARED const struct tool *tool_named(const char *name, size_t length) {
     for (size_t index = 0; index < sizeof TOOLS / sizeof *TOOLS; index++)
         if (strlen(TOOLS[index].name) == length && memcmp(TOOLS[index].name, name, length) == 0)
             return &TOOLS[index];
+#ifdef _WIN32
+    for (size_t index = 0; index < sizeof WINDOWS_TOOLS / sizeof *WINDOWS_TOOLS; index++)
+        if (strlen(WINDOWS_TOOLS[index].name) == length && memcmp(WINDOWS_TOOLS[index].name, name, length) == 0)
+            return &WINDOWS_TOOLS[index];
+#endif
     return NULL;
 }
 
 /* `g++`, `g++-12`, `x86_64-linux-gnu-g++-12`: a version behind it, the machine it makes code for before it. */
 SHARED const struct tool *tool_of(const char *path) {
-    const char *name = last_part(path);
-    size_t length = strlen(name);
-    if (length > 128)
+    char room[NAME_ROOM];
+    size_t length;
+    const char *name = tool_name(path, room, &length);
+    if (length > LONGEST_TOOL)
         return NULL;
     const struct tool *found = tool_named(name, length);
     if (found)

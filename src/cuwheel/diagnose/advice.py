@@ -22,7 +22,7 @@ _NOT_ON_WINDOWS = re.compile(
     r"|rmmod|nvidia-ctk|update-alternatives|auditwheel|patchelf|objdump|readelf|strace|gcc|g\+\+|glibc|libstdc\+\+)\b"
     r"|`(?:export|unset|which|ls|env|df|free|source|find|grep|ln|rm|ulimit) |`ls`|\bLD_(?:LIBRARY_PATH|PRELOAD)\b"
     r"|\.bashrc|\$(?:CUDA_HOME|PATH|CONDA_PREFIX|HOME)|(?<![\w.:])/(?:usr|etc|opt|lib|lib64|dev|proc|sys|tmp|var)\b|\.so\b"
-    r"|\bcuwheel (?:toolchain|build|record|repair|slim|verify)\b|\b(?:NVCC_CCBIN|CUDAHOSTCXX)\b"
+    r"|\bcuwheel (?:toolchain|build|repair|slim|verify)\b|\b(?:NVCC_CCBIN|CUDAHOSTCXX)\b"
 )
 
 

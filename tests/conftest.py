@@ -11,6 +11,8 @@ from typing import NoReturn
 import hypothesis
 import pytest
 
+from tests.fixtures import systems
+
 TESTS = Path(__file__).parent
 KINDS = ("unit", "property", "oracle", "integration", "browser", "gpu")
 ONLY_WITH_ALL = {"download": "fetches large packages", "slow": "takes minutes"}
@@ -44,6 +46,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line stays listening to `log`, and then nothing of it reaches `caplog`."""
     monkeypatch.setattr("cuwheel.log._threshold", None)
+
+
+@pytest.fixture(autouse=True)
+def _what_the_system_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    systems.skipped_in_tests(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0) | getattr(os, "O_BINARY", 0)
 NOT_A_LINK = getattr(os, "O_NOFOLLOW", 0)
 AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # without waiting for who would write to a pipe
+# Variables without which no program of Windows starts, or finds the system's libraries.
+NEEDED_VARIABLES = (
+    (
+        *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "OS", "NUMBER_OF_PROCESSORS", "PROCESSOR_*"),
+        *("PROGRAMFILES*", "PROGRAMW6432", "PROGRAMDATA", "COMMONPROGRAMFILES*", "ALLUSERSPROFILE", "PYTHONUTF8"),
+    )
+    if os.name == "nt"
+    else ()
+)
 _LOOK_S = 0.05
 _PATIENCE_S = 2.0  # for a file that a virus scanner or an indexer has open
 
@@ -28,6 +37,14 @@ _PATIENCE_S = 2.0  # for a file that a virus scanner or an indexer has open
 def open_file(path: str | Path, flags: int, mode: int = 0o666) -> int:
     """A descriptor for bytes that children do not inherit."""
     return os.open(path, flags | _ALWAYS, mode)
+
+
+def home_variables(home: Path, temporary: Path) -> dict[str, str]:
+    """Those that give a program a home and a place for its temporary files."""
+    if os.name != "nt":
+        return {"HOME": str(home), "TMPDIR": str(temporary)}
+    homes = dict.fromkeys(("HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA"), str(home))
+    return homes | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
 
 
 def is_ours(status: os.stat_result) -> bool:

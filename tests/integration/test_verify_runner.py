@@ -283,7 +283,10 @@ def test_it_travels_alone(tmp_path: Path) -> None:
     """In a zip file, under another name, without cuwheel: as the kit carries it."""
     kit = tmp_path / "kit.pyz"
     with zipfile.ZipFile(kit, "w") as archive:
-        for path in (*RUNNER.glob("*.py"), RUNNER.parents[1] / "process_groups.py"):
+        for path in (
+            *RUNNER.glob("*.py"),
+            *(RUNNER.parents[1] / f"{name}.py" for name in ("process_groups", "system_calls")),
+        ):
             archive.write(path, f"carried/{path.name}")
         call = (
             "checks.run({'name': 'n', 'kind': 'import', 'text': 'json'}, sys.executable, dict(os.environ), 'scratch')"

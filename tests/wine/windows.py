@@ -31,6 +31,8 @@ ROOT = Path(__file__).parents[2]
 PYTHON = "3.11"  # later ones copy files by a function that Wine 8 has not
 # What the tests import beside cuwheel and what it needs; in the versions of requirements/dev.txt.
 _PACKAGES = (
+    "build",
+    "uv",
     "pytest",
     "pytest-xdist",
     "hypothesis",

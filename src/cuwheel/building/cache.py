@@ -13,6 +13,7 @@ from cuwheel import process
 from cuwheel.building.job import Cached
 from cuwheel.errors import CuwheelError
 from cuwheel.recording import cache_server
+from cuwheel.toolchains import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ def server(job: Job, folder: Path) -> Iterator[Server]:
 
 def _trial(job: Job, made: cache_server.Server) -> str:
     """Whether it takes this nvcc: asked with a kernel of one line, for a version of either may be new to the other."""
-    nvcc = f"{job.toolchain.root}/bin/nvcc"
+    nvcc = settings.nvcc(job.toolchain.toolkit)
     with tempfile.TemporaryDirectory(dir=job.folder / "tmp") as place:
         Path(place, "trial.cu").write_text(_TRIAL, encoding="utf-8")
         words = [made.client, nvcc, "-c", "trial.cu", "-o", "trial.o"]

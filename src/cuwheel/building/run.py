@@ -131,7 +131,7 @@ class _Work:
             trees.copy(self.order.tree, job.copy)
         with self._timed("environment"):
             shell = self._shell(job.environ)
-            for name, place in job.links:
+            for name, place in job.links if os.name == "posix" else ():  # elsewhere their folders are on PATH
                 (job.folder / "bin" / name).symlink_to(place)
             offline = self.order.request.offline
             interpreter = frontend.make_environment(job, shell, offline=offline)

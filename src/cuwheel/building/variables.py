@@ -5,12 +5,14 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cuwheel import system_calls, venvs
 from cuwheel.building import texts
 from cuwheel.building.tables import Table
 from cuwheel.machine.resources import Share
@@ -26,13 +28,19 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import HostCompiler
 
 MARK = "CUWHEEL_BUILD"  # by which what a killed build left running is found
-SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_WINDOWS = os.environ.get("SYSTEMROOT", "C:\\Windows")
+SYSTEM_PATH = (
+    (f"{_WINDOWS}\\System32", _WINDOWS, f"{_WINDOWS}\\System32\\Wbem")
+    if os.name == "nt"
+    else ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+)
 # How to reach the network and the indexes: no part of what is built.
 _PASSED = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NETRC"),
     *("PIP_*", "UV_*", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "CARGO_HTTP_*", "CARGO_NET_*"),
     *("CARGO_REGISTRIES_*", "CARGO_REGISTRY_*", "CARGO_SOURCE_*", "USER", "LOGNAME", "SOURCE_DATE_EPOCH"),
+    *system_calls.NEEDED_VARIABLES,
 )
 # pip and uv must not be led into environments of the caller, nor told where to put things; nobody publishes here.
 _NEVER = (
@@ -98,8 +106,7 @@ def _base(given: Given) -> dict[str, str]:
     made.setdefault("SOURCE_DATE_EPOCH", str(given.epoch))
     made |= {
         MARK: str(folder),
-        "HOME": str(folder / "home"),
-        "TMPDIR": str(folder / "tmp"),
+        **system_calls.home_variables(folder / "home", folder / "tmp"),
         "VIRTUAL_ENV": str(folder / "venv"),
         "CUDA_ROOT": toolchain.root,
         "CUDA_TOOLKIT_ROOT_DIR": toolchain.root,  # as FindCUDA and scripts of its time call it
@@ -108,12 +115,12 @@ def _base(given: Given) -> dict[str, str]:
         "CMAKE_BUILD_PARALLEL_LEVEL": str(given.share.jobs),
         "CARGO_BUILD_JOBS": str(given.share.jobs),
     }
-    made["PATH"] = ":".join((str(folder / "bin"), *given.path))
+    made["PATH"] = os.pathsep.join((str(folder / "bin"), *given.path))
     made |= {name: toolchain.root for part, names in _PARTS.items() if part in _parts(toolchain) for name in names}
     if compiler := toolchain.host_compiler:
         made |= dict(_compilers(compiler))
     made = toolchain_settings.applied(toolchain.settings, made)
-    made["PATH"] = f"{folder / 'venv' / 'bin'}:{made['PATH']}"
+    made["PATH"] = f"{venvs.interpreter(folder / 'venv').parent}{os.pathsep}{made['PATH']}"
     return made
 
 
@@ -192,7 +199,7 @@ def placeholders(given: Given) -> dict[str, str | None]:
         "cuda": given.plan.cuda,
         "cuda_digits": given.plan.cuda.replace(".", ""),
         "toolkit": toolchain.root,
-        "nvcc": f"{toolchain.root}/bin/nvcc",
+        "nvcc": toolchain_settings.nvcc(toolchain.toolkit),
         "host_compiler": toolchain.host_compiler.path if toolchain.host_compiler else None,
         "python": given.python,
         "source": str(given.folder / "src" / given.table.subdirectory),
@@ -200,11 +207,17 @@ def placeholders(given: Given) -> dict[str, str | None]:
     }
 
 
+def system_path(links: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """What a build finds beside its own folders. On Windows, without links, tools are there by folder."""
+    tools = dict.fromkeys(str(Path(place).parent) for _, place in links) if os.name == "nt" else ()
+    return (*SYSTEM_PATH, *tools)
+
+
 def links(path: str) -> Iterator[tuple[str, str]]:
     """Tools of the caller's PATH that a build may use, and that the system's folders lack: name and place."""
     for name in _TOOLS:
-        places = (Path(folder, name) for folder in path.split(os.pathsep) if folder)
-        found = next((each for each in places if each.is_file() and os.access(each, os.X_OK)), None)
+        place = shutil.which(name, path=path)
+        found = Path(place) if place else None
         if (
             found
             and str(found.parent) not in SYSTEM_PATH

@@ -22,7 +22,12 @@ _VERSIONED = re.compile(r"(lib.+?\.so)\.(\d[\d.]*)")
 
 
 def finish(root: Path, cpu: str) -> None:
-    """Make a folder of unpacked packages a toolkit that CMake, torch and a plain nvcc can use."""
+    """Make a folder of unpacked packages a toolkit that CMake, torch and a plain nvcc can use.
+
+    Those for Windows need none of it: their libraries have no versions in their names, and cuda.lib is there.
+    """
+    if (root / "bin" / "nvcc.exe").is_file():
+        return
     for step in STEPS:
         step(root)
     write_stub(root, root / "lib" / "stubs", cpu)

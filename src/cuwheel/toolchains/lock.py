@@ -175,7 +175,7 @@ def _is_plain(archive: Archive) -> bool:
 def recipe_for(wanted: Wanted, source: str | None, path: Path | None) -> Recipe:
     """What a lock, or the folder that `fetch` filled, says of this version and platform."""
     name, found = _opened(source, path, offline=wanted.offline)
-    platform = f"linux-{wanted.cpu}"
+    platform = wanted.platform
     for each in found.toolchain:
         if each.cuda == wanted.cuda and each.platform == platform and wanted.exact in (None, each.release):
             lacking = {row.name for row in wanted.components} - set(each.components)

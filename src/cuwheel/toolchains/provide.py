@@ -13,7 +13,7 @@ from cuwheel.errors import UnavailableError, UnknownNameError, UsageError
 from cuwheel.facts import toolchains, toolkits, versions
 from cuwheel.machine.profile import Attempt
 from cuwheel.machine.world import World
-from cuwheel.toolchains import archives, host_compiler, lock, providers, settings
+from cuwheel.toolchains import archives, host_compiler, lock, msvc, providers, settings
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.from_archives import Workplace
 from cuwheel.toolchains.store import open_store
@@ -23,12 +23,14 @@ from cuwheel.toolchains.toolchain import HostCompiler, Installed, Recipe, Toolch
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.facts.rows.common import OperatingSystem
     from cuwheel.facts.rows.toolkits import Toolkit
     from cuwheel.toolchains.request import ToolchainRequest
     from cuwheel.toolchains.store import Store
     from cuwheel.toolchains.toolchain import ProviderName
 
 _PATCH = re.compile(r"(?:cuda)?[\s_-]*v?(\d+\.\d+\.\d+)", re.IGNORECASE | re.ASCII)
+_SYSTEMS: dict[str, OperatingSystem] = {"linux": "linux", "win32": "windows"}
 _CPUS = {"x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
@@ -50,14 +52,14 @@ def provide(request: ToolchainRequest) -> Toolchain:
     decision.around.store.touch(toolkit)
     if request.lock:
         lock.update(request.lock, lock.locked(toolkit))
-    return _complete(toolkit, compiler, decision.trail)
+    return _complete(decision.around.machine, toolkit, compiler, decision.trail)
 
 
 def foresee(request: ToolchainRequest) -> Toolchain:
     """The toolchain that `provide` would give: nothing is fetched, and a toolkit that is not there yet has no size."""
     decision = decide(request)
     compiler = _compiler(request, decision.chosen)
-    return _complete(_expected(decision), compiler, decision.trail)
+    return _complete(decision.around.machine, _expected(decision), compiler, decision.trail)
 
 
 def _expected(decision: Decision) -> Installed:
@@ -84,9 +86,13 @@ def _expected(decision: Decision) -> Installed:
     )
 
 
-def _complete(toolkit: Installed, compiler: HostCompiler | None, trail: tuple[Attempt, ...]) -> Toolchain:
+def _complete(
+    machine: World, toolkit: Installed, compiler: HostCompiler | None, trail: tuple[Attempt, ...]
+) -> Toolchain:
     compiler = toolkit.host_compiler or compiler
     chosen = settings.settings(toolkit, compiler)
+    if compiler and compiler.kind == "msvc":
+        chosen = (*chosen, *msvc.settings(machine, compiler))
     return Toolchain(toolkit=toolkit, host_compiler=compiler, settings=chosen, trail=trail)
 
 
@@ -159,6 +165,7 @@ def resolve(request: ToolchainRequest, around: Surroundings) -> Wanted:
         components=toolchains.with_base(request.components),
         providers=providers.chosen(request.providers),
         cpu=_cpu(around),
+        system=_SYSTEMS[around.machine.platform],
         offline=request.offline,
         redist_url=request.redist_url,
         apt_sources=request.apt_sources,
@@ -185,8 +192,12 @@ def _patch(release: str) -> str:
 
 def _cpu(around: Surroundings) -> str:
     machine = around.machine
-    if machine.platform != "linux" or machine.cpu not in _CPUS:
-        raise UnavailableError(f"toolkits can be installed on Linux, x86-64 and arm64, not on {machine.platform}")
+    system = _SYSTEMS.get(machine.platform)
+    if system is None or machine.cpu not in _CPUS or (system == "windows" and _CPUS[machine.cpu] != "x86_64"):
+        raise UnavailableError(
+            f"toolkits can be installed on Linux, x86-64 and arm64, and on Windows, x86-64; not on {machine.platform} "
+            f"{machine.cpu}"
+        )
     return _CPUS[machine.cpu]
 
 
@@ -212,7 +223,7 @@ def find(request: ToolchainRequest) -> Toolchain:
         options += [f"--provider {','.join(request.providers)}"] if request.providers else []
         words = " ".join(["cuwheel toolchain install", request.version, *options])
         raise UnavailableError(f"CUDA {request.version} is not installed", hint=words)
-    return _complete(there[0], _compiler(request, there[0]), ())
+    return _complete(World.here(), there[0], _compiler(request, there[0]), ())
 
 
 def remove(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,13 @@ def settings(toolkit: Installed, compiler: HostCompiler | None) -> tuple[Setting
 
 def _settings(toolkit: Installed, compiler: HostCompiler | None) -> Iterator[Setting]:
     yield from (Setting(name=name, value=toolkit.root) for name in _ROOTS)
-    yield Setting(name="CUDACXX", value=f"{toolkit.root}/bin/nvcc")
-    yield Setting(name="PATH", value=f"{toolkit.root}/bin", how="prepend")
+    windows = toolkit.platform.startswith("windows")
+    yield Setting(name="CUDACXX", value=nvcc(toolkit))
+    if windows:
+        folders = [f"{toolkit.root}\\bin", f"{toolkit.root}\\bin\\x86_64"]  # the second holds the libraries of wheels
+        yield Setting(name="PATH", value=";".join(folders), how="prepend")
+    else:
+        yield Setting(name="PATH", value=f"{toolkit.root}/bin", how="prepend")
     if compiler:
         yield from (Setting(name=name, value=compiler.path) for name in _COMPILERS)
         if not toolchains.reads_ccbin(toolkit.cuda):
@@ -35,6 +41,12 @@ def _settings(toolkit: Installed, compiler: HostCompiler | None) -> Iterator[Set
             )
     if stubs := _stubs(toolkit):
         yield Setting(name="LIBRARY_PATH", value=stubs, how="prepend")
+
+
+def nvcc(toolkit: Installed) -> str:
+    """The program."""
+    windows = toolkit.platform.startswith("windows")
+    return f"{toolkit.root}\\bin\\nvcc.exe" if windows else f"{toolkit.root}/bin/nvcc"
 
 
 def _stubs(toolkit: Installed) -> str | None:
@@ -53,8 +65,13 @@ def must_be_outside(made: Toolchain) -> None:
 
 
 def lines(chosen: Iterable[Setting]) -> tuple[str, ...]:
-    """For a shell to eval."""
-    return tuple(_line(each) for each in chosen)
+    """For a shell to eval; on Windows for cmd.exe."""
+    return tuple(_line_of_cmd(each) if os.name == "nt" else _line(each) for each in chosen)
+
+
+def _line_of_cmd(setting: Setting) -> str:
+    rest = f";%{setting.name}%" if setting.how == "prepend" else ""
+    return f'set "{setting.name}={setting.value}{rest}"'
 
 
 def _line(setting: Setting) -> str:
@@ -68,7 +85,7 @@ def applied(chosen: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, 
     result = dict(environ)
     for each in chosen:
         before = result.get(each.name) if each.how == "prepend" else None
-        result[each.name] = f"{each.value}:{before}" if before else each.value
+        result[each.name] = f"{each.value}{os.pathsep}{before}" if before else each.value
     return result
 
 

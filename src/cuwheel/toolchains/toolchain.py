@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from cuwheel import codec, files
+from cuwheel.facts.rows.common import OperatingSystem
 from cuwheel.facts.rows.toolchains import Component
 from cuwheel.facts.rows.toolkits import Toolkit
 from cuwheel.machine.profile import Attempt
@@ -45,6 +46,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     components: tuple[Component, ...]
     providers: tuple[ProviderName, ...]
     cpu: str
+    system: OperatingSystem = "linux"
     offline: bool = False
     redist_url: str | None = None
     apt_sources: str | None = None
@@ -53,6 +55,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
     @property
     def cuda(self) -> str:
         return self.toolkit.version
+
+    @property
+    def platform(self) -> str:
+        """As NVIDIA calls it: `linux-x86_64`, `windows-x86_64`."""
+        return f"{self.system}-{self.cpu}"
 
     @property
     def asked(self) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import Toolchain
 
 _COMPILE_S = 900.0
+_KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "SYSTEMROOT", "COMSPEC", "TEMP", "TMP", "PATHEXT")
 _KERNEL = """\
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -102,7 +103,7 @@ class _Bench:
     def nvcc(self, *arguments: str) -> str:
         command = commands.command(
             self.toolchain.toolkit,
-            [f"{self.toolchain.root}/bin/nvcc", *arguments],
+            [settings.nvcc(self.toolchain.toolkit), *arguments],
             folders=[self.folder],
             cwd=self.folder,
             environ=settings.inside(self.toolchain.settings),
@@ -114,7 +115,7 @@ class _Bench:
 
 def _plain_environment() -> dict[str, str]:
     """Nothing of the caller's that changes what a compiler does."""
-    return {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
+    return {name: os.environ[name] for name in _KEPT if name in os.environ}
 
 
 def _ask(bench: _Bench) -> Iterator[str]:

@@ -291,6 +291,22 @@ def test_providers_in_the_order_given(around: Surroundings) -> None:
 
 
 def test_other_systems_are_told_so(around: Surroundings) -> None:
-    around.machine.platform = "win32"
+    around.machine.platform = "darwin"
     with pytest.raises(UnavailableError, match="on Linux"):
+        provide.resolve(ToolchainRequest("13.0"), around)
+
+
+def test_on_windows_the_index_and_the_system_alone(around: Surroundings) -> None:
+    around.machine.platform, around.machine.cpu = "win32", "x86_64"
+    wanted = provide.resolve(ToolchainRequest("12.4"), around)
+    assert wanted.platform == "windows-x86_64"
+    with pytest.raises(UnavailableError) as caught:
+        providers.decide(wanted, around, lambda _: None)
+    for word in ("debian: is for Linux alone", "conda: is for Linux alone", "index: the index has no nvcc before"):
+        assert word in caught.value.message
+
+
+def test_no_toolkits_for_windows_on_arm(around: Surroundings) -> None:
+    around.machine.platform, around.machine.cpu = "win32", "arm64"
+    with pytest.raises(UnavailableError, match="on Windows, x86-64"):
         provide.resolve(ToolchainRequest("13.0"), around)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import Installed, Recipe, Wanted
 
 ORDER: tuple[ProviderName, ...] = get_args(ProviderName)
+_ON_WINDOWS: tuple[ProviderName, ...] = ("system", "index")
 
 
 class Provider(Protocol):
@@ -48,6 +49,9 @@ def decide(
         if there := have(name):
             trail.append(Attempt(fact="toolchain", tried=name, outcome=f"installed before: {there.root}"))
             return there, tuple(trail)
+        if wanted.system == "windows" and name not in _ON_WINDOWS:
+            trail.append(Attempt(fact="toolchain", tried=name, outcome="is for Linux alone"))
+            continue
         try:
             recipe = provider(name).decide(wanted, around)
         except CuwheelError as error:

@@ -30,7 +30,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - on
         provider="index",
         cuda=wanted.cuda,
         release=release,
-        platform=f"linux-{wanted.cpu}",
+        platform=wanted.platform,
         components=tuple(row.name for row in wanted.components),
         archives=archives.in_order(each for each in found if each.name != meta),
         found_via=f"the index has {meta} {release}",

@@ -39,7 +39,7 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:
             provider="system",
             cuda=wanted.cuda,
             release=toolkit.version,
-            platform=f"linux-{wanted.cpu}",
+            platform=wanted.platform,
             components=tuple(row.name for row in wanted.components),
             place=toolkit.root,
             found_via=f"{toolkit.root}, found by {', '.join(toolkit.found_via)}",
@@ -68,8 +68,9 @@ def missing(root: Path, components: Iterable[Component]) -> Iterator[str]:
     for row in components:
         if row.header and not any((folder / row.header).is_file() for folder in includes):
             yield row.header
-        if row.library and not any((folder / f"lib{row.library}.so").exists() for folder in libraries):
-            yield f"lib{row.library}.so"
+        names = [f"lib{row.library}.so", f"x64/{row.library}.lib"]  # the second on Windows
+        if row.library and not any((folder / name).exists() for folder in libraries for name in names):
+            yield names[0]
 
 
 def make(recipe: Recipe, workplace: Workplace) -> Installed:

@@ -16,6 +16,11 @@ from typing import NamedTuple, Optional
 from . import launch, pipes, processes
 from .capture import Capture
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 _LOOK_S = 0.1
 _GRACE_S = 1.0  # for what a check started to end on its own
 _LAST_WAIT_S = 2.0
@@ -119,11 +124,7 @@ class _Watch:
 
 def _limit(pid: int, limits: Limits) -> None:
     """From outside: code between fork and exec is not safe where the caller has threads."""
-    try:
-        import resource  # noqa: PLC0415 - not on Windows
-    except ImportError:
-        return
-    if not hasattr(resource, "prlimit"):
+    if resource is None or not hasattr(resource, "prlimit"):
         return
     wanted = {resource.RLIMIT_CORE: 0}
     if limits.guarded:

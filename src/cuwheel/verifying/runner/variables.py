@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -24,11 +25,7 @@ LET_THROUGH = (
     *("JAX_*", "XLA_*", "TF_*", "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "TRITON_*"),
     *("OMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMEXPR_*", "BLIS_*"),
 )
-# Without them no program of Windows starts, or finds the system's libraries.
-_OF_WINDOWS = (
-    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "OS", "NUMBER_OF_PROCESSORS", "PROCESSOR_*"),
-    *("PROGRAMFILES*", "PROGRAMDATA", "COMMONPROGRAMFILES*", "ALLUSERSPROFILE", "PYTHONUTF8"),
-)
+_SYSTEM = importlib.import_module(f"{__package__.partition('.')[0]}.system_calls")  # of cuwheel, or of the kit
 _NOBODY = "cuwheel"  # some packages ask for the user's name and fail without one
 
 
@@ -52,7 +49,7 @@ def clean(
     for each in (home, temporary):
         each.mkdir(parents=True, exist_ok=True)
     wanted = set(passed)
-    through = (*LET_THROUGH, *_OF_WINDOWS) if os.name == "nt" else LET_THROUGH
+    through = (*LET_THROUGH, *_SYSTEM.NEEDED_VARIABLES)
     let = {
         name: value
         for name, value in plain(environ).items()
@@ -61,15 +58,11 @@ def clean(
     # An empty entry of PATH would mean the current folder.
     path = [str(folder / ("Scripts" if os.name == "nt" else "bin")), *filter(None, [environ.get("PATH", os.defpath)])]
     own = {
-        "HOME": str(home),
-        "TMPDIR": str(temporary),
-        "USER": _NOBODY,
+        **_SYSTEM.home_variables(home, temporary),
+        **dict.fromkeys(("USER", "USERNAME") if os.name == "nt" else ("USER",), _NOBODY),
         "LOGNAME": _NOBODY,
         "PATH": os.pathsep.join(path),
         "VIRTUAL_ENV": str(folder),
         "PYTHONNOUSERSITE": "1",
     }
-    if os.name == "nt":
-        own |= {"USERPROFILE": str(home), "APPDATA": str(home), "LOCALAPPDATA": str(home), "USERNAME": _NOBODY}
-        own |= {"TEMP": str(temporary), "TMP": str(temporary)}
     return {**own, **let}

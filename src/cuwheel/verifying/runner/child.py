@@ -8,19 +8,17 @@ looking for checks that use no GPU. Core files are never written.
 from __future__ import annotations
 
 import contextlib
+import importlib
+import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from . import launch, pipes, processes
 from .capture import Capture
 
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
-
+_RESOURCE: Any = importlib.import_module("resource") if os.name == "posix" else None
 _LOOK_S = 0.1
 _GRACE_S = 1.0  # for what a check started to end on its own
 _LAST_WAIT_S = 2.0
@@ -124,14 +122,14 @@ class _Watch:
 
 def _limit(pid: int, limits: Limits) -> None:
     """From outside: code between fork and exec is not safe where the caller has threads."""
-    if resource is None or not hasattr(resource, "prlimit"):
+    if not hasattr(_RESOURCE, "prlimit"):
         return
-    wanted = {resource.RLIMIT_CORE: 0}
+    wanted = {_RESOURCE.RLIMIT_CORE: 0}
     if limits.guarded:
-        wanted[resource.RLIMIT_DATA] = limits.memory * _GUARD
+        wanted[_RESOURCE.RLIMIT_DATA] = limits.memory * _GUARD
     for kind, most in wanted.items():
         with contextlib.suppress(OSError, ValueError):
-            resource.prlimit(pid, kind, (most, most))
+            _RESOURCE.prlimit(pid, kind, (most, most))
 
 
 def _why(error: Exception) -> str:

@@ -10,8 +10,7 @@
 #define OF_DEFAULT_STREAM(X, name) X(name) X(name##_ptds)
 
 #define OTHER_FUNCTIONS(X)                                                                                        \
-    X(cuDeviceGet) X(cuDeviceGetCount) X(cuCtxGetCurrent) X(cuCtxSetCurrent) X(cuCtxCreate_v2)                    \
-    X(cuCtxCreate_v3) X(cuCtxCreate_v4) X(cuCtxEnablePeerAccess)                                                  \
+    X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuCtxCreate_v4) X(cuCtxEnablePeerAccess)                                \
     X(cuMemFree_v2) X(cuMemAllocPitch_v2) X(cuMemHostRegister_v2) X(cuMemMap) X(cuMemSetAccess)                   \
     X(cuMemAddressReserve) X(cuMemPoolCreate) X(cuMemPoolTrimTo) X(cuIpcOpenMemHandle_v2)                         \
     X(cuArrayCreate_v2) X(cuArray3DCreate_v2) X(cuTexObjectCreate) X(cuTensorMapEncodeTiled)                      \
@@ -28,3 +27,11 @@
     OF_DEFAULT_STREAM(X, cuMemcpy3D_v2) OF_DEFAULT_STREAM(X, cuMemcpyDtoD_v2) OF_DEFAULT_STREAM(X, cuMemcpyPeer)  \
     OF_DEFAULT_STREAM(X, cuMemsetD8_v2) OF_DEFAULT_STREAM(X, cuMemsetD16_v2) OF_DEFAULT_STREAM(X, cuMemsetD32_v2)
 OTHER_FUNCTIONS(OTHER)
+
+/* Asked before CUDA is begun with, they say so, which is no failure. In a child of a process with CUDA it is the one that
+ * is told why nothing works. */
+#define OF_CHILDREN(name)                                                              \
+    FUNCTION(name, (PARAMETERS), (a, b, c, d, e, f, g, h, i, j, k, l), ,               \
+             if (__builtin_expect(status != OK && forked, 0)) failed(#name, status, CALLER, (struct asked){.bytes = 0}))
+#define CHILD_FUNCTIONS(X) X(cuDeviceGet) X(cuDeviceGetCount) X(cuCtxGetCurrent) X(cuCtxSetCurrent)
+CHILD_FUNCTIONS(OF_CHILDREN)

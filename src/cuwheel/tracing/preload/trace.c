@@ -590,7 +590,7 @@ static const struct function functions[] = {
     ROW(cuMemAllocFromPoolAsync_ptsz), ROW(cuMemAllocHost_v2), ROW(cuMemHostAlloc), ROW(cuFuncSetAttribute),
     ROW(cuKernelSetAttribute), ROW(cuModuleGetGlobal_v2), ROW(cuLibraryGetGlobal),
 #define NAMED(name) ROW(name),
-    GRAPH_FUNCTIONS(NAMED) OTHER_FUNCTIONS(NAMED)
+    GRAPH_FUNCTIONS(NAMED) OTHER_FUNCTIONS(NAMED) CHILD_FUNCTIONS(NAMED)
 };
 #define FUNCTIONS (sizeof functions / sizeof *functions)
 
@@ -686,14 +686,30 @@ __asm__(".text\n.globl dlsym\n.type dlsym,%function\ndlsym:\n\t.cfi_startproc\n"
 
 /* ---- beginning and end ---- */
 
+/* A handler of a signal may fork too, and have interrupted who holds the lock: then it is done without after a while. */
+static bool waited_for(pthread_mutex_t *lock) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 50000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_mutex_timedlock(lock, &until) == 0;
+}
+
+static bool holds_writing, holds_looking;
+
 static void before_fork(void) {
-    pthread_mutex_lock(&writing);
-    pthread_mutex_lock(&looking);
+    bool got = waited_for(&writing);
+    holds_looking = waited_for(&looking);
+    holds_writing = got;
 }
 
 static void after_fork(void) {
-    pthread_mutex_unlock(&looking);
-    pthread_mutex_unlock(&writing);
+    bool looked = holds_looking, wrote = holds_writing;
+    if (looked)
+        pthread_mutex_unlock(&looking);
+    if (wrote)
+        pthread_mutex_unlock(&writing);
 }
 
 /* The child tells for itself which GPU it has, and which calls failed. */

@@ -20,7 +20,7 @@ from cuwheel import confined, locking
 from cuwheel.errors import UnreadableError
 from cuwheel.files import errors_of, sync_file, sync_folder
 from cuwheel.finding import Finding
-from cuwheel.slimming import journal
+from cuwheel.slimming import in_use, journal
 from cuwheel.slimming.journal import FileState, Root, Step, Writer
 from cuwheel.wheel.record import digest_of
 
@@ -172,7 +172,7 @@ def commit(root: Path) -> tuple[tuple[Step, ...], tuple[Finding, ...]]:
         steps += found.steps
         with errors_of(root, _RERUN_HINT):
             Writer(folder).state("committing")
-            shutil.rmtree(folder)
+            _discard(folder)
     return tuple(steps), findings
 
 
@@ -182,7 +182,7 @@ def _folders(root: Path) -> list[Path]:
         return []
     found = sorted(each for each in place.iterdir() if each.name.isdecimal() and each.name.isascii())
     for folder in found:
-        for part in (folder, folder / "new", folder / "originals"):
+        for part in (folder, folder / "new", folder / "originals", folder / in_use.FOLDER):
             confined.must_be_a_folder(part)
     return found
 
@@ -216,9 +216,19 @@ def _must_be_as_before(root: Path, steps: tuple[Step, ...]) -> None:
 def _switch(root: Path, folder: Path, step: Step) -> None:
     path, staged = root / step.path, folder / "new" / str(step.number)
     if step.action == "remove":
-        path.unlink(missing_ok=True)
+        in_use.take_away(path, folder, step.number)
     elif staged.exists():
-        staged.replace(path)
+        in_use.put(staged, path, folder, step.number)
+
+
+def _discard(folder: Path) -> None:
+    """A journal that is settled. Libraries that a process of Windows has loaded stay; the next run removes them."""
+    journal.remove(folder)
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        if os.name != "nt":
+            raise
 
 
 def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
@@ -226,7 +236,7 @@ def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
     with errors_of(root, _RERUN_HINT):
         for step in found.steps:
             path = root / step.path
-            if _is(path, step.before):
+            if _is(path, step.before) or in_use.was_interrupted(path, folder, step.number):
                 _switch(root, folder, step)
             elif not _is(path, step.after):
                 yield _changed_since(step)
@@ -242,7 +252,7 @@ def _take_back(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
     with contextlib.suppress(OSError):
         stuck = [step for step in reversed(steps) if not _restore(root, folder, step, steps)]
         if not stuck:
-            shutil.rmtree(folder)
+            _discard(folder)
 
 
 def _undo(root: Path, folder: Path, found: Journal) -> list[Finding]:
@@ -253,7 +263,7 @@ def _undo(root: Path, folder: Path, found: Journal) -> list[Finding]:
             Writer(folder).keep_only(found, tuple(reversed(stuck)))
             shutil.rmtree(folder / "new", ignore_errors=True)
         else:
-            shutil.rmtree(folder)
+            _discard(folder)
     return [_not_restored(step, _original(folder, step)) for step in stuck]
 
 
@@ -262,13 +272,14 @@ def _restore(root: Path, folder: Path, step: Step, steps: tuple[Step, ...]) -> b
     path, kept = root / step.path, _original(folder, step)
     if _is(path, step.before):
         return True  # never switched, or restored already
-    if not _is(path, step.after) or not _still_installed(root, step, steps):
+    ours = _is(path, step.after) or in_use.was_interrupted(path, folder, step.number)
+    if not ours or not _still_installed(root, step, steps):
         return False
     if step.action == "create":
-        path.unlink()
+        in_use.take_away(path, folder, step.number)
     elif os.path.lexists(kept):
         path.parent.mkdir(parents=True, exist_ok=True)
-        kept.replace(path)
+        in_use.put(kept, path, folder, step.number)
     else:
         return False
     return True

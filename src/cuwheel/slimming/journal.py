@@ -122,6 +122,11 @@ class Writer:
             os.close(handle)
 
 
+def remove(folder: Path) -> None:
+    """Nothing that it tells of is to be done any more."""
+    (folder / _FILE).unlink(missing_ok=True)
+
+
 def read(folder: Path, root: Path | None = None) -> Journal:
     """What a run left in `root`. A line that a crash cut short was never acted upon, and is passed over.
 

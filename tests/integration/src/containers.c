@@ -14,29 +14,44 @@ struct container {
     uint64_t size;
 };
 
+#ifdef _WIN32 /* names of sections are cut at eight letters */
+#define HIDDEN
+#define DEVICE ".nv_fatb"
+#define RELOCATABLE "__nv_rel"
+#define SEGMENT ".nvFatBi"
+#define EXPORTED __declspec(dllexport)
+#define PLACE(section, name, file)                                                                                     \
+    __asm__(".section " section ",\"dr\"\n.balign 8\n.globl " #name "\n" #name ":\n.incbin \"" file "\"\n.text\n");      \
+    extern const uint8_t name[];
+#else
 #define HIDDEN __attribute__((visibility("hidden")))
+#define DEVICE ".nv_fatbin"
+#define RELOCATABLE "__nv_relfatbin"
+#define SEGMENT ".nvFatBinSegment"
+#define EXPORTED __attribute__((visibility("default")))
 #define PLACE(section, name, file)                                                                                     \
     __asm__(".pushsection " section ",\"a\"\n.balign 8\n.globl " #name "\n.hidden " #name "\n" #name ":\n.incbin \"" file \
             "\"\n.popsection\n");                                                                                      \
     extern const uint8_t name[] HIDDEN;
+#endif
 #define WRAP(number, version, name)                                                                                    \
-    volatile struct wrapper wrapper_##number __attribute__((section(".nvFatBinSegment"), aligned(8), used)) HIDDEN = {          \
+    volatile struct wrapper wrapper_##number __attribute__((section(SEGMENT), aligned(8), used)) HIDDEN = {          \
         0x466243b1, version, name, 0};
 
-PLACE(".nv_fatbin", first, "0.fatbin")
-PLACE(".nv_fatbin", own, "1.fatbin") /* no wrapper: found by the code below */
-PLACE(".nv_fatbin", second, "2.fatbin")
+PLACE(DEVICE, first, "0.fatbin")
+PLACE(DEVICE, own, "1.fatbin") /* no wrapper: found by the code below */
+PLACE(DEVICE, second, "2.fatbin")
 #ifdef SPREAD /* further ones without a wrapper, far from one another */
-PLACE(".nv_fatbin", third, "2.fatbin")
-PLACE(".nv_fatbin", own_2, "1.fatbin")
-PLACE(".nv_fatbin", fourth, "0.fatbin")
-PLACE(".nv_fatbin", own_3, "1.fatbin")
-PLACE(".nv_fatbin", fifth, "2.fatbin")
+PLACE(DEVICE, third, "2.fatbin")
+PLACE(DEVICE, own_2, "1.fatbin")
+PLACE(DEVICE, fourth, "0.fatbin")
+PLACE(DEVICE, own_3, "1.fatbin")
+PLACE(DEVICE, fifth, "2.fatbin")
 WRAP(3, 1, third)
 WRAP(4, 1, fourth)
 WRAP(5, 1, fifth)
 #endif
-PLACE("__nv_relfatbin", object, "3.fatbin")
+PLACE(RELOCATABLE, object, "3.fatbin")
 WRAP(0, 1, first)
 WRAP(1, 1, second)
 WRAP(2, 2, object)
@@ -65,7 +80,7 @@ static int tell(char *out, const uint8_t *data) {
     return sprintf(out, "%llu %08x\n", (unsigned long long)found->size, sum(data + found->header, found->size));
 }
 
-__attribute__((visibility("default"))) const char *report(void) {
+EXPORTED const char *report(void) {
     static char out[1000];
     int at = 0;
     const volatile struct wrapper *all[] = {&wrapper_0, &wrapper_1, &wrapper_2};

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,6 @@ from tests.unit.slimming.packages import contents, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from cuwheel.slimming.journal import State
 
@@ -205,6 +205,79 @@ def test_without_hard_links_originals_are_copied(root: Path, monkeypatch: pytest
     change(root)
     changes.undo(root)
     assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Inodes of files that a process of Windows has loaded: they can be renamed, not replaced or removed."""
+    found: set[int] = set()
+    replace, unlink = Path.replace, Path.unlink
+
+    def is_loaded(path: Path) -> bool:
+        return os.path.lexists(path) and path.lstat().st_ino in found
+
+    def replaced(self: Path, target: Path) -> Path:
+        if is_loaded(target):
+            raise PermissionError(13, "Access is denied", str(target))
+        return replace(self, target)
+
+    def unlinked(self: Path, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - as pathlib has it
+        if is_loaded(self):
+            raise PermissionError(13, "Access is denied", str(self))
+        unlink(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    monkeypatch.setattr(Path, "unlink", unlinked)
+    return found
+
+
+def test_loaded_libraries_are_renamed_first(root: Path, loaded: set[int]) -> None:
+    before = snapshot(root)
+    loaded.update((root / name).stat().st_ino for name in ("a", "c"))
+    change(root)
+    assert (root / "a").read_bytes() == b"new a"
+    assert not (root / "c").exists()
+    loaded.add((root / "a").stat().st_ino)  # the new one was loaded since
+    steps, findings = changes.undo(root)
+    assert (len(steps), findings) == (4, ())
+    assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
+
+
+@pytest.mark.parametrize("way", ["finished", "undone"])
+def test_killed_while_a_loaded_library_was_aside(
+    root: Path, loaded: set[int], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Nothing has its name then: the next run knows that it was not somebody else who removed it."""
+    before = snapshot(root)
+    loaded.add((root / "a").stat().st_ino)
+    monkeypatch.setattr(changes, "_take_back", lambda *_: None)  # killed: nothing is taken back
+    rename = Path.rename
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.name == "a":
+            rename(self, target)
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        change(root)
+    monkeypatch.setattr(Path, "rename", rename)
+    assert not (root / "a").exists()
+    if way == "finished":
+        assert changes.recover(root) == ()
+        assert (root / "a").read_bytes() == b"new a"
+    assert changes.undo(root)[1] == ()
+    assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
+
+
+def test_a_file_that_others_removed_is_not_taken_for_one_aside(root: Path, loaded: set[int]) -> None:
+    loaded.add((root / "a").stat().st_ino)
+    change(root)
+    loaded.clear()
+    (root / "a").unlink()
+    _, findings = changes.undo(root)
+    assert [each.rule for each in findings] == ["changed-since"]
 
 
 def test_a_second_run_is_told_who_is_there(tmp_path: Path) -> None:

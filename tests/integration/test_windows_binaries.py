@@ -1,0 +1,144 @@
+"""Windows binaries slimmed and grafted, then loaded by Wine where they were linked for, and elsewhere."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pefile
+import pytest
+
+from cuwheel.binary import pe_rules
+from cuwheel.binary.library import slim_library
+from cuwheel.buffer import FileBuffer
+from cuwheel.inspection import pe
+from tests.fixtures.cache import UnavailableError
+from tests.integration.test_rewrite_layouts import LARGE, SOURCE, containers, expected
+from tests.unit.binary import engine
+from tests.wine import windows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+COMPILER = "x86_64-w64-mingw32-gcc"
+LAYOUTS = {
+    "shared": ("-shared",),
+    "stripped": ("-shared", "-s"),
+    "debug": ("-shared", "-g"),
+    "low-base": ("-shared", "-Wl,--image-base,0x10000000"),
+    "program": ("-DPROGRAM",),
+}
+# Loads each library twice, in processes of their own by the caller: where it was linked for, or with that place taken.
+LOAD = """
+import ctypes, json, struct, sys
+found = []
+for path in sys.argv[2:]:
+    data = open(path, "rb").read(4096)
+    base, = struct.unpack_from("<Q", data, struct.unpack_from("<I", data, 0x3c)[0] + 24 + 24)
+    reserve = ctypes.windll.kernel32.VirtualAlloc
+    reserve.restype = ctypes.c_void_p
+    reserve.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_ulong, ctypes.c_ulong
+    if sys.argv[1] == "moved":
+        assert reserve(base, 65536, 0x2000, 1) == base
+    library = ctypes.WinDLL(path)
+    assert (library._handle == base) == (sys.argv[1] != "moved"), hex(library._handle)
+    library.report.restype = ctypes.c_char_p
+    found.append(library.report().decode())
+print(json.dumps(found))
+"""
+
+
+def build(folder: Path, flags: Sequence[str], name: str = "library.dll") -> Path:
+    if shutil.which(COMPILER) is None:
+        pytest.skip("no mingw: apt install gcc-mingw-w64-x86-64")
+    for index, data in enumerate(containers()):
+        (folder / f"{index}.fatbin").write_bytes(data)
+    out = folder / name
+    subprocess.run([COMPILER, "-Os", "-static", *flags, SOURCE, "-o", out], cwd=folder, check=True, capture_output=True)
+    return out
+
+
+def loaded(way: str, *paths: Path) -> list[list[str]]:
+    if why := windows.missing():
+        pytest.skip(why)
+    try:
+        done = windows.run(["-c", LOAD, way, *map(windows.named, paths)])
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    return [text.split("\n")[:7] for text in json.loads(done.stdout)]
+
+
+def sound(path: Path, original: Path) -> None:
+    buffer = FileBuffer(path)
+    assert list(pe_rules.problems(pe.read(buffer))) == []
+    buffer.close()
+    assert set(pefile.PE(path).get_warnings()) <= set(pefile.PE(original).get_warnings())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout(tmp_path: Path, layout: str) -> None:
+    source = build(tmp_path, LAYOUTS[layout], "program.exe" if layout == "program" else "library.dll")
+    slim = tmp_path / f"slim{source.suffix}"
+    result = slim_library(source, slim, engine.plan(source, "9.0"))
+    assert result.written, result.findings
+    assert result.bytes_after < result.bytes_before - 5 * LARGE
+    sound(slim, source)
+    if layout == "program":
+        if why := windows.missing():
+            pytest.skip(why)
+        done = subprocess.run(["wine", slim], capture_output=True, env=windows.environment(), check=False, timeout=60)
+        assert done.stdout.decode().splitlines()[:7] == expected("sm_90")
+        return
+    for way in ("in place", "moved"):
+        assert loaded(way, slim) == [expected("sm_90")]
+
+
+HOLD = """
+import ctypes, sys, time
+library = ctypes.WinDLL(sys.argv[1])
+print("loaded", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_in_place_while_a_process_has_it_loaded(tmp_path: Path) -> None:
+    """`slim` and `--undo` in Windows' own Python, of a folder whose library another process has loaded."""
+    if why := windows.missing():
+        pytest.skip(why)
+    try:
+        python = windows.python() / "python.exe"
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    folder = windows.prefix() / "drive_c" / tmp_path.name
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "pkg").mkdir(parents=True)
+    place = folder / "pkg" / "library.dll"
+    shutil.copyfile(build(tmp_path, LAYOUTS["shared"]), place)
+    before = place.read_bytes()
+    named = f"C:\\{tmp_path.name}"
+    holder = subprocess.Popen(
+        ["wine", str(python), "-c", HOLD, f"{named}\\pkg\\library.dll"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=windows.environment(),
+    )
+    try:
+        assert holder.stdout
+        assert holder.stdin
+        assert holder.stdout.readline().strip() == b"loaded"
+        done = windows.cuwheel("slim", named, "--for", "9.0", "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert place.stat().st_size < len(before) - 5 * LARGE
+        done = windows.cuwheel("slim", "--undo", named, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert place.read_bytes() == before
+    finally:
+        holder.communicate(b"\n", timeout=60)
+        shutil.rmtree(folder, ignore_errors=True)
+    assert holder.returncode == 0

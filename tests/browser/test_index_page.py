@@ -176,6 +176,18 @@ def test_the_wheel_that_runs_is_shown(browser: Chrome, index: Path, state: str, 
     assert (answer.get_attribute("data-file") or "").startswith(file)
 
 
+@pytest.mark.parametrize(
+    ("torch", "outcome", "why"), [("2.11", "native", ""), ("2.7", "fails", "it requires torch>=2.9, not 2.7")]
+)
+def test_a_release_of_torch_can_be_chosen(browser: Chrome, tmp_path: Path, torch: str, outcome: str, why: str) -> None:
+    files: dict[str, str | bytes] = {"ext/__init__.py": "", "ext/lib.so": (BIN / "plain-130.so").read_bytes()}
+    wheel = Wheel(name="ext", tag="py3-none-linux_x86_64", files=files, headers=("Requires-Dist: torch>=2.9",))
+    assert cuwheel.publish(wheel.write(tmp_path), to=tmp_path / "index").succeeded
+    opened(browser, tmp_path / "index", f"package=ext&gpu=h100&driver=580.65.06&torch=%3D{torch}")
+    answer = shown(browser, f'.answer[data-outcome="{outcome}"]')
+    assert why in answer.text
+
+
 def test_commands_name_exactly_this_file(browser: Chrome, index: Path) -> None:
     shown(opened(browser, index, "package=plain&gpu=h100&driver=580.65.06"), ".command")
     pip, uv, project, *_ = (each.text for each in browser.find_elements("css selector", ".command pre"))
@@ -368,7 +380,8 @@ def test_what_a_wheel_says_of_itself_is_text(browser: Chrome, tmp_path: Path) ->
     good = PublishedFile(filename=f"evil-0.9-{file[9:]}", url="../../files/x", hashes=Hashes())
     project = Project(name="evil", files=(published, good))
     older = replace(facts, file=good.filename)
-    for path, data in page.files([facts, older], [project], ["evil"]).items():
+    made = {**page.same_for_all(), **page.files([facts, older], [project], ["evil"])}
+    for path, data in made.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     for state in ("package=evil&gpu=h100", "package=evil&view=matrix"):

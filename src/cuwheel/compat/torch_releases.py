@@ -66,6 +66,22 @@ def fitting(survey: Survey) -> tuple[str, ...] | None:
     return tuple(versions.minor(each) for each in found if _any_patch(each, allowed))
 
 
+def known() -> tuple[str, ...]:
+    """The minor releases in the table, the newest first."""
+    return tuple(versions.minor(each) for each in reversed(torch_symbols.own().releases))
+
+
+def unfit(survey: Survey) -> Iterator[tuple[str, str]]:
+    """The minor releases that it does not go with, each with the reason."""
+    for release in known():
+        refusing = next((each for each in required(survey) if not allows(each, release)), None)
+        if refusing:
+            yield release, f"it requires torch{refusing.specifier}, not {release}"
+        elif names := lacking(survey, release):
+            what = "a symbol" if len(names) == 1 else f"{len(names)} symbols"
+            yield release, f"it needs {what} that torch {release} does not have"
+
+
 def lacking(survey: Survey, version: str) -> frozenset[str]:
     """What it needs and that torch does not have; nothing where that torch is not in the table."""
     found = exports(version, _needed(survey))

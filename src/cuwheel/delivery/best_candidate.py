@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8
 _MISSES = 3  # facts files that are not there, before an index is taken to have none
-_LOOKED = 3  # older releases that are read for device code where a newer one has none
+_OLDER_READ = 3  # older releases that are read for device code where a newer one has none
 MAY_BE_TAKEN = 2  # the highest rank that is
 
 
@@ -170,10 +170,10 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
         if each.decided:
             yield each
             continue
-        later = patched.get(_release(each).release[:2])
-        if best and later and _release(later) >= _release(each):
-            which = "a later patch" if _release(later) > _release(each) else "another wheel"
-            how = "does not run" if later.rank > MAY_BE_TAKEN else "is no better"
+        patch = patched.get(_release(each).release[:2])
+        if best and patch and _release(patch) >= _release(each):
+            which = "a later patch" if _release(patch) > _release(each) else "another wheel"
+            how = "does not run" if patch.rank > MAY_BE_TAKEN else "is no better"
             yield replace(each, reasons=(f"not looked into: {which} of it {how}",), decided=True)
             continue
         if best and _is_enough(best, each, read, bench):
@@ -211,7 +211,7 @@ def _is_enough(best: Ruling, other: Ruling, read: set[Version], bench: Bench) ->
     older = _release(best) > _release(other)
     if best.rank == 0:
         return older or best.outcome == ORDER[0]
-    return older and (not bench.knows_gpu or len(read) >= _LOOKED)
+    return older and (not bench.knows_gpu or len(read) >= _OLDER_READ)
 
 
 def _platform(ruling: Ruling) -> tuple[str | None, str | None] | None:

@@ -14,16 +14,19 @@ from cuwheel.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cuwheel.delivery.index_folder import IndexFolder
-    from cuwheel.delivery.update import Update
+    from cuwheel.delivery.steps import Generator
 
-SHIPPED, NONE = "shipped", "none"  # in place of a folder or an address
 _LOOKS = {"native": "good", "compatible": "good", "jit": "fair", "partial": "poor", "unknown": "none", "fails": "bad"}
 _WORDS = {"jit": " jit", "partial": " partly", "unknown": " no code"}
 
 
-def generate(place: str, _index: IndexFolder, _wanted: Update) -> Iterator[Write | Remove]:
-    if place == NONE:
+def generator(place: str) -> Generator:
+    """Of the page for a catalogue; of its removal for `none`."""
+    return lambda _index, _wanted: _generate(place)
+
+
+def _generate(place: str) -> Iterator[Write | Remove]:
+    if place == layout.NO_CATALOGUE:
         yield Remove(layout.CATALOGUE_PAGE)
         return
     with log.progress("judging what the catalogue holds"):
@@ -34,7 +37,7 @@ def _page(place: str) -> bytes:
     """For a usual computer: the catalogue's wheels are for one platform, and a Jetson is another."""
     capabilities = page_verdicts.capabilities(page_verdicts.PLACES[0])
     machines = [Machine(name=str(each), capability=each) for each in capabilities]
-    found = catalogue_reach.listed(None if place == SHIPPED else place, machines)
+    found = catalogue_reach.listed(None if place == layout.SHIPPED_CATALOGUE else place, machines)
     columns = [(str(each), architectures.find_architecture(each).generation) for each in capabilities]
     return page.render(
         "catalogue.html.j2",

@@ -16,12 +16,12 @@ from cuwheel.delivery import (
     choosing,
     environment_changes,
     fleet_install,
-    importing,
+    import_checks,
     install_lock,
     pin_files,
     pinning,
     requirements_file,
-    signed_files,
+    signing,
     slimmed_wheels,
     together,
 )
@@ -108,9 +108,9 @@ def install(request: InstallRequest) -> Installed:
         if request.locked:
             done = _from_lock(request, place, install_lock.read(request.locked))
         elif request.requirements:
-            done = _all_of(request, place, request.requirements)
+            done = _from_requirements_file(request, place, request.requirements)
         else:
-            done = _installed(request, place, (choosing.choose(request, request.wanted, place.prefix),))
+            done = _from_choices(request, place, (choosing.choose(request, request.wanted, place.prefix),))
     return replace(done, recovered=recovered)
 
 
@@ -170,7 +170,7 @@ def _from_lock(request: InstallRequest, place: _Place, lock: InstallLock) -> Ins
     )
     names = tuple(part.packages)
     start = Installed(name=", ".join(names), prefix=str(place.prefix), part=part, machines=machines, names=names)
-    return _decided(request, place, replace(start, settings=settings), releases, there)
+    return _apply_if_allowed(request, place, replace(start, settings=settings), releases, there)
 
 
 def _can_be_had(release: Release, *, offline: bool) -> bool:
@@ -178,20 +178,20 @@ def _can_be_had(release: Release, *, offline: bool) -> bool:
     return local.is_file() if local else not offline
 
 
-def _all_of(request: InstallRequest, place: _Place, path: Path) -> Installed:
+def _from_requirements_file(request: InstallRequest, place: _Place, path: Path) -> Installed:
     listed = requirements_file.read(path, venvs.version_of(place.interpreter))
     request = listed.applied(request)
     found = together.choose(request, listed.named, place.prefix)
     if found.problem:
         return Installed(name=path.name, prefix=str(place.prefix), choices=found.choices, problem=found.problem)
     try:
-        return _installed(request, place, found.choices, listed)
+        return _from_choices(request, place, found.choices, listed)
     except ToolError as error:
         problem = environment_changes.conflict(error.output) or error.message
         return Installed(name=path.name, prefix=str(place.prefix), choices=found.choices, problem=problem)
 
 
-def _installed(
+def _from_choices(
     request: InstallRequest, place: _Place, choices: tuple[Choice, ...], listed: RequirementsFile | None = None
 ) -> Installed:
     name = Path(listed.path).name if listed else choices[0].name
@@ -206,13 +206,13 @@ def _installed(
         releases = environment_changes.planned(place.interpreter, choices, request, there)
     settings = pinning.decided(choices, releases)
     if settings.problems:
-        return replace(start, choices=tuple(_without(each, settings) for each in choices))
+        return replace(start, choices=tuple(_refused(each, settings) for each in choices))
     machines = choices[0].found.machines if choices else ()
     start = replace(start, settings=settings, machines=machines, names=tuple(each.name for each in choices))
-    return _decided(request, place, start, releases, there)
+    return _apply_if_allowed(request, place, start, releases, there)
 
 
-def _decided(
+def _apply_if_allowed(
     request: InstallRequest, place: _Place, start: Installed, releases: tuple[Release, ...], there: Mapping[str, str]
 ) -> Installed:
     """What changes is shown, and done where nothing speaks against it."""
@@ -229,22 +229,22 @@ def _decided(
         return replace(planned, problem=unsigned)
     if refused or request.dry_run or not (releases or pinned):
         return planned
-    return _execute(planned, place, releases, slim_for)
+    return _apply_or_restore(planned, place, releases, slim_for)
 
 
 def _unsigned(request: InstallRequest, releases: tuple[Release, ...], signers: Path) -> str:
     where = candidates.places(
         index_settings.read(), indexes=request.indexes, find_links=request.find_links, no_index=request.no_index
     )
-    return signed_files.problem(releases, where.indexes, signers)
+    return signing.problem_of(releases, where.indexes, signers)
 
 
-def _without(choice: Choice, settings: Settings) -> Choice:
+def _refused(choice: Choice, settings: Settings) -> Choice:
     why = settings.problems.get(choice.name)
     return replace(choice, ruling=None, build=None, fallback=None, why=why) if why else choice
 
 
-def _execute(
+def _apply_or_restore(
     planned: Installed, place: _Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
 ) -> Installed:
     """Whatever happens in between, Ctrl-C too, leaves the environment as it was."""
@@ -255,7 +255,7 @@ def _execute(
         log.info("installing %s%s", named, f" ({size(total)})" if total else "")
     place.copy.begin(planned.name, planned.pinned)
     try:
-        done = _attempt(planned, place, releases, slim_for)
+        done = _apply_and_import(planned, place, releases, slim_for)
         if done.problem:
             place.copy.restore()
             return replace(done, rolled_back=True)
@@ -263,11 +263,11 @@ def _execute(
         place.copy.restore()
         raise
     place.copy.finish()
-    news = _broken(set(venvs.conflicts(place.interpreter)) - broken)
+    news = _broken_requirements(set(venvs.conflicts(place.interpreter)) - broken)
     return replace(done, written=True, findings=(*done.findings, *news))
 
 
-def _attempt(
+def _apply_and_import(
     planned: Installed, place: _Place, releases: tuple[Release, ...], slim_for: tuple[Machine, ...]
 ) -> Installed:
     try:
@@ -285,16 +285,16 @@ def _attempt(
         return replace(planned, problem=error.message, causes=inquiry.causes(printed))
     except CuwheelError as error:
         return replace(planned, problem=error.message)
-    driver = any(each.driver for each in planned.machines)
-    checks = importing.tried(place.prefix, place.interpreter, planned.names, planned.settings.needed, driver=driver)
-    bad = importing.failed(checks)
+    settings, driver = planned.settings.needed, any(each.driver for each in planned.machines)
+    checks = import_checks.run_all(place.prefix, place.interpreter, planned.names, settings, driver=driver)
+    bad = import_checks.failed(checks)
     if not bad:
         return replace(planned, checks=checks)
     causes = inquiry.causes("\n".join(f"{each.output}\n{each.problem}" for each in bad))
     return replace(planned, checks=checks, causes=causes, problem=f"{bad[0].name}: {bad[0].problem or bad[0].outcome}")
 
 
-def _broken(problems: set[str]) -> tuple[Finding, ...]:
+def _broken_requirements(problems: set[str]) -> tuple[Finding, ...]:
     if not problems:
         return ()
     return (

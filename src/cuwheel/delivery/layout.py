@@ -21,6 +21,7 @@ FILES, SIMPLE = "files", "simple"
 SUMS, SIGNATURE = "SHA256SUMS", "SHA256SUMS.sig"
 PAGE = "index.html"
 CATALOGUE_PAGE = "catalogue.html"
+SHIPPED_CATALOGUE, NO_CATALOGUE = "shipped", "none"  # in place of a folder or an address
 PRIVATE = ".cuwheel"  # a run under way: its lock and its journal
 HERE = f"../../{FILES}/"  # from a project's page in the flat index to the files
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._]*[A-Za-z0-9])?", re.ASCII)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 INDEX = "index.html"
 FOLDER = "page"
+_MACHINES = f"{FOLDER}/machines.js"
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -39,13 +40,20 @@ def generate(index: IndexFolder, wanted: Update, *, with_catalogue: bool = False
     new = [facts for facts in _arrived(index, wanted) if not _is_made(index, facts)]
     projects = [page for page in wanted.projects.values() if page.files]
     names = [each.name for each in wanted.listed.projects]
-    for path, data in files(new, projects, names, with_catalogue=with_catalogue).items():
-        yield Write(path, data)
+    made = files(new, projects, names, with_catalogue=with_catalogue)
+    if not (wanted.trusts_pages and _has_same_for_all(index)):
+        made = {**same_for_all(), **made}
+    yield from (Write(path, data) for path, data in made.items())
     for file in wanted.gone:
         yield from map(Remove, paths_of(file))
     for name, page in wanted.projects.items():
         if not page.files:
             yield Remove(project_path(name))
+
+
+def _has_same_for_all(index: IndexFolder) -> bool:
+    """Whether this release of cuwheel wrote them: working them out takes longer than all else of a small wheel."""
+    return (index.read(_MACHINES) or b"").startswith(page_data.machines_mark())
 
 
 def _is_made(index: IndexFolder, facts: WheelFacts) -> bool:
@@ -74,7 +82,7 @@ def files(
     """
     listed = list(projects)
     urls = {file.filename: file.url for page in listed for file in page.files}  # from a folder as deep as theirs
-    made = _same_for_all()
+    made = {}
     links = [(name, _link(name)) for name in sorted(names)]
     catalogue = layout.CATALOGUE_PAGE if with_catalogue else ""
     made[INDEX] = render("index.html.j2", links=links, catalogue=catalogue, version=__version__)
@@ -103,7 +111,7 @@ def problems(read: Callable[[str], bytes | None], projects: Mapping[str, Project
     if lacks := [name for name in projects if f'href="{_link(name)}"' not in start]:
         yield INDEX, f"it does not link to {lacks[0]}" if start else "it is not there"
     linked = [layout.CATALOGUE_PAGE] if f'href="{layout.CATALOGUE_PAGE}"' in start else []
-    yield from ((path, "it is not there") for path in (*_same_for_all(), *linked) if read(path) is None)
+    yield from ((path, "it is not there") for path in (*same_for_all(), *linked) if read(path) is None)
     for name, page in projects.items():
         if read(project_path(name)) != page_data.project(page):
             yield project_path(name), "it is not what the project's own page says"
@@ -125,14 +133,14 @@ def _link(name: str) -> str:
     return f"{layout.project_page(quote(name))}.html"
 
 
-def _same_for_all() -> dict[str, bytes]:
+def same_for_all() -> dict[str, bytes]:
     """The code, the style and the tables: the same for every index that this cuwheel writes."""
     styles = [html_templates.SHARED / "page.css", _TEMPLATES / "index.css"]
     scripts = [_TEMPLATES / "page.js", html_templates.SHARED / "nvidia_smi.js"]
     return {
         f"{FOLDER}/page.js": b"".join(each.read_bytes() for each in scripts),
         f"{FOLDER}/page.css": b"".join(each.read_bytes() for each in styles),
-        f"{FOLDER}/machines.js": page_data.machines(),
+        _MACHINES: page_data.machines(),
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from cuwheel import codec, files
+from cuwheel.compat import torch_releases
 from cuwheel.delivery import layout, page_verdicts
 from cuwheel.facts import toolkits
 from cuwheel.facts.gpus import all_gpus
@@ -72,9 +73,15 @@ def machines() -> bytes:
             if row.driver.linux
         ],
         "torch": page_verdicts.torch_cudas(),
+        "torch_releases": torch_releases.known(),
         "verb": "install" if "install" in VERBS else "find",
     }
-    return script("machines", "", value)
+    return machines_mark() + script("machines", "", value)
+
+
+def machines_mark() -> bytes:
+    """How it begins: the same cuwheel makes the same of its tables."""
+    return f"// cuwheel {__version__}\n".encode()
 
 
 def is_shown(file: str) -> bool:
@@ -122,6 +129,8 @@ def wheel(facts: WheelFacts) -> bytes:
         "requires": facts.requires_python or "",
         **judged,
     }
+    if unfit := dict(torch_releases.unfit(wheel_facts.survey(facts))):
+        value["torch"] = unfit
     return mark(facts) + script("wheel", facts.file, value)
 
 

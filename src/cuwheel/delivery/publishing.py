@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from cuwheel.delivery import (
     arrivals,
     attestations,
-    catalogue_page,
     existing,
     layout,
     page,
@@ -76,7 +75,8 @@ class Published(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-def publish(request: PublishRequest) -> Published:
+def publish(request: PublishRequest, catalogue: steps.Generator | None = None) -> Published:
+    """`catalogue`: writes the page of the one that was asked for, or removes it."""
     unattested = tuple(attestations.make(arrivals.paths(request.named, request.platform))) if request.attest else ()
     given = arrivals.read_all(request.named, request.platform)
     index = IndexFolder(request.to)
@@ -92,7 +92,11 @@ def publish(request: PublishRequest) -> Published:
                 existing.bring(request.existing, index)
         wanted = update.decide(index, [each for each in given if not each.refused], request)
         refused = {each.name for each in given if each.refused} | wanted.refused.keys()
-        todo = [] if refused else steps.of(index, wanted, _generators(index, request), _signer(index, request.sign))
+        todo = (
+            []
+            if refused
+            else steps.of(index, wanted, _generators(index, request, catalogue), _signer(index, request.sign))
+        )
         if not refused and not request.dry_run:
             transaction.execute(index, todo, wanted.journal)
     return Published(
@@ -105,13 +109,15 @@ def publish(request: PublishRequest) -> Published:
     )
 
 
-def _generators(index: IndexFolder, request: PublishRequest) -> list[steps.Generator]:
+def _generators(
+    index: IndexFolder, request: PublishRequest, catalogue: steps.Generator | None
+) -> list[steps.Generator]:
     """Of further pages. The page of a catalogue comes before the link to it, and goes after."""
     asked = request.catalogue
-    shown = asked != catalogue_page.NONE if asked else index.path(layout.CATALOGUE_PAGE).exists()
+    shown = asked != layout.NO_CATALOGUE if asked else index.path(layout.CATALOGUE_PAGE).exists()
     own: steps.Generator = functools.partial(page.generate, with_catalogue=shown)
-    catalogue = [functools.partial(catalogue_page.generate, asked)] if asked else []
-    return [*catalogue, own] if shown else [own, *catalogue]
+    further = [catalogue] if catalogue else []
+    return [*further, own] if shown else [own, *further]
 
 
 def _signer(index: IndexFolder, key: Path | None) -> steps.Sign | None:

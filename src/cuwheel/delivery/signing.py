@@ -1,4 +1,4 @@
-"""OpenSSH signatures of SHA256SUMS, made and verified by `ssh-keygen -Y`."""
+"""OpenSSH signatures of SHA256SUMS: made and verified by `ssh-keygen -Y`, and demanded of what is installed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import process
+from cuwheel import files, process
+from cuwheel.delivery import index_folder, layout, site
 from cuwheel.errors import ToolError
+from cuwheel.network import addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.resolver import Release
 
 NAMESPACE = "cuwheel-index"  # a signature made for another purpose does not count
 LARGEST = 1 << 16
@@ -18,6 +26,7 @@ _PROGRAM = "ssh-keygen"
 _TIMEOUT_S = 60.0
 _BLOCK = re.compile(rb"-----BEGIN SSH SIGNATURE-----\n[A-Za-z0-9+/=\n]{1,16384}-----END SSH SIGNATURE-----\n?")
 _MOST = 4
+_MAIN_OF_CHANNEL = 2  # places above a simple index: that of its channel is one below the index's
 
 
 class Signature(Struct, frozen=True, kw_only=True):
@@ -73,3 +82,42 @@ def _needed(purpose: str) -> str:
     if found is None:
         raise ToolError([_PROGRAM], f"is not installed, and {purpose} needs it", hint="apt install openssh-client")
     return found
+
+
+def problem_of(releases: Sequence[Release], indexes: Sequence[str], signers: Path) -> str:
+    """Which file is in no index that one of the signers signed, and why; empty where all are."""
+    if not releases:
+        return ""
+    listed: set[str] = set()
+    reasons = []
+    for index in indexes:
+        found, reason = _listed(index, signers)
+        listed |= found
+        reasons += [f"{addresses.plain(index)}: {reason}"] if reason else []
+    strangers = [each for each in releases if _sha256(each) not in listed]
+    if not strangers:
+        return ""
+    more = f" (and {len(strangers) - 1} more)" if len(strangers) > 1 else ""
+    why = f": {'; '.join(reasons)}" if reasons else ""
+    return f"{strangers[0].file}{more} is in no index that is signed by any of {signers}{why}"
+
+
+def _sha256(release: Release) -> str | None:
+    local = addresses.local_path(release.url)
+    return release.sha256 or (files.sha256(local) if local and local.is_file() else None)
+
+
+def _listed(index: str, signers: Path) -> tuple[set[str], str]:
+    """The hashes in the list that the index signs, or why it is not believed."""
+    base = index.rstrip("/").removesuffix(f"/{layout.SIMPLE}")
+    for place in (base, base.rpartition("/")[0])[:_MAIN_OF_CHANNEL]:
+        found = site.of(place)
+        sums, signature = found.read(layout.SUMS), found.read(layout.SIGNATURE)
+        if sums is None:
+            continue
+        if signature is None:
+            return set(), "the index is not signed"
+        if wrong := verify(sums, signature, signers).problem:
+            return set(), wrong
+        return set(index_folder.sums(sums).values()), ""
+    return set(), f"it has no {layout.SUMS}"

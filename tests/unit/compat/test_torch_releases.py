@@ -57,6 +57,22 @@ def test_the_releases_that_an_extension_goes_with(
     assert (None if found is None else torch_releases.in_words(found)) == expected
 
 
+@pytest.mark.parametrize(
+    ("symbols", "requires", "expected"),
+    [
+        ((), (), {}),
+        ((), ("torch>=2.8",), {"2.7": "it requires torch>=2.8, not 2.7", "2.6": "it requires torch>=2.8, not 2.6"}),
+        ((NEW,), ("torch>=2.7",), {
+            "2.7": "it needs a symbol that torch 2.7 does not have", "2.6": "it requires torch>=2.7, not 2.6",
+        }),
+    ],
+)  # fmt: skip
+def test_the_releases_that_it_does_not_go_with(
+    symbols: tuple[str, ...], requires: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    assert dict(torch_releases.unfit(_extension(*symbols, requires=requires))) == expected
+
+
 def test_a_library_that_the_import_loads_decides_over_others() -> None:
     own = library("sm_90", path="demo/_C.so", torch_symbols=(ALWAYS,))
     other = library("sm_90", path="demo/extra.so", torch_symbols=(GONE,))

@@ -44,13 +44,13 @@ def value_of(script: bytes) -> Any:
 def test_what_is_new_is_written_and_nothing_else(facts: WheelFacts) -> None:
     files = [listed(f"subject-1.{number}-cp311-cp311-manylinux_2_28_x86_64.whl") for number in range(1000)]
     project = Project(name="subject", files=(listed(facts.file), *files))
-    made = page.files([facts], [project], ["subject", "other"])
+    made = {**page.same_for_all(), **page.files([facts], [project], ["subject", "other"])}
     wheels = [path for path in made if path.startswith("page/wheels/")]
     assert sorted(wheels) == sorted(page.paths_of(facts.file))
     assert [path for path in made if path.startswith("page/projects/")] == [page.project_path("subject")]
     assert len(made[page.project_path("subject")]) < 100 * 1001
     assert b'href="simple/other/index.html"' in made["index.html"]
-    assert made == page.files([facts], [project], ["other", "subject"])
+    assert made == {**page.same_for_all(), **page.files([facts], [project], ["other", "subject"])}
 
 
 def test_releases_are_in_order_and_labels_make_none_of_their_own() -> None:

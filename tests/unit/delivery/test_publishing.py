@@ -384,3 +384,17 @@ def test_interrupted_after_any_step_the_index_serves(
     else:
         pytest.fail("it never came to its end")
     assert number > 20
+
+
+def test_what_every_index_has_alike_is_written_once_and_mended(dist: Path, index: Path) -> None:
+    cuwheel.publish(wheel(dist), to=index)
+    machines = index / "page" / "machines.js"
+    before = machines.read_bytes()
+    changes = cuwheel.publish(wheel(dist, "2.0"), to=index).changes
+    assert not {"page/machines.js", "page/page.js"} & {each.path for each in changes}
+    machines.write_text("// cuwheel 0.0\n")
+    cuwheel.publish(wheel(dist, "3.0"), to=index)
+    assert machines.read_bytes() == before
+    (index / "page" / "page.js").unlink()
+    cuwheel.publish(wheel(dist), to=index)
+    assert (index / "page" / "page.js").exists()

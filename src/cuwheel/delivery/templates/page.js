@@ -180,18 +180,19 @@ function verdict(wheel, on, row) {
   if (on.python && (there.refused || {})[on.python]) return refuse(`it cannot be installed: ${there.refused[on.python]}`);
   if (on.python && wheel.excluded.includes(on.python)) return refuse(`it cannot be installed: its metadata asks for Python ${wheel.requires}`);
   if (row && row.torch && on.release && row.torch !== on.release) return refuse(`it is built for torch ${row.torch}, not ${on.release}`);
+  if (on.release && (wheel.torch || {})[on.release]) return refuse(wheel.torch[on.release]);
   const steps = wheel.steps[there.tables[there.torch[on.torch] ?? 0][on.capability]];
   if (!steps) return { outcome: "unknown", error: null, conditions: [], reasons: [{ severity: "warning", message: `nothing was worked out for capability ${on.capability} when this wheel was published` }] };
   let number = steps[0][1];
-  if (on.driver && !on.tegra) for (const [since, said] of steps.slice(1)) if (atLeast(on.driver, since)) number = said;
-  const said = wheel.verdicts[number];
+  if (on.driver && !on.tegra) for (const [since, at] of steps.slice(1)) if (atLeast(on.driver, since)) number = at;
+  const known = wheel.verdicts[number];
   const gpu = on.name ? `${on.name} (${on.capability})` : `GPU of capability ${on.capability}`;
   const words = (text) => text.replaceAll("{driver}", on.driver).replaceAll("{gpu}", gpu);
-  const conditions = (said.conditions || []).map((each) => words(wheel.texts[each]));
+  const conditions = (known.conditions || []).map((each) => words(wheel.texts[each]));
   if (!on.python && there.python) conditions.unshift(there.python);
   return {
-    outcome: said.outcome, error: said.error || null, conditions,
-    reasons: (said.reasons || []).map((each) => wheel.reasons[each])
+    outcome: known.outcome, error: known.error || null, conditions,
+    reasons: (known.reasons || []).map((each) => wheel.reasons[each])
       .map((each) => ({ severity: each.severity, message: words(each.message), fix: words(each.fix || "") })),
   };
 }
@@ -245,12 +246,12 @@ let turn = 0;
 async function showFind() {
   const mine = ++turn;
   const [target, name, on] = [byId("find"), byId("package").value.trim(), machine()];
-  const said = (...children) => { if (mine === turn) target.replaceChildren(...children); };
-  if (!packages().includes(name)) return said(...choices(name));
+  const display = (...children) => { if (mine === turn) target.replaceChildren(...children); };
+  if (!packages().includes(name)) return display(...choices(name));
   const project = await load("project", name);
   if (mine !== turn) return undefined;
   fillTorch(project);
-  if (!on.capability) return said(element("p", { class: "hint" }, on.problem ? `${on.problem}.` : "Choose a GPU, by its name or its compute capability."));
+  if (!on.capability) return display(element("p", { class: "hint" }, on.problem ? `${on.problem}.` : "Choose a GPU, by its name or its compute capability."));
   const judged = [];
   for (const [release, rows] of project.releases) {
     const wheels = await Promise.all(rows.map((row) => load("wheel", row.file)));
@@ -259,13 +260,13 @@ async function showFind() {
     here.sort((a, b) => RANK.indexOf(a.verdict.outcome) - RANK.indexOf(b.verdict.outcome));
     judged.push(...here);
     const best = here.find((each) => each.row.yanked === undefined && RANK.indexOf(each.verdict.outcome) < RANK.indexOf("partial"));
-    if (best) return said(...card(best, on), ...others(judged.filter((each) => each !== best)));
+    if (best) return display(...card(best, on), ...others(judged.filter((each) => each !== best)));
   }
   const partial = judged.find((each) => each.row.yanked === undefined && each.verdict.outcome !== "fails");
-  if (partial) return said(...card(partial, on), ...others(judged.filter((each) => each !== partial)));
+  if (partial) return display(...card(partial, on), ...others(judged.filter((each) => each !== partial)));
   const nearest = judged.find((each) => each.wheel && each.wheel.places[on.place] && !(on.python && each.wheel.places[on.place].refused?.[on.python])) || judged[0];
-  if (!nearest) return said(element("p", { class: "hint" }, "This package has no wheel."));
-  return said(
+  if (!nearest) return display(element("p", { class: "hint" }, "This package has no wheel."));
+  return display(
     element("div", { class: "answer bad", "data-outcome": "fails", "data-file": nearest.row.file, "data-error": nearest.verdict.error || "" }, element("p", { class: "headline" }, element("b", {}, "✗ "), `No wheel of ${name} runs there`),
       element("p", {}, describe(on)), reasonsOf(nearest.verdict, `The nearest, ${nearest.row.file}:`)),
     ...others(judged.filter((each) => each !== nearest)));
@@ -278,25 +279,25 @@ const describe = (on) => [
   Object.fromEntries(data.machines.places)[on.place],
 ].filter(Boolean).join(" · ");
 
-function reasonsOf(told, title) {
+function reasonsOf(found, title) {
   const list = element("ul", { class: "findings" });
-  for (const each of told.reasons) {
+  for (const each of found.reasons) {
     list.append(element("li", { class: each.severity }, each.message, each.fix ? element("div", { class: "evidence" }, `fix: ${each.fix}`) : null));
   }
-  return element("div", {}, title && told.reasons.length ? element("p", {}, title) : null, list);
+  return element("div", {}, title && found.reasons.length ? element("p", {}, title) : null, list);
 }
 
-function card({ name, row, wheel, verdict: told }, on) {
-  const mark = { good: "✓", fair: "↻", poor: "◐", none: "?", bad: "✗" }[LOOKS[told.outcome]];
-  const answer = element("div", { class: `answer ${LOOKS[told.outcome]}`, "data-outcome": told.outcome, "data-file": row.file, "data-error": told.error || "" },
-    element("p", { class: "headline" }, element("b", {}, `${mark} `), `${name} ${wheel.version} ${HEADLINES[told.outcome]}`),
+function card({ name, row, wheel, verdict: found }, on) {
+  const mark = { good: "✓", fair: "↻", poor: "◐", none: "?", bad: "✗" }[LOOKS[found.outcome]];
+  const answer = element("div", { class: `answer ${LOOKS[found.outcome]}`, "data-outcome": found.outcome, "data-file": row.file, "data-error": found.error || "" },
+    element("p", { class: "headline" }, element("b", {}, `${mark} `), `${name} ${wheel.version} ${HEADLINES[found.outcome]}`),
     element("p", {}, describe(on)),
-    EXPLAINED[told.outcome] ? element("p", {}, EXPLAINED[told.outcome]) : null,
+    EXPLAINED[found.outcome] ? element("p", {}, EXPLAINED[found.outcome]) : null,
     element("p", { class: "file" }, element("a", { href: `page/wheels/${encodeURIComponent(row.file)}.html` }, row.file), ` ${megabytes(wheel.size)}`));
-  if (told.conditions.length) {
-    answer.append(element("p", {}, "Provided that"), element("ul", {}, ...told.conditions.map((each) => element("li", {}, each))));
+  if (found.conditions.length) {
+    answer.append(element("p", {}, "Provided that"), element("ul", {}, ...found.conditions.map((each) => element("li", {}, each))));
   }
-  answer.append(reasonsOf(told));
+  answer.append(reasonsOf(found));
   return [answer, install(name, row, wheel)];
 }
 
@@ -317,10 +318,10 @@ function install(name, row, wheel) {
 
 function others(judged) {
   if (!judged.length) return [];
-  const rows = judged.map(({ row, verdict: told }) => element("tr", {},
+  const rows = judged.map(({ row, verdict: found }) => element("tr", {},
     element("td", { "data-label": "wheel" }, element("a", { href: `page/wheels/${encodeURIComponent(row.file)}.html` }, row.file), row.yanked !== undefined ? ` (yanked${row.yanked ? `: ${row.yanked}` : ""})` : ""),
-    element("td", { class: `chip ${LOOKS[told.outcome]}` }, element("b", {}, told.outcome)),
-    element("td", { class: "why" }, (told.reasons[0] || {}).message || "")));
+    element("td", { class: `chip ${LOOKS[found.outcome]}` }, element("b", {}, found.outcome)),
+    element("td", { class: "why" }, (found.reasons[0] || {}).message || "")));
   return [element("details", { class: "others" }, element("summary", {}, judged.length === 1 ? "the other wheel that was looked at" : `the ${judged.length} other wheels that were looked at`),
     element("div", { class: "scroll" }, element("table", {}, element("tbody", {}, ...rows))))];
 }
@@ -372,11 +373,11 @@ function table(rows, wheels, on, filter) {
       ...columns.map((capability) => {
         const tegra = !capabilities["linux-x86_64"].includes(capability);
         if (!capabilities[place].includes(capability)) return element("td", { class: "none", "data-label": capability }, "–");
-        const told = verdict(wheel, { ...on, capability, name: "", place, tegra, python: "" }, row);
+        const found = verdict(wheel, { ...on, capability, name: "", place, tegra, python: "" }, row);
         return element("td", {
-          class: LOOKS[told.outcome], "data-label": capability, "data-outcome": told.outcome, "data-error": told.error || "",
-          title: [...told.reasons.map((each) => each.message), ...told.conditions.map((each) => `provided that ${each}`)].join("\n"),
-        }, element("b", {}, told.outcome));
+          class: LOOKS[found.outcome], "data-label": capability, "data-outcome": found.outcome, "data-error": found.error || "",
+          title: [...found.reasons.map((each) => each.message), ...found.conditions.map((each) => `provided that ${each}`)].join("\n"),
+        }, element("b", {}, found.outcome));
       }));
   });
   return element("div", { class: "scroll" }, element("table", { class: "wheels" }, element("thead", {}, head), element("tbody", {}, ...body)));
@@ -387,7 +388,8 @@ const packages = () => [...document.querySelectorAll(".packages a")].map((each) 
 let torchOf = null;
 
 function fillTorch(project) {
-  const releases = [...new Set(project.releases.flatMap(([, rows]) => rows.map((row) => row.torch).filter(Boolean)))];
+  const own = project.releases.flatMap(([, rows]) => rows.map((row) => row.torch).filter(Boolean));
+  const releases = [...new Set([...own, ...data.machines.torch_releases])];
   const key = releases.join();
   if (torchOf === key) return;
   torchOf = key;
@@ -403,9 +405,9 @@ const FIELDS = ["package", "gpu", "driver", "python", "torch", "place"];
 function show() {
   const on = machine();
   byId("place").disabled = Boolean(on.place && on.place !== byId("place").value);
-  const told = [on.asked && !on.problem && on.name && squashed(on.name) !== squashed(on.asked) ? `read as ${on.name}` : "", on.driverProblem || "",
+  const found = [on.asked && !on.problem && on.name && squashed(on.name) !== squashed(on.asked) ? `read as ${on.name}` : "", on.driverProblem || "",
     byId("place").disabled ? `${on.name || on.capability} is part of a system with ${Object.fromEntries(data.machines.places)[on.place]}` : ""].filter(Boolean);
-  byId("read").textContent = told.join("; ");
+  byId("read").textContent = found.join("; ");
   byId("read").className = on.driverProblem ? "problem" : "";
   const state = new URLSearchParams();
   for (const each of FIELDS) if (byId(each).value) state.set(each, byId(each).value);

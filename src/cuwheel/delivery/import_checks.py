@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _GOOD = ("passed", "skipped")
 
 
-def tried(
+def run_all(
     prefix: Path, interpreter: Path, names: Sequence[str], settings: Mapping[str, str], *, driver: bool
 ) -> tuple[Result, ...]:
     """`settings`: variables that the packages need.

@@ -95,7 +95,7 @@ def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> Resolved:
     if problem or not all(each.is_made for each in choices):
         return start
     releases = _releases(own, choices, machine, listed.rest({each.name for each in choices}) if listed else ())
-    with_torch = together.with_required_torch(own, choices, releases, None)
+    with_torch = together.with_required_torch(own, choices, {normalised(each.name) for each in releases}, None)
     if with_torch != choices:
         choices, start = with_torch, replace(start, choices=with_torch)
         releases = _releases(own, choices, machine, ())

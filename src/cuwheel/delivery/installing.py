@@ -200,7 +200,8 @@ def _from_choices(
         return start
     there = environment_changes.installed(place.prefix)
     releases = environment_changes.planned(place.interpreter, choices, request, there, listed)
-    with_torch = together.with_required_torch(request, choices, releases, place.prefix)
+    new = {normalised(each.name) for each in releases} - there.keys()
+    with_torch = together.with_required_torch(request, choices, new, place.prefix)
     if with_torch != choices:
         choices, start = with_torch, replace(start, choices=with_torch)
         releases = environment_changes.planned(place.interpreter, choices, request, there)

@@ -21,12 +21,11 @@ from cuwheel.wheel import requirements
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.delivery.judging import Ruling
     from cuwheel.delivery.request import InstallRequest
-    from cuwheel.resolver import Release
 
 _ATTEMPTS = 8  # releases of one package, where the newer ones do not go with the others
 _TORCHES = 3
@@ -63,18 +62,20 @@ def choose(request: InstallRequest, wanted: Sequence[str], prefix: _Prefix) -> T
 
 
 def with_required_torch(
-    request: InstallRequest, choices: tuple[Choice, ...], releases: Sequence[Release], prefix: _Prefix
+    request: InstallRequest, choices: tuple[Choice, ...], new: Collection[str], prefix: _Prefix
 ) -> tuple[Choice, ...]:
     """A package, and the torch that would be installed with it, judged too: installers take the newest, which may
-    need a newer driver, or have no code for the GPU. Without it where that changes nothing, or none runs.
+    need a newer driver, or have no code for the GPU. Without it where none is needed, or none runs.
+
+    `new`: the names of what would be installed and is not there in any version.
     """
-    names = {normalised(each.name) for each in releases}
-    if len(choices) != 1 or choices[0].ruling is None or _TORCH not in names or choices[0].name == _TORCH:
+    if len(choices) != 1 or choices[0].ruling is None or choices[0].name == _TORCH or _TORCH not in new:
         return choices
     found = choose(request, [_TORCH, choices[0].wanted], prefix)
     made = {each.name: each for each in found.choices if each.ruling}
-    both = tuple(made[each] for each in (choices[0].name, _TORCH) if each in made)
-    return choices if found.problem or len(both) != len(found.choices) or len(both) == 1 else both
+    if found.problem or made.keys() != {choices[0].name, _TORCH}:
+        return choices
+    return made[choices[0].name], made[_TORCH]
 
 
 def _round(request: InstallRequest, asked: dict[str, str], prefix: _Prefix) -> tuple[list[Choice], _Conflict | None]:

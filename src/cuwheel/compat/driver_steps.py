@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.libraries import Library, Survey
     from cuwheel.machine.fleet import Machine
 
+T = TypeVar("T")
 DRIVER, GPU = "{driver}", "{gpu}"
 _MARK = "7777777"  # in the words of a verdict nothing else looks like it
 _PARTS = 3  # of a driver's number
@@ -63,7 +64,7 @@ def of(judge: Judge, survey: Survey, machine: Machine, known: Collection[str] = 
         lambda driver: _answer(judge, replace(machine, driver=_just_after(driver), driver_cuda=None))
     )
     for part in [[each] for each in known] or _parts(survey, machine):
-        found |= _constant(asked, part)
+        found |= by_halves(asked, part)
     steps = [Step(since=since, answer=found[since]) for since in _sorted(found)]
     changes = [step for before, step in itertools.pairwise(steps) if step.answer != before.answer]
     return (unknown, steps[0], *changes)
@@ -86,13 +87,13 @@ def _answer(judge: Judge, machine: Machine) -> Answer:
     )
 
 
-def _constant(asked: Callable[[str], Answer], part: Sequence[str]) -> dict[str, Answer]:
-    """Of drivers among which nothing decides: if the first and the last say the same, so do all between."""
+def by_halves(asked: Callable[[str], T], part: Sequence[str]) -> dict[str, T]:
+    """The answers round every change: where the first and the last of some drivers give the same, all between do."""
     ends = {each: asked(each) for each in (part[0], part[-1])}
     if len(part) <= 2 or ends[part[0]] == ends[part[-1]]:  # noqa: PLR2004 - both were judged
         return ends
     middle = len(part) // 2
-    return _constant(asked, part[: middle + 1]) | _constant(asked, part[middle:])
+    return by_halves(asked, part[: middle + 1]) | by_halves(asked, part[middle:])
 
 
 def _just_after(driver: str) -> str:
@@ -118,6 +119,11 @@ def _everywhere(machine: Machine, on: OperatingSystem) -> Iterator[str]:
         yield from (each for each in named if each)
     if floor := toolkits.zstd_floor(on):
         yield floor
+    yield from _of_gpu(machine)
+
+
+def _of_gpu(machine: Machine) -> Iterator[str]:
+    """The first branch that knows it, and the first that no longer does."""
     if support := gpu_support.support_of(machine):
         yield support.first
         yield from (support.dropped,) if support.dropped else ()
@@ -126,9 +132,7 @@ def _everywhere(machine: Machine, on: OperatingSystem) -> Iterator[str]:
 def _deciding(survey: Survey, machine: Machine) -> Iterator[str]:
     for library in survey.libraries:
         yield from (each for each in _deciding_for(library, machine) if each)
-    if support := gpu_support.support_of(machine):
-        yield support.first
-        yield from (support.dropped,) if support.dropped else ()
+    yield from _of_gpu(machine)
 
 
 def _deciding_for(library: Library, machine: Machine) -> Iterator[str | None]:

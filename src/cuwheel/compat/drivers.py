@@ -73,7 +73,7 @@ def newer_toolkits(library: Library, machine: Machine) -> tuple[str, ...]:
 
 def link_condition(toolkit: str, on: OperatingSystem) -> str:
     """What a driver must be to link objects that this toolkit wrote."""
-    row = next((each for each in toolkits.all_releases() if versions.at_least(each.version, toolkit)), None)
+    row = _first_as_new(toolkit)
     return f"{_driver_of(row, on) if row else f'a driver of CUDA {toolkit} or later'}, to link its objects"
 
 
@@ -140,14 +140,14 @@ def below_zstd_floor(library: Library, machine: Machine) -> bool:
     if machine.driver:
         return not toolkits.reaches(machine.driver, floor)
     came_with = toolkits.driver_cuda(floor, system(library, machine))
-    return bool(machine.driver_cuda and came_with) and not versions.at_least(
-        machine.driver_cuda or "", came_with.version if came_with else ""
-    )
+    if not machine.driver_cuda or came_with is None:
+        return False
+    return not versions.at_least(machine.driver_cuda, came_with.version)
 
 
 def isa_condition(isa: str, on: OperatingSystem) -> str:
     """What a driver must be to compile PTX of this ISA."""
-    row = next((each for each in toolkits.all_releases() if versions.at_least(each.ptx_isa, isa)), None)
+    row = _first_with_isa(isa)
     if row is None:
         return f"a driver that compiles PTX ISA {isa}"
     return f"{_driver_of(row, on)}, to compile its PTX (ISA {isa})"
@@ -155,8 +155,16 @@ def isa_condition(isa: str, on: OperatingSystem) -> str:
 
 def cuda_of_isa(isa: str) -> str | None:
     """The first toolkit that writes, and whose driver compiles, PTX of this ISA."""
-    row = next((each for each in toolkits.all_releases() if versions.at_least(each.ptx_isa, isa)), None)
+    row = _first_with_isa(isa)
     return row.version if row else None
+
+
+def _first_with_isa(isa: str) -> Release | None:
+    return next((each for each in toolkits.all_releases() if versions.at_least(each.ptx_isa, isa)), None)
+
+
+def _first_as_new(cuda: str) -> Release | None:
+    return next((each for each in toolkits.all_releases() if versions.at_least(each.version, cuda)), None)
 
 
 def once_updated(library: Library, machine: Machine) -> Machine:
@@ -186,5 +194,5 @@ def named(machine: Machine) -> str:
 
 def driver_for(cuda: str, on: OperatingSystem) -> str | None:
     """The driver that came with a toolkit, or with the first that is as new; None: not known."""
-    row = next((each for each in toolkits.all_releases() if versions.at_least(each.version, cuda)), None)
+    row = _first_as_new(cuda)
     return row.driver.on(on) if row else None

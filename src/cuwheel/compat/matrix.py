@@ -125,7 +125,7 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
         predicted_error=None if at_import else error_of(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
-        findings=_sorted([*about, *survey.findings, *_meant(survey, findings), *untrue]),
+        findings=gravest_first(dict.fromkeys([*about, *survey.findings, *_meant(survey, findings), *untrue])),
     )
 
 
@@ -188,14 +188,17 @@ def _without_code(library: Library, machine: Machine) -> Prediction:
 
 
 def _group(cuda: str, judged: Sequence[_Judged]) -> _Group:
-    """Libraries with nothing that a driver loads have no outcome of their own, unless they cannot be loaded."""
-    telling = [each for each in judged if sum(each.counts) or each.verdict.outcome == "fails"]
-    return _Group(cuda=cuda, judged=tuple(judged), outcome=together(each.verdict for each in telling))
+    return _Group(cuda=cuda, judged=tuple(judged), outcome=together(each.verdict for each in _telling(judged)))
 
 
 def _nothing_runs(judged: Iterable[_Judged]) -> bool:
-    telling = [each for each in judged if sum(each.counts) or each.verdict.outcome == "fails"]
-    return bool(telling) and all(each.verdict.outcome == "fails" for each in telling)
+    outcomes = {each.verdict.outcome for each in _telling(judged)}
+    return outcomes == {"fails"}
+
+
+def _telling(judged: Iterable[_Judged]) -> Iterator[_Judged]:
+    """Libraries with nothing that a driver loads have no outcome of their own, unless they cannot be loaded."""
+    return (each for each in judged if sum(each.counts) or each.verdict.outcome == "fails")
 
 
 def _without_worse_variants(load: Loading, judged: Mapping[str, _Judged]) -> Loading:
@@ -233,10 +236,6 @@ def _news(about: Sequence[Finding], found: Iterable[Finding]) -> Iterator[Findin
     """Without what the tags of the wheel said of all its libraries."""
     tagged = any(each.rule == "wheel-tag-mismatch" for each in about)
     return (each for each in found if not (tagged and each.rule in check_rules.ANOTHER_MACHINE))
-
-
-def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return gravest_first(dict.fromkeys(findings))
 
 
 def _conditions(

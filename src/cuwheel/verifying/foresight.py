@@ -5,12 +5,13 @@ Decided where the wheel is packed, so that a machine which has nothing but Pytho
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel.compat import choose, matrix
+from cuwheel.compat import choose, driver_steps, matrix
 from cuwheel.compat.choose import CudaError
 from cuwheel.compat.loading import loading, profile_of
 from cuwheel.compat.predict import Outcome
@@ -150,39 +151,21 @@ def _loaded(found: Survey, machine: Machine) -> Survey:
 
 
 def _steps(subject: matrix.Judge, machine: Machine) -> Iterator[Step]:
-    """By halves: between two drivers that give the same there is no other."""
-    drivers = [_OLDEST, *(row.version for row in toolkits.all_releases())]
-    by_driver: dict[int, Step] = {}
-
-    def step(index: int) -> Step:
-        if index not in by_driver:
-            by_driver[index] = _judged(subject, machine, drivers[index])
-        return by_driver[index]
-
-    def look(low: int, high: int) -> None:
-        if high - low > 1 and _same(step(low), step(high)) is False:
-            middle = (low + high) // 2
-            step(middle)
-            look(low, middle)
-            look(middle, high)
-
-    look(0, len(drivers) - 1)
-    step(len(drivers) - 1)
+    """From the oldest driver on, each where something changes."""
+    every = [_OLDEST, *(row.version for row in toolkits.all_releases())]
+    found = driver_steps.by_halves(functools.cache(lambda driver: _judged(subject, machine, driver)), every)
     last: Step | None = None
-    for index in sorted(by_driver):
-        if last is None or not _same(last, by_driver[index]):
-            last = by_driver[index]
-            yield last
-
-
-def _same(one: Step, other: Step) -> bool:
-    return replace(one, driver="") == replace(other, driver="")
+    for driver in (each for each in every if each in found):
+        if found[driver] != last:
+            last = found[driver]
+            yield replace(last, driver=driver)
 
 
 def _judged(subject: matrix.Judge, machine: Machine, driver: str) -> Step:
+    """Without the driver, so that those that say the same are equal."""
     verdict = subject.on(replace(machine, driver_cuda=driver))
     return Step(
-        driver=driver,
+        driver="",
         outcome=verdict.outcome,
         error=verdict.predicted_error,
         conditions=verdict.conditions,

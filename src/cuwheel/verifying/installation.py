@@ -192,7 +192,6 @@ def _run(checks: Sequence[Check], made: Made, place: _Place) -> list[Result]:
 
 def as_result(answer: Mapping[str, object], check: Check) -> Result:
     """What the runner says, as a value."""
-
     return codec.convert({**answer, "origin": check.origin}, Result)
 
 

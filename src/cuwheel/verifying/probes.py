@@ -91,7 +91,7 @@ def _few(library: Library) -> Iterator[tuple[Container, tuple[Code, ...]]]:
 
 
 def _codes(rows: Sequence[DeviceCode]) -> tuple[Code, ...]:
-    """None where something is in it that cannot be told."""
+    """Empty where it holds something whose answer cannot be predicted."""
     found = [entries.code(row) if row.linked else None for row in rows]
     return () if None in found else tuple(each for each in found if each)
 

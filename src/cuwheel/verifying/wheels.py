@@ -45,32 +45,36 @@ class Proven(Struct, frozen=True, kw_only=True):
 
 
 def verify(request: VerifyRequest) -> Proven:
+    """Each wheel by itself: one that cannot be read does not keep the others from being tried."""
     tried = [each for target in request.named for each in _with_pythons(target, request)]
     here = named.here(probe.probe())[0]
-    found = []
-    used: Path | None = None
-    for target, path, wanted in tried:
-        try:
-            surveyed = survey(path, detail="containers")
-        except MalformedError as error:  # the others are still to be tried
-            found.append(_unread(str(target), path, error))
-            continue
-        table, where = _table(request.config, surveyed)
-        used = used or where
-        looked_at = _looked_at(str(target), path, surveyed, request.cuda)
-        if request.static:
-            found.append(looked_at)
-            continue
-        with limits.collected() as met:
-            checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout)
-            trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
-            unsafe = wheel_rules.unsafe(looked_at.findings)
-            installations = tuple(_installations(trial, wanted, here, unsafe=unsafe))
-        found.append(replace(looked_at, installations=installations, findings=(*looked_at.findings, *met)))
-    return Proven(wheels=tuple(found), configuration=used)
+    found = [_verified(request, target, path, wanted, here) for target, path, wanted in tried]
+    used = next((where for _, where in found if where), None)
+    return Proven(wheels=tuple(each for each, _ in found), configuration=used)
+
+
+def _verified(
+    request: VerifyRequest, target: str | Path, path: Path, wanted: tuple[str, ...], here: Machine
+) -> tuple[Verified, Path | None]:
+    """One wheel, with the Pythons `wanted`; and the configuration that its checks came from."""
+    try:
+        surveyed = survey(path, detail="containers")
+    except MalformedError as error:
+        return _unread(str(target), path, error), None
+    table, where = _table(request.config, surveyed)
+    looked_at = _looked_at(str(target), path, surveyed, request.cuda)
+    if request.static:
+        return looked_at, where
+    with limits.collected() as met:
+        checks = choice.of(table, surveyed, known=request.known, timeout=request.timeout)
+        trial = Trial(request=request, wheel=path, survey=surveyed, table=table, checks=checks)
+        unsafe = wheel_rules.unsafe(looked_at.findings)
+        installations = tuple(_installations(trial, wanted, here, unsafe=unsafe))
+    return replace(looked_at, installations=installations, findings=(*looked_at.findings, *met)), where
 
 
 def pack(request: PackRequest) -> Proven:
+    """One file with the wheels, their checks and what they require."""
     paths = [_wheel(target, request.platform, request.python) for target in request.named]
     tables = {str(path): _table(request.config, survey(path)) for path in paths}
     extra = [*request.requires, *(each for table, _ in tables.values() for each in table.requires)]

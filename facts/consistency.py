@@ -331,7 +331,7 @@ def _cmake_problems(file: CMake, _known: Known | None) -> Iterator[str]:
 
 
 def _ci_problems(table: Ci, _known: Known | None) -> Iterator[str]:
-    yield from _source_problems(table.sources, table.action, table.runner, table.image)
+    yield from _source_problems(table.sources, table.action, table.runner)
     for each in table.action:
         if not re.fullmatch(r"[0-9a-f]{40}", each.commit):
             yield f"{each.name}: {each.commit!r} is not a commit"

@@ -48,6 +48,10 @@ def _folder_of_libraries(folder: Path) -> None:
         shutil.copy(manifest.HERE / "bin" / name, folder / "lib" / f"lib{name}")
 
 
+def _configured(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text('[project]\nname = "foo"\n[tool.cuwheel]\nfor = ["h100"]\ncuda = ["13.0"]\n')
+
+
 def _journal_left(folder: Path) -> bool:
     from cuwheel.slimming import changes
 
@@ -241,6 +245,12 @@ JOBS = (
             *("inspect", str(next(folder.glob("*.whl")))),
             *("--html", str(folder / "report.html"), "--quiet", "--json"),
         ),
+        together="all",
+    ),
+    Job(
+        name="ci",
+        prepare=_configured,
+        command=lambda folder: ("ci", "cibuildwheel", "--source", str(folder), "--write", "--quiet", "--json"),
         together="all",
     ),
     Job(

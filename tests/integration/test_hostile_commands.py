@@ -60,6 +60,9 @@ def ended(commands: Sequence[Sequence[str]], folder: Path) -> list[dict[str, Any
     sound = Wheel(files={"subject/__init__.py": "", "subject/lib.so": GOOD}, tag="py3-none-linux_x86_64").write(warm)
     used = {words[0] for words in commands}
     warming = [words for words in verbs(str(sound), str(warm / "out")).values() if words[0] in used]
+    if "ci" in used:
+        (warm / "cuwheel.toml").write_text('cuda = ["13.0"]\n')
+        warming += [["ci", "github", "--source", str(warm), *more] for more in (["--write"], ["--check"])]
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.hostile_run"],
         input=json.dumps({"warm": warming, "commands": commands}),
@@ -185,8 +188,20 @@ def test_documents_in_toml(tmp_path: Path) -> None:
         f"verify {wheel} --static --config FILE": {0, 1, 2},
         f"record -o {tmp_path}/recorded --matrix FILE --dry-run": {2},
         "toolchain install 13.0 --dry-run --locked FILE": {2, 5, 6, 11},
+        f"ci github --source {source} --config FILE": {0, 2, 5},
+        f"ci cibuildwheel --check --source {source} --file FILE": {1, 2, 5},
     }
     assert not of_documents(hostile.toml(), tmp_path, ".toml", rows)
+
+
+def test_workflows(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "cuwheel.toml").write_text('for = ["h100"]\ncuda = ["13.0"]\n')
+    rows = {f"ci {service} --check --source {source} --file FILE": {1, 5} for service in ("github", "gitlab")}
+    rows[f"ci github --write --source {source} --file FILE"] = {0, 2, 5}
+    rows[f"ci cibuildwheel --check --source {source} --file FILE"] = {1, 2, 5}
+    assert not of_documents(hostile.yaml(), tmp_path, ".yml", rows)
 
 
 def test_documents_in_json(tmp_path: Path) -> None:
@@ -200,6 +215,7 @@ def test_documents_in_json(tmp_path: Path) -> None:
         "verify --read FILE": {1, 2, 5},
         "toolchain install 13.0 --dry-run --locked FILE": {2, 5, 6, 11},
         "explain FILE": {0, 1},
+        "ci matrix FILE": {2, 5, 6},
     }
     assert not of_documents(hostile.json(), tmp_path, ".json", rows)
 
@@ -290,6 +306,8 @@ def test_files_of_gigabytes_are_not_read_as_documents(tmp_path: Path) -> None:
         ("record", "-o", str(tmp_path / "recorded"), "--matrix", str(huge), "--dry-run"): {2},
         ("toolchain", "install", "13.0", "--dry-run", "--locked", str(huge)): {5},
         ("verify", "--read", str(huge)): {5},
+        ("ci", "matrix", str(huge)): {5},
+        ("ci", "github", "--check", "--source", str(tmp_path), "--file", str(huge)): {5},
     }
     ends = ended([list(words) for words in rows], tmp_path)
     found = [

@@ -1,7 +1,8 @@
 """Plays the runner: the jobs of a written workflow in order, its matrix expanded, every `run:` step really run.
 
 Stood in for: fetching the source (a copy), setting up Python (the one that runs the tests), caches (nothing is kept),
-artefacts (folders), Pages (a folder that is served), attestations (noted). Runners' labels are not looked at.
+artefacts (folders), Pages (a folder that is served), attestations (noted), images. Of runners' labels only those of
+Windows are looked at: their jobs are not played. A job has the rights that its `permissions` give it, and no others.
 """
 
 from __future__ import annotations
@@ -110,7 +111,10 @@ class Ran:
 
 @dataclass
 class Player:
-    """`environ`: what the machine has; `github`: of its context, what the event brings."""
+    """`environ`: what the machine has. `github`: of its context, what the event brings.
+
+    `repositories`: by `owner/name`. `id_tokens`: the variables of a job that may have an identity.
+    """
 
     workflow: dict[str, Any]
     repository: Path
@@ -119,14 +123,17 @@ class Player:
     github: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)
     overrides: dict[str, str] = field(default_factory=dict)
+    pages: Path = Path()
     pages_url: str = ""
+    repositories: dict[str, Path] = field(default_factory=dict)
+    id_tokens: dict[str, str] = field(default_factory=dict)
     ran: list[Ran] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
 
-    def play(self) -> dict[str, str]:
-        """How each job ended: `success`, `failure` or `skipped`."""
+    def play(self, *chosen: str) -> dict[str, str]:
+        """How each job ended: `success`, `failure` or `skipped`; of the chosen ones, if some are."""
         jobs: dict[str, Any] = self.workflow["jobs"]
-        results: dict[str, str] = {}
+        results = {each: "success" for each in jobs if chosen and each not in chosen}
         outputs: dict[str, dict[str, str]] = {}
         while len(results) < len(jobs):
             name = next(each for each in jobs if each not in results and set(_needs(jobs[each])) <= results.keys())
@@ -138,9 +145,10 @@ class Player:
                 continue
             matrix = (job.get("strategy") or {}).get("matrix") or {"include": [{}]}
             rows = (self._text(matrix, contexts) if isinstance(matrix, str) else matrix)["include"]
-            ends = [self._job(name, job, {**contexts, "matrix": row}, outputs) for row in rows]
+            played = [row for row in rows if "windows" not in row.get("runner", "")]
+            ends = [self._job(name, job, {**contexts, "matrix": row}, outputs) for row in played]
             results[name] = "success" if all(ends) else "failure"
-        return results
+        return {name: end for name, end in results.items() if not chosen or name in chosen}
 
     def _contexts(self, needs: dict[str, Any]) -> dict[str, Any]:
         github = {
@@ -154,7 +162,8 @@ class Player:
             "token": "none",
             **self.github,
         }
-        return {"github": github, "inputs": self.inputs, "needs": needs, "matrix": {}, "steps": {}}
+        runner = {"temp": str(self.scratch / "runner")}
+        return {"github": github, "inputs": self.inputs, "needs": needs, "matrix": {}, "steps": {}, "runner": runner}
 
     def _text(self, text: Any, contexts: Mapping[str, Any]) -> Any:
         """With its expressions filled in; one that is the whole text keeps its kind."""
@@ -183,7 +192,8 @@ class Player:
             if "uses" in step:
                 self._action(step["uses"].split("@")[0], given, workspace, made)
             else:
-                good = self._script(name, step, contexts, workspace, made) and good
+                rights = {**(self.workflow.get("permissions") or {}), **job["permissions"]}
+                good = self._script(name, {**step, "rights": rights}, contexts, workspace, made) and good
             if "id" in step:
                 contexts["steps"][step["id"]] = {"outputs": made}
         outputs[name] = {key: self._text(value, contexts) for key, value in (job.get("outputs") or {}).items()}
@@ -200,13 +210,18 @@ class Player:
             **{key: _written(self._text(value, contexts)) for key, value in own.items()},
             **self.overrides,
             "GITHUB_OUTPUT": str(outputs),
+            "GITHUB_PATH": str(outputs.with_suffix(".path")),
             "GITHUB_REPOSITORY": contexts["github"]["repository"],
+            "GITHUB_ACTIONS": "true",
             "RUNNER_ENVIRONMENT": "self-hosted",
+            "RUNNER_OS": "Linux",
+            "PRETEND_RIGHTS": ",".join(f"{name}:{value}" for name, value in step["rights"].items()),
+            **(self.id_tokens if step["rights"].get("id-token") == "write" else {}),
         }
         script = outputs.with_suffix(".sh")
         script.write_text(step["run"])
         done = subprocess.run(
-            ["bash", "-e", str(script)],
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
             cwd=workspace, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             timeout=_TIMEOUT_S, check=False,
         )  # fmt: skip
@@ -218,13 +233,14 @@ class Player:
 
     def _action(self, name: str, given: Mapping[str, Any], workspace: Path, made: dict[str, str]) -> None:
         self.used.append(name)
-        artefacts, pages = self.scratch / "artefacts", self.scratch / "pages"
+        artefacts = self.scratch / "artefacts"
+        source = self.repositories[given["repository"]] if "repository" in given else self.repository
         stand_ins: dict[str, Callable[[], None]] = {
-            "actions/checkout": partial(_checkout, self.repository, given, workspace),
+            "actions/checkout": partial(_checkout, source, given, workspace),
             "actions/upload-artifact": partial(_upload, artefacts, given, workspace),
             "actions/download-artifact": partial(_download, artefacts, given, workspace),
             "actions/configure-pages": lambda: made.update(base_url=self.pages_url),
-            "actions/upload-pages-artifact": lambda: _replace(workspace / given["path"], pages),
+            "actions/upload-pages-artifact": lambda: _replace(workspace / given["path"], self.pages),
             "actions/deploy-pages": lambda: made.update(page_url=self.pages_url),
         }
         for each in ("setup-python", "cache/restore", "cache/save", "attest-build-provenance"):
@@ -272,41 +288,3 @@ def machine(**more: str) -> dict[str, str]:
     """A runner's environment, with the Python that runs the tests first."""
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **more}
-
-
-def play_gitlab(pipeline: dict[str, Any], repository: Path, scratch: Path, environ: Mapping[str, str]) -> list[Ran]:
-    """The jobs of a GitLab pipeline, stage by stage, each on a clean copy with the artefacts of the stages before.
-
-    Stood in for: images (this machine), `apt-get` (nothing is installed), caches, tags of runners, rules.
-    """
-    tools = scratch / "tools"
-    tools.mkdir()
-    (tools / "apt-get").write_text("#!/bin/sh\n")
-    (tools / "apt-get").chmod(0o755)
-    artefacts = scratch / "artefacts"
-    artefacts.mkdir()
-    variables = {name: str(value).replace("$CI_PROJECT_DIR", ".") for name, value in pipeline["variables"].items()}
-    ran = []
-    for stage in pipeline["stages"]:
-        made: list[tuple[Path, str]] = []
-        for name, job in pipeline.items():
-            if not isinstance(job, dict) or job.get("stage") != stage:
-                continue
-            workspace = scratch / "work" / name
-            shutil.copytree(repository, workspace)
-            shutil.copytree(artefacts, workspace, dirs_exist_ok=True)
-            script = scratch / f"{name}.sh"
-            script.write_text("\n".join([*job.get("before_script", []), *job["script"]]))
-            env = {**variables, **environ, "PATH": f"{tools}:{environ['PATH']}"}
-            done = subprocess.run(
-                ["bash", "-e", str(script)], cwd=workspace, env=env, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_TIMEOUT_S, check=False,
-            )  # fmt: skip
-            ran.append(Ran(job=name, step="script", status=done.returncode, output=done.stdout))
-            made += [(workspace, each) for each in job["artifacts"]["paths"]]
-        for workspace, pattern in made:
-            for path in workspace.glob(pattern):
-                to = artefacts / path.relative_to(workspace)
-                to.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copytree(path, to, dirs_exist_ok=True) if path.is_dir() else shutil.copy(path, to)
-    return ran

@@ -27,9 +27,12 @@ def ci_check(request: CiRequest) -> Ci:
     return report.of_workflow(writing.check(request), "check")
 
 
-def ci_matrix(plan: Path, *, cpus: Sequence[str] = ("x86_64",)) -> Ci:
-    """The jobs of a workflow's matrix, from the file that `cuwheel build --dry-run --json` printed."""
-    return report.of_rows(matrix.rows(plan, cpus))
+def ci_matrix(plan: Path, *, cpus: Sequence[str] = ("x86_64",), windows: bool = False, image: str = "") -> Ci:
+    """The jobs of a workflow's matrix, from the file that `cuwheel build --dry-run --json` printed.
+
+    `image`: the container of each job on Linux; `{cuda}` and `{cpu}` in it stand for those of the job.
+    """
+    return report.of_rows(matrix.rows(plan, cpus, windows=windows, image=image))
 
 
 def ci_watch(upstream: str, *, built: str, name: str = "") -> Ci:

@@ -29,11 +29,12 @@ _ALLOWED = re.compile(
     r"debug|(sm|compute|lto)_\d+[af]?|[\w*?\[\]!-]*[*?\[][\w*?\[\]!-]*", re.ASCII
 )  # or a glob of them
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|https://[A-Za-z0-9][\w.:/~-]*", re.ASCII)
+_PACKAGE_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _WATCHED = re.compile(r"[A-Za-z0-9][\w.-]*|https://[!-~]+", re.ASCII)
 _ADDRESS = re.compile(r"https://[A-Za-z0-9][\w.:/~-]*", re.ASCII)
 _CRON = re.compile(r"[\d*/,-]+( [\d*/,A-Za-z-]+){4}", re.ASCII)
-_PINNED = re.compile(r"[a-z0-9][\w.:/-]*(:(?!latest$)[\w][\w.-]*|@sha256:[0-9a-f]{64})", re.ASCII)
+_PINNED = re.compile(r"[a-z0-9](?:[\w.:/-]|\{cuda\}|\{cpu\})*(:(?!latest$)[\w][\w.-]*|@sha256:[0-9a-f]{64})", re.ASCII)
 _LONGEST_RETENTION, _LONGEST_JOB = 90, 6 * 60  # of hosted runners
 _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 
@@ -150,8 +151,9 @@ def _ci(table: CiTable) -> Iterator[str]:
     )
     for name, value, form, words in (
         ("image", table.image, _PINNED, "an image that is pinned: give it a dated tag or a digest, not latest"),
-        ("upstream", table.upstream, _REPOSITORY, "a repository such as owner/name"),
+        ("upstream", table.upstream, _REPOSITORY, "a repository: owner/name, or its https address"),
         ("watch", table.watch, _WATCHED, "a package or the https address of a repository"),
+        ("package", table.package, _PACKAGE_NAME, "the name of a package"),
         ("index", table.index, _ADDRESS, "an https address"),
         ("schedule", table.schedule, _CRON, "five fields as cron has them"),
         ("python", table.python, _PYTHON, "a version such as 3.12"),

@@ -62,7 +62,7 @@ class Decided(Struct, frozen=True, kw_only=True):
 
 def decided(request: BuildRequest, store: Store) -> Decided:
     asked = str(request.source)
-    tree = source.obtain(asked, store.folder, offline=request.offline, without=[request.output])
+    tree = source.obtain(asked, store.folder, offline=request.offline, without=[request.output, store.folder])
     found = config.find(tree.folder, request.config, request.overrides)
     table = found.table
     project = pyproject.read(*jobs.below(tree, table.subdirectory), table.backend)

@@ -90,21 +90,25 @@ class VerifyTable(Struct, frozen=True, kw_only=True):
 class CiTable(Struct, frozen=True, kw_only=True):
     """`[ci]`: what `cuwheel ci` writes.
 
-    `cpus`: of the wheels. `gpu-runner`: labels of a runner with a GPU; without, nothing is proven on one. `publish`:
-    `pages` (index and page), `release` (files as assets of a release, the index over them on Pages), `public` (the
-    public index, by trusted publishing) or `none`. `upstream`: a repository (`owner/name`) whose source is built, in
-    place of this one's. `index`: the address that the index has, or is going to have. `watch`: a package, or the
-    address of a git repository, whose new releases open an issue; with `rebuild` they start a build instead.
-    `schedule`: when to build and to watch, as cron says it. `cuwheel`: what is installed to build with.
+    `cpus`: of the wheels. `windows`: build them for Windows too. `gpu-runner`: labels of a runner with a GPU and the
+    first of `cpus`; without, nothing is proven on one. `image`: a container to build in; `{cuda}` (13_0) and `{cpu}`
+    stand for those of a job. `publish`: `pages` (index and page), `release` (files as assets of a release, the index
+    over them on Pages), `public` (the public index, by trusted publishing) or `none`. `upstream`: a repository
+    (`owner/name`, or its https address) whose source is built, in place of this one's. `index`: the address that the
+    index has, or is going to have. `watch`: a package, or the address of a git repository, whose new releases open an
+    issue; with `rebuild` they start a build instead. `package`: what is built, where it is called otherwise than what
+    is watched. `schedule`: when to build and to watch, as cron says it. `cuwheel`: what is installed to build with.
     """
 
     cpus: tuple[str, ...] = ("x86_64",)
+    windows: bool = False
     gpu_runner: tuple[str, ...] = ()
     image: str = ""
     publish: Literal["pages", "release", "public", "none"] = "pages"
     upstream: str = ""
     index: str = ""
     watch: str = ""
+    package: str = ""
     rebuild: bool = False
     schedule: str = "17 4 * * 1"
     retention_days: int = 14

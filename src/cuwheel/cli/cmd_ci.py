@@ -18,6 +18,7 @@ EXAMPLES = """\
   cuwheel ci github --check             what differs from it, and known traps
   cuwheel ci gitlab --write
   cuwheel ci cibuildwheel --write       the tables, in pyproject.toml
+  cuwheel ci cibuildwheel --cuda 12.8 --write       for another CUDA, in ci/
   cuwheel ci watch torch --built https://wheels.example.com
 
 What it does follows from [tool.cuwheel.ci] of pyproject.toml: docs/ci.md. Used
@@ -34,8 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="FOLDER", type=places.folder, help="the repository (default: .)")
     parser.add_argument("--file", metavar="FILE", type=places.new_file, help="where the workflow is, if elsewhere")
     parser.add_argument("--config", metavar="FILE", type=places.file, help="a cuwheel.toml to use instead")
+    parser.add_argument(
+        "--cuda", metavar="VERSION", type=option_values.toolkit, help="cibuildwheel: for this one; default: the first"
+    )
     group = parser.add_argument_group("inside a workflow")
     group.add_argument("--cpu", metavar="CPUS", type=_cpus, help="matrix: x86_64,aarch64 (x86_64)")
+    group.add_argument("--windows", action="store_true", help="matrix: jobs for Windows too")
+    group.add_argument("--image", metavar="IMAGE", type=_image, help="matrix: of each job on Linux; {cuda}, {cpu}")
     group.add_argument("--built", metavar="PLACE", type=_place, help="watch: an index, or the version last built")
     group.add_argument(
         "--name", metavar="NAME", type=option_values.distribution, help="watch: the package in that index"
@@ -52,6 +58,11 @@ def _cpus(text: str) -> tuple[str, ...]:
     return given
 
 
+def _image(text: str) -> str:
+    option_values.image(text.replace("{cuda}", "0").replace("{cpu}", "x"))
+    return text
+
+
 def _place(text: str) -> str:
     """An index, or a version."""
     return option_values.version(text) if text[:1].isdigit() else places.place(text)
@@ -62,18 +73,18 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     if inside != (args.what is not None):
         message = f"{args.action} needs {'a plan' if args.action == 'matrix' else 'a package or a git repository'}"
         raise UsageError(message if inside else f"{args.action} takes no {args.what!r}", hint="cuwheel ci --help")
-    if inside and (args.write or args.check or args.file or args.source or args.config):
-        raise UsageError(f"{args.action} takes no --write, --check, --source, --file and --config")
-    if not inside and (args.cpu or args.built or args.name or args.to):
-        raise UsageError("--cpu, --built, --name and --to belong to matrix and watch")
+    if inside and (args.write or args.check or args.file or args.source or args.config or args.cuda):
+        raise UsageError(f"{args.action} takes no --write, --check, --source, --file, --config and --cuda")
+    if not inside and (args.cpu or args.windows or args.image or args.built or args.name or args.to):
+        raise UsageError("--cpu, --windows, --image, --built, --name and --to belong to matrix and watch")
     if args.write and args.check:
         raise UsageError("--write and --check are two things", hint="cuwheel ci github --check")
     if args.action == "watch" and not args.built:
         raise UsageError("watch needs --built", hint="cuwheel ci watch torch --built https://wheels.example.com")
     if args.action == "matrix" and (args.built or args.name):
         raise UsageError("--built and --name belong to watch")
-    if args.action == "watch" and args.cpu:
-        raise UsageError("--cpu belongs to matrix")
+    if args.action == "watch" and (args.cpu or args.windows or args.image):
+        raise UsageError("--cpu, --windows and --image belong to matrix")
 
 
 def run(args: argparse.Namespace) -> Ci:
@@ -82,7 +93,8 @@ def run(args: argparse.Namespace) -> Ci:
     from cuwheel.workflows.request import CiRequest
 
     if args.action == "matrix":
-        answer = api.ci_matrix(Path(args.what), cpus=args.cpu or ("x86_64",))
+        image = args.image or ""
+        answer = api.ci_matrix(Path(args.what), cpus=args.cpu or ("x86_64",), windows=args.windows, image=image)
         if args.to:
             files.append(args.to, matrix.output(answer.rows))
         return answer
@@ -91,5 +103,12 @@ def run(args: argparse.Namespace) -> Ci:
         if args.to and answer.upstream:
             files.append(args.to, watching.output(answer.upstream))
         return answer
-    request = CiRequest(args.action, source=args.source or Path(), file=args.file, config=args.config, write=args.write)
+    request = CiRequest(
+        args.action,
+        source=args.source or Path(),
+        file=args.file,
+        config=args.config,
+        cuda=args.cuda,
+        write=args.write,
+    )
     return api.ci_check(request) if args.check else api.ci(request)

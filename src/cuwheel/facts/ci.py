@@ -1,4 +1,4 @@
-"""What workflows are made of: actions, runners, images."""
+"""What workflows are made of: actions and runners."""
 
 from __future__ import annotations
 
@@ -15,10 +15,20 @@ def actions() -> dict[str, Action]:
 
 
 def runners() -> dict[str, str]:
-    """By processor."""
-    return {each.cpu: each.label for each in tables().ci.runner}
+    """GitHub's with Linux, by processor."""
+    return _runners("github", "linux")
 
 
-def image(cuda: str, cpu: str) -> str | None:
-    """The image that has this CUDA, without a tag."""
-    return next((each.name.format(cpu=cpu) for each in tables().ci.image if each.cuda == cuda), None)
+def windows_runner() -> tuple[str, str]:
+    """Its processor and its label."""
+    return next(iter(_runners("github", "windows").items()))
+
+
+def gitlab_runners() -> dict[str, str]:
+    """Tags by processor, for those that need one."""
+    return _runners("gitlab", "linux")
+
+
+def _runners(service: str, system: str) -> dict[str, str]:
+    rows = tables().ci.runner
+    return {each.cpu: each.label for each in rows if (each.service, each.system) == (service, system)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ from cuwheel.facts import ci as facts
 from cuwheel.planning import plans
 from cuwheel.version import __version__
 from cuwheel.workflows import blocks
-from cuwheel.workflows.matrix import Row
+from cuwheel.workflows.matrix import Row, filled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from cuwheel.building.tables import Table
     from cuwheel.workflows.request import Service
@@ -30,67 +31,88 @@ PATHS: dict[str, str] = {
     "gitlab": ".gitlab-ci.yml",
     "cibuildwheel": "pyproject.toml",
 }
+_FURTHER = "ci/cibuildwheel-cu{digits}.toml"  # for a CUDA version that is asked for
 _MANYLINUX = "manylinux_2_28"  # a name for which each cibuildwheel has an image with a date
 _UPSTREAM = "upstream"
+MIRROR = "ci/cuda"  # what `cuwheel toolchain fetch` put there
 
 
-def render(service: Service, table: Table, config: str = "") -> str:
-    """`config`: the file with the configuration, where the source that is built does not have it."""
+def render(service: Service, table: Table, config: str = "", cuda: str | None = None) -> str:
+    """`config`: the file with the configuration. `cuda`: of the tables of cibuildwheel, if not the first."""
     ci = table.ci
-    config_option = f" --config {shlex.quote(config)}" if ci.upstream and config else ""
-    text = (
-        _environment()
-        .get_template(_FILES[service])
-        .render(
-            ci=ci,
-            table=table,
-            use=_use,
-            runners=facts.runners(),
-            cuwheel=ci.cuwheel or f"cuwheel[build]=={__version__}",
-            source=f"{_UPSTREAM}{config_option}" if ci.upstream else ".",
-            config=config_option,
-            cache=table.cache,
-            checkout=_checkout(ci.upstream),
-            own_checkout=_checkout(""),
-            **(_more(table, config) if service != "github" else {}),
-            begin=blocks.begin,
-            end=blocks.end,
-        )
-    )
-    return blocks.sealed(text)
-
-
-def _more(table: Table, config: str) -> dict[str, object]:
-    """What services without a matrix at run time are told when the file is written."""
-    if not table.cuda:
+    config_option = f" --config {shlex.quote(config)}" if ci.upstream and config else ""  # the source does not have it
+    known: dict[str, object] = {
+        "ci": ci,
+        "use": _use,
+        "runners": facts.runners(),
+        "cuwheel": ci.cuwheel or f"cuwheel[build]=={__version__}",
+        "source": f"{_UPSTREAM}{config_option}" if ci.upstream else ".",
+        "config": config_option,
+        "cache": table.cache,
+        "tags_are_refs": bool(ci.upstream) and "://" in ci.watch,
+        "begin": blocks.begin,
+        "end": blocks.end,
+    }
+    if service != "github" and not table.cuda:
         raise UsageError("the configuration names no CUDA version", hint='cuda = ["13.0"] in [tool.cuwheel]')
-    ci, pythons = table.ci, table.python or (table.ci.python,)
-    parts = f" --with {','.join(table.components)}" if table.components else ""
+    if service == "gitlab":
+        known |= _of_gitlab(table)
+    elif service == "cibuildwheel":
+        known |= _of_cibuildwheel(table, config, cuda or table.cuda[0])
+    return blocks.sealed(_environment().get_template(_FILES[service]).render(known))
+
+
+def _of_gitlab(table: Table) -> dict[str, object]:
+    """It has no matrix at run time: its jobs are written out."""
+    ci = table.ci
     stages = ["build", *(["prove"] if ci.gpu_runner else []), *(["publish"] if ci.publish != "none" else [])]
+    own = ci.upstream if "://" in ci.upstream else f"$CI_SERVER_URL/{ci.upstream}.git"
     return {
-        "rows": tuple(_rows(table, pythons)),
+        "rows": tuple(_rows(table)),
+        "abi": _abi,
         "stages": stages,
-        "cuda": table.cuda[0],
-        "with_parts": parts,
-        "builds": [f"cp{each.replace('.', '')}-manylinux_*" for each in pythons],
-        "image": lambda _cpu: ci.image or _MANYLINUX,
-        "config_file": config or PATHS["cibuildwheel"],
-        "variables": _variables(table),
+        "upstream_address": own,
+        "before": shlex.quote(ci.index) if ci.index else '"$CI_PAGES_URL"',
     }
 
 
-def _rows(table: Table, pythons: Sequence[str]) -> Iterator[Row]:
+def _of_cibuildwheel(table: Table, config: str, cuda: str) -> dict[str, object]:
+    ci = table.ci
+    return {
+        "cuda": cuda,
+        "with_parts": f" --with {','.join(table.components)}" if table.components else "",
+        "builds": [f"cp{each.replace('.', '')}-manylinux_*" for each in table.python or (ci.python,)],
+        "image": lambda cpu: filled(ci.image, cuda, cpu) or _MANYLINUX,
+        "own_python": _abi(ci.python),
+        "config_file": config or PATHS["cibuildwheel"],
+        "mirror": MIRROR,
+        "variables": _variables(table, cuda),
+    }
+
+
+def _abi(python: str) -> str:
+    """The folder of a Python in the manylinux images."""
+    tag = f"cp{python.replace('.', '')}"
+    return f"{tag}-{tag}"
+
+
+def _rows(table: Table) -> Iterator[Row]:
     naming = "local" if len(table.cuda) > 1 and table.naming is None and not table.merge else ""
-    for cuda in table.cuda:
-        for python in pythons:
-            for cpu in table.ci.cpus:
-                name = f"cu{cuda.replace('.', '')}-cp{python.replace('.', '')}-{cpu}"
-                yield Row(name=name, cuda=cuda, python=python, cpu=cpu, runner="", naming=naming)
+    for cuda, python, cpu in product(table.cuda, table.python or (table.ci.python,), table.ci.cpus):
+        yield Row(
+            name=f"cu{cuda.replace('.', '')}-cp{python.replace('.', '')}-{cpu}",
+            cuda=cuda,
+            python=python,
+            cpu=cpu,
+            runner=facts.gitlab_runners().get(cpu, ""),
+            naming=naming,
+            image=filled(table.ci.image, cuda, cpu),
+        )
 
 
-def _variables(table: Table) -> dict[str, str]:
+def _variables(table: Table, cuda: str) -> dict[str, str]:
     """The architecture list in every spelling that a build system reads from its environment."""
-    planned = plans.make(table.for_, table.cuda[:1], table.plan) if table.for_ else None
+    planned = plans.make(table.for_, (cuda,), table.plan) if table.for_ else None
     if planned is None or not planned.jobs:
         return {}
     flags = planned.jobs[0].flags
@@ -99,24 +121,15 @@ def _variables(table: Table) -> dict[str, str]:
     return {name: text for name, text in named.items() if text}
 
 
+def path_of(service: Service, cuda: str | None = None) -> str:
+    """Where the file belongs in a repository."""
+    return _FURTHER.format(digits=cuda.replace(".", "")) if cuda else PATHS[service]
+
+
 def _use(name: str, part: str = "") -> str:
     """An action, pinned. `part`: a folder of its repository."""
     action = facts.actions()[name]
     return f"{name}{part}@{action.commit} # {action.version}"
-
-
-def _checkout(upstream: str) -> str:
-    """Of the repository itself, and of the one whose source is built; without the token that fetched it."""
-    pinned = f"        uses: {_use('actions/checkout')}\n        with:\n"
-    quiet = "          persist-credentials: false"
-    ref = "          ref: ${{ inputs.ref }}\n"
-    if not upstream:
-        return f"      - name: Fetch the source\n{pinned}{ref}          submodules: recursive\n{quiet}"
-    other = (
-        f"          repository: {json.dumps(upstream)}\n          path: {_UPSTREAM}\n          submodules: recursive\n"
-    )
-    own = f"      - name: Fetch the configuration\n{pinned}{quiet}\n"
-    return f"{own}      - name: Fetch the source\n{pinned}{other}{ref}{quiet}"
 
 
 @cache

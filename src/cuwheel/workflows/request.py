@@ -17,6 +17,7 @@ class CiRequest:
     """The workflow of a project for a service, from its configuration.
 
     `source`: the folder of the repository. `file`: where the workflow is, if not where the service looks for it.
+    `cuda`: for cibuildwheel, whose tables are for one CUDA version: another than the first of the configuration.
     `write`: make or renew it; without, nothing is changed.
     """
 
@@ -24,6 +25,7 @@ class CiRequest:
     source: Path = Path()
     file: Path | None = None
     config: Path | None = None
+    cuda: str | None = None
     write: bool = False
 
     def __post_init__(self) -> None:
@@ -32,3 +34,5 @@ class CiRequest:
             raise UsageError(
                 f"{str(self.service)[:40]!r} is not one of {', '.join(SERVICES)}", hint="cuwheel ci github"
             )
+        if self.cuda is not None and self.service != "cibuildwheel":
+            raise UsageError("--cuda belongs to cibuildwheel", hint="cuwheel ci cibuildwheel --cuda 13.0")

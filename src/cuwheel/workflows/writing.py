@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
 
 from cuwheel import decode, files
 from cuwheel.building import config
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from cuwheel.building.tables import Table
     from cuwheel.workflows.request import CiRequest
 
 _LARGEST = 4 << 20
@@ -46,7 +47,7 @@ class Workflow(Struct, frozen=True, kw_only=True):
 
 def workflow(request: CiRequest) -> Workflow:
     """Decided, and with `write` carried out."""
-    path, there, wanted = _both(request)
+    path, there, wanted, further = _both(request)
     if there is None:
         states: dict[str, State] = {each.name: "added" for each in blocks.find(wanted)}
         text = wanted
@@ -64,13 +65,13 @@ def workflow(request: CiRequest) -> Workflow:
         blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
         changed=changed,
         written=request.write and changed,
-        findings=tuple(_edited(states)),
+        findings=(*_edited(states), *further),
     )
 
 
 def check(request: CiRequest) -> Workflow:
     """What is there against what would be written, and traps in it. Nothing is changed."""
-    path, there, wanted = _both(request)
+    path, there, wanted, further = _both(request)
     shown = _shown(path, request.source)
     found: list[Finding] = []
     states: dict[str, State] = {}
@@ -87,22 +88,33 @@ def check(request: CiRequest) -> Workflow:
         blocks=tuple(BlockState(name=name, state=state) for name, state in states.items()),
         changed=there is None or any(each in _CHANGING for each in states.values()),
         written=False,
-        findings=tuple(found),
+        findings=(*found, *further),
     )
 
 
-def _both(request: CiRequest) -> tuple[Path, str | None, str]:
-    """The file, what is in it, and what would be."""
+def _both(request: CiRequest) -> tuple[Path, str | None, str, list[Finding]]:
+    """The file, what is in it, what would be, and what of the configuration it does not do."""
     source = request.source
     found = config.find(source, request.config, {})
-    path = request.file or source / rendering.PATHS[request.service]
+    path = request.file or source / rendering.path_of(request.service, request.cuda)
     own = _shown(found.path, source) if found.path else ""
-    wanted = rendering.render(request.service, found.table, own)
+    wanted = rendering.render(request.service, found.table, own, request.cuda)
     data = files.read_if_present(path, _LARGEST, "a workflow")
     try:
-        return path, None if data is None else data.decode(), wanted
+        return path, None if data is None else data.decode(), wanted, list(_further(request, found.table))
     except UnicodeDecodeError as error:
         raise MalformedError(path, f"is not UTF-8: {error.reason}") from error
+
+
+def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
+    others = table.cuda[1:]
+    if request.service == "cibuildwheel" and request.cuda is None and others:
+        yield Finding(
+            rule="ci-one-cuda",
+            severity="note",
+            message=f"these tables are for CUDA {table.cuda[0]}, and the configuration also names {', '.join(others)}",
+            fix=f"cuwheel ci cibuildwheel --cuda {others[0]} --write makes a file for cibuildwheel --config-file",
+        )
 
 
 def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:
@@ -118,7 +130,10 @@ def _must_be_ours(request: CiRequest, path: Path, there: str) -> None:
 def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterator[Finding]:
     fix = f"cuwheel ci {request.service} --write"
     if request.service == "cibuildwheel":
-        ways = list(_of_toml(wanted, there))
+        tool = references.mapping(_toml(there, shown).get("tool"))
+        own = references.mapping(tool.get("cibuildwheel"))
+        ways = list(_of_tables(wanted, own))
+        yield from traps.of_tables(own, shown)
     else:
         own, made = yaml_file.load(there, shown), yaml_file.load(wanted, "what would be written")
         compare = differences.of if request.service == "github" else differences.of_jobs
@@ -126,7 +141,7 @@ def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterat
         if request.service == "github":
             yield from _found("ci-reference", shown, references.problems(own, KEYS), "correct the name")
             yield from _found("ci-injection", shown, references.in_scripts(own), 'hand it over in env: "$NAME"')
-        yield from traps.of(own, there, shown)
+        yield from traps.of(own, shown)
     if ways:
         yield Finding(
             rule="ci-differs",
@@ -137,8 +152,14 @@ def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterat
         )
 
 
-def _of_toml(wanted: str, there: str) -> Iterator[str]:
-    own = (decode.toml(there.encode()).get("tool") or {}).get("cibuildwheel") or {}
+def _toml(text: str, shown: str) -> dict[str, object]:
+    try:
+        return decode.toml(text.encode())
+    except DecodeError as error:
+        raise MalformedError(shown, f"is not valid TOML: {error}") from error
+
+
+def _of_tables(wanted: str, own: dict[str, object]) -> Iterator[str]:
     made = decode.toml(wanted.encode())["tool"]["cibuildwheel"]
     if not own:
         yield "[tool.cibuildwheel] is missing"

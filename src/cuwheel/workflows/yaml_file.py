@@ -7,8 +7,9 @@ from typing import Any
 from cuwheel import extras
 from cuwheel.errors import MalformedError
 
-LARGEST = 1 << 20
+LARGEST = 1 << 18
 _DEEPEST = 50
+_MOST = 100_000  # values
 
 
 def load(text: str, name: str) -> dict[str, Any]:
@@ -24,16 +25,22 @@ def load(text: str, name: str) -> dict[str, Any]:
     except (YAMLError, ValueError, RecursionError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise MalformedError(name, f"is not valid YAML: {first}") from error
-    if not isinstance(found, dict) or _is_endless(found):
-        raise MalformedError(name, "is not a workflow: it is not a mapping, or one that contains itself")
+    if not isinstance(found, dict):
+        raise MalformedError(name, "is not a workflow: it is not a mapping")
+    if _values(found, (), {}) > _MOST:
+        raise MalformedError(
+            name, f"is not a workflow: its anchors make it contain itself, or more than {_MOST:,} values"
+        )
     return found
 
 
-def _is_endless(value: object, above: tuple[int, ...] = ()) -> bool:
-    """Anchors can make a value part of itself."""
+def _values(value: object, above: tuple[int, ...], known: dict[int, int]) -> int:
+    """How many are in it, what anchors repeat counted each time. One that is part of itself has too many."""
     if not isinstance(value, dict | list):
-        return False
+        return 1
     if id(value) in above or len(above) > _DEEPEST:
-        return True
-    inside = value.values() if isinstance(value, dict) else value
-    return any(_is_endless(each, (*above, id(value))) for each in inside)
+        return _MOST + 1
+    if id(value) not in known:
+        inside = value.values() if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_values(each, (*above, id(value)), known) for each in inside)
+    return known[id(value)]

@@ -272,6 +272,8 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--file": "new-file",
         "--config": "file",
         "--cpu": "cpus",
+        "--cuda": "toolkit",
+        "--image": "image",
         "--built": "built",
         "--name": "distributions",
         "--to": "new-file",

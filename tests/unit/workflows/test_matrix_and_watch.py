@@ -43,9 +43,27 @@ def test_written_behind_what_the_step_has_said_already(tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     outputs.write_text("before=1\n")
     assert main(["ci", "matrix", str(_plan(tmp_path)), "--to", str(outputs), "--quiet"]) == 0
-    first, line = outputs.read_text().splitlines()
+    first, *lines = outputs.read_text().splitlines()
     assert first == "before=1"
-    assert [each["cuda"] for each in json.loads(line.removeprefix("matrix="))["include"]] == ["13.0", "13.4"]
+    rows = {name: json.loads(value)["include"] for name, _, value in (each.partition("=") for each in lines)}
+    assert [each["cuda"] for each in rows["matrix"]] == ["13.0", "13.4"]
+    assert rows["kits"] == rows["matrix"]
+
+
+def test_jobs_for_windows_and_images(tmp_path: Path) -> None:
+    """The image of each job is filled in; Windows has none; only kits of the first processor go to the GPU."""
+    outputs = tmp_path / "outputs"
+    image = "registry.example/{cpu}_cuda{cuda}:2026.06.30"
+    words = ["--cpu", "aarch64,x86_64", "--windows", "--image", image, "--to", str(outputs), "--quiet"]
+    assert main(["ci", "matrix", str(_plan(tmp_path, jobs=_JOBS[:1])), *words]) == 0
+    rows = {
+        name: [(each["name"], each["image"]) for each in json.loads(value)["include"]]
+        for name, _, value in (each.partition("=") for each in outputs.read_text().splitlines())
+    }
+    arm = ("cu130-cp311-aarch64", "registry.example/aarch64_cuda13_0:2026.06.30")
+    intel = ("cu130-cp311-x86_64", "registry.example/x86_64_cuda13_0:2026.06.30")
+    assert rows == {"matrix": [arm, intel, ("cu130-cp311-windows", "")], "kits": [arm]}
+    assert "windows" in api.ci_matrix(_plan(tmp_path), windows=True).rows[-1].runner
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def test_the_tables_of_cibuildwheel(project: Path) -> None:
     text = (project / "pyproject.toml").read_text()
     assert text.startswith(_PROJECT)
     linux = decode.toml(text.encode())["tool"]["cibuildwheel"]["linux"]
-    assert "cuwheel toolchain install 13.0 --with cublas" in linux["before-all"][2]
+    assert "toolchain install 13.0 --with cublas" in linux["before-all"][2]
+    for where in ("--from {project}/ci/cuda", "--locked {project}/cuwheel.lock"):
+        assert where in linux["before-all"][2]
     assert linux["environment"]["CUDAARCHS"] == "89-real;90-real"
     assert linux["environment"]["CMAKE_ARGS"] == "-DCMAKE_CUDA_ARCHITECTURES=89-real;90-real"
     assert linux["repair-wheel-command"][0].startswith("/opt/cuwheel/bin/cuwheel repair {wheel}")
@@ -69,7 +71,7 @@ def test_tables_of_somebody_else_are_left_alone_and_compared(project: Path) -> N
     (project / "pyproject.toml").write_text(own)
     with pytest.raises(UsageError, match="already"):
         cuwheel.ci("cibuildwheel", source=project, write=True)
-    (told,) = api.ci_check(CiRequest("cibuildwheel", source=project)).findings
+    (told,) = [each for each in api.ci_check(CiRequest("cibuildwheel", source=project)).findings if each.evidence]
     assert "tool.cibuildwheel.build is ['cp310-*'] and should be ['cp311-manylinux_*']" in told.evidence
 
 
@@ -88,3 +90,23 @@ def test_what_differs_in_a_pipeline_is_said_in_words(project: Path) -> None:
     (told,) = [each for each in api.ci_check(request).findings if each.rule == "ci-differs"]
     assert "pages is in the stage build and not publish" in told.evidence
     assert cuwheel.ci("gitlab", source=project, write=True).findings[0].rule == "ci-edited"
+
+
+def test_further_cuda_versions_have_files_of_their_own(project: Path) -> None:
+    answer = cuwheel.ci("cibuildwheel", source=project, cuda="13.4", write=True)
+    assert answer.file == "ci/cibuildwheel-cu134.toml"
+    assert "toolchain install 13.4" in (project / answer.file).read_text()
+    assert (project / "pyproject.toml").read_text() == _PROJECT
+    assert api.ci_check(CiRequest("cibuildwheel", source=project, cuda="13.4")).findings == ()
+    with pytest.raises(UsageError, match="belongs to cibuildwheel"):
+        cuwheel.ci("github", source=project, cuda="13.4")
+
+
+def test_gitlab_watches_and_builds_the_source_of_others() -> None:
+    watched = {"watch": "https://git.example.com/foo", "index": "https://wheels.example.com", "package": "foo-cu13"}
+    made = _pipeline(upstream="ann/foo", **watched)
+    assert made["variables"]["UPSTREAM"] == "$CI_SERVER_URL/ann/foo.git"
+    assert "--built https://wheels.example.com --name foo-cu13" in made["watch"]["script"][0]
+    assert _pipeline(publish="public")["publish"]["id_tokens"] == {"PYPI_ID_TOKEN": {"aud": "pypi"}}
+    image = "registry.example/{cpu}_{cuda}:2026.06.30"
+    assert _pipeline(image=image)["build-cu130-cp311-x86_64"]["image"] == "registry.example/x86_64_13_0:2026.06.30"

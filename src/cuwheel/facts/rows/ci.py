@@ -21,14 +21,8 @@ class Runner(Struct, frozen=True, kw_only=True):
 
     cpu: str
     label: str
-    source: tuple[str, ...]
-
-
-class Image(Struct, frozen=True, kw_only=True):
-    """`name`: without a tag; `{cpu}` stands for the processor."""
-
-    name: str
-    cuda: str
+    system: str = "linux"
+    service: str = "github"
     source: tuple[str, ...]
 
 
@@ -38,4 +32,3 @@ class Ci(Struct, frozen=True, kw_only=True):
     sources: dict[str, Source]
     action: tuple[Action, ...]
     runner: tuple[Runner, ...]
-    image: tuple[Image, ...]

@@ -61,6 +61,7 @@ function shown(place, reply, named = {}) {
     }
   }
   renamed(box, named);
+  withLinks(box);
   withButtons(box);
   place.append(box);
   return box;
@@ -76,10 +77,17 @@ function renamed(box, names) {
   }
 }
 
+// Every rule has a page.
+function withLinks(box) {
+  for (const each of box.querySelectorAll(".findings li > code")) {
+    each.replaceWith(element("a", { href: `docs/rules/${each.textContent}.html` }, each.cloneNode(true)));
+  }
+}
+
 function withButtons(box) {
   const copyable = [
     ...[...box.querySelectorAll("dt")].filter((each) => ["fix", "or"].includes(each.textContent)).map((each) => each.nextElementSibling),
-    ...box.querySelectorAll(".findings code:not(:first-of-type)"),
+    ...box.querySelectorAll(".findings div > code"),
   ];
   for (const each of copyable) {
     const commands = [...each.textContent.matchAll(/`([^`]+)`/g)].map((match) => match[1]);
@@ -162,7 +170,7 @@ function machineWords(profile) {
 async function look() {
   const place = answerOf("files");
   const files = [...byId("files-chosen").files].slice(0, 2);
-  if (!files.length) { place.replaceChildren(element("p", { textContent: "Choose a file first, or drop one on this page." })); return; }
+  if (!files.length) { place.replaceChildren(element("p", { textContent: "Choose a wheel or a library first, or drop one on this page." })); return; }
   const profiles = [...byId("profile").files];
   const on = machineWords(profiles.length ? files.length : "");
   const targets = files.map((_, number) => number);
@@ -251,19 +259,32 @@ tabs.forEach((tab, place) => {
 const wantedTab = tabs.find((each) => `#${each.getAttribute("aria-controls")}` === location.hash);
 if (wantedTab) open(wantedTab);
 
+const isProfile = (file) => /\.json$/i.test(file.name); // of `cuwheel doctor --save`
 const isLog = (file) => !/\.(whl|so(\.\d+)*|dll|pyd|exe|a|o|cubin|fatbin)$/i.test(file.name);
 document.addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
 document.addEventListener("dragleave", () => document.body.classList.remove("over"));
 document.addEventListener("drop", (event) => {
   event.preventDefault();
   document.body.classList.remove("over");
-  const { files } = event.dataTransfer;
+  const files = [...event.dataTransfer.files];
+  const profiles = files.filter(isProfile);
+  const others = files.filter((each) => !isProfile(each));
   if (!files.length) return;
-  const log = [...files].every(isLog);
+  const log = !profiles.length && others.every(isLog);
   open(byId(log ? "tab-explain" : "tab-files"));
-  byId(log ? "log-file" : "files-chosen").files = files;
+  if (profiles.length) {
+    choose("profile", profiles.slice(0, 1));
+    byId("profile").closest("details").open = true;
+  }
+  if (others.length) choose(log ? "log-file" : "files-chosen", others);
   (log ? explain : look)();
 });
+
+function choose(id, files) {
+  const list = new DataTransfer();
+  for (const each of files) list.items.add(each);
+  byId(id).files = list.files;
+}
 
 /* Names of GPUs to choose from, and a second visit without a network. */
 ask([["gpus"]]).then(({ replies: [reply] }) => {

@@ -104,11 +104,10 @@ def _until(page: Chrome, script: str, seconds: int = 120) -> Any:
     return WebDriverWait(page, seconds).until(lambda each: each.execute_script(script))
 
 
-def _answers(page: Chrome, panel: str, count: int = 1) -> list[dict[str, Any]]:
+def _answers(page: Chrome, panel: str, count: int = 1, seconds: int = 120) -> list[dict[str, Any]]:
     boxes = f"[...document.querySelectorAll('#{panel} .answer article')]"
-    found: list[str] = _until(
-        page, f"const all = {boxes}; return all.length >= {count} ? all.map((each) => each.answer) : null"
-    )
+    script = f"const all = {boxes}; return all.length >= {count} ? all.map((each) => each.answer) : null"
+    found: list[str] = _until(page, script, seconds)
     return [json.loads(each) if each else {} for each in found]
 
 
@@ -175,6 +174,20 @@ def test_a_log_is_explained(page: Chrome, tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
+def test_other_possibilities_come_below_and_each_has_its_page(page: Chrome) -> None:
+    _open(page, "explain")
+    text = f"{LOG}RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    page.execute_script("document.getElementById('log').value = arguments[0]", text)
+    _submit(page, "explain")
+    [answer] = _answers(page, "explain")
+    links = [each.get_attribute("href") for each in page.find_elements(By.CSS_SELECTOR, "#explain h2 a")]
+    assert len(answer["causes"]) > 1
+    wanted = [f"/docs/causes/{each['id']}.html" for each in answer["causes"]]
+    shown = [str(each)[str(each).index("/docs/") :] for each in links]  # again where everything is shown
+    assert list(dict.fromkeys(shown)) == wanted  # and nothing of the log
+    assert all((SITE.parent / "docs" / "causes" / f"{each['id']}.md").is_file() for each in answer["causes"])
+
+
 def test_a_library_is_read_and_judged(page: Chrome, monkeypatch: pytest.MonkeyPatch) -> None:
     file = BIN / "speed-130.so"
     _open(page, "files")
@@ -183,7 +196,15 @@ def test_a_library_is_read_and_judged(page: Chrome, monkeypatch: pytest.MonkeyPa
     checked, inspected = _answers(page, "files", 2)
     assert _same(inspected, _terminal(monkeypatch, "inspect", str(file)), file)
     assert _same(checked, _terminal(monkeypatch, "check", str(file), "--on", "h100, gtx 1080"), file)
+    assert page.find_elements(By.CSS_SELECTOR, "#files .answer .bar")
     assert "dropped" not in page.find_element(By.CSS_SELECTOR, "#files .answer").text
+    rules = {each["rule"] for each in [*inspected["findings"], *checked["verdicts"][1]["findings"]]}
+    linked = page.find_elements(By.CSS_SELECTOR, "#files .findings a")
+    assert {
+        str(each.get_attribute("href")).rpartition("/docs/rules/")[2].removesuffix(".html") for each in linked
+    } >= rules
+    assert all((SITE.parent / "docs" / "rules" / f"{each}.md").is_file() for each in rules)
+    assert page.find_elements(By.CSS_SELECTOR, "#files .findings .copy")
 
 
 @pytest.mark.parametrize("name", ["plain-124.so", "rdc-124.so", "windows-130.dll", "size-130.so"])
@@ -213,6 +234,31 @@ def test_a_pasted_nvidia_smi_names_the_machine(page: Chrome) -> None:
     checked, _ = _answers(page, "files", 2)
     assert checked["machines"][0]["driver"] == "550.54.15"
     assert checked["machines"][0]["capability"] == "9.0"
+
+
+def _drop(page: Chrome, *files: Path) -> None:
+    """As a reader does: on the page, wherever."""
+    contents = [[each.name, list(each.read_bytes())] for each in files]
+    page.execute_script(
+        """const dropped = new DataTransfer();
+        for (const [name, bytes] of arguments[0]) dropped.items.add(new File([new Uint8Array(bytes)], name));
+        document.dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, cancelable: true }));""",
+        contents,
+    )
+
+
+def test_a_profile_is_dropped_with_a_library_or_after_it(
+    page: Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile, file = tmp_path / "machine.json", BIN / "plain-130.so"
+    _terminal(monkeypatch, "doctor", "--save", str(profile))
+    expected = _terminal(monkeypatch, "check", str(file), "--on", str(profile))
+    for drops in ([(file, profile)], [(file,), (profile,)]):
+        _open(page, "files")
+        for each in drops:
+            _drop(page, *each)
+        checked, _ = _answers(page, "files", 2)
+        assert _same(checked, expected, file, profile)
 
 
 def test_a_broken_file_is_an_error_in_words(page: Chrome, tmp_path: Path) -> None:
@@ -264,6 +310,18 @@ def test_a_large_wheel(page: Chrome, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _same(answer, _terminal(monkeypatch, "inspect", str(wheel)), wheel)
 
 
+@pytest.mark.download
+@pytest.mark.slow
+def test_the_wheel_of_torch(page: Chrome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a gigabyte, read where it lies; the memory that it takes is in benchmarks/bench_site.py."""
+    wheel = packages.wheel(next(each for each in packages.published() if each.name == "torch"))
+    _open(page, "files")
+    page.find_element(By.ID, "files-chosen").send_keys(str(wheel))
+    [answer] = _answers(page, "files", seconds=1800)
+    assert _same(answer, _terminal(monkeypatch, "inspect", str(wheel)), wheel)
+    assert page.find_elements(By.CSS_SELECTOR, "#files .answer .heat")
+
+
 def _axe(folder: Path) -> None:
     process.run(["npm", "pack", "--silent", "axe-core@4"], timeout=60, cwd=folder)
     with tarfile.open(next(folder.glob("*.tgz"))) as archive:
@@ -275,7 +333,19 @@ def test_the_page_is_accessible(page: Chrome) -> None:
         pytest.skip("needs npm")
     script = cache.made("axe-core-4", _axe) / "package" / "axe.min.js"
     page.execute_script(script.read_text())
-    for panel in ("explain", "files", "plan", "tables"):
-        page.find_element(By.ID, f"tab-{panel}").click()
-        found = page.execute_async_script("axe.run(document).then((each) => arguments[0](each.violations))")
-        assert [f"{each['id']}: {[node['target'] for node in each['nodes']]}" for each in found] == []
+    _open(page, "explain")
+    page.execute_script("document.getElementById('log').value = arguments[0]", LOG)
+    _submit(page, "explain")
+    _answers(page, "explain")
+    _open(page, "files")
+    page.find_element(By.ID, "machine-gpu").send_keys("h100, gtx 1080")
+    page.find_element(By.ID, "files-chosen").send_keys(str(BIN / "names-130.so"))
+    _answers(page, "files", 2)
+    for scheme in ("light", "dark"):
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        for panel in ("explain", "files", "plan", "tables"):
+            page.find_element(By.ID, f"tab-{panel}").click()
+            found = page.execute_async_script("axe.run(document).then((each) => arguments[0](each.violations))")
+            told = [f"{each['id']}: {[node['target'] for node in each['nodes']]}" for each in found]
+            assert told == [], f"{panel}, {scheme}"

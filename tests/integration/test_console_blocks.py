@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from cuwheel import api
+from tests.fixtures import manifest
 from tests.oracle import packages
 from tests.oracle.packages import Published
+from tests.unit.delivery import published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,10 +39,12 @@ NOT_HERE = {
     "cuwheel verify dist/": "of a wheel that the build above it made",
     "cuwheel publish dist/": "the same",
     "cuwheel repair dist/": "the same",
-    "cuwheel publish": "of a wheel that was downloaded; tests/integration/test_publish.py runs the same",
+    "cuwheel publish --check index": "of an index that was damaged; tests/unit/delivery has such",
+    "cuwheel publish bitsandbytes": "of a wheel that was downloaded; tests/integration/test_publish.py runs the same",
     "cuwheel install": "changes an environment of the reader's; tests/integration/test_install.py runs the same",
     "cuwheel record": "needs nvcc; tests/integration/test_record_builds.py runs the same",
-    "cuwheel find": "answers by what is on the reader's index today",
+    "cuwheel find torch": "answers by what is on the reader's index today",
+    "cuwheel find 'torch": "the same",
     "cuwheel check torchvision": "needs an environment with torch",
     "cuwheel graft": "of libraries that were compiled for it; tests/integration/test_graft.py compiles and grafts such",
     "cuwheel trials": "counts by chance, over minutes; tests/integration/test_trials.py runs programs that fail so",
@@ -65,6 +70,35 @@ NEEDS: dict[str, Callable[[Path], object]] = {
     "cuwheel slim bitsandbytes==": lambda _folder: None,
     "cuwheel check bitsandbytes-": lambda folder: _wheel(folder, "aarch64"),
     "cuwheel compare libbitsandbytes": _libraries,
+}
+
+
+_ERROR = """\
+Traceback (most recent call last):
+  File "/srv/app/serve.py", line 12, in <module>
+    out = model(batch.cuda())
+  File "/srv/env/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1751, in _wrapped_call_impl
+    return self._call_impl(*args, **kwargs)
+torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device
+"""
+
+
+def _wheels(folder: Path) -> Path:
+    for version, library in (("1.0+cu130", "plain-130.so"), ("1.0+cu124", "plain-124.so")):
+        tag = "py3-none-manylinux_2_28_x86_64"
+        published.cuda_wheel(folder / "dist", version, "fastmath", library, tag=tag)
+    return folder / "dist"
+
+
+# The same, of what is at hand.
+MADE: dict[str, Callable[[Path], object]] = {
+    "cuwheel explain error.log": lambda folder: (folder / "error.log").write_text(_ERROR),
+    "cuwheel publish dist --to team": _wheels,
+    "cuwheel publish --check team": lambda folder: api.publish(_wheels(folder), to=folder / "team"),
+    "cuwheel find fastmath": lambda folder: api.publish(_wheels(folder), to=folder / "team"),
+    "cuwheel inspect libkernels.so": lambda folder: shutil.copy(
+        manifest.HERE / "bin" / "all-124.so", folder / "libkernels.so"
+    ),
 }
 
 
@@ -108,8 +142,8 @@ BLOCKS = list(_blocks())
 RUN = [each for each in BLOCKS if _reason(each) is None]
 
 
-def _needs(block: Block) -> Callable[[Path], object] | None:
-    return next((prepare for start, prepare in NEEDS.items() if block.command.startswith(start)), None)
+def _needs(block: Block, kinds: dict[str, Callable[[Path], object]]) -> Callable[[Path], object] | None:
+    return next((prepare for start, prepare in kinds.items() if block.command.startswith(start)), None)
 
 
 def test_there_are_blocks_to_run() -> None:
@@ -121,16 +155,17 @@ def test_what_a_reason_names_is_there() -> None:
     assert [each for each in named if not (ROOT / each).is_file()] == []
 
 
-@pytest.mark.parametrize("start", [*NOT_HERE, *NEEDS])
+@pytest.mark.parametrize("start", [*NOT_HERE, *NEEDS, *MADE])
 def test_no_reason_is_left_over(start: str) -> None:
     assert any(block.command.startswith(start) for block in BLOCKS)
 
 
 @pytest.mark.parametrize(
-    "block", [pytest.param(each, marks=[pytest.mark.download] if _needs(each) else [], id=str(each)) for each in RUN]
+    "block",
+    [pytest.param(each, marks=[pytest.mark.download] if _needs(each, NEEDS) else [], id=str(each)) for each in RUN],
 )
 def test_it_prints_what_the_page_shows(block: Block, tmp_path: Path) -> None:
-    if prepare := _needs(block):
+    if prepare := _needs(block, NEEDS | MADE):
         prepare(tmp_path)
     words = [sys.executable, "-m", *shlex.split(block.command)]
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}

@@ -18,7 +18,7 @@ SECONDS = 2.0
 
 @pytest.mark.parametrize("mode", ["kill", "torn", "once", "full"])
 @pytest.mark.parametrize(
-    "job", ["slim-wheel", "slim-environment", "slim-undo", "record", "page", "toolchain-fetch", "trials", "ci"]
+    "job", ["slim-wheel", "slim-environment", "slim-undo", "record", "page", "toolchain-fetch", "trials"]
 )
 def test_nothing_half_done(job: str, mode: str) -> None:
     found = sweep("sweep", job, mode, SECONDS)
@@ -27,7 +27,8 @@ def test_nothing_half_done(job: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "mode"), [("install", "full"), ("install-undo", "kill"), ("catalogue", "full"), ("trace", "kill")]
+    ("job", "mode"),
+    [("install", "full"), ("install-undo", "kill"), ("catalogue", "full"), ("trace", "kill"), ("ci", "torn")],
 )
 def test_nothing_half_done_where_each_try_takes_seconds(job: str, mode: str) -> None:
     """`./run campaign`, and with it `--all`, has all their modes."""

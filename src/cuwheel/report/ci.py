@@ -86,9 +86,9 @@ def _blocks(answer: Ci, *, verbose: bool) -> Iterator[Block]:
         rows = tuple((each.name, each.cuda, each.python, each.runner) for each in answer.rows)
         yield Table((Column("job"), Column("CUDA"), Column("Python"), Column("runner")), rows)
         return
-    verb = "is written" if answer.written else "is as it should be" if not answer.changed else "would change"
-    yield Heading(f"{answer.file} {verb}")
-    shown = [each for each in answer.blocks if verbose or each.state != "same"]
+    yield Heading(f"{answer.file} {_state(answer)}")
+    foreign = answer.action == "check" and all(each.state == "added" for each in answer.blocks)
+    shown = [each for each in answer.blocks if verbose or (each.state != "same" and not foreign)]
     if shown:
         states = tuple((each.name, _STATES[each.state]) for each in shown)
         yield Table((Column("block"), Column("")), states)
@@ -97,3 +97,9 @@ def _blocks(answer: Ci, *, verbose: bool) -> Iterator[Block]:
         yield Paragraph(f"--write writes it: cuwheel ci {answer.service} --write")
     if answer.findings:
         yield Findings(answer.findings)
+
+
+def _state(answer: Ci) -> str:
+    if answer.action == "check":
+        return "is as it should be" if answer.succeeded else "differs from what would be written, or is not sound"
+    return "is written" if answer.written else "would change" if answer.changed else "is as it should be"

@@ -11,22 +11,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _JOB_KEYS = {
-    "runs-on": "runs on",
-    "needs": "needs",
-    "if": "runs if",
-    "timeout-minutes": "has a time limit of",
-    "permissions": "may",
-    "strategy": "has the matrix",
-    "container": "runs in",
-    "environment": "publishes to",
-    "stage": "is in the stage",
-    "tags": "runs on runners tagged",
-    "image": "runs in",
-    "rules": "runs by the rules",
-    "artifacts": "keeps",
-    "script": "runs",
+    "runs-on": "the runner",
+    "needs": "what it waits for",
+    "if": "its condition",
+    "timeout-minutes": "the time limit",
+    "permissions": "what it may do",
+    "strategy": "its matrix",
+    "container": "the container",
+    "environment": "the environment",
+    "stage": "the stage",
+    "tags": "the runner's tags",
+    "image": "the image",
+    "rules": "its rules",
+    "artifacts": "what it keeps",
+    "script": "its script",
 }
-_TOP = {"permissions": "permissions", "concurrency": "concurrency", "env": "variables", "variables": "variables"}
+_TOP = {
+    "permissions": "what all jobs may do",
+    "concurrency": "what happens to runs at the same time",
+    "env": "variables",
+    "defaults": "the shell",
+    "variables": "variables",
+}
 _ACTION = re.compile(r"(?P<name>[^@\s]+)@(?P<ref>\S+)")
 _SHOWN = 120
 
@@ -36,7 +42,7 @@ def of(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[str]:
     yield from _triggers(_on(wanted), _on(there))
     for key, words in _TOP.items():
         if key in wanted and wanted[key] != there.get(key):
-            yield f"its {words} are {_short(there.get(key))} and should be {_short(wanted[key])}"
+            yield _said(words, there.get(key), wanted[key])
     jobs = there.get("jobs")
     for name, job in (wanted.get("jobs") or {}).items():
         own = jobs.get(name) if isinstance(jobs, dict) else None
@@ -52,7 +58,7 @@ def of_jobs(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[str
         own = there.get(name)
         if not isinstance(job, dict):
             if own != job:
-                yield f"{name} is {_short(own)} and should be {_short(job)}"
+                yield _said(name, own, job)
         elif not isinstance(own, dict):
             yield f"{name} is missing"
         else:
@@ -74,14 +80,14 @@ def _triggers(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[s
         if name not in there:
             yield f"{name} does not start it"
         elif there[name] != value:
-            yield f"{name} starts it otherwise: {_short(there[name])} and not {_short(value)}"
+            yield _said(f"what is said of {name}", there[name], value)
 
 
 def _job(where: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
     for key, words in _JOB_KEYS.items():
         one, other = wanted.get(key), own.get(key)
         if one != other:
-            yield f"{where} {words} {_short(other)} and not {_short(one)}"
+            yield f"{where}: {_said(words, other, one)}"
     named = {str(each.get("name")): each for each in references.steps(own)}
     for step in wanted.get("steps") or ():
         found = named.get(step["name"])
@@ -93,20 +99,35 @@ def _job(where: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> Itera
 
 def _step(where: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
     if wanted.get("run") != own.get("run"):
-        yield f"{where}: it runs something else: {_short(own.get('run'))}"
+        yield f"{where}: it runs something else: {_words(own.get('run'))}"
     if wanted.get("uses") != own.get("uses"):
         one, other = _ACTION.match(str(wanted.get("uses"))), _ACTION.match(str(own.get("uses")))
         if one and other and one["name"] == other["name"]:
             yield f"{where}: it uses {one['name']} at {other['ref']}, and {one['ref'][:12]} is the one that is known"
         else:
-            yield f"{where}: it uses {_short(own.get('uses'))} and not {_short(wanted.get('uses'))}"
+            yield f"{where}: {_said('the action', own.get('uses'), wanted.get('uses'))}"
     for key in ("with", "env", "if"):
         if wanted.get(key) != own.get(key):
-            yield f"{where}: its {key!r} is {_short(own.get(key))} and should be {_short(wanted.get(key))}"
+            yield f"{where}: {_said(repr(key), own.get(key), wanted.get(key))}"
 
 
-def _short(value: object) -> str:
-    if value is None or value == {}:
-        return "nothing"
-    text = " ".join(str(value).split())
+def _said(what: str, there: object, wanted: object) -> str:
+    return f"{what}: {_words(there)}; it should be: {_words(wanted)}"
+
+
+def _words(value: object) -> str:
+    """A value without the punctuation of YAML."""
+    text = " ".join(_plain(value).split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(each)}" for key, each in value.items()) or "nothing"
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value)) or "nothing"
+    return str(value) or "nothing"

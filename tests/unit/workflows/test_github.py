@@ -151,7 +151,7 @@ def test_what_differs_is_said_in_words(project: Path) -> None:
     told = "\n".join(rules["ci-differs"].evidence)
     for words in (
         "workflow_dispatch does not start it",
-        "the job plan has a time limit of 99 and not 15",
+        "the job plan: the time limit: 99; it should be: 15",
         "it uses actions/setup-python at v4",
         "'Try the wheels without a GPU': it runs something else: echo",
     ):

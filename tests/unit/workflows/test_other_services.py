@@ -88,7 +88,7 @@ def test_what_differs_in_a_pipeline_is_said_in_words(project: Path) -> None:
     file = project / ".gitlab-ci.yml"
     file.write_text(file.read_text().replace("stage: publish", "stage: build").replace("timeout: 350", "timeout: 3"))
     (told,) = [each for each in api.ci_check(request).findings if each.rule == "ci-differs"]
-    assert "pages is in the stage build and not publish" in told.evidence
+    assert "pages: the stage: build; it should be: publish" in told.evidence
     assert cuwheel.ci("gitlab", source=project, write=True).findings[0].rule == "ci-edited"
 
 

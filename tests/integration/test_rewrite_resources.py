@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import subprocess
@@ -12,9 +13,11 @@ from typing import NamedTuple
 import pytest
 import zstandard
 
-from cuwheel.binary import copying
+from cuwheel.binary import copying, loader
 from cuwheel.binary.library import slim_library
+from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError
+from cuwheel.inspection import elf
 from cuwheel.inspection.fatbin import CONTAINER
 from tests.integration.test_rewrite_layouts import LAYOUTS, SHARED, load, run_tool
 from tests.unit.binary import engine
@@ -179,6 +182,20 @@ def test_room_that_patchelf_left_is_used(tmp_path: Path) -> None:
     gone = sum(len(each.data) for each in found if each.data != each.after)
     assert result.bytes_before - result.bytes_after > gone - len(found) * 8192
     assert load(slim)[: len(found)] == [hashed(each.after) for each in found]
+
+
+@pytest.mark.parametrize("letter", [b"X", b"Z"])
+def test_what_patchelf_fills_its_old_places_with_is_free(tmp_path: Path, letter: bytes) -> None:
+    """One letter or the other, by its version; what something points at is not free, whatever stands there."""
+    source = build(tmp_path, SHARED, pieces())
+    run_tool("patchelf", source)
+    data = source.read_bytes()
+    filled = max(re.finditer(b"X{64,}|Z{64,}", data), key=lambda each: len(each[0]))
+    data = data[: filled.start()] + letter * len(filled[0]) + data[filled.end() :]
+    library = elf.read(MemoryBuffer("library", data))
+    assert loader.is_free(library, filled.start(), filled.end())
+    other = data[: filled.start()] + b"A" * len(filled[0]) + data[filled.end() :]
+    assert not loader.is_free(elf.read(MemoryBuffer("library", other)), filled.start(), filled.end())
 
 
 def test_another_file_than_the_planned_one(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ _ADDRESSES = MOVABLE_TAGS | {3, 12, 13, 23, 25, 26, 32, 36}
 _RELOCATIONS = ((_RELA, _RELASZ, SHT_RELA), (23, 2, SHT_RELA), (36, 35, references.SHT_RELR))
 _NOTE = struct.Struct("<III")
 _LINKERS = b"GNU\0"
-_PATCHELF_FILLS = b"X\0"
+_PATCHELF_FILLS = b"XZ\0"  # by version
 
 
 def must_agree(elf: Elf, changing: Sequence[Header]) -> None:

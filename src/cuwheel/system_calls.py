@@ -47,6 +47,13 @@ def home_variables(home: Path, temporary: Path) -> dict[str, str]:
     return homes | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
 
 
+def code_page() -> str:
+    """In which programs of this system print that do not print UTF-8."""
+    if sys.platform == "win32":
+        return f"cp{_kernel32.GetACP()}"
+    return "utf-8"
+
+
 def is_ours(status: os.stat_result) -> bool:
     """Whether a file belongs to this user; Windows keeps strangers out of a user's folders itself."""
     return sys.platform == "win32" or status.st_uid == os.geteuid()

@@ -214,3 +214,48 @@ def test_two_builds_of_the_programs_are_the_same(tmp_path: Path) -> None:
     assert one.watch.read_bytes() == two.watch.read_bytes()
     assert one.nvcc.read_bytes() == two.nvcc.read_bytes()
     assert one.watch.stat().st_size + one.nvcc.stat().st_size < 100_000
+
+
+@slow
+def test_ctrl_c_reaches_the_compiler_and_its_end_is_told(bench: Bench) -> None:
+    """Windows gives 0xC000013A, Wine 0: what is seen is that it did not sleep on, and that its end is in the record."""
+    ended = bench.started("ctrl-c", "out:begun", "sleep:30000", "out:never")
+    assert ended.call.ended is not None
+    assert ended.call.ended - ended.call.began < 20
+    assert ended.call.status in (0, 0xC000013A)
+    assert "never" not in ended.printed()[0]
+
+
+@slow
+def test_a_plan_replaces_architectures_and_a_launcher_goes_before(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "path")
+    told = bench.folder / "told.txt"
+    line = f"line:{windows.named(told)}"
+    wish = Wish(archs=("-gencode=arch=compute_90,code=sm_90",), phases=False)
+    ended = bench.started(
+        "pipes",
+        "-arch=sm_50",
+        "-c",
+        "a b.cu",
+        line,
+        wish=wish,
+        NVCC_APPEND_FLAGS="-gencode arch=compute_60,code=sm_60 -O3",
+    )
+    assert ended.call.words == ("-arch=sm_50", "-c", "a b.cu", line)
+    assert ended.call.ran == ("-c", "a b.cu", line, *wish.archs)
+    assert told.read_text(encoding="utf-8").splitlines()[0].endswith(f'-c "a b.cu" {line} {wish.archs[0]}')
+    launcher = bench.folder / "sccache.exe"
+    launcher.write_bytes(bench.nvcc.read_bytes())
+    ended = bench.started("pipes", "-c", "a.cu", line, wish=Wish(launcher=(windows.named(launcher),)))
+    assert told.read_text(encoding="utf-8").startswith(
+        f'{windows.named(launcher)} "{windows.named(bench.nvcc)}" -c a.cu'
+    )
+
+
+@slow
+def test_the_end_of_what_the_command_printed_is_kept(bench: Bench) -> None:
+    ended = bench.run(windows.named(bench.starter), "inherit", windows.named(bench.nvcc), "bytes:900000", "out:the end")
+    said = reader.command_output(ended.record)
+    assert 200_000 < len(said) <= 1 << 19
+    assert "the end" in said
+    assert len(ended.out) > 900_000

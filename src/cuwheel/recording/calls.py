@@ -100,6 +100,7 @@ class Record(Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...]
     system: str = ""  # where it was made: name, release and processor
     way: str = ""  # `preload`, `watch` or `path`: how calls were seen
+    encoding: str = "utf-8"  # of what programs printed that is not UTF-8: a code page of Windows
     damaged: int = 0  # lines that could not be read: a crash may have cut one short
 
 

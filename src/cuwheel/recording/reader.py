@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import errno
 import json
 import os
+import re
 import signal
 import stat
 from pathlib import Path
@@ -27,6 +30,7 @@ MAX_PHASES = 1 << 20
 MAX_TAIL = 1 << 20  # shims keep half of it
 _KINDS: dict[str, ToolKind] = {"nvcc": "nvcc", "compiler": "compiler", "linker": "linker", "cache": "cache"}
 _SECOND = 1e9
+_CODE_PAGE = re.compile(r"cp\d{3,5}")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 
 
@@ -48,6 +52,7 @@ def read(folder: Path | str) -> Record:
         masked=masked,
         system=_text(head.get("system", "")),
         way=_text(head.get("way", "")),
+        encoding=_encoding(head.get("encoding")),
         calls=tuple(reading.calls()),
         damaged=reading.damaged,
     )
@@ -56,13 +61,13 @@ def read(folder: Path | str) -> Record:
 def output(record: Record, call: Call, limit: int = MAX_OUTPUT) -> tuple[str, str]:
     """What a call printed. Where both streams went to one place, all of it is in the first, in its order."""
     folder = Path(record.folder)
-    out, err = (_kept(folder, name, limit) for name in (call.stdout, call.stderr))
+    out, err = (_kept(folder, name, limit, record.encoding) for name in (call.stdout, call.stderr))
     return (masking.text(out), masking.text(err)) if record.masked else (out, err)
 
 
 def command_output(record: Record) -> str:
     """The end of what the recorded command itself printed, without colours; nothing where that was not kept."""
-    text = _kept(Path(record.folder), layout.COMMAND_OUTPUT, MAX_TAIL)
+    text = _kept(Path(record.folder), layout.COMMAND_OUTPUT, MAX_TAIL, record.encoding)
     return uncoloured(masking.text(text) if record.masked else text)
 
 
@@ -72,8 +77,11 @@ def printed(record: Record, call: Call, limit: int = MAX_OUTPUT) -> str:
     return uncoloured(out + ("\n" if out and err and not out.endswith("\n") else "") + err)
 
 
-def _kept(folder: Path, name: str, limit: int) -> str:
-    """Only a plain file of the record's own folder: a name in a record is anybody's word."""
+def _kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> str:
+    """Only a plain file of the record's own folder: a name in a record is anybody's word.
+
+    `encoding`: of what is not UTF-8, as compilers on Windows print their messages.
+    """
     if not name:
         return ""
     parts = name.split("/")
@@ -81,9 +89,20 @@ def _kept(folder: Path, name: str, limit: int) -> str:
         return ""
     try:
         with _plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
-            return file.read(limit).decode(errors="replace")
+            data = file.read(limit)
     except (OSError, ValueError):
         return ""
+    with contextlib.suppress(UnicodeDecodeError):
+        return data.decode()
+    return data.decode(encoding, errors="replace")
+
+
+def _encoding(value: object) -> str:
+    """A code page of Windows that Python knows; anything else in a record is not taken for one."""
+    if isinstance(value, str) and _CODE_PAGE.fullmatch(value):
+        with contextlib.suppress(LookupError):
+            return codecs.lookup(value).name
+    return "utf-8"
 
 
 def _plain(path: Path, flags: int = 0) -> BinaryIO:

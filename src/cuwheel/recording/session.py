@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import log, masking
+from cuwheel import log, masking, system_calls
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.recording import (
     cachelog,
@@ -215,6 +215,7 @@ def _lay_out(
             "began": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             "masked": wish.masked,
             "way": means.way,
+            "encoding": system_calls.code_page(),
         },
     )
     (folder / layout.CALLS).touch()

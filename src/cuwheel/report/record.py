@@ -136,8 +136,7 @@ def _last_words(ended: Ended, stop: Stop) -> LastWords | None:
 def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
     parsed = summary.parse(call)
     folder = ended.record.folder
-    near = os.path.relpath(folder)
-    place = near if len(near) < len(folder) else folder
+    place = _short(folder)
     return Failure(
         number=call.number,
         command=readable(quoting.shown((call.program, *(call.ran or call.words)))),
@@ -153,6 +152,14 @@ def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
         causes=tuple(map(_reason, stop.causes)),
         replay=readable(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
     )
+
+
+def _short(folder: str) -> str:
+    """As seen from here, where that is shorter; on Windows another drive is not."""
+    try:
+        return min(os.path.relpath(folder), folder, key=len)
+    except ValueError:
+        return folder
 
 
 def _inside(call: Call) -> Iterator[str]:

@@ -73,6 +73,11 @@ static HANDLE copied(DWORD stream) {
     return copy;
 }
 
+static BOOL WINAPI survive(DWORD event) {
+    (void)event;
+    return TRUE;
+}
+
 /* A crate that compiles kernels in a build script: nvcc has the script's own streams, so there is no output to quote. */
 static int build_script(wchar_t *line) {
     STARTUPINFOW start = {.cb = sizeof start, .dwFlags = STARTF_USESTDHANDLES};
@@ -124,6 +129,13 @@ int main(void) {
         say("ready\n");
         Sleep(60000);
         return 0;
+    }
+    if (is(how, L"ctrl-c")) {
+        HANDLE told = copied(STD_OUTPUT_HANDLE);
+        FreeConsole();
+        AllocConsole();
+        SetStdHandle(STD_OUTPUT_HANDLE, told);
+        SetConsoleCtrlHandler(survive, TRUE);
     }
     STARTUPINFOW start = {.cb = sizeof start};
     PROCESS_INFORMATION info;
@@ -216,6 +228,10 @@ int main(void) {
     }
     if (is(how, L"leave"))
         return 0;
+    if (is(how, L"ctrl-c")) { /* as somebody types it: to all of the console's processes */
+        Sleep(1500);
+        GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0);
+    }
     if (is(how, L"kill")) {
         Sleep(1500);
         TerminateProcess(info.hProcess, 77);

@@ -248,3 +248,23 @@ def test_a_record_of_windows_is_read_anywhere(tmp_path: Path) -> None:
     ]
     assert first.response_files[0].encoding == "utf-16"
     assert not second.inner
+
+
+@pytest.mark.parametrize(
+    ("encoding", "raw", "text"),
+    [
+        ("cp1252", "für".encode("cp1252"), "für"),
+        ("cp932", "エラー".encode("cp932"), "エラー"),
+        ("cp1252", "für".encode(), "für"),
+        ("cp99999", b"f\xfcr", "f\ufffdr"),
+        ("rot13", b"f\xfcr", "f\ufffdr"),
+        (7, b"f\xfcr", "f\ufffdr"),
+    ],
+)
+def test_what_a_compiler_printed_in_a_code_page_is_text(
+    tmp_path: Path, encoding: object, raw: bytes, text: str
+) -> None:
+    folder = made(tmp_path / "r", start("a", stdout="output/a.out"), end("a", status=1), encoding=encoding)
+    (folder / "output" / "a.out").write_bytes(raw)
+    record = reader.read(folder)
+    assert reader.output(record, record.calls[0]) == (text, "")

@@ -31,7 +31,7 @@ with atheris.instrument_imports(include=["cuwheel"]):
     from cuwheel.verifying import wheel_rules
     from cuwheel.wheel.file import WheelFile
 
-from tests.fixtures import manifest, small_wheel
+from tests.fixtures import manifest, small_wheel, windows
 from tests.fuzz import harness, wheels
 from tests.property import loaded
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cuwheel.repairing.decision import Decision
 
 NAME = "pkg-1.0-py3-none-linux_x86_64.whl"
-FIXTURES = {each.path.read_bytes() for each in manifest.load() if each.format == "elf"}
+FIXTURES = {each.path.read_bytes() for each in manifest.load() if each.format in ("elf", "pe")}
 _BIN = manifest.HERE / "bin"
 
 
@@ -135,15 +135,26 @@ def errors(wheel: WheelFile) -> set[str]:
 def unlike(member: str, old: bytes, new: bytes, *, changes_libraries: bool) -> None:
     if old == new or ".dist-info/" in member:
         return
-    if not changes_libraries or old[:4] != b"\x7fELF":
+    if not changes_libraries or not old.startswith((b"\x7fELF", b"MZ")):
         raise AssertionError(f"{member} is not as it was")
-    if old in FIXTURES and len(new) < len(old) and (found := loaded.host_differences(old, new, loaded.moving(old))):
+    if old in FIXTURES and len(new) < len(old) and (found := host_differences(old, new)):
         raise AssertionError(f"{member}: {found[:3]}")
+
+
+def host_differences(old: bytes, new: bytes) -> list[str]:
+    if old.startswith(b"MZ"):
+        return windows.host_differences(old, new)
+    return loaded.host_differences(old, new, loaded.moving(old))
 
 
 def seeds(folder: Path) -> list[bytes]:
     """Small enough that libFuzzer's longest input holds them."""
-    sets = (("plain-130.so",), ("all-124.so", "amd.so"), ("none-130.so", "hidden-130.so", "debug-130.so"))
+    sets = (
+        ("windows-130.dll",),
+        ("plain-130.so",),
+        ("all-124.so", "amd.so"),
+        ("none-130.so", "hidden-130.so", "debug-130.so"),
+    )
     found = []
     for libraries in sets:
         files: dict[str, str | bytes] = {f"pkg/{name}": (_BIN / name).read_bytes() for name in libraries}

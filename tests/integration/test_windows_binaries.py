@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import zipfile
 from typing import TYPE_CHECKING
 
 import pefile
 import pytest
 
+from cuwheel import api
 from cuwheel.binary import pe_rules
 from cuwheel.binary.library import slim_library
 from cuwheel.buffer import FileBuffer
 from cuwheel.inspection import pe
+from cuwheel.inspection.description import Description
+from cuwheel.inspection.survey import survey
+from cuwheel.stamping import guard, stamp
+from tests.fixtures import manifest, small_wheel
 from tests.fixtures.cache import UnavailableError
 from tests.integration.test_rewrite_layouts import LARGE, SOURCE, containers, expected
 from tests.unit.binary import engine
@@ -142,3 +148,58 @@ def test_in_place_while_a_process_has_it_loaded(tmp_path: Path) -> None:
         holder.communicate(b"\n", timeout=60)
         shutil.rmtree(folder, ignore_errors=True)
     assert holder.returncode == 0
+
+
+GUARDED = """
+import os, sys
+if len(sys.argv) > 2:
+    os.add_dll_directory(sys.argv[2])
+    os.environ["PATH"] = sys.argv[2] + ";" + os.environ["PATH"]
+sys.path.insert(0, sys.argv[1])
+try:
+    import pkg
+    print("imported")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_the_guard_of_a_slimmed_wheel(tmp_path: Path) -> None:
+    """Stamped and guarded, then slimmed: the guard asks Windows' driver, and says what is in the wheel now."""
+    if why := windows.missing():
+        pytest.skip(why)
+    source = manifest.HERE / "bin" / "windows-130.dll"
+    files: dict[str, str | bytes] = {"pkg/own.dll": source.read_bytes(), "pkg/__init__.py": ""}
+    plain = small_wheel.Wheel(name="pkg", tag="py3-none-win_amd64", files=files).write(tmp_path)
+    wish = guard.of(survey(plain, detail="containers"), "pkg", message="Install another.", inject=True)
+    about = Description(cuda="13.0", archs=("sm_75", "sm_90"), ptx=("compute_90",))
+    made = stamp.stamp(plain, tmp_path / "stamped", stamp.Wish(description=about, guard=wish))
+    slim = api.slim(made, machines=["t4"], output=tmp_path / "slim")
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    words = [
+        COMPILER,
+        "-O1",
+        "-shared",
+        "-static",
+        str(SOURCE.with_name("fake_cuda.c")),
+        "-o",
+        str(driver / "nvcuda.dll"),
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    for number, (wheel, gpus, told) in enumerate(
+        [
+            (made, "9.0", "imported"),
+            (made, "7.5", "imported"),
+            (made, "6.1", "for which it has no code. Install another."),
+            (slim.output, "7.5", "imported"),
+            (slim.output, "9.0", "for which it has no code. Install another."),
+            (slim.output, "", "imported"),
+        ]
+    ):
+        site = tmp_path / f"site-{number}"
+        with zipfile.ZipFile(wheel or "") as archive:
+            archive.extractall(site)
+        words = ["-c", GUARDED, windows.named(site), *([windows.named(driver)] if gpus else [])]
+        done = windows.run(words, env={"FAKE_CUDA_GPUS": gpus, "FAKE_CUDA_DRIVER": "13000"})
+        assert done.stdout.decode().strip().endswith(told), (wheel, gpus, done.stdout, done.stderr)

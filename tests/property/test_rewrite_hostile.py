@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cuwheel.binary import drafting
 from cuwheel.binary.library import slim_library
 from cuwheel.buffer import MemoryBuffer
-from cuwheel.errors import CuwheelError
+from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import elf
 from tests.fixtures import manifest
 from tests.property.test_fixture_mutations import PATCHES, Patch, mutated
@@ -51,6 +53,16 @@ def test_a_plan_for_the_sound_file_never_ruins_another(file: str, patches: list[
         with contextlib.suppress(CuwheelError):
             if slim_library(source, target, plan).written:
                 engine.read(target)
+
+
+def test_a_file_of_which_nothing_is_loaded() -> None:
+    """Its program headers are all of other types."""
+    data = bytearray(DATA["many-130.so"])
+    (count,) = struct.unpack_from("<H", data, 0x38)
+    for at in range(64, 64 + count * 56, 56):
+        data[at : at + 4] = struct.pack("<I", 4)
+    with pytest.raises(MalformedError, match="not linked yet"):
+        drafting.draft(MemoryBuffer("none", bytes(data)), engine.plan(manifest.HERE / "bin" / "many-130.so", "9.0"), {})
 
 
 def test_program_headers_that_claim_the_world() -> None:

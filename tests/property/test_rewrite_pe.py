@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,13 +18,15 @@ from cuwheel.binary.library import slim_library
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection import pe
-from tests.fixtures import windows
+from tests.fixtures import manifest, windows
+from tests.fixtures.damage import pe as damage
 from tests.fixtures.windows import Dll
 from tests.fuzz import binaries
 from tests.property.test_fixture_mutations import PATCHES, Patch, mutated
 from tests.unit.binary import engine
 
 HIDDEN = engine.container(engine.entry("sm_80", engine.noise(3, 30_000)))
+SECONDS, MEMORY = 5.0, 64 << 20  # of one case; of all of them
 BETWEEN = b"between".ljust(40_000, b".")
 
 
@@ -97,3 +102,29 @@ def test_damaged_ones_are_refused_or_sound(wish: Dll, seed: int, patches: list[P
                 assert list(pe_rules.problems(pe.read(MemoryBuffer("new", target.read_bytes())))) == []
         assert source.read_bytes() == data
         assert set(Path(folder).iterdir()) <= {source, target}
+
+
+@pytest.mark.parametrize("make", ["of the linker", pytest.param("by hand", marks=pytest.mark.slow)])
+def test_malformed_ones_are_refused_or_sound(make: str, tmp_path: Path) -> None:
+    """Read for itself, and with a plan that was made for the sound one: soon, and in little memory."""
+    whole = Dll(containers=windows.containers(2_000), hidden=HIDDEN, debug=True, symbols=True, checksum=True).build()
+    data = whole if make == "by hand" else (manifest.HERE / "bin" / "windows-130.dll").read_bytes()
+    source, target = tmp_path / "source.dll", tmp_path / "target.dll"
+    source.write_bytes(data)
+    planned = engine.plan(source, "9.0")
+    tracemalloc.start()
+    for name, damaged in damage.cases(data):
+        source.write_bytes(damaged)
+        began = time.process_time()
+        for plan in (None, planned):
+            target.unlink(missing_ok=True)
+            with contextlib.suppress(CuwheelError):
+                result = slim_library(source, target, plan or engine.plan(source, "9.0"))
+                assert target.exists() == result.written, name
+                if result.written:
+                    assert list(pe_rules.problems(pe.read(MemoryBuffer("new", target.read_bytes())))) == [], name
+        assert time.process_time() - began < SECONDS, name
+        assert set(tmp_path.iterdir()) <= {source, target}, name
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < MEMORY

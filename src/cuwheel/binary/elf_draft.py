@@ -71,7 +71,7 @@ def check(file: Elf) -> None:
         raise MalformedError(
             name, f"only binaries for {' and '.join(PAGES)} can be rewritten, and this one is for {file.machine_name}"
         )
-    if file.type not in _TYPES or not file.segments:
+    if file.type not in _TYPES or not any(each.type == elf.PT_LOAD for each in file.segments):
         raise MalformedError(name, "it is not linked yet: leave device code out when building it instead")
     end = elf.extent(file)
     behind = file.buffer.size - end

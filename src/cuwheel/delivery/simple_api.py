@@ -6,7 +6,7 @@ carry what cuwheel knows of a file, so that a project's `index.json` is all that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -121,10 +121,18 @@ class ProjectList(Struct, frozen=True, kw_only=True, rename={"schema": "_schema"
 
 def encoded(page: Project | ProjectList) -> bytes:
     """A line for each file, so that people and `diff` can read it."""
+    return with_lines(page, encoded_lines(page.files if isinstance(page, Project) else page.projects))
+
+
+def encoded_lines(rows: Iterable[PublishedFile | ListedProject]) -> list[bytes]:
+    return codec.encode_lines(rows).splitlines()
+
+
+def with_lines(page: Project | ProjectList, written: Iterable[bytes]) -> bytes:
+    """`written`: its files or projects, as JSON."""
     key = "files" if isinstance(page, Project) else "projects"
-    rows: Iterable[Any] = getattr(page, key)
     bare = codec.encode(msgspec.structs.replace(page, **{key: ()}))
-    lines = codec.encode_lines(rows).rstrip(b"\n").replace(b"\n", b",\n")
+    lines = b",\n".join(written)
     return bare.replace(b'"%s":[]' % key.encode(), b'"%s":[\n%s\n]' % (key.encode(), lines)) + b"\n"
 
 

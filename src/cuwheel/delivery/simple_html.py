@@ -13,7 +13,7 @@ from cuwheel.delivery.simple_api import API_VERSION, Hashes, Project, ProjectLis
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _HEAD = """\
 <!DOCTYPE html>
@@ -35,14 +35,20 @@ _HASHED = ("data-core-metadata", "data-dist-info-metadata", "data-cuwheel-facts"
 
 def page(shown: Project | ProjectList) -> bytes:
     if isinstance(shown, Project):
-        title, rows = f"Links for {shown.name}", _rows(shown.files)
-    else:
-        title = "Simple index"
-        rows = [f'<a href="{escape(each.name)}/">{escape(each.name)}</a><br>\n' for each in shown.projects]
+        return with_rows(project_title(shown.name), file_rows(shown.files))
+    rows = [f'<a href="{escape(each.name)}/">{escape(each.name)}</a><br>\n' for each in shown.projects]
+    return with_rows("Simple index", rows)
+
+
+def project_title(name: str) -> str:
+    return f"Links for {name}"
+
+
+def with_rows(title: str, rows: Iterable[str]) -> bytes:
     return "".join((_HEAD.format(version=API_VERSION, title=escape(title)), *rows, _TAIL)).encode()
 
 
-def _rows(files: Sequence[PublishedFile]) -> list[str]:
+def file_rows(files: Sequence[PublishedFile]) -> list[str]:
     """Names, links and hashes have hardly ever anything to escape: they are looked through once, and not each."""
     hashes = (each.sha256 for file in files for each in _hashes_of(file) if isinstance(each, Hashes))
     known = "".join([*(f"{each.url}{each.filename}{each.sha256}" for each in files), *hashes])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from cuwheel import files
-from cuwheel.delivery import layout, simple_api, simple_html, update
+from cuwheel.delivery import layout, project_pages, simple_api, simple_html, update
 from cuwheel.delivery.index_folder import changed_sums
 from cuwheel.delivery.simple_api import FACTS, METADATA, PROVENANCE
 
@@ -117,21 +117,17 @@ def sums_of(file: PublishedFile) -> Iterator[tuple[str, str]]:
 
 
 def _pages(wanted: Update) -> Iterator[Write]:
-    for name, page in wanted.projects.items():
+    for page in wanted.projects.values():
         if page.files:
-            yield from written(layout.project_page(name), page)
-        for channel in wanted.channels:
-            inside = update.channel_page(page, channel)
-            if inside.files:
-                yield from written(layout.project_page(name, channel), inside)
+            yield from (Write(path, data) for path, data in project_pages.rendered(page, wanted.channels))
 
 
 def _lists(wanted: Update) -> Iterator[Write]:
-    yield from written(layout.list_page(), wanted.listed)
+    yield from _written(layout.list_page(), wanted.listed)
     for channel in wanted.channels:
         inside = update.project_list(wanted.listed, channel)
         if inside.projects:
-            yield from written(layout.list_page(channel), inside)
+            yield from _written(layout.list_page(channel), inside)
 
 
 def _unlisted(wanted: Update) -> Iterator[Remove]:
@@ -148,7 +144,7 @@ def _unlisted(wanted: Update) -> Iterator[Remove]:
             yield from _removed(layout.project_page(name))
 
 
-def written(path: str, page: Project | ProjectList) -> Iterator[Write]:
+def _written(path: str, page: ProjectList) -> Iterator[Write]:
     yield Write(f"{path}.json", simple_api.encoded(page))
     yield Write(f"{path}.html", simple_html.page(page))
 

@@ -8,7 +8,7 @@ from html import escape
 import pytest
 from packaging.version import Version
 
-from cuwheel.delivery import index_folder, layout, simple_html
+from cuwheel.delivery import index_folder, layout, project_pages, simple_api, simple_html, update
 from cuwheel.delivery.simple_api import Hashes, Project, PublishedFile
 
 SHA = "ab" * 32
@@ -84,3 +84,29 @@ def test_one_name_to_escape_has_all_escaped(text: str) -> None:
     page = simple_html.page(Project(name="foo", files=(_file(), _file(url=f"https://host/{text}")))).decode()
     assert f'href="https://host/{escape(text)}#sha256={SHA}"' in page
     assert text not in page.replace(escape(text), "")
+
+
+def test_pages_of_channels_are_made_of_the_flat_ones() -> None:
+    """Whatever stands in a text that looks like a part of the page."""
+    evil = '<a href="../../files/","url":"../../files/,"_channels":["x"]'
+    name = "foo-1.1+cu130-py3-none-any.whl"
+    files = [
+        _file(channels=("cu130", "cu130/torch2.11"), requires_python=">=3.9", yanked=evil, facts=Hashes(SHA)),
+        _file("foo-1.0-variants.json", hashes=Hashes()),
+        _file(name, url=f"../../files/{name.replace('+', '%2B')}", channels=("cu130",), upload_time=evil),
+        _file("foo-2.0-py3-none-any.whl", provenance="../../files/foo-2.0-py3-none-any.whl.provenance",
+              provenance_hashes=Hashes(SHA), channels=("cu124", "cu130/torch2.11")),
+        _file("foo-3.0-py3-none-any.whl", url="https://host/a&b", provenance="https://host/p", channels=("cu124",)),
+    ]  # fmt: skip
+    page = update.project_page("foo", files)
+    channels = update.channels_of(page)
+    found = dict(project_pages.rendered(page, [*channels, "cu118"]))
+    expected = {"": page, **{each: update.channel_page(page, each) for each in channels}}
+    assert found == {
+        path: data
+        for channel, own in expected.items()
+        for path, data in (
+            (f"{layout.project_page('foo', channel)}.json", simple_api.encoded(own)),
+            (f"{layout.project_page('foo', channel)}.html", simple_html.page(own)),
+        )
+    }

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cuwheel import codec, files, locking
 from cuwheel.delivery import layout, simple_api
-from cuwheel.delivery.simple_api import PROVENANCE, ListedProject, Project, ProjectList
+from cuwheel.delivery.simple_api import PROVENANCE, Hashes, ListedProject, Project, ProjectList
 from cuwheel.errors import MalformedError, UsageError
 
 if TYPE_CHECKING:
@@ -123,7 +123,12 @@ def strange(files: Sequence[PublishedFile]) -> str:
     if not _ENTRIES.fullmatch("".join(entries)):
         wrong = next(each for each in entries if not _ENTRIES.fullmatch(each))
         return f"has a file that is not one of an index by cuwheel: {wrong.strip()[:200]!r}"
-    hashes = [each for file in files for each in file.all_hashes if each]
+    hashes = [
+        each.sha256
+        for file in files
+        for each in (file.hashes, file.core_metadata, file.dist_info_metadata, file.facts, file.provenance_hashes)
+        if isinstance(each, Hashes) and each.sha256
+    ]
     if any(len(each) != _DIGITS for each in hashes) or "".join(hashes).encode().translate(None, _HEX_DIGITS):
         return "has a hash that is not a sha256"
     return ""

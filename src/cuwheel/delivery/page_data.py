@@ -6,7 +6,7 @@ A page that was opened from a folder may not fetch anything, but it may load scr
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -114,9 +114,15 @@ def _listed(file: PublishedFile) -> dict[str, Any]:
         row["url"] = file.url
     if file.yanked is not False:
         row["yanked"] = file.yanked if isinstance(file.yanked, str) else ""
-    if torch := next((each for each in file.channels if "/torch" in each), "") if file.channels else "":
-        row["torch"] = torch.rpartition("/torch")[2]
+    if torch := _torch_of(file.channels):
+        row["torch"] = torch
     return row
+
+
+@lru_cache(maxsize=1024)
+def _torch_of(channels: tuple[str, ...]) -> str:
+    """The release that a channel names; many files are in the same ones."""
+    return next((each.rpartition("/torch")[2] for each in channels if "/torch" in each), "")
 
 
 def wheel(facts: WheelFacts) -> bytes:

@@ -6,7 +6,6 @@ flat ones' lines, since there may be thousands. `update.channel_page` is what th
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -14,12 +13,12 @@ from msgspec.structs import replace
 from cuwheel.delivery import layout, simple_api, simple_html
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cuwheel.delivery.simple_api import Project
 
-# Neither can be in a text: there a quotation mark is escaped in JSON, and a bracket in HTML.
-_CHANNELS = re.compile(rb',"_channels":\[[^\]]*\]', re.ASCII)
+# None of these can be in a text: there a quotation mark is escaped in JSON, and a bracket in HTML.
+_CHANNELS = b',"_channels":'  # the last key of a file
 _LINK = '<a href="'
 _KEYS = ('"url":"', '"provenance":"')
 
@@ -31,7 +30,6 @@ def rendered(page: Project, channels: Iterable[str]) -> Iterator[tuple[str, byte
     path = layout.project_page(page.name)
     yield f"{path}.json", simple_api.with_lines(page, lines)
     yield f"{path}.html", simple_html.with_rows(title, rows)
-    bare = [_CHANNELS.sub(b"", each) for each in lines]
     for channel in channels:
         inside = [number for number, each in enumerate(page.files) if channel in each.channels]
         if not inside:
@@ -39,10 +37,15 @@ def rendered(page: Project, channels: Iterable[str]) -> Iterator[tuple[str, byte
         path = layout.project_page(page.name, channel)
         names = (page.files[number].filename for number in inside)
         versions = page.versions if len(inside) == len(page.files) else layout.versions(names, page.versions)
-        data = simple_api.with_lines(replace(page, versions=versions), [bare[number] for number in inside])
+        data = simple_api.with_lines(replace(page, versions=versions), _without_channels(lines, inside))
         for key in _KEYS:
             data = data.replace((key + layout.HERE).encode(), (key + layout.url_from(channel, layout.HERE)).encode())
         html = "".join([rows[number] for number in inside])
         html = html.replace(_LINK + layout.HERE, _LINK + layout.url_from(channel, layout.HERE))
         yield f"{path}.json", data
         yield f"{path}.html", simple_html.with_rows(title, [html])
+
+
+def _without_channels(lines: Sequence[bytes], inside: Iterable[int]) -> list[bytes]:
+    """Which channels a file is in, the flat index alone says."""
+    return [lines[number].rpartition(_CHANNELS)[0] + b"}" for number in inside]

@@ -89,11 +89,6 @@ class PublishedFile(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             if isinstance(hashes, Hashes):
                 yield suffix, hashes.sha256
 
-    @property
-    def all_hashes(self) -> list[str]:
-        found = (self.hashes, self.core_metadata, self.dist_info_metadata, self.facts, self.provenance_hashes)
-        return [each.sha256 for each in found if isinstance(each, Hashes)]
-
 
 class Project(Struct, frozen=True, kw_only=True):
     """`name` is normalised."""
@@ -131,9 +126,8 @@ def encoded_lines(rows: Iterable[PublishedFile | ListedProject]) -> list[bytes]:
 def with_lines(page: Project | ProjectList, written: Iterable[bytes]) -> bytes:
     """`written`: its files or projects, as JSON."""
     key = "files" if isinstance(page, Project) else "projects"
-    bare = codec.encode(msgspec.structs.replace(page, **{key: ()}))
-    lines = b",\n".join(written)
-    return bare.replace(b'"%s":[]' % key.encode(), b'"%s":[\n%s\n]' % (key.encode(), lines)) + b"\n"
+    head, _, tail = codec.encode(msgspec.structs.replace(page, **{key: ()})).rpartition(b"[]")
+    return b"".join((head, b"[\n", b",\n".join(written), b"\n]", tail, b"\n"))
 
 
 def parse(data: bytes, type_: type[Page], name: str) -> Page:

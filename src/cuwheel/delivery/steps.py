@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.delivery.index_folder import IndexFolder
-    from cuwheel.delivery.simple_api import Project, ProjectList, PublishedFile
+    from cuwheel.delivery.simple_api import ProjectList, PublishedFile
     from cuwheel.delivery.update import Update
 
 

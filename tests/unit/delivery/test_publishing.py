@@ -387,7 +387,8 @@ def test_interrupted_after_any_step_the_index_serves(
 
 
 def test_what_every_index_has_alike_is_written_once_and_mended(dist: Path, index: Path) -> None:
-    cuwheel.publish(wheel(dist), to=index)
+    first = wheel(dist)
+    cuwheel.publish(first, to=index)
     machines = index / "page" / "machines.js"
     before = machines.read_bytes()
     changes = cuwheel.publish(wheel(dist, "2.0"), to=index).changes
@@ -396,5 +397,5 @@ def test_what_every_index_has_alike_is_written_once_and_mended(dist: Path, index
     cuwheel.publish(wheel(dist, "3.0"), to=index)
     assert machines.read_bytes() == before
     (index / "page" / "page.js").unlink()
-    cuwheel.publish(wheel(dist), to=index)
+    cuwheel.publish(first, to=index)
     assert (index / "page" / "page.js").exists()

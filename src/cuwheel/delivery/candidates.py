@@ -13,8 +13,8 @@ from packaging.utils import InvalidSdistFilename, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
 from cuwheel import files, log, resolver
-from cuwheel.delivery import project_page
-from cuwheel.delivery.project_page import IndexFile
+from cuwheel.delivery import index_listing
+from cuwheel.delivery.index_listing import IndexFile
 from cuwheel.errors import NetworkError, UnknownNameError, UnreadableError, UsageError
 from cuwheel.network import addresses, client, pages
 from cuwheel.wheel.metadata import normalised
@@ -145,9 +145,9 @@ def _of_index(index: str, project: str, session: client.Session) -> Iterable[Ind
     if folder := addresses.local_path(index):
         return _of_folder_index(folder, project)
     page = pages.read(
-        f"{index.rstrip('/')}/{project}/", accept=project_page.ACCEPT, limit=_LARGEST_PAGE, session=session
+        f"{index.rstrip('/')}/{project}/", accept=index_listing.ACCEPT, limit=_LARGEST_PAGE, session=session
     )
-    return project_page.files(page.body, page.kind, page.url)
+    return index_listing.files(page.body, page.kind, page.url)
 
 
 def _of_folder_index(folder: Path, project: str) -> Iterable[IndexFile]:
@@ -166,8 +166,8 @@ def _of_folder_index(folder: Path, project: str) -> Iterable[IndexFile]:
 def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
     local = addresses.local_path(place)
     if local is None:
-        page = pages.read(place, accept=project_page.ACCEPT, limit=_LARGEST_PAGE, session=session)
-        return project_page.files(page.body, page.kind, page.url)
+        page = pages.read(place, accept=index_listing.ACCEPT, limit=_LARGEST_PAGE, session=session)
+        return index_listing.files(page.body, page.kind, page.url)
     if local.is_dir():
         return tuple(_in_folder(local))
     if not local.is_file():
@@ -178,7 +178,7 @@ def _of_links(place: str, session: client.Session) -> Iterable[IndexFile]:
 def _of_page(path: Path) -> Iterable[IndexFile]:
     body = files.read(path, _LARGEST_PAGE, "a page of an index")
     kind = "application/json" if path.suffix == ".json" else "text/html"
-    return project_page.files(body, kind, path.absolute().as_uri())
+    return index_listing.files(body, kind, path.absolute().as_uri())
 
 
 def _in_folder(folder: Path) -> Iterator[IndexFile]:

@@ -12,8 +12,8 @@ from cuwheel import files, log
 from cuwheel.delivery import best_candidate, candidates, judging, source_build, wheel_reading
 from cuwheel.delivery.best_candidate import MAY_BE_TAKEN, Found
 from cuwheel.delivery.candidates import Candidate
+from cuwheel.delivery.index_listing import IndexFile
 from cuwheel.delivery.judging import Ruling
-from cuwheel.delivery.project_page import IndexFile
 from cuwheel.delivery.source_build import PlannedBuild
 from cuwheel.errors import CuwheelError, UnknownNameError
 from cuwheel.facts import packages

@@ -69,9 +69,11 @@ def with_required_torch(
 
     `new`: the names of what would be installed and is not there in any version.
     """
-    if len(choices) != 1 or choices[0].ruling is None or choices[0].name == _TORCH or _TORCH not in new:
+    if len(choices) != 1 or _TORCH not in new or choices[0].name == _TORCH:
         return choices
-    found = choose(request, [_TORCH, choices[0].wanted], prefix)
+    if choices[0].ruling is None or choices[0].fallback in ("source build", "cpu build"):  # made for what there is
+        return choices
+    found = choose(with_fields(request, wheel_only=True), [_TORCH, choices[0].wanted], prefix)
     made = {each.name: each for each in found.choices if each.ruling}
     if found.problem or made.keys() != {choices[0].name, _TORCH}:
         return choices

@@ -129,6 +129,7 @@ def _index(folder: Path) -> None:
         published.wheel(folder / "old", name="other"),
     ]
     published.cuda_wheel(folder / "new", "2.0"), published.wheel(folder / "new", name="fresh")
+    published.catalogue_of(folder / "catalogue", old[1:2])
     words = ("publish", *map(str, old), "--to", str(folder / "index"), "--quiet", "--json")
     subprocess.run([sys.executable, "-m", "cuwheel", *words], check=True, timeout=120, stdout=subprocess.DEVNULL)
 
@@ -140,9 +141,48 @@ def _environment(folder: Path) -> None:
         published.wheel(folder / "dist", version)
 
 
-def _install_package(folder: Path, wanted: str) -> Sequence[str]:
+def _install_package(folder: Path, *wanted: str, machine: Sequence[str] = ("--on", "h100")) -> Sequence[str]:
     place = ("--no-index", "--find-links", str(folder / "dist"), "--env", str(folder / "env"))
-    return ("install", wanted, *place, "--on", "h100", "--quiet", "--json")
+    return ("install", *wanted, *place, *machine, "--quiet", "--json")
+
+
+def _several_packages(folder: Path) -> None:
+    _environment(folder)
+    published.cuda_wheel(folder / "dist", name="bar")
+    (folder / "requirements.txt").write_text("bar\nfoo==1.0\n")
+
+
+def _package_with_setting(folder: Path) -> None:
+    """It has a library for each CUDA version, and torch is for another one than any of them."""
+    _environment(folder)
+    library = (manifest.HERE / "bin" / "names-124.so").read_bytes()
+    files: dict[str, str | bytes] = {"bitsandbytes/__init__.py": ""}
+    files |= {f"bitsandbytes/libbitsandbytes_cuda{cuda}.so": library for cuda in ("122", "121")}
+    made = small_wheel.Wheel(name="bitsandbytes", version="0.45.0", tag="py3-none-linux_x86_64", files=files)
+    made.write(folder / "dist")
+
+
+def _install_with_setting(folder: Path) -> Sequence[str]:
+    known = ("--on", "h100", "--torch-cuda", "12.4", "--driver", "535.54.03")
+    pins = ("--pin", "activate", "--pin", f"env-file={folder / 'settings.env'}")
+    return _install_package(folder, "bitsandbytes", *pins, machine=known)
+
+
+def _fleet(folder: Path) -> None:
+    for version in ("1.0", "2.0"):
+        published.cuda_wheel(folder / "dist", version)
+    machines = "".join(
+        f'[[machine]]\nname = "{name}"\ngpu = "{name}"\ndriver = "580.65.06"\npython = "3.12"\nos = "linux"\n'
+        'cpu = "x86_64"\nglibc = "2.36"\n'
+        for name in ("h100", "a100")
+    )
+    (folder / "fleet.toml").write_text(machines)
+
+
+def _lock_for_fleet(folder: Path) -> Sequence[str]:
+    place = ("--no-index", "--find-links", str(folder / "dist"))
+    to = ("--lock", str(folder / "fleet.toml"), "-o", str(folder / "install.lock"), "--download", str(folder / "files"))
+    return ("install", "foo", *place, *to, "--quiet", "--json")
 
 
 def _listed(folder: Path) -> None:
@@ -162,8 +202,8 @@ def _collect(folder: Path, *names: str) -> Sequence[str]:
 _STORE = (".cuwheel", ".making-", ".locks")
 # uv notes the time of the wheel, and RECORD has the hash of that.
 _TIMES_OF_UV = tuple(
-    f"env/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/foo-{version}.dist-info/{name}"
-    for version in ("1.0", "2.0")
+    f"env/lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages/{package}.dist-info/{name}"
+    for package in ("foo-1.0", "foo-2.0", "bar-1.0", "bitsandbytes-0.45.0")
     for name in ("RECORD", "uv_cache.json")
 )
 
@@ -256,7 +296,10 @@ JOBS = (
     Job(
         name="publish",
         prepare=_index,
-        command=lambda folder: ("publish", str(folder / "new"), "--to", str(folder / "index"), "--quiet", "--json"),
+        command=lambda folder: (
+            *("publish", str(folder / "new"), "--to", str(folder / "index"), "--quiet", "--json"),
+            *("--catalogue", str(folder / "catalogue")),
+        ),
         whole=lambda folder: published.problems(folder / "index"),
         together="all",
     ),
@@ -298,6 +341,14 @@ JOBS = (
         command=lambda folder: _install_package(folder, "foo"),
         varies=_TIMES_OF_UV,
     ),
+    Job(
+        name="install-requirements",
+        prepare=_several_packages,
+        command=lambda folder: _install_package(folder, "-r", str(folder / "requirements.txt")),
+        varies=_TIMES_OF_UV,
+    ),
+    Job(name="install-pin", prepare=_package_with_setting, command=_install_with_setting, varies=_TIMES_OF_UV),
+    Job(name="install-lock", prepare=_fleet, command=_lock_for_fleet),
     Job(
         name="install-undo",
         prepare=_environment,

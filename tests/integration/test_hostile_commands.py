@@ -190,6 +190,8 @@ def test_documents_in_toml(tmp_path: Path) -> None:
         "toolchain install 13.0 --dry-run --locked FILE": {2, 5, 6, 11},
         f"ci github --source {source} --config FILE": {0, 2, 5},
         f"ci cibuildwheel --check --source {source} --file FILE": {1, 2, 5},
+        f"install pkg --no-index --find-links {tmp_path} --lock FILE -o {tmp_path}/install.lock": {1, 2},
+        f"install -r FILE --dry-run --no-index --find-links {tmp_path} --on h100": {1, 2, 3, 5, 6},
     }
     assert not of_documents(hostile.toml(), tmp_path, ".toml", rows)
 
@@ -214,6 +216,7 @@ def test_documents_in_json(tmp_path: Path) -> None:
         f"slim {wheel} --for FILE -o {tmp_path}/slimmed": {2},
         "verify --read FILE": {1, 2, 5},
         "toolchain install 13.0 --dry-run --locked FILE": {2, 5, 6, 11},
+        f"install --locked FILE --no-index --find-links {tmp_path} --dry-run": {1, 2, 5, 6, 11},
         "explain FILE": {0, 1},
         "ci matrix FILE": {2, 5, 6},
     }
@@ -270,6 +273,7 @@ def test_what_an_index_and_a_catalogue_say(tmp_path: Path) -> None:
             ([*asked, "--no-index", "--find-links", str(place), "--catalogue", str(place / "catalogue")], {1, 3, 5, 6}),
             (["catalogue", "list", str(place / "catalogue")], {0, 4, 5, 6}),
             (["publish", "--check", str(place / "index")], {1, 4, 5, 6}),
+            (["publish", "--to", str(place / "new"), "--catalogue", str(place / "catalogue")], {0, 4, 5, 6}),
         ):
             labels.append(f"{' '.join(words[:2])} with {name}")
             commands.append(words)

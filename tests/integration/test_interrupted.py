@@ -37,6 +37,15 @@ def test_nothing_half_done_where_each_try_takes_seconds(job: str, mode: str) -> 
     assert found.tried > 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["kill", "full"])
+@pytest.mark.parametrize("job", ["install-requirements", "install-pin", "install-lock"])
+def test_nothing_half_done_of_larger_installs(job: str, mode: str) -> None:
+    found = sweep("sweep", job, mode, SECONDS)
+    assert found.problems == []
+    assert found.tried > 0
+
+
 @pytest.mark.parametrize("job", ["publish", "publish-remove"])
 def test_an_index_for_which_there_is_no_room(job: str) -> None:
     """Killed at random moments it is by test_publish_killed.py."""

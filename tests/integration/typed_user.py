@@ -103,7 +103,7 @@ proof = assert_type(cuwheel.verify("a.whl", python=["3.12"], static=True, timeou
 assert_type(proof.wheels[0].sha256, str)
 
 assert_type(cuwheel.publish(cuwheel.PublishRequest(["a.whl"], to=Path("index"), keep=3)), Publish)
-served = assert_type(cuwheel.publish("a.whl", to=Path("index"), dry_run=True), Publish)
+served = assert_type(cuwheel.publish("a.whl", to=Path("index"), catalogue="shipped", dry_run=True), Publish)
 assert_type(served.wheels[0].added, bool)
 
 there = assert_type(cuwheel.find("torch>=2.5", on=["gtx 1080 ti"], budget=10**9), Find)
@@ -113,6 +113,11 @@ assert_type(cuwheel.find(cuwheel.FindRequest("torch", indexes=["https://wheels.e
 put = assert_type(cuwheel.install("foo", env=Path(".venv"), allow=["torch"], dry_run=True), Install)
 assert_type(put.changes[0].to, str | None)
 assert_type(cuwheel.install(cuwheel.InstallRequest("foo")).rolled_back, bool)
+settled = cuwheel.install("foo", pin=["activate", "env-file=.env"], slim=True, signers=Path("signers"), no_cpu=True)
+assert_type(settled.pins, dict[str, str])
+cuwheel.install(requirements=Path("requirements.txt"), gpus=[0], wheel_only=True, any_version=True)
+cuwheel.install("foo", lock=Path("fleet.toml"), output=Path("install.lock"), download=Path("files"))
+assert_type(cuwheel.install(locked=Path("install.lock"), no_index=True, find_links=["files"]).rolled_back, bool)
 
 assert_type(cuwheel.ci("github", source=Path(), write=False).changed, bool)
 assert_type(cuwheel.catalogue(["torch"], to=Path("catalogue"), budget=10**9).succeeded, bool)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api, process, resolver, venvs
+from cuwheel.cli import main
+from cuwheel.facts.gpus import find_gpu
+from cuwheel.machine import profile
 from cuwheel.machine.fleet import Refinement
+from tests.integration.build_world import World, confined
 from tests.integration.index_server import clean_environment
 from tests.integration.install_world import state, versions, wheel
+from tests.integration.test_build_examples import CALLS, _torch_without_cuda, the_wheels
+from tests.oracle import packages
+from tests.unit.compat import machines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +30,16 @@ RELEASES = {"3.0": "plain-130.so", "2.0": "plain-124.so", "1.0": "all-124.so"}
 def env(tmp_path: Path) -> Path:
     venvs.make(tmp_path / "env", venvs.find_python())
     return tmp_path / "env"
+
+
+def _profile(path: Path, gpu: str, driver: str) -> Path:
+    """As `doctor --save` writes it on a machine with this GPU and driver."""
+    row = find_gpu(gpu)
+    described = machines.Machine(
+        name=gpu, expected=set(), gpus=((row.name, str(row.capability)),), driver=driver, nvml="ok", glibc="2.36"
+    )
+    profile.save(described.profile, path)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -60,6 +78,57 @@ def test_bitsandbytes_of_a_team_whose_torch_is_newer_than_its_driver() -> None:
     assert any("BNB_CUDA_VERSION=122" in each for each in chosen.conditions), chosen
     newest = api.find("bitsandbytes>=0.50", on=["rtx 3090"], refine=known)
     assert newest.succeeded
+
+
+@pytest.mark.download
+def test_bitsandbytes_is_installed_beside_a_torch_and_imported(env: Path, tmp_path: Path) -> None:
+    """The real wheel from an index that `publish` wrote, and the torch of the tests, which is for the CPU."""
+    (package,) = (each for each in packages.published() if str(each) == "bitsandbytes-0.50.2-manylinux-x86_64")
+    assert api.publish([packages.wheel(package)], to=tmp_path / "index").succeeded
+    (torch,) = _torch_without_cuda().glob("*.whl")
+    venvs.install(venvs.interpreter(env), [torch])
+    before = versions(env)
+    place = [str(tmp_path / "index"), resolver.public_index()]
+    done = api.install("bitsandbytes", env=env, on=["rtx 3090"], refine=Refinement(driver="550.54.14"), indexes=place)
+    assert done.succeeded, done
+    assert [each.outcome for each in done.checks if each.name == "import bitsandbytes"] == ["passed"]
+    assert {each for each in before if each.startswith("torch-")} <= versions(env)
+    assert api.install_undo(env).succeeded
+    assert versions(env) == before
+
+
+@pytest.mark.slow
+def test_an_example_for_each_of_three_machines(
+    env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Built by `build` for two GPUs, published, and installed on machines that profiles describe."""
+    here = World(folder=tmp_path)
+    here.with_toolkits("13.0", "13.4")
+    source, made = here.project("scikit_kernel"), []
+    for cuda, gpu in (("13.0", "a100"), ("13.4", "h100")):
+        told = here.build(source, "--cuda", cuda, "--for", gpu, before=confined())
+        assert told.status == 0, told.all
+        made += the_wheels(told.document)
+    clean_environment(monkeypatch, tmp_path)(CUWHEEL_CACHE=tmp_path / "cuwheel-cache")
+    assert api.publish(made, to=tmp_path / "index").channels == ("cu130", "cu134")
+    before = state(env)
+    for gpu, driver, taken, outcome in (
+        ("a100", "580.65.06", "1.0+cu130", "native"),
+        ("h100", "616.01", "1.0+cu134", "native"),
+        ("rtx 3090", "580.65.06", "1.0+cu130", "compatible"),
+        ("v100", "580.65.06", None, "unknown"),
+    ):
+        profile = _profile(tmp_path / f"{gpu}.json", gpu, driver)
+        place = ["--index", str(tmp_path / "index"), "--env", str(env), "--on", str(profile), "--wheel-only", "--json"]
+        status = main(["install", "scikit-kernel", *place])
+        (package,) = json.loads(capsys.readouterr().out)["packages"]
+        assert (package["version"], package["outcome"], status) == (taken, outcome, 0 if taken else 1), package
+        if taken:
+            ran = process.run([venvs.interpreter(env), "-c", CALLS["scikit_kernel"]], timeout=60, check=False)
+            assert ran.stdout.startswith("1"), ran.stderr
+            assert main(["install", "--undo", "--env", str(env), "--quiet"]) == 0
+            capsys.readouterr()
+        assert state(env) == before
 
 
 @pytest.mark.download

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _COLUMNS = 8  # of nvcc's timings: source , phase , inputs , output , arch , tool , metric , unit
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_FILE = re.compile(r"\.(?:cu|c|cc|cpp|cxx|ii|gpu|ptx|cubin|obj|o)\"?$")
+_ARCH = re.compile(r"\b(?:sm|compute)_\d+[a-z]?\b")
 
 # What a program that was called is for. `nvcc` also drives the host compiler; those inner calls are its phases.
 ToolKind: TypeAlias = Literal["nvcc", "compiler", "linker", "cache"]
@@ -116,3 +119,16 @@ def phases(text: str) -> Iterator[Phase]:
             continue
         if math.isfinite(seconds) and seconds >= 0:
             yield Phase(name=cells[1], file=cells[0], arch=cells[-4], seconds=seconds)
+
+
+def phases_inside(inner: Iterable[Inner]) -> tuple[Phase, ...]:
+    """The programs that the watcher saw nvcc run, as its own table has them."""
+    return tuple(
+        Phase(
+            name=each.name.removesuffix(".exe"),
+            file=next((word for word in reversed(each.words) if _FILE.search(word)), ""),
+            arch=next((match[0] for word in each.words if (match := _ARCH.search(word))), ""),
+            seconds=max(each.ended - each.began, 0.0),
+        )
+        for each in inner
+    )

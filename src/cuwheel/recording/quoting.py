@@ -6,7 +6,6 @@ PowerShell, whose versions before 7.3 hand double quotes on unprotected. None of
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -70,7 +69,7 @@ def _posix_word(word: str) -> str:
     for match in _UNPRINTABLE.finditer(word):
         if match.start() > at:
             pieces.append(shlex.quote(word[at : match.start()]))
-        octal = "".join(f"\\{byte:03o}" for byte in os.fsencode(match[0]))
+        octal = "".join(f"\\{byte:03o}" for byte in match[0].encode("utf-8", "surrogateescape"))
         pieces.append(f"\"$(printf '{octal}')\"")
         at = match.end()
     if at < len(word) or not pieces:

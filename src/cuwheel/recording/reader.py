@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from cuwheel import foreign_paths, masking, system_calls
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
 from cuwheel.recording import layout
-from cuwheel.recording.calls import Call, CallState, Inner, Record, ResponseFile, ToolKind, phases
+from cuwheel.recording.calls import Call, CallState, Inner, Record, ResponseFile, ToolKind, phases, phases_inside
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
@@ -213,6 +213,7 @@ class _Reading:
         program = self._text_of(event.get("program"))
         kind = _text(event.get("tool"))
         timed = _text(event.get("phases"))
+        inner = tuple(self._inner_of(id_))
         return Call(
             number=number,
             id=id_,
@@ -234,8 +235,8 @@ class _Reading:
             stdout=_text(event.get("stdout")),
             stderr=_text(event.get("stderr")),
             response_files=tuple(self._response_files(event.get("response_files"))),
-            phases=tuple(phases(_kept(self._folder, timed, MAX_PHASES))) if timed else (),
-            inner=tuple(self._inner_of(id_)),
+            phases=tuple(phases(_kept(self._folder, timed, MAX_PHASES))) if timed else phases_inside(inner),
+            inner=inner,
             cache_hit=self._hit(id_, kind),
             memory=_integer(end.get("memory")),
         )

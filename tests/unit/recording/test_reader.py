@@ -246,6 +246,7 @@ def test_a_record_of_windows_is_read_anywhere(tmp_path: Path) -> None:
     assert [(each.name, each.status, each.words) for each in first.inner] == [
         ("cl.exe", 0xC0000135, ("/c", "/DTOKEN=***"))
     ]
+    assert [(each.name, each.arch, each.seconds) for each in first.phases] == [("cl", "", 1.0)]
     assert first.response_files[0].encoding == "utf-16"
     assert not second.inner
 

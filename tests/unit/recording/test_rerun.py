@@ -59,7 +59,7 @@ def test_here_is_the_callers_environment_and_compiler(tmp_path: Path) -> None:
     made = rerun.here(found, found.calls[0], caller)
     assert (made.situation.environ, made.situation.program) == (caller, str(nvcc))
     assert made.situation.cwd == "/nowhere"
-    assert rerun.here(found, found.calls[0], {"CUDA_HOME": str(tmp_path)}).situation.program == str(nvcc)
+    assert Path(rerun.here(found, found.calls[0], {"CUDA_HOME": str(tmp_path)}).situation.program) == nvcc
     assert rerun.here(found, found.calls[0], {"PATH": "/nothing"}).situation.program == "/opt/cuda/bin/nvcc"
 
 
@@ -86,7 +86,7 @@ def test_response_files_are_as_they_were(there: str, tmp_path: Path) -> None:
     files = [{"path": "flags.rsp", "text": text}, {"path": "sub/more.rsp", "text": "-DX"}]
     if there != "gone":
         (tmp_path / "sub").mkdir()
-        (tmp_path / "flags.rsp").write_text(text)
+        (tmp_path / "flags.rsp").write_bytes(text.encode())
         (tmp_path / "sub" / "more.rsp").write_text("-DX" if there == "the same" else "-DY")
     found = record(
         tmp_path / "r", call(["-c", "@flags.rsp", "-optf", "sub/more.rsp"], cwd=str(tmp_path), response_files=files)
@@ -121,7 +121,7 @@ def test_scratch_leaves_the_builds_files_alone(tmp_path: Path) -> None:
         place = Path(ready.command[-1])
         assert place.parent.is_dir()
         assert not place.is_relative_to(tmp_path)
-        assert ready.written == (("a.o", str(place)),)
+        assert [(name, Path(there)) for name, there in ready.written] == [("a.o", place)]
     assert not place.parent.exists()
 
 

@@ -43,12 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=(1, 2, 4),
         help="calls at the same time, one level after the other (1,2,4)",
     )
-    load.add_argument("--by", choices=("threads", "processes"), default="threads", help="what calls at once (threads)")
-    load.add_argument("--calls", metavar="N", type=numbers.count, help="of each level, at most")
-    load.add_argument("--seconds", metavar="S", type=numbers.seconds, default=5.0, help="of each level, about (5)")
-    load.add_argument("--blocks", metavar="N", type=numbers.count, default=5, help="parts of a level (5)")
-    load.add_argument("--warm-up", metavar="N", type=numbers.index, default=3, help="calls before, not counted (3)")
-    load.add_argument("--timeout", metavar="S", type=numbers.seconds, default=600.0, help="of a block (600)")
+    load.add_argument(
+        "--by", choices=("threads", "processes"), default="threads", help="what makes the calls (threads)"
+    )
+    load.add_argument("--calls", metavar="N", type=numbers.count, help="calls per level, at most")
+    load.add_argument("--seconds", metavar="S", type=numbers.seconds, default=5.0, help="seconds per level, about (5)")
+    load.add_argument(
+        "--blocks", metavar="N", type=numbers.count, default=5, help="blocks that a level is measured in (5)"
+    )
+    load.add_argument("--warm-up", metavar="N", type=numbers.index, default=3, help="calls before measuring (3)")
+    load.add_argument(
+        "--timeout", metavar="S", type=numbers.seconds, default=600.0, help="time limit for a block (600)"
+    )
     sides = parser.add_argument_group("what is compared")
     sides.add_argument("--env", metavar="FOLDER", type=places.environment, help="the Python environment of both sides")
     sides.add_argument(
@@ -66,13 +72,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=option_values.bench_setting,
-        help="the same, of the side that it is compared with; repeatable",
+        help="the same, for the side to compare with; repeatable",
     )
     sides.add_argument(
         "--earlier", metavar="FILE", type=places.file, help="the JSON of an earlier run, to compare with"
     )
     sides.add_argument(
-        "--noise", metavar="RATE", type=numbers.chance, default=0.05, help="by which two runs may differ (0.05)"
+        "--noise",
+        metavar="RATE",
+        type=numbers.chance,
+        default=0.05,
+        help="difference between two runs to ignore (0.05)",
     )
 
 

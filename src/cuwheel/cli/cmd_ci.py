@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--write", action="store_true", help="write the file, or renew what is cuwheel's in it")
     parser.add_argument("--check", action="store_true", help="say what differs in the file that is there")
     parser.add_argument("--source", metavar="FOLDER", type=places.folder, help="the repository (default: .)")
-    parser.add_argument("--file", metavar="FILE", type=places.new_file, help="where the workflow is, if elsewhere")
+    parser.add_argument(
+        "--file", metavar="FILE", type=places.new_file, help="where the workflow is, if not in the usual place"
+    )
     parser.add_argument("--config", metavar="FILE", type=places.file, help="a cuwheel.toml to use instead")
     parser.add_argument(
         "--cuda", metavar="VERSION", type=option_values.toolkit, help="cibuildwheel: for this one; default: the first"
@@ -78,7 +80,7 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
     if not inside and (args.cpu or args.windows or args.image or args.built or args.name or args.to):
         raise UsageError("--cpu, --windows, --image, --built, --name and --to belong to matrix and watch")
     if args.write and args.check:
-        raise UsageError("--write and --check are two things", hint="cuwheel ci github --check")
+        raise UsageError("--write and --check cannot be used together", hint="cuwheel ci github --check")
     if args.action == "watch" and not args.built:
         raise UsageError("watch needs --built", hint="cuwheel ci watch torch --built https://wheels.example.com")
     if args.action == "matrix" and (args.built or args.name):

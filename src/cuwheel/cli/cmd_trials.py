@@ -57,8 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_html(parser)
     group = parser.add_argument_group("what is run")
     group.add_argument("-o", "--output", metavar="FOLDER", type=places.new_folder, help="of the journal")
-    group.add_argument("--resume", action="store_true", help="go on where an earlier run ended, however it did")
-    group.add_argument("--repeats", metavar="N", type=numbers.count, help="of each condition, in place of the file's")
+    group.add_argument("--resume", action="store_true", help="continue an earlier run, however it ended")
+    group.add_argument(
+        "--repeats", metavar="N", type=numbers.count, help="runs of each condition, instead of the file's number"
+    )
     group.add_argument(
         "--only",
         metavar="AXIS=VALUE",
@@ -73,19 +75,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     service.add_argument(
         "--service",
         choices=("systemd", "systemd-user", "cron"),
-        help="what resumes the trials (systemd's where it runs the machine, else cron)",
+        help="what resumes the trials (default: systemd where it runs, else cron)",
     )
 
 
 def _add_bisect(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("bisect")
     group.add_argument("--good", metavar="NAME", help="a version or commit without the fault")
-    group.add_argument("--bad", metavar="NAME", help="a version or commit with it")
-    group.add_argument("--package", metavar="NAME", type=option_values.distribution, help="whose versions are searched")
-    group.add_argument("--source", metavar="FOLDER", type=places.folder, help="a git repository: its commits are")
+    group.add_argument("--bad", metavar="NAME", help="a version or commit with the fault")
+    group.add_argument(
+        "--package", metavar="NAME", type=option_values.distribution, help="the package whose versions are searched"
+    )
+    group.add_argument(
+        "--source", metavar="FOLDER", type=places.folder, help="the git repository whose commits are searched"
+    )
     shared_options.add_for(group, "of commits: the GPUs that `build` builds each for")
     group.add_argument(
-        "--no-build", action="store_true", help="of commits: run the command in the checkout, build nothing"
+        "--no-build", action="store_true", help="with --source: run the command in the checkout, build nothing"
     )
     group.add_argument("--error", metavar="RATE", type=numbers.chance, help="the chance of a wrong answer (0.05)")
     group.add_argument("--rate", metavar="RATE", type=numbers.chance, help="how often the bad one fails (measured)")

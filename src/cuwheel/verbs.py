@@ -102,7 +102,7 @@ _ROWS = (
         "verify",
         "prove that a wheel works: install it alone, import it, test it",
         "WHEEL",
-        ("verifying.verify", "verifying.verify_pack", "verifying.verify_read"),
+        ("wheels.verify", "wheels.verify_pack", "wheels.verify_read"),
         ("verify.Verify", "proof.Proof"),
         "verifying.VerifyRequest",
     ),
@@ -142,7 +142,7 @@ _ROWS = (
         "trace",
         "see which device code a program loads, and which kernel failed",
         "-- COMMAND",
-        ("tracing.trace", "tracing.read_trace", "tracing.save_trace"),
+        ("records.trace", "records.read_trace", "records.save_trace"),
         ("trace.Traced",),
     ),
     Verb(

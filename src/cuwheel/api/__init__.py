@@ -41,30 +41,30 @@ if TYPE_CHECKING:  # `as` tells type checkers that the name is exported
     from cuwheel.api.measurements import trials_bisect as trials_bisect
     from cuwheel.api.measurements import trials_report as trials_report
     from cuwheel.api.measurements import trials_service as trials_service
+    from cuwheel.api.records import read_trace as read_trace
     from cuwheel.api.records import record as record
     from cuwheel.api.records import record_matrix as record_matrix
     from cuwheel.api.records import replay as replay
     from cuwheel.api.records import replay_diff as replay_diff
     from cuwheel.api.records import replay_list as replay_list
     from cuwheel.api.records import replay_print as replay_print
+    from cuwheel.api.records import save_trace as save_trace
+    from cuwheel.api.records import trace as trace
     from cuwheel.api.toolkit_store import toolchain as toolchain
     from cuwheel.api.toolkit_store import toolchain_env as toolchain_env
     from cuwheel.api.toolkit_store import toolchain_fetch as toolchain_fetch
     from cuwheel.api.toolkit_store import toolchain_remove as toolchain_remove
     from cuwheel.api.toolkit_store import toolchain_verify as toolchain_verify
     from cuwheel.api.toolkit_store import toolchains as toolchains
-    from cuwheel.api.tracing import read_trace as read_trace
-    from cuwheel.api.tracing import save_trace as save_trace
-    from cuwheel.api.tracing import trace as trace
-    from cuwheel.api.verifying import verify as verify
-    from cuwheel.api.verifying import verify_pack as verify_pack
-    from cuwheel.api.verifying import verify_read as verify_read
     from cuwheel.api.wheels import build as build
     from cuwheel.api.wheels import graft as graft
     from cuwheel.api.wheels import repair as repair
     from cuwheel.api.wheels import slim as slim
     from cuwheel.api.wheels import slim_commit as slim_commit
     from cuwheel.api.wheels import slim_undo as slim_undo
+    from cuwheel.api.wheels import verify as verify
+    from cuwheel.api.wheels import verify_pack as verify_pack
+    from cuwheel.api.wheels import verify_read as verify_read
     from cuwheel.api.workflows import ci as ci
     from cuwheel.api.workflows import ci_check as ci_check
     from cuwheel.api.workflows import ci_matrix as ci_matrix

@@ -24,12 +24,7 @@ def publish(request: PublishRequest) -> Publish:
     from cuwheel.delivery import publishing as stage
     from cuwheel.report import publish as report
 
-    catalogue = None
-    if request.catalogue:
-        from cuwheel.delivery import catalogue_page  # the judge of whole catalogues takes long to import
-
-        catalogue = catalogue_page.generator(request.catalogue)
-    return report.answer_of(stage.publish(request, catalogue), request.to, dry_run=request.dry_run)
+    return report.answer_of(stage.publish(request), request.to, dry_run=request.dry_run)
 
 
 def publish_check(place: str | Path, *, signers: Path | None = None) -> Publish:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cuwheel.report import toolchain as report
 from cuwheel.report.toolchain import Toolchain
 from cuwheel.request_or_fields import takes
-from cuwheel.toolchains import fetch, lock, provide, settings
+from cuwheel.toolchains import fetch, provide, settings
 from cuwheel.toolchains import verify as verifying
 from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import open_store
@@ -51,14 +51,7 @@ def toolchain_verify(request: ToolchainRequest) -> Toolchain:
 
 def toolchain_fetch(request: ToolchainRequest, *, to: Path) -> Toolchain:
     """The archives of a toolkit in a folder, with their lock, for `toolchain(version, fetched=folder)` elsewhere."""
-    recipe, files = fetch.fetch(request, to)
-    return Toolchain(
-        action="fetch",
-        cache=str(open_store(request.cache).folder),
-        recipe=recipe,
-        fetched=tuple(path.name for path in files),
-        lock=str(to / lock.NAME),
-    )
+    return report.fetched(*fetch.fetch(request, to), to, open_store(request.cache))
 
 
 def toolchain_remove(

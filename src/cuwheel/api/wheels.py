@@ -1,4 +1,4 @@
-"""What makes wheels, and changes them: every one leaves a new file, or can be undone."""
+"""What makes wheels, changes them (into a new file, or in a way that can be undone) and proves that they work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from cuwheel.grafting.request import GraftRequest
 from cuwheel.repairing.request import RepairRequest
 from cuwheel.request_or_fields import takes
 from cuwheel.slimming.request import SlimRequest
+from cuwheel.verifying.request import PackRequest, VerifyRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cuwheel.report.build import Build
     from cuwheel.report.graft import Graft
+    from cuwheel.report.proof import Proof
     from cuwheel.report.repair import Repair
     from cuwheel.report.slim import Slim
+    from cuwheel.report.verify import Verify
 
 
 @takes(BuildRequest)
@@ -75,3 +78,32 @@ def graft(request: GraftRequest) -> Graft:
 
     with donor.built(request) as complete:
         return report.answer_of(stage.graft(complete), dry_run=request.dry_run, split=request.split)
+
+
+@takes(VerifyRequest)
+def verify(request: VerifyRequest) -> Verify:
+    """Install each wheel into fresh environments and try it there; `name==version` is downloaded.
+
+    This runs the code of the wheel and of what it requires.
+    """
+    from cuwheel.report import verify as report
+    from cuwheel.verifying import wheels as stage
+
+    return report.answer_of(stage.verify(request), dry_run=request.dry_run)
+
+
+@takes(PackRequest)
+def verify_pack(request: PackRequest) -> Verify:
+    """One file with the wheels and their checks, to be run on a machine that has nothing but Python."""
+    from cuwheel.report import verify as report
+    from cuwheel.verifying import wheels as stage
+
+    return report.answer_of(stage.pack(request))
+
+
+def verify_read(proof: Path, *wheels: str | Path) -> Proof:
+    """The proof that a kit wrote elsewhere; of `wheels`, if they are said, whether it is theirs."""
+    from cuwheel.verifying import proof as proofs
+    from cuwheel.verifying import wheels as stage
+
+    return proofs.read(proof, [stage.of_release(each) for each in wheels])

@@ -75,8 +75,8 @@ class Published(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-def publish(request: PublishRequest, catalogue: steps.Generator | None = None) -> Published:
-    """`catalogue`: writes the page of the one that was asked for, or removes it."""
+def publish(request: PublishRequest) -> Published:
+    """Decided first: where one wheel is refused, nothing is written."""
     unattested = tuple(attestations.make(arrivals.paths(request.named, request.platform))) if request.attest else ()
     given = arrivals.read_all(request.named, request.platform)
     index = IndexFolder(request.to)
@@ -92,11 +92,7 @@ def publish(request: PublishRequest, catalogue: steps.Generator | None = None) -
                 existing.bring(request.existing, index)
         wanted = update.decide(index, [each for each in given if not each.refused], request)
         refused = {each.name for each in given if each.refused} | wanted.refused.keys()
-        todo = (
-            []
-            if refused
-            else steps.of(index, wanted, _generators(index, request, catalogue), _signer(index, request.sign))
-        )
+        todo = [] if refused else steps.of(index, wanted, _generators(index, request), _signer(index, request.sign))
         if not refused and not request.dry_run:
             transaction.execute(index, todo, wanted.journal)
     return Published(
@@ -109,15 +105,17 @@ def publish(request: PublishRequest, catalogue: steps.Generator | None = None) -
     )
 
 
-def _generators(
-    index: IndexFolder, request: PublishRequest, catalogue: steps.Generator | None
-) -> list[steps.Generator]:
+def _generators(index: IndexFolder, request: PublishRequest) -> list[steps.Generator]:
     """Of further pages. The page of a catalogue comes before the link to it, and goes after."""
     asked = request.catalogue
     shown = asked != layout.NO_CATALOGUE if asked else index.path(layout.CATALOGUE_PAGE).exists()
     own: steps.Generator = functools.partial(page.generate, with_catalogue=shown)
-    further = [catalogue] if catalogue else []
-    return [*further, own] if shown else [own, *further]
+    if not asked:
+        return [own]
+    from cuwheel.delivery import catalogue_page  # noqa: PLC0415 - the judge of whole catalogues takes long to import
+
+    catalogue = catalogue_page.generator(asked)
+    return [catalogue, own] if shown else [own, catalogue]
 
 
 def _signer(index: IndexFolder, key: Path | None) -> steps.Sign | None:

@@ -9,13 +9,14 @@ from msgspec import Struct
 from cuwheel.finding import Finding
 from cuwheel.machine.profile import Attempt
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
-from cuwheel.toolchains import notes
+from cuwheel.toolchains import lock, notes
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
 from cuwheel.toolchains.verify import Verification
 from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from cuwheel.report.document import Block
     from cuwheel.toolchains import toolchain as toolchains
@@ -71,6 +72,12 @@ def ready(action: Action, made: toolchains.Toolchain, store: Store) -> Toolchain
         trail=made.trail,
         findings=() if action == "env" else notes.examine(made),
     )
+
+
+def fetched(recipe: Recipe, files: Sequence[Path], to: Path, store: Store) -> Toolchain:
+    """`files`: the archives that are now in the folder `to`."""
+    names = tuple(path.name for path in files)
+    return Toolchain(action="fetch", cache=str(store.folder), recipe=recipe, fetched=names, lock=str(to / lock.NAME))
 
 
 def document(answer: Toolchain, *, verbose: bool) -> Document:

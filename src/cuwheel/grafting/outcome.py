@@ -46,3 +46,11 @@ class Outcome(Struct, frozen=True, kw_only=True):
     written: bool = False
     refused: bool = False
     wheel: WheelSize | None = None
+
+
+def nothing_new(name: str) -> Finding:
+    return Finding(
+        rule="graft-nothing-new",
+        severity="note",
+        message=f"{name} already has every architecture of the donors: nothing was written",
+    )

@@ -39,11 +39,12 @@ def witness(pair: Pair) -> tuple[str, ...]:
 def other_record(base: Description | None, donor: Description | None) -> Misfit | None:
     """How the records of two builds differ; None where they are there and the same."""
     if base is None or donor is None or base.build is None or donor.build is None:
-        which = "neither of them has" if not _has(base) and not _has(donor) else f"the {_lacking(base)} has no"
+        neither = not _has(base) and not _has(donor)
+        which = "neither of them has a record" if neither else f"the {_lacking(base)} has no record"
         return Misfit(
             rule="graft-no-proof",
             why="nothing shows that both were compiled from the same source with the same flags: no architecture is in "
-            f"both, and {which} {'a ' if which.startswith('neither') else ''}record of its build",
+            f"both, and {which} of its build",
             fix="build the donor for an architecture of the base too, as a witness",
         )
     differences = list(_differences(base, donor, base.build, donor.build))

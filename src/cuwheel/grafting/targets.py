@@ -7,11 +7,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cuwheel import files, locking
 from cuwheel.errors import UnreadableError, UsageError
-from cuwheel.finding import Finding
 from cuwheel.grafting import deciding, splitting, wheels, writing
-from cuwheel.grafting.outcome import Outcome
+from cuwheel.grafting.outcome import Outcome, nothing_new
 from cuwheel.grafting.subject import Subject
 from cuwheel.inspection import pinned
 
@@ -58,25 +59,11 @@ def _libraries(base: Path, donors: Sequence[Path], request: GraftRequest) -> Out
         if made.refused:
             return outcome
         if not made.containers:
-            return _with(outcome, findings=(*made.findings, nothing_new(base.name)))
+            return replace(outcome, findings=(*made.findings, nothing_new(base.name)))
         if request.dry_run:
-            return _with(outcome, libraries=(made.library(writing.expected_size(made)),), outputs=(str(target),))
+            return replace(outcome, libraries=(made.library(writing.expected_size(made)),), outputs=(str(target),))
         with files.errors_of(target, f"{target} was not written"), locking.scratch(target.parent) as folder:
             size = writing.write(made, folder / "library")
             shutil.copymode(base, folder / "library")
             (folder / "library").replace(target)
-        return _with(outcome, libraries=(made.library(size),), outputs=(str(target),), written=True)
-
-
-def _with(outcome: Outcome, **changes: object) -> Outcome:
-    from msgspec.structs import replace  # noqa: PLC0415 - here alone
-
-    return replace(outcome, **changes)
-
-
-def nothing_new(name: str) -> Finding:
-    return Finding(
-        rule="graft-nothing-new",
-        severity="note",
-        message=f"{name} already has every architecture of the donors: nothing was written",
-    )
+        return replace(outcome, libraries=(made.library(size),), outputs=(str(target),), written=True)

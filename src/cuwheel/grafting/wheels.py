@@ -16,7 +16,7 @@ from cuwheel.grafting import deciding, note, writing
 from cuwheel.grafting.deciding import Decision, Known
 from cuwheel.grafting.naming import grafted_version
 from cuwheel.grafting.note import Giver, Note
-from cuwheel.grafting.outcome import GraftedLibrary, Outcome, WheelSize
+from cuwheel.grafting.outcome import GraftedLibrary, Outcome, WheelSize, nothing_new
 from cuwheel.grafting.subject import Subject
 from cuwheel.inspection import description
 from cuwheel.inspection.survey import survey_wheel
@@ -49,19 +49,11 @@ def graft(base: Path, donors: Sequence[Path], request: GraftRequest, donor_known
         decisions = []
         for number, path in enumerate(paired):
             taking = [each for each, own in zip(givers, given, strict=True) if path in own]
-            subjects = [
-                (
-                    stack.enter_context(
-                        Subject(
-                            _copied(each, path, folder / f"{number}-{index}"),
-                            path,
-                            drop_signature=request.drop_signature,
-                        )
-                    ),
-                    donor_known or known(each),
-                )
-                for index, each in enumerate((wheel, *taking))
-            ]
+            subjects = []
+            for index, each in enumerate((wheel, *taking)):
+                copy = _copied(each, path, folder / f"{number}-{index}")
+                subject = stack.enter_context(Subject(copy, path, drop_signature=request.drop_signature))
+                subjects.append((subject, donor_known or known(each)))
             decisions.append(deciding.decide(*subjects[0], subjects[1:], force=request.force))
         return _write(wheel, givers, decisions, folder, request)
 
@@ -122,6 +114,7 @@ def _copied(wheel: WheelFile, member: str, to: Path) -> Path:
 def _write(
     wheel: WheelFile, givers: Sequence[WheelFile], decisions: Sequence[Decision], folder: Path, request: GraftRequest
 ) -> Outcome:
+    """What was decided, unless it was refused; with `dry_run` its sizes alone."""
     findings = tuple(each for decision in decisions for each in decision.findings)
     outcome = Outcome(
         base=str(wheel.path),
@@ -132,12 +125,7 @@ def _write(
     if outcome.refused:
         return outcome
     if not any(each.containers for each in decisions):
-        nothing = Finding(
-            rule="graft-nothing-new",
-            severity="note",
-            message=f"{wheel.path.name} already has every architecture of the donors: nothing was written",
-        )
-        return replace(outcome, findings=(*outcome.findings, nothing))
+        return replace(outcome, findings=(*outcome.findings, nothing_new(wheel.path.name)))
     edit = WheelEdit(wheel)
     edit.rename(version=grafted_version(wheel, decisions, known(wheel).origin, request.version))
     edit.label(None)  # it was of what the base had

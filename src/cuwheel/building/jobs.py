@@ -104,6 +104,7 @@ def make(
     interpreter: Python | None,
     caller: Mapping[str, str],
 ) -> Job:
+    """Everything that a build of this wheel depends on, decided before it begins; its key is made of that."""
     archs = (*plan.archs, *plan.ptx)
     # Shares are built at one place whatever the list: names of kernels depend on it.
     listed = ("shares",) if order.request.shares else archs

@@ -40,6 +40,7 @@ _PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?", re.ASCII)
 
 
 def problems(table: Table) -> Iterator[str]:
+    """All that types do not say of a configuration, each with the name of the setting."""
     yield from (
         f"python: {each!r} is not a version such as 3.12" for each in table.python if not _PYTHON.fullmatch(each)
     )

@@ -38,6 +38,7 @@ def of(library: Library) -> Coverage | None:
 
 
 def of_reach(found: Reach) -> Coverage | None:
+    """None where it has no device code."""
     if not found.has_code:
         return None
     outcomes = found.sweep()

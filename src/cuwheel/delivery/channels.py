@@ -38,6 +38,7 @@ class Channels(Struct, frozen=True, kw_only=True):
 
 
 def of(facts: WheelFacts) -> Channels:
+    """By what is in the wheel; its own label counts where the content does not contradict it."""
     if facts.variant:
         return Channels(names=(VARIANTS,))
     local = facts.version.partition("+")[2]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, files
-from cuwheel.errors import MalformedError, NewerSchemaError, UnavailableError
+from cuwheel import codec, decode, files
+from cuwheel.errors import MalformedError, UnavailableError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
 
@@ -75,16 +75,14 @@ def write(path: Path, lock: InstallLock) -> None:
 
 
 def read(path: Path) -> InstallLock:
+    """Raises where it is not one, or was changed by hand so that it contradicts itself."""
     data = files.read(path, _LARGEST, "a lock", hint="write one: cuwheel install NAME --lock fleet.toml")
     try:
         head = codec.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(path, f"is not a lock of cuwheel install: {error}") from error
-    schema = str(head.get("schema", "")) if isinstance(head, dict) else ""
-    version = schema.removeprefix(SCHEMA.rpartition("/")[0] + "/")
-    if version != schema and version.isdigit() and version != SCHEMA.rpartition("/")[2]:
-        raise NewerSchemaError(path, schema, SCHEMA)
-    if schema != SCHEMA:
+    decode.refuse_newer(head, SCHEMA, path)
+    if not isinstance(head, dict) or head.get("schema") != SCHEMA:
         raise MalformedError(path, "is not a lock of cuwheel install", hint=_AGAIN)
     try:
         found = codec.decode(data, InstallLock)

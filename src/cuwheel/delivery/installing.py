@@ -94,6 +94,7 @@ class _Place(Struct, frozen=True, kw_only=True):
 
 
 def install(request: InstallRequest) -> Installed:
+    """One package, all of a requirements file, or the part of a lock that is for this machine; or the lock itself."""
     if request.lock:
         return _lock(request, request.lock)
     if request.locked and request.download:

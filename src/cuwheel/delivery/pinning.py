@@ -41,6 +41,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def decided(choices: Sequence[Choice], releases: Sequence[Release]) -> Settings:
+    """What to set for each package that is going to be installed, and what does not run even so."""
     found: list[Pin] = []
     variables: dict[str, str | None] = {}
     problems: dict[str, str] = {}

@@ -39,6 +39,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 def split(path: Path, request: GraftRequest) -> Outcome:
+    """A wheel for each architecture, each with a note of the whole, by which they can be put together again."""
     if request.version:
         raise UsageError("--version is not for --split: each part is named after its architecture")
     with opened(path) as wheel:

@@ -57,6 +57,7 @@ class Symbol(NamedTuple):
 
 
 def read(elf: Elf) -> Dynamic:
+    """Empty where there is no dynamic section. How much is read of names is bounded."""
     found = list(tags(elf))
     single = dict(reversed(found))
     base = elf.addresses.offset_of(single.get(_STRTAB, 0)) if _STRTAB in single else None
@@ -87,6 +88,7 @@ def read(elf: Elf) -> Dynamic:
 
 
 def tags(elf: Elf) -> Iterator[tuple[int, int]]:
+    """As the loader finds them, by the segment; by the section where there is no segment."""
     place = next(((each.offset, each.file_size) for each in elf.segments if each.type == PT_DYNAMIC), None)
     place = place or next(((each.offset, each.size) for each in elf.headers if each.type == SHT_DYNAMIC), None)
     if place is None:

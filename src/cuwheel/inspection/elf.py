@@ -118,6 +118,7 @@ def is_foreign(head: bytes) -> bool:
 
 
 def read(buffer: Buffer) -> Elf:
+    """Header, segments and sections. Raises MalformedError, also for what CUDA has not been made for in years."""
     raw = buffer.read(0, min(HEADER_SIZE, buffer.size))
     if raw[:4] != MAGIC:
         raise MalformedError(buffer.name, "not an ELF file")

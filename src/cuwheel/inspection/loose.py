@@ -37,6 +37,7 @@ class Loose(NamedTuple):
 
 
 def read(buffer: Buffer, section: str, start: int, end: int) -> Loose:
+    """A cubin that begins at `start`; it ends where its own tables do."""
     found = cubin.open_buffer(SliceBuffer(buffer, start, end - start, buffer.name))
     size = found.size
     return Loose(
@@ -78,6 +79,7 @@ def unpacked(buffer: Buffer, section: str, start: int, end: int) -> Loose | None
 
 
 def rows(cubins: Sequence[Loose]) -> Iterator[DeviceCode]:
+    """Those that are alike in a section, together."""
     alike: dict[tuple[str, Arch, bool, Compression], list[Loose]] = {}
     for each in cubins:
         alike.setdefault((each.section, each.arch, each.linked, each.compression), []).append(each)

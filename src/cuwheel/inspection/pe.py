@@ -104,6 +104,7 @@ def is_foreign(head: bytes) -> bool:
 
 
 def read(buffer: Buffer) -> Pe:
+    """Headers, sections and imports. Raises MalformedError, also for 32-bit files."""
     at = _header_at(buffer)
     signature, machine, count, _, symbols_at, symbols, optional_size, traits = COFF.unpack(buffer.read(at, COFF.size))
     if signature != b"PE\0\0":

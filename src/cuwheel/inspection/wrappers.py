@@ -38,6 +38,7 @@ class Pointers(Protocol):
 def read(
     buffer: Buffer, sections: Sequence[Section], containers: Sequence[RawContainer], pointers: Pointers
 ) -> tuple[Registration, tuple[Finding, ...]]:
+    """What the CUDA runtime is handed at start-up: which wrapper names which container."""
     places = {container.offset: index for index, container in enumerate(containers)}
     found: list[Wrapper] = []
     named: set[int] = set()

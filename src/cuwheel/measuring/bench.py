@@ -83,6 +83,7 @@ class _Collected:
 
 
 def run(request: BenchRequest) -> Bench:
+    """Both sides are started before the first is measured, and take turns: what changes meanwhile concerns both."""
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cuwheel-bench-")))
         sampler = stack.enter_context(gpu_samples.sampling(_SAMPLE_S))

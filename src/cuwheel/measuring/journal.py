@@ -267,6 +267,7 @@ class State(Struct, frozen=True, kw_only=True):
 
 
 def state(folder: Path) -> State:
+    """From the journal alone, which a crash may have cut short."""
     header: Header | None = None
     began: dict[int, Start] = {}
     results: dict[tuple[int, int], Outcome] = {}

@@ -29,6 +29,7 @@ def version(text: str | None) -> str | None:
 
 
 def examine(survey: Survey, cuda: str) -> Iterator[Finding]:
+    """Where a package has a library for each CUDA, the one that it would load; else the majors of all its libraries."""
     profile = profile_of(survey)
     if profile and profile.loads == "one":
         there = sorted(filter(None, (packages.made_for(profile, each.path) for each in survey.libraries)))

@@ -249,6 +249,31 @@ def test_a_new_release_upstream_starts_a_build(
 
 
 @pytest.mark.slow
+def test_the_action_that_picks_up_the_wheel_that_runs(tmp_path: Path, services: Services) -> None:
+    """Into an environment of the workflow's own, with a cuwheel that is installed apart from it."""
+    root = build_world.EXAMPLES.parent
+    action = yaml_file.load((root / ".github" / "actions" / "install" / "action.yml").read_text(), "action.yml")
+    for version, library in (("1.0", "plain-130.so"), ("1.1", "plain-124.so")):
+        made = published.cuda_wheel(tmp_path / "built", version, library=library, tag="py3-none-manylinux_2_28_x86_64")
+        api.publish(made, to=tmp_path / "index")
+    shutil.copytree(tmp_path / "index", services.pages, dirs_exist_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
+    (tmp_path / "runner").mkdir()
+    job = {"permissions": {}, "steps": action["runs"]["steps"]}
+    inputs = {name: each.get("default", "") for name, each in action["inputs"].items()}
+    inputs |= {"name": "foo", "index": f"{services.url}/pages/simple", "on": "h100", "env": str(tmp_path / "env")}
+    inputs["cuwheel"] = f"cuwheel[build] @ file://{root}"
+    player = Player(
+        workflow={"jobs": {"install": job}}, repository=tmp_path, scratch=tmp_path, environ=machine(), inputs=inputs
+    )
+    _all_good(player)
+    told = subprocess.run(
+        [str(tmp_path / "env" / "bin" / "python"), "-m", "pip", "list"], check=True, capture_output=True, text=True
+    )
+    assert "foo" in told.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("upstream", ["ann/bare", "https://git.example.com/bare.git"])
 def test_a_farm_builds_the_source_of_others(upstream: str, tmp_path: Path, services: Services) -> None:
     """This repository has the configuration alone, and the source has none."""

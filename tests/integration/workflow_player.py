@@ -215,6 +215,7 @@ class Player:
             "GITHUB_ACTIONS": "true",
             "RUNNER_ENVIRONMENT": "self-hosted",
             "RUNNER_OS": "Linux",
+            "RUNNER_TEMP": str(self.scratch / "runner"),
             "PRETEND_RIGHTS": ",".join(f"{name}:{value}" for name, value in step["rights"].items()),
             **(self.id_tokens if step["rights"].get("id-token") == "write" else {}),
         }

@@ -45,7 +45,7 @@ def render(service: Service, table: Table, config: str = "", cuda: str | None = 
         "ci": ci,
         "use": _use,
         "runners": facts.runners(),
-        "cuwheel": ci.cuwheel or f"cuwheel[build]=={__version__}",
+        "cuwheel": ci.cuwheel or f"cuwheel[{'build,cache' if table.cache else 'build'}]=={__version__}",
         "source": f"{_UPSTREAM}{config_option}" if ci.upstream else ".",
         "config": config_option,
         "cache": table.cache,

@@ -79,6 +79,16 @@ def test_jobs_follow_from_the_configuration() -> None:
     assert "schedule" not in _rendered(schedule="")["on"]
 
 
+def test_what_the_build_needs_is_installed() -> None:
+    def installed(**settings: Any) -> str:
+        text = rendering.render("github", config.load(None, None, settings))
+        return str(yaml_file.load(text, "x")["env"]["CUWHEEL"])
+
+    assert installed().startswith("cuwheel[build]==")
+    assert installed(cache=True).startswith("cuwheel[build,cache]==")
+    assert installed(ci={"cuwheel": "cuwheel[build] @ https://a.example/c.whl"}).endswith("c.whl")
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -121,6 +121,7 @@ def test_a_torch_that_comes_along_must_run_too(empty: Path, dist: Path, tmp_path
     """An installer takes the newest, whatever the driver."""
     for version, library in (("2.8.0", "plain-124.so"), ("2.9.0", "plain-130.so")):
         wheel(dist, "torch", version, library=library)
+    wheel(dist, "torch", "2.9.0+cpu")
     wheel(dist, "extension", "1.0", library="plain-124.so", requires="torch")
     place: Any = {"find_links": [str(dist)], "no_index": True}
     for driver, torch in (("550.54.14", "2.8.0"), ("580.65.06", "2.9.0")):
@@ -128,6 +129,7 @@ def test_a_torch_that_comes_along_must_run_too(empty: Path, dist: Path, tmp_path
         told = api.install("extension", env=empty, on=["h100"], refine=known, dry_run=True, **place)
         assert {each.name: each.to for each in told.changes} == {"extension": "1.0", "torch": torch}
         assert [each.name for each in told.packages] == ["extension", "torch"]
+        assert driver == "580.65.06" or "too old for CUDA 13" in told.packages[1].why
         fleet = tmp_path / "fleet.toml"
         fleet.write_text(f'[[machine]]\nname = "a"\ngpu = "h100"\ndriver = "{driver}"\npython = "3.12"\n')
         api.install("extension", lock=fleet, output=tmp_path / "install.lock", **place)

@@ -207,10 +207,11 @@ def _newest(rulings: Sequence[Ruling]) -> Version | None:
 
 
 def _why(rulings: Sequence[Ruling]) -> str:
-    """Why the newest release is not taken: what speaks against the best of its files."""
+    """Why the newest release is not taken: what speaks against the best of its files, one for GPUs if it has some."""
     newest = _newest(rulings)
     if newest is None:
         return "no file fits what was asked for"
     own = [each for each in rulings if _release(each) == newest and not _is_yanked(each)]
     wheels = [each for each in own if each.candidate.wheel] or own
+    wheels.sort(key=lambda each: not each.device_code)
     return f"{newest}: {'; '.join(wheels[0].reasons[:2]) or wheels[0].outcome}"

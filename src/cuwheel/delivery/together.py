@@ -95,10 +95,11 @@ def _fitting(
 ) -> Choice | _Conflict | None:
     """None for a package without CUDA code, which is none of our business."""
     limits = Requirement(wanted)
+    shallow = normalised(limits.name) != _TORCH  # which has builds for the CPU, and older ones for GPUs
     first: _Conflict | None = None
     for _ in range(_ATTEMPTS):
         try:
-            choice = choosing.choose(request, str(limits), prefix, shallow=True)
+            choice = choosing.choose(request, str(limits), prefix, shallow=shallow)
         except UnknownNameError:
             return first  # pip may know better, and says what is missing
         if not choice.is_made:

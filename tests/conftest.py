@@ -14,8 +14,12 @@ import pytest
 from tests.fixtures import systems
 
 TESTS = Path(__file__).parent
-KINDS = ("unit", "property", "oracle", "integration", "browser", "gpu")
-ONLY_WITH_ALL = {"download": "fetches large packages", "slow": "takes minutes"}
+KINDS = ("unit", "property", "oracle", "integration", "browser", "gpu", "wine")
+ONLY_WITH_ALL = {
+    "download": "fetches large packages",
+    "slow": "takes minutes",
+    "wine": "fetches Python for Windows and runs it under Wine",
+}
 
 
 # Shells start background jobs with SIGINT ignored, and programs inherit that: tests that send it would wait in vain.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cuwheel import codec, typos
+from cuwheel import codec, system_calls, typos
 from cuwheel.errors import ConfigurationError, FactsError, NewerSchemaError, UnreadableError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def toml(data: bytes) -> dict[str, Any]:
 def toml_file(path: Path) -> dict[str, Any]:
     """OSError where it cannot be read, DecodeError where it is not TOML, or too large to be what somebody wrote."""
     with path.open("rb") as file:
-        data = file.read(_MOST_BYTES + 1)
+        data = system_calls.read_up_to(file, _MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise msgspec.DecodeError(f"it is too large: it has more than {_MOST_BYTES:,} bytes")
     try:

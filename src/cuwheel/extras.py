@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 def program(name: str, path: str | None = None) -> str | None:
     """That of cuwheel's own environment, else the one on PATH (or on `path`)."""
-    beside = shutil.which(name, path=str(Path(sys.executable).parent))
+    folder = Path(sys.executable).parent
+    places = (folder, folder / "Scripts") if os.name == "nt" else (folder,)  # an installed Python has them below it
+    beside = shutil.which(name, path=os.pathsep.join(map(str, places)))
     return beside or shutil.which(name, path=path)
 
 

@@ -96,7 +96,7 @@ def read(path: Path, limit: int, what: str, *, hint: str = "") -> bytes:
     """The whole of a file that others may have written. `what`: what it is said to be too large for."""
     try:
         with path.open("rb") as file:
-            data = file.read(limit + 1)
+            data = system_calls.read_up_to(file, limit + 1)
     except OSError as error:
         raise UnreadableError.from_os(error, path, hint=hint) from error
     if len(data) > limit:
@@ -118,7 +118,7 @@ def head(path: Path, limit: int = 1 << 20) -> str:
     """As much of a text file as one could want to look at; empty where it cannot be read."""
     try:
         with path.open("rb") as file:
-            return file.read(limit).decode(errors="replace")
+            return system_calls.read_up_to(file, limit).decode(errors="replace")
     except (OSError, ValueError):
         return ""
 
@@ -128,7 +128,7 @@ def tail(path: Path, limit: int, start: int = 0) -> str:
     try:
         with path.open("rb") as file:
             file.seek(max(start, path.stat().st_size - limit))
-            return file.read(limit).decode(errors="replace")
+            return system_calls.read_up_to(file, limit).decode(errors="replace")
     except OSError:
         return ""
 

@@ -112,7 +112,7 @@ def decoded(printed: bytes) -> str:
 
 def _text(stream: IO[bytes]) -> str:
     stream.seek(0)
-    return decoded(stream.read(MAX_OUTPUT))
+    return decoded(system_calls.read_up_to(stream, MAX_OUTPUT))
 
 
 def _end_group(child: subprocess.Popen[bytes], *, others: bool = False) -> None:

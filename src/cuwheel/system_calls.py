@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ NEEDED_VARIABLES = (
     if os.name == "nt"
     else ()
 )
+_LEAST = 1 << 16
 _LOOK_S = 0.05
 _PATIENCE_S = 2.0  # for a file that a virus scanner or an indexer has open
 
@@ -86,6 +87,16 @@ def _seek_and_write(handle: int, data: bytes | memoryview, offset: int) -> int:
 _SEEKING = threading.Lock()
 read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
 write_at: Callable[[int, bytes | memoryview, int], int] = getattr(os, "pwrite", _seek_and_write)
+
+
+def read_up_to(file: IO[bytes], limit: int) -> bytes:
+    """What is left of a file, at most `limit` bytes. Reading that many at once would ask for the memory first."""
+    pieces, room = [], limit
+    size = max(os.fstat(file.fileno()).st_size + 1, _LEAST)
+    while room > 0 and (piece := file.read(min(room, size))):
+        pieces.append(piece)
+        room -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def read_into(handle: int, room: memoryview, offset: int) -> int:

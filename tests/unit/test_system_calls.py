@@ -53,3 +53,14 @@ def test_ours_is_what_we_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert system_calls.is_ours((tmp_path / "file").stat())
     assert system_calls.may_replace((tmp_path / "file").stat())
+
+
+def test_a_limit_is_not_asked_for_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(BYTES)
+    with (tmp_path / "file").open("rb") as file:
+        assert system_calls.read_up_to(file, 1 << 60) == BYTES
+    with (tmp_path / "file").open("rb") as file:
+        assert system_calls.read_up_to(file, 5) == BYTES[:5]
+    (tmp_path / "file").write_bytes(b"")
+    with (tmp_path / "file").open("rb") as file:
+        assert system_calls.read_up_to(file, 1 << 60) == b""

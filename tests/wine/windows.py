@@ -59,7 +59,7 @@ def missing() -> str:
 def python() -> Path:
     """The folder with python.exe and Lib/site-packages, filled on first use."""
     packages = sorted((*_PACKAGES, *_own_requirements()))
-    key = files.sha256_of("\n".join((PYTHON, *packages, *_pins())).encode())[:12]
+    key = files.sha256_of("\n".join(("2", PYTHON, *packages, *_pins())).encode())[:12]
     return cache.made(f"windows-python-{key}", lambda folder: _fill(folder, packages))
 
 
@@ -76,6 +76,7 @@ def _fill(folder: Path, packages: Sequence[str]) -> None:
     target = ["--python-platform", "x86_64-pc-windows-msvc", "--python-version", PYTHON]
     target += ["--target", str(folder / "Lib" / "site-packages"), "--only-binary", ":all:", "--link-mode", "copy"]
     process.run([uv, "pip", "install", *target, "--constraints", str(constraints), *packages], timeout=_SETUP_S)
+    (folder / "Lib" / "site-packages" / "bin").rename(folder / "Scripts")
 
 
 def _own_requirements() -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel import files
+from cuwheel import files, system_calls
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _read(path: Path) -> str | None:
     """None where there is no such file."""
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = system_calls.read_up_to(file, _LARGEST + 1)
     except FileNotFoundError:
         return None
     except OSError as error:

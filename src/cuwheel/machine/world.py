@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from cuwheel import process
+from cuwheel import process, system_calls
 from cuwheel.errors import CuwheelError
 from cuwheel.machine.profile import Attempt
 
@@ -75,7 +75,7 @@ class World(Struct, kw_only=True):
         """The file's text, or None where there is none to be read. NULs are device-tree separators."""
         try:
             with self.path(absolute).open("rb") as file:
-                return file.read(_MAX_TEXT).decode(errors="replace").replace("\0", "\n").strip()
+                return system_calls.read_up_to(file, _MAX_TEXT).decode(errors="replace").replace("\0", "\n").strip()
         except OSError:
             return None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import files, log
+from cuwheel import files, log, system_calls
 from cuwheel.errors import CuwheelError
 from cuwheel.network import addresses, client, transfer
 
@@ -59,7 +59,7 @@ def _validators(headers: Mapping[str, str]) -> dict[str, str]:
 def _kept(place: Path, limit: int) -> Page | None:
     try:
         with place.open("rb") as file:
-            data = file.read(2 * limit + 1)
+            data = system_calls.read_up_to(file, 2 * limit + 1)
         return msgspec.msgpack.decode(data, type=Page) if len(data) <= 2 * limit else None
     except (OSError, msgspec.DecodeError):
         return None

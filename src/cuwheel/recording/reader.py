@@ -89,7 +89,7 @@ def _kept(folder: Path, name: str, limit: int, encoding: str = "utf-8") -> str:
         return ""
     try:
         with _plain(folder / parts[0] / parts[1], system_calls.NOT_A_LINK) as file:
-            data = file.read(limit)
+            data = system_calls.read_up_to(file, limit)
     except (OSError, ValueError):
         return ""
     with contextlib.suppress(UnicodeDecodeError):
@@ -132,7 +132,7 @@ def _head(folder: Path) -> dict[str, Any]:
 def _json(path: Path, limit: int) -> dict[str, Any]:
     try:
         with _plain(path) as file:
-            value = json.loads(file.read(limit))
+            value = json.loads(system_calls.read_up_to(file, limit))
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
     except (ValueError, RecursionError) as error:

@@ -135,7 +135,10 @@ def test_doctor_with_nvml_by_its_dll(place: Path) -> None:
     (place / "System32").mkdir()
     target = place / "System32" / "nvml.dll"
     subprocess.run([compiler, "-shared", "-o", target, Path(__file__).with_name("nvml.c")], check=True)
-    machine = answer("doctor", env={"WINDIR": on_c(place)}, status=0)["machine"]
+    # Wine sets the variable itself where a program of Linux starts one of Windows; not where one of Windows does.
+    start = f"import os, sys; os.environ['WINDIR'] = {on_c(place)!r}; from cuwheel.cli import main; "
+    done = windows.run(["-c", f"{start}sys.exit(main(['doctor', '--json']))"])
+    machine = json.loads(done.stdout.decode("utf-8"))["machine"]
     assert machine["system"]["distribution"]["value"].startswith("Windows 10")
     assert (machine["driver"]["version"], machine["driver"]["cuda"]) == ("581.80", "13.0")
     assert [(each["name"], each["capability"]) for each in machine["gpus"]] == [("NVIDIA GeForce RTX 5060 Ti", "12.0")]

@@ -16,7 +16,7 @@ from cuwheel.binary.library import slim_library
 from cuwheel.buffer import MemoryBuffer
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.inspection import payload
-from tests.fixtures import manifest
+from tests.fixtures import manifest, systems
 from tests.unit.binary import engine
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def test_everything_else_about_the_library_is_the_same(tmp_path: Path) -> None:
     assert after.registration == before.registration
 
 
+@systems.NO_MODES
 def test_mode_bits_stay_and_the_source_is_only_read(tmp_path: Path) -> None:
     source, target = tmp_path / "in.so", tmp_path / "out.so"
     source.write_bytes(NAMES.read_bytes())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuwheel.building import variables
 from cuwheel.toolchains.toolchain import HostCompiler
+from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +32,7 @@ def test_another_than_the_systems_stands_under_the_usual_names(tmp_path: Path) -
     assert links == {"g++": cxx, "c++": cxx, "gcc": cc, "cc": cc}
 
 
+@systems.LINUX_PATHS
 def test_the_systems_own_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = programs(tmp_path / "bin", "g++-12", "gcc-12")
     (folder / "g++").symlink_to("g++-12")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.building.gate_archives import Archives, words_of
+from tests.fixtures import systems
 from tests.unit.building.wheels import BIN, call, found, judge, record, rules, wheel
 from tests.unit.inspection import build
 
@@ -81,6 +82,7 @@ def test_the_same_size_and_name_are_not_the_same_bytes(tmp_path: Path, root: Pat
     assert "architecture-not-planned" in rules(judge(path, "sm_90", toolkit_root=str(root)))
 
 
+@systems.LINUX_PATHS
 def test_an_archive_of_others_is_named_and_not_excused(tmp_path: Path, root: Path) -> None:
     outside = tmp_path / "third" / "libthird.a"
     outside.parent.mkdir()

@@ -10,6 +10,7 @@ from cuwheel.building import gate, gate_units
 from cuwheel.building.gate_values import Wanted
 from cuwheel.facts.arch import Arch
 from cuwheel.inspection.survey import survey
+from tests.fixtures import systems
 from tests.unit.building.wheels import BIN, call, found, judge, record, rules, wheel
 from tests.unit.inspection import build
 
@@ -340,6 +341,7 @@ def test_calls_that_compile_nothing_are_no_strangers(tmp_path: Path) -> None:
     assert not [each for each in result.findings if each.rule == "other-nvcc-called"]
 
 
+@systems.LINUX_PATHS
 @pytest.mark.parametrize("program", ["/kit/bin/nvcc", "/job/record/shadow/bin/nvcc"])
 def test_the_toolkits_own_nvcc_is_no_stranger(tmp_path: Path, program: str) -> None:
     calls = record(call(1, "-arch=sm_80 -c b.cu", program=program))

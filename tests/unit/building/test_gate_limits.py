@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.fixtures import malformed
+from tests.fixtures import malformed, systems
 from tests.unit.building.wheels import found, judge, rules, wheel
 from tests.unit.inspection import build
 
@@ -96,6 +96,7 @@ def test_the_glibc_ceiling(tmp_path: Path, ceiling: str, *, passes: bool) -> Non
         assert "demo/b.so needs GLIBC_2.34" in finding.evidence
 
 
+@systems.LINUX_PATHS
 @pytest.mark.parametrize(
     ("runpath", "severity"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 from cuwheel.building import pyproject, source, trees
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +62,7 @@ def test_a_copy_is_the_same_and_hashes_the_same(tmp_path: Path) -> None:
     assert os.access(tmp_path / "copy" / "run.sh", os.X_OK)
 
 
+@systems.NO_MODES
 @pytest.mark.parametrize("change", ["text", "name", "mode", "link"])
 def test_the_hash_is_of_names_contents_and_run_bits(tmp_path: Path, change: str) -> None:
     folder = fill(tmp_path, "pyproject.toml", "a.cu", "b.cu")
@@ -247,6 +249,7 @@ def test_links_in_a_circle_and_to_nowhere_are_copied_as_they_are(tmp_path: Path)
     assert (tmp_path / "copy" / "circle").readlink().name == "circle"
 
 
+@systems.NO_MODES
 def test_a_copy_of_what_may_not_be_written_can_be(tmp_path: Path) -> None:
     folder = fill(tmp_path / "source", "pyproject.toml", "run.sh")
     (folder / "run.sh").chmod(0o555)

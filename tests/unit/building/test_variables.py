@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import venvs
 from cuwheel.building import variables
 from cuwheel.building.tables import Table
 from cuwheel.errors import UsageError
+from tests.fixtures import systems
 from tests.unit.building import jobs_world as world
 
 if TYPE_CHECKING:
@@ -65,9 +68,9 @@ def test_indexes_proxies_and_what_is_asked_for_pass(tmp_path: Path) -> None:
 
 
 def test_the_toolkit_comes_before_every_other_nvcc_and_the_environment_before_all(tmp_path: Path) -> None:
-    folders = seen(world.given(tmp_path))["PATH"].split(":")
-    assert folders[:2] == [str(tmp_path / "venv" / "bin"), "/store/kit/bin"]
-    assert folders[-1] == "/bin"
+    folders = seen(world.given(tmp_path))["PATH"].split(os.pathsep)
+    assert folders[:2] == [str(venvs.interpreter(tmp_path / "venv").parent), "/store/kit/bin"]
+    assert folders[-1] == variables.SYSTEM_PATH[-1]
 
 
 def test_what_lies_in_the_users_home_is_still_found(tmp_path: Path) -> None:
@@ -124,6 +127,7 @@ def test_the_c_compiler_beside_a_cxx_one(tmp_path: Path, cxx: str, cc: str) -> N
     assert variables.c_compiler(cxx) == cc  # by name alone: it is in an image
 
 
+@systems.NO_MODES
 def test_tools_of_the_caller_are_linked_one_by_one(tmp_path: Path) -> None:
     for name in ("cargo", "gcc", "nvcc", "rustc"):
         (tmp_path / name).touch()

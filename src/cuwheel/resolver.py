@@ -209,7 +209,8 @@ def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release
     environ, options = index_settings.for_uv(given)
     if not {"UV_HTTP_RETRIES", "UV_HTTP_TIMEOUT"} & environ.keys():
         environ["UV_HTTP_RETRIES"] = "1"
-    options += ["--format", "pylock.toml"]
+    # Its own choice of an interpreter may be another, or one that it would download.
+    options += ["--format", "pylock.toml", "--python", sys.executable]
     options += [] if wanted.source else ["--only-binary=:all:"]
     options += [] if wanted.dependencies else ["--no-deps"]
     options += ["--offline"] if wanted.offline else []

@@ -259,3 +259,26 @@ def test_the_end_of_what_the_command_printed_is_kept(bench: Bench) -> None:
     assert 200_000 < len(said) <= 1 << 19
     assert "the end" in said
     assert len(ended.out) > 900_000
+
+
+@slow
+def test_a_pipe_named_as_a_response_file_is_left_to_the_compiler(bench: Bench) -> None:
+    ended = bench.started("pipes", "@\\\\.\\pipe\\nobody", "@NUL", "out:fine")
+    assert ended.printed()[0] == "fine\n"
+    assert not [each for each in ended.call.response_files if "pipe" in each.path]
+
+
+@slow
+def test_what_a_call_left_running_can_print_after_the_watcher_has_gone(tmp_path: Path) -> None:
+    """Its pipe goes on to a process that only reads: writing to it must not fail."""
+    bench = Bench(tmp_path, "watch")
+    late = bench.folder / "late"
+    behind = f'run-on:"{windows.named(bench.nvcc)}" sleep:4000 out:late started:{windows.named(late)}'
+    child, record = bench.start(windows.named(bench.starter), "null", bench.called(), behind, "out:now")
+    with child:
+        assert child.wait(30) == 0
+        assert not late.exists()
+        assert wait_until([late])
+    assert reader.read(record).calls[0].status == 0
+    names = sorted(path.suffix for path in (record / "output").iterdir())
+    assert names == [".out", ".txt"]  # nothing came on the other stream

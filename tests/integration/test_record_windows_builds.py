@@ -120,3 +120,18 @@ def test_a_stand_in_leaves_the_environment_as_it_was(work: Path) -> None:
     assert reader.output(record, call) == (f"{variables['CUDACXX']}\n", "quiet\n")
     assert call.changed.keys() <= {"PROMPT"}
     assert not call.unset
+
+
+def test_calls_at_once_are_kept_apart(work: Path) -> None:
+    """Their callers' threads and ends are debug events too: none may wait for another's output."""
+    ninja = next(_build_tools().rglob("ninja.exe"))
+    nvcc = windows.named(work / "Program Files" / "CUDA" / "bin" / "nvcc.exe")
+    rules = [f'rule r\n  command = "{nvcc}" out:$out bytes:200000 out:end-$out\n']
+    names = [f"o{number}" for number in range(12)]
+    (work / "build.ninja").write_text("".join([*rules, *(f"build {name}: r\n" for name in names)]))
+    answer = _recorded(work, windows.named(ninja), "-j6")
+    assert (answer["exit_status"], answer["summary"]["nvcc"], answer["summary"]["failed"]) == (0, 12, 0)
+    record = reader.read(work / "rec")
+    printed = [reader.output(record, call)[0] for call in record.calls]
+    assert sorted(text.split("\n")[0] for text in printed) == sorted(names)
+    assert all(text.endswith(f"end-{text.split(chr(10))[0]}\n") for text in printed)

@@ -5,7 +5,7 @@
  * sleep:MS            wait              hold:MS            leave a program behind that writes so much later
  * fd:N:TEXT           write by a descriptor of the C runtime    handle:N:TEXT   by a handle of that number
  * wait:NAME           take and give back a semaphore       debugged:   tell whether a debugger is seen
- * run:WORDS           run the rest of the line as a program, and go on with its status
+ * run:WORDS           run the rest of the word as a program, and go on with its status; run-on:WORDS does not wait
  * wish:NAME           print a variable                     started:FILE   make a file
  */
 #include <windows.h>
@@ -145,7 +145,9 @@ int wmain(int argc, wchar_t **argv) {
             DWORD status = run(rest, TRUE);
             if (status)
                 ExitProcess(status);
-        } else if ((rest = behind(word, L"wish:")))
+        } else if ((rest = behind(word, L"run-on:")))
+            run(rest, FALSE);
+        else if ((rest = behind(word, L"wish:")))
             print(STD_OUTPUT_HANDLE, GetEnvironmentVariableW(rest, value, 1024) ? value : L"(not set)");
         else if ((rest = behind(word, L"started:")))
             save(rest, "");

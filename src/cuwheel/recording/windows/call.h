@@ -8,6 +8,7 @@
 #include "relay.h"
 
 struct call {
+    struct call *next; /* of those that have ended and whose streams somebody may still hold */
     char id[64];
     const struct tool *tool;
     char *program; /* what was called */

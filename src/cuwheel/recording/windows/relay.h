@@ -148,6 +148,10 @@ SHARED bool open_stream(struct stream *stream, HANDLE target, const char *record
     stream->wake = CreateEventW(NULL, TRUE, FALSE, NULL);
     stream->settled = CreateEventW(NULL, TRUE, FALSE, NULL);
     stream->thread = CreateThread(NULL, 0, relay, stream, 0, NULL);
+    if (!stream->thread) { /* nobody would read it: the program keeps what it has */
+        close_one(&stream->given);
+        close_one(&stream->source);
+    }
     return stream->thread != NULL;
 }
 
@@ -161,9 +165,13 @@ SHARED void ask_to_settle(struct stream *stream) {
         SetEvent(stream->settled);
 }
 
+/* Nothing more can come. */
+SHARED bool has_ended(const struct stream *stream) {
+    return !stream->thread || WaitForSingleObject(stream->thread, 0) == WAIT_OBJECT_0;
+}
+
 SHARED bool has_settled(const struct stream *stream) {
-    return !stream->thread || WaitForSingleObject(stream->thread, 0) == WAIT_OBJECT_0 ||
-           WaitForSingleObject(stream->settled, 0) == WAIT_OBJECT_0;
+    return has_ended(stream) || WaitForSingleObject(stream->settled, 0) == WAIT_OBJECT_0;
 }
 
 SHARED void settle(struct stream *stream) {

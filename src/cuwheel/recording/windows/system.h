@@ -94,17 +94,22 @@ SHARED HANDLE opened(const char *path, DWORD access, DWORD how) {
     return file;
 }
 
+/* `\\\\.\\pipe\\x`: opening it alone would take it from the one that it is for. */
+SHARED bool is_device(const char *path) {
+    return strlen(path) > 3 && strchr("\\/", path[0]) && strchr("\\/", path[1]) && path[2] == '.' && strchr("\\/", path[3]);
+}
+
 SHARED bool is_there(const char *path) {
-    wchar_t *name = wide_path(path);
+    wchar_t *name = is_device(path) ? NULL : wide_path(path);
     bool found = name && GetFileAttributesW(name) != INVALID_FILE_ATTRIBUTES;
     free(name);
     return found;
 }
 
-/* All of a file, up to a limit, ended by a zero byte that is not counted. A pipe's would be taken from its reader. */
+/* All of a file, up to a limit, ended by a zero byte that is not counted. */
 SHARED bool read_file(const char *path, size_t limit, struct text *into) {
     const DWORD piece = 8192;
-    HANDLE file = opened(path, GENERIC_READ, OPEN_EXISTING);
+    HANDLE file = is_device(path) ? INVALID_HANDLE_VALUE : opened(path, GENERIC_READ, OPEN_EXISTING);
     if (file == INVALID_HANDLE_VALUE)
         return false;
     DWORD count = 0;

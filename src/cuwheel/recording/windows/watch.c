@@ -39,6 +39,7 @@ static struct session session;
 static struct watched *all;
 static bool recording;
 static struct stream kept[2]; /* of the command itself */
+static struct call *ended_calls;
 
 static struct watched *find(DWORD id) {
     for (struct watched *each = all; each; each = each->next)
@@ -192,6 +193,29 @@ static void drop(struct watched *one) {
     free(one); /* its call stays: grandchildren may still write, and a thread reads that */
 }
 
+/* Calls whose streams nobody holds any more; `all_of_them`: also the others, for which somebody else reads on. */
+static void finish_calls(bool all_of_them) {
+    for (struct call **each = &ended_calls; *each;) {
+        struct call *call = *each;
+        if (!all_of_them && !(has_ended(&call->out) && has_ended(&call->err))) {
+            each = &call->next;
+            continue;
+        }
+        *each = call->next;
+        finish_stream(&call->out, session.record);
+        finish_stream(&call->err, session.record);
+        free(call);
+    }
+}
+
+static void end_call(struct watched *one) {
+    struct call *call = one->call;
+    tell_end(call, &session, one->last.u.ExitProcess.dwExitCode, 0, one->memory);
+    finish_calls(false);
+    call->next = ended_calls;
+    ended_calls = call;
+}
+
 static void see_ended(struct watched *one, const DEBUG_EVENT *event) {
     uint64_t memory = peak_memory(one->process);
     if (memory > one->memory)
@@ -223,7 +247,7 @@ static bool release_ended(DWORD root, bool *waiting) {
             continue;
         }
         if (one->call)
-            tell_end(one->call, &session, one->last.u.ExitProcess.dwExitCode, 0, one->memory);
+            end_call(one);
         ContinueDebugEvent(one->last.dwProcessId, one->last.dwThreadId, DBG_CONTINUE);
         drop(one);
         if (last)
@@ -290,6 +314,7 @@ static void let_go(void) {
             finish_stream(&one->call->err, session.record);
         }
     }
+    finish_calls(true);
 }
 
 static void open_kept(HANDLE out, HANDLE err) {

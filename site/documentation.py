@@ -42,6 +42,10 @@ def prepare(source: Path) -> None:
         shutil.copyfile(ROOT / place, source / name)
     for page in source.rglob("*.md"):
         page.write_text(_links_within(page.read_text(), depth=len(page.relative_to(source).parts) - 1))
+    for name in ("index.md", "browser.md"):  # of the repository, where that page is not
+        page = source / name
+        heading, rest = page.read_text().split("\n", 1)
+        page.write_text(f'{heading}\n\n<p><a href="../index.html">Open cuwheel in this browser</a></p>\n{rest}')
     for folder in ("causes", "rules"):
         names = sorted(each.stem for each in (source / folder).glob("*.md") if each.stem != "README")
         with (source / folder / "README.md").open("a") as page:

@@ -168,3 +168,30 @@ def _same_but_smaller(old: Path, new: Path) -> None:
         assert listed == Counter(str(each.arch) for each in inside)
     for way in ("in place", "moved"):
         assert load(new, way) == load(old, way)
+
+
+def test_a_library_of_nvidias_with_an_architecture_more(tmp_path: Path) -> None:
+    """Two parts of cuRAND with one architecture in common, put together: read and loaded as the whole."""
+    source = wheel_of("nvidia-curand 10.4.0.35")
+    with zipfile.ZipFile(source) as archive:
+        member = next(each for each in archive.namelist() if each.endswith("curand64_10.dll"))
+    whole = _unpacked(source, member, tmp_path / "whole")
+    parts = []
+    for name, machines in (("base", ("a100", "h100")), ("donor", ("h100", "12.0"))):
+        made = api.slim(whole, machines=machines, drop_signature=True, output=tmp_path / f"{name}.dll")
+        assert made.written
+        parts.append(tmp_path / f"{name}.dll")
+    grafted = api.graft(*parts, output=tmp_path / "curand64_10.dll")
+    assert grafted.written, grafted.findings
+    assert grafted.proof
+    assert grafted.proof.kind == "witness"
+    new = tmp_path / "curand64_10.dll"
+    archs = {str(each.arch) for each in engine.read(new).entries if each.kind == "cubin"}
+    assert archs == {"sm_80", "sm_90", "sm_120"}
+    assert warnings_of(new) <= warnings_of(whole)
+    if not windows.missing():
+        listed = cuobjdump(new)
+        assert listed is not None
+        assert set(listed) == archs
+        for way in ("in place", "moved"):
+            assert load(new, way) == load(whole, way)

@@ -37,6 +37,7 @@ _PACKAGES = (
     "pytest-xdist",
     "hypothesis",
     "jsonschema",
+    "delvewheel",
     "pefile",
     "pyelftools",
     "ruamel.yaml",

@@ -186,10 +186,11 @@ class _Finishing:
         """
         table = self.order.table.repair
         platform = wheel.name.rpartition("-")[2]
-        if table.enabled is False or (table.enabled is None and not platform.startswith(("linux_", "manylinux"))):
+        known = platform.startswith(("linux_", "manylinux", "win_"))
+        if table.enabled is False or (table.enabled is None and not known):
             return wheel
         decision = deciding.decide(wheel, self._repair_wish())
-        if table.enabled is None and not platform.startswith("linux_") and "tag" not in decision.changes:
+        if table.enabled is None and platform.startswith("manylinux") and "tag" not in decision.changes:
             return wheel
         if decision.refused and table.enabled:
             problems = "; ".join(each.message for each in decision.findings if each.severity == "error")
@@ -207,13 +208,13 @@ class _Finishing:
     def _repair_wish(self) -> RepairWish:
         table, toolchain = self.order.table.repair, self.job.toolchain
         root = Path(toolchain.root)
-        folders = () if toolchain.prefix else tuple(each for each in (root / "lib64", root / "lib") if each.is_dir())
+        places = () if toolchain.prefix else (root / "lib64", root / "lib", root / "bin")
         return RepairWish(
             policy=table.policy,
             exclude=table.exclude,
             requires=table.requires,
             cuda_major=int(self.job.cuda.split(".")[0]),
-            libraries=folders,
+            libraries=tuple(each for each in places if each.is_dir()),
         )
 
     def _gate(self, wheel: Path) -> tuple[Survey, gate.Result]:

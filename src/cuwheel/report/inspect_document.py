@@ -152,6 +152,7 @@ def _details(library: Library) -> Iterator[Row]:
         ("compiler", library.host_compiler),
         ("build id", library.build_id),
         ("platform", library.platform.evidence if library.platform else None),
+        ("signature", "attached (Authenticode)" if library.signed else None),
     ):
         if value:
             yield Row(name, value)

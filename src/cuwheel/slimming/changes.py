@@ -128,11 +128,11 @@ def begin(root: Path, header: Header) -> Iterator[Changes]:
             Writer(folder).start(replace(header, root=Root.of(root)))
             yield Changes(root, folder)
         finally:
-            state = journal.read(folder).state
-            if state == "preparing":
-                shutil.rmtree(folder, ignore_errors=True)
-            elif state == "done":
-                shutil.rmtree(folder / "new", ignore_errors=True)
+            found = journal.read(folder)
+            if found.state == "preparing":
+                _forget(root, folder, found)
+            elif found.state == "done":
+                in_use.clear(folder / "new")
 
 
 def recover(root: Path) -> tuple[Finding, ...]:
@@ -144,7 +144,7 @@ def recover(root: Path) -> tuple[Finding, ...]:
         elif found.state == "undoing":
             findings += _undo(root, folder, found)
         elif found.state in ("preparing", "committing"):
-            shutil.rmtree(folder, ignore_errors=True)
+            _forget(root, folder, found)
     return tuple(findings)
 
 
@@ -221,14 +221,19 @@ def _switch(root: Path, folder: Path, step: Step) -> None:
         in_use.put(staged, path, folder, step.number)
 
 
+def _forget(root: Path, folder: Path, found: Journal) -> None:
+    """What was prepared and never done: the originals that were kept are still in use, by another name."""
+    with in_use.modes_kept([root / step.path for step in found.steps]):
+        in_use.clear(folder)
+
+
 def _discard(folder: Path) -> None:
     """A journal that is settled. Libraries that a process of Windows has loaded stay; the next run removes them."""
     journal.remove(folder)
-    try:
+    if os.name == "nt":
+        in_use.clear(folder)
+    else:
         shutil.rmtree(folder)
-    except PermissionError:
-        if os.name != "nt":
-            raise
 
 
 def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
@@ -242,7 +247,7 @@ def _finish(root: Path, folder: Path, found: Journal) -> Iterator[Finding]:
                 yield _changed_since(step)
         _sync_folders(root, found.steps)
         Writer(folder).state("done")
-        shutil.rmtree(folder / "new", ignore_errors=True)
+        in_use.clear(folder / "new")
 
 
 def _take_back(root: Path, folder: Path, steps: tuple[Step, ...]) -> None:
@@ -261,7 +266,7 @@ def _undo(root: Path, folder: Path, found: Journal) -> list[Finding]:
         _sync_folders(root, found.steps)
         if stuck:
             Writer(folder).keep_only(found, tuple(reversed(stuck)))
-            shutil.rmtree(folder / "new", ignore_errors=True)
+            in_use.clear(folder / "new")
         else:
             _discard(folder)
     return [_not_restored(step, _original(folder, step)) for step in stuck]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cuwheel import process
+from cuwheel.errors import CuwheelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -10,6 +15,8 @@ if TYPE_CHECKING:
     from cuwheel.facts.arch import Arch
 
 _LIST = "__CUDA_ARCH_LIST__"
+_SEED = "-frandom-seed"
+_ASK_S = 60.0
 
 
 def gencode(archs: Iterable[Arch]) -> Iterator[str]:
@@ -21,3 +28,16 @@ def arch_list(archs: Iterable[Arch]) -> tuple[str, str]:
     """The list as CUB and Thrust see it, whatever is compiled."""
     numbers = sorted({arch.capability.number for arch in archs})
     return f"-U{_LIST}", f"-D{_LIST}=" + r"\,".join(f"{number}0" for number in numbers)
+
+
+@cache
+def seed(root: str) -> tuple[str, ...]:
+    """Names that do not depend on the process number, where the nvcc of a toolkit can do that.
+
+    Relocatable code has such names where a file defines nothing that others see: two calls would not fit together.
+    """
+    try:
+        known = process.run([Path(root, "bin", "nvcc"), "--help"], timeout=_ASK_S).stdout
+    except CuwheelError:
+        return ()
+    return (f"{_SEED}=cuwheel",) if _SEED in known else ()

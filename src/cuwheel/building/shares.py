@@ -133,7 +133,8 @@ def built(job: Job, order: Order, requirements: Source, fresh: frozenset[str] = 
 def compiled(share: Share, job: Job, order: Order, requirements: Source) -> tuple[Built, Kept | None]:
     """One share, which is kept; None where it failed."""
     log.info("%s: compiling the share for %s", job.id, share.name)
-    made = run.worked(replace(job, force_archs=share.words), order, requirements)
+    words = (*share.words, *nvcc_words.seed(job.toolchain.root))
+    made = run.worked(replace(job, force_archs=words), order, requirements)
     named = tuple(replace(phase, name=f"{phase.name} {share.name}") for phase in made.phases)
     kept = None if made.problem else _keep(_place(share, job, order), made, job)
     return replace(made, phases=named), kept

@@ -126,10 +126,13 @@ def end_leftovers(folder: Path) -> int:
 
 
 def _sees(pid: int, folder: Path) -> bool:
+    """Whether a process has the same folder at this path, or is in the same namespace where it has gone."""
     try:
-        return Path(f"/proc/{pid}/root{folder}").samefile(folder)
+        if folder.exists():
+            return Path(f"/proc/{pid}/root{folder}").samefile(folder)
+        return Path(f"/proc/{pid}/ns/mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
     except OSError:
-        return not folder.exists()
+        return False
 
 
 def _processes() -> Iterator[int]:

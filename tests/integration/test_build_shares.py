@@ -65,3 +65,18 @@ def test_shares_that_were_compiled_otherwise_are_compiled_again(here: World) -> 
     job, said = built(here, source, "8.0,8.9,9.0")
     assert said == "compiled as shares: sm_80, sm_89, sm_90; from the cache: none"
     assert archs(job) == ["sm_80", "sm_89", "sm_90"]
+
+
+@pytest.mark.slow
+def test_shares_of_relocatable_code_fit_though_their_names_have_process_numbers(here: World) -> None:
+    """A file that defines nothing for others: nvcc names its variables by the number of its process."""
+    source = projects.bare(here.folder / "source", settings=NATIVE)
+    backend = source / "own_backend.py"
+    backend.write_text(backend.read_text().replace('"-Xcompiler", "-fPIC"', '"-rdc=true", "-Xcompiler", "-fPIC"'))
+    kernel = source / "kernel.cu"
+    table = "static __device__ float table[4] = {1, 2, 3, 4};\n"
+    text = kernel.read_text().replace("*= 2", "*= table[threadIdx.x & 3]")
+    kernel.write_text(table + text.replace('extern "C" int', "__attribute__((used)) static int"))
+    job, said = built(here, source, "8.9,9.0")
+    assert said == "compiled as shares: sm_89, sm_90; from the cache: none"
+    assert {"sm_89", "sm_90"} <= set(archs(job))

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def cluster(address: str, *, certificate: Path | None = None) -> Cluster:
-    """The workers of a cluster: what each is, what it does, and which of them this cuwheel can use.
-
-    `certificate`: the file of `cluster_init`, or their folder; without one, that of this user.
-    """
+    """The workers of a cluster: what each is and does. `certificate`: of `cluster_init`, if not this user's."""
     return report.of_overview(address, overview.of(target.parse(address), certificate))
 
 
@@ -32,8 +29,7 @@ def cluster_init(folder: Path | None = None) -> Certificates:
 
 def cluster_stop(address: str, *, certificate: Path | None = None) -> Cluster:
     """End what runs, the workers and the scheduler."""
-    found = overview.stop(target.parse(address), certificate)
-    return report.of_overview(address, found, stopped=True)
+    return report.of_overview(address, overview.stop(target.parse(address), certificate), stopped=True)
 
 
 def cluster_scheduler(address: str, *, certificate: Path | None = None, ready: Path | None = None) -> Cluster:

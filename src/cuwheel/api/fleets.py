@@ -24,18 +24,25 @@ def check(
     refine: Refinement | None = None,
     env: Path | None = None,
     platform: str | None = None,
+    cluster: str | None = None,
 ) -> Check:
     """Whether wheels (or their facts files), libraries or installed distributions run on machines, how, and why not.
 
     `on`: GPU names, capabilities, machine profiles, fleet files or `Machine` values; without one, this machine.
     `env`: the Python environment that the packages are in, or come into: its torch and variables are the machines'.
+    `cluster`: whose workers read the files.
     """
     from cuwheel.compat import matrix
     from cuwheel.machine import named, torch_installed
     from cuwheel.report.check import Check, targets_of
 
     machines = named.asked(on, refine, env=env)
-    found = [survey(on_disk(target, platform), env=env, detail="containers") for target in targets]
+    if cluster:
+        from cuwheel.clusters import surveys
+
+        found = surveys.on_cluster(targets, cluster, platform=platform, env=env)
+    else:
+        found = [survey(on_disk(target, platform), env=env, detail="containers") for target in targets]
     torch = torch_installed.exports(env, torch_installed.taken(found)) if env or not on else None
     return Check(
         targets=targets_of(found),

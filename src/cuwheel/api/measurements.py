@@ -27,11 +27,12 @@ def trials(
     repeats: int | None = None,
     only: Mapping[str, str] | None = None,
     dry_run: bool = False,
+    cluster: str | None = None,
 ) -> Trials:
     """Run the trials of a TRIALS.toml, each on disk before it begins, and say what they tell.
 
     `output`: the folder of the journal. `resume`: go on where an earlier run ended, however it did. `only`: axis →
-    value, of the conditions to run. `repeats`: in place of the file's.
+    value, of the conditions to run. `repeats`: in place of the file's. `cluster`: whose workers run them.
     """
     from cuwheel.measuring import campaign, trials_file
     from cuwheel.report import trials as report
@@ -40,7 +41,13 @@ def trials(
     folder = campaign.folder_of(file, output)
     if dry_run:
         return report.of_plan(plan, folder)
-    campaign.run(plan, folder, campaign.Wish(resume=resume, repeats=repeats, only=dict(only or {})))
+    wish = campaign.Wish(resume=resume, repeats=repeats, only=dict(only or {}))
+    if cluster:
+        from cuwheel.measuring import on_cluster
+
+        on_cluster.run(plan, folder, wish, cluster)
+    else:
+        campaign.run(plan, folder, wish)
     return trials_report(folder)
 
 

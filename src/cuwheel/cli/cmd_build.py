@@ -117,12 +117,7 @@ def _add_where(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--resume", action="store_true", help="continue an earlier run (what has not changed is always reused)"
     )
-    how.add_argument(
-        "--cluster",
-        metavar="WHERE",
-        type=option_values.cluster,
-        help="build on the workers of a cluster: tls://HOST:PORT, local or slurm",
-    )
+    shared_options.add_cluster(how, "build on the workers of a cluster")
     how.add_argument(
         "--shares",
         action="store_true",

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--budget", metavar="SIZE", type=numbers.size, help="download at most this much (default: no limit)"
     )
+    shared_options.add_cluster(group, "read by the workers of a cluster")
 
 
 def refuse_conflicts(args: argparse.Namespace) -> None:
@@ -48,8 +49,8 @@ def refuse_conflicts(args: argparse.Namespace) -> None:
             raise UsageError("add needs packages and --to", hint="cuwheel catalogue add torch --to catalogue")
         if args.on:
             raise UsageError("--on belongs to list", hint="cuwheel catalogue list --on h100")
-    elif args.to or args.indexes or args.platform or args.days or args.budget:
-        raise UsageError("only add takes --to, --index, --platform, --days and --budget")
+    elif args.to or args.indexes or args.platform or args.days or args.budget or args.cluster:
+        raise UsageError("only add takes --to, --index, --platform, --days, --budget and --cluster")
     elif len(args.names) > 1:
         raise UsageError("list takes one place", hint="cuwheel catalogue list FOLDER")
 
@@ -67,4 +68,5 @@ def run(args: argparse.Namespace) -> Catalogue:
         platform=args.platform or LINUX,
         days=args.days or TWO_YEARS,
         budget=args.budget,
+        cluster=args.cluster,
     )

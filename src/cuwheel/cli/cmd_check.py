@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_where(parser, env=places.environment)
     shared_options.add_on(parser)
     add_html(parser)
+    shared_options.add_cluster(parser, "many wheels, read by the workers of a cluster")
     add_refinement(parser)
 
 
@@ -87,6 +88,7 @@ def refinement(args: argparse.Namespace) -> Refinement:
 def run(args: argparse.Namespace) -> Check:
     from cuwheel import api
 
-    answer = api.check(*args.target, on=args.on, refine=refinement(args), env=args.env, platform=args.platform)
+    where = {"env": args.env, "platform": args.platform, "cluster": args.cluster}
+    answer = api.check(*args.target, on=args.on, refine=refinement(args), **where)
     write_html(answer, args)
     return answer

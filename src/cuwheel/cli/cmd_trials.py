@@ -36,6 +36,7 @@ _BELONG = {
     "resume": ("run", "bisect"),
     "repeats": ("run",),
     "only": ("run", "bisect"),
+    "cluster": ("run",),
     "dry_run": ("run", *_SERVICES),
     "html": ("run", "report", "bisect"),
     "good": ("bisect",),
@@ -69,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="only conditions with this value; repeatable",
     )
+    shared_options.add_cluster(group, "each trial on a worker of a cluster")
     group.add_argument("--dry-run", action="store_true", help="list what would be done, and do nothing")
     _add_bisect(parser)
     service = parser.add_argument_group("services")
@@ -133,7 +135,13 @@ def run(args: argparse.Namespace) -> Answer:
     if args.action == "bisect":
         return _shown(_bisected(args, file, only), args)
     answer = api.trials(
-        file, output=args.output, resume=args.resume, repeats=args.repeats, only=only, dry_run=args.dry_run
+        file,
+        output=args.output,
+        resume=args.resume,
+        repeats=args.repeats,
+        only=only,
+        dry_run=args.dry_run,
+        cluster=args.cluster,
     )
     return _shown(answer, args)
 

@@ -148,3 +148,13 @@ def request_of(make: type[T], args: argparse.Namespace, *, without: tuple[str, .
     """
     named = [each.name for each in dataclasses.fields(make) if each.name not in (*given, *without)]  # type: ignore[arg-type]
     return make(**{name: getattr(args, name) for name in named}, **given)
+
+
+def add_cluster(parser: Group, meaning: str) -> None:
+    """`meaning`: what the workers do."""
+    parser.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        type=option_values.cluster,
+        help=f"{meaning}: tls://HOST:PORT, local or slurm",
+    )

@@ -158,10 +158,15 @@ class Engine:
         used_cores: Counter[str] = Counter()
         used_memory: Counter[str] = Counter()
         for waiting, worker in self._running.values():
-            used_cores[worker] += waiting.task.cores
+            used_cores[worker] += self._roster.cores(worker) if waiting.task.alone else waiting.task.cores
             used_memory[worker] += waiting.task.memory
         slots = [
-            Slot(name=name, cores=facts.cores - used_cores[name], memory=facts.memory - used_memory[name])
+            Slot(
+                name=name,
+                cores=facts.cores - used_cores[name],
+                memory=facts.memory - used_memory[name],
+                idle=not used_cores[name],
+            )
             for name, facts in self._roster.usable.items()
         ]
         largest = [Slot(name=name, cores=each.cores, memory=each.memory) for name, each in self._roster.usable.items()]

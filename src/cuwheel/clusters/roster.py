@@ -120,6 +120,9 @@ class Roster:
         if aside or self._faults[name] >= _FAULTS:
             self._refuse(name, why)
 
+    def cores(self, address: str) -> int:
+        return self.seen[address].cores if address in self.seen else 0
+
     def name(self, address: str) -> str:
         return self.seen[address].name if address in self.seen else address
 

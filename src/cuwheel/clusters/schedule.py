@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class Slot(Struct, frozen=True, kw_only=True):
-    """A worker and what of it is free."""
+    """A worker and what of it is free. `idle`: all of it."""
 
     name: str
     cores: int
     memory: int
+    idle: bool = True
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -44,6 +45,7 @@ def assign(
     `usable`: whether a worker may run a task at all.
     """
     free = {each.name: [each.cores, each.memory] for each in slots}
+    idle = {each.name for each in slots if each.idle}
     for each in longest_first(waiting):
         if not any(cores > 0 for cores, _ in free.values()):
             return
@@ -51,12 +53,14 @@ def assign(
             name
             for name, (cores, memory) in free.items()
             if name not in each.avoid and cores >= each.task.cores and memory >= each.task.memory
+            if name in idle or not each.task.alone
             if usable(each.task, name)
         ]
         if fitting:
             chosen = max(fitting, key=lambda name: free[name][0])
-            free[chosen][0] -= each.task.cores
+            free[chosen][0] -= free[chosen][0] if each.task.alone else each.task.cores
             free[chosen][1] -= each.task.memory
+            idle.discard(chosen)
             yield each, chosen
 
 

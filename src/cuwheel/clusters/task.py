@@ -20,7 +20,8 @@ class Task(Struct, frozen=True, kw_only=True):
     """A function (`module:name`) and what it is called with: JSON, and files by their hash.
 
     `cores`, `memory`: what it takes of a worker, at most. `seconds`: how long it took before; None where nobody knows.
-    `alike`: only workers of one kind may run it, since its results are put together with others. `kept`: its answer is
+    `alike`: only workers of one kind may run it, since its results are put together with others. `alone`: it takes a
+    whole worker, however large. `kept`: its answer is
     kept here and used again, unless a `fresh` one is wanted. `label`: under which the time that it takes
     is remembered; empty: it is not.
     """
@@ -33,6 +34,7 @@ class Task(Struct, frozen=True, kw_only=True):
     memory: int = 0
     seconds: float | None = None
     alike: bool = False
+    alone: bool = False
     kept: bool = False
     fresh: bool = False
     label: str = ""

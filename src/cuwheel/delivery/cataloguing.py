@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import contextlib
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from cuwheel import log
+from cuwheel import files, log
 from cuwheel.compat import tags
-from cuwheel.delivery import candidates, wheel_reading
+from cuwheel.delivery import candidates, catalogue_reading
 from cuwheel.delivery.catalogue import Listed, Store
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.locking import locked
 from cuwheel.network import client
-from cuwheel.network.remote import Budget, OverBudgetError
+from cuwheel.network.remote import Budget
 from cuwheel.units import size
 from cuwheel.wheel.metadata import normalised
 
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
     from cuwheel.delivery.candidates import Candidate
+    from cuwheel.delivery.catalogue_reading import Reader
     from cuwheel.delivery.request import CatalogueRequest
 
 Outcome: TypeAlias = Literal["added", "known", "failed", "over-budget"]
-_AT_ONCE = 2
 _UTC = timezone.utc
 
 
@@ -54,16 +53,28 @@ def fill(request: CatalogueRequest) -> Filled:
     request.to.mkdir(parents=True, exist_ok=True)
     budget = Budget(request.budget)
     rows: list[Row] = []
-    with locked(request.to, patient=True), client.Session() as session:
+    with locked(request.to, patient=True), client.Session() as session, _reader(request, session, budget) as reader:
         store = Store(request.to)
         where = candidates.places(session.found, indexes=request.indexes, find_links=request.find_links)
         for name in request.names:
             with log.progress(f"asking your indexes for {name}"):
                 wanted, problem = _listed(name, where, session, request)
             rows += [Row(name=name, version="", file="", outcome="failed", reason=problem)] if problem else []
-            rows += _project(wanted, store, session, budget)
+            rows += _project(wanted, store, reader)
             store.save(datetime.now(_UTC).date().isoformat())
         return Filled(rows=tuple(rows), wheels=len(store.wheels), downloaded=budget.used)
+
+
+@contextlib.contextmanager
+def _reader(request: CatalogueRequest, session: client.Session, budget: Budget) -> Iterator[Reader]:
+    here = catalogue_reading.Here(session, budget)
+    if request.cluster is None:
+        yield here
+        return
+    from cuwheel.clusters import engine, target  # noqa: PLC0415 - of an extra
+
+    with engine.opened(target.parse(request.cluster), files.cache_folder() / "cluster") as machine:
+        yield catalogue_reading.OnCluster(machine, here, budget)
 
 
 def _listed(
@@ -122,37 +133,33 @@ def _older(candidate: Candidate, since: datetime | None) -> bool:
     return (uploaded if uploaded.tzinfo else uploaded.replace(tzinfo=_UTC)) < since
 
 
-def _project(wanted: Sequence[Candidate], store: Store, session: client.Session, budget: Budget) -> list[Row]:
-    lock = threading.Lock()
-
-    def work(candidate: Candidate) -> Row:
-        sha256 = candidate.listing.sha256 or ""
-        name = normalised(candidate.wheel.name) if candidate.wheel else ""
-        row = Row(name=name, version=str(candidate.version), file=candidate.file, outcome="known")
-        if store.has(sha256):
-            return row
-        try:
-            facts = wheel_reading.facts_of(candidate, session, budget)
-        except OverBudgetError:
-            return _ended(row, "over-budget", f"{size(candidate.listing.size or 0)}, more than is left")
-        except CuwheelError as error:
-            log.warning("%s: %s", candidate.file, error.message)
-            return _ended(row, "failed", error.message)
+def _project(wanted: Sequence[Candidate], store: Store, reader: Reader) -> Iterator[Row]:
+    missing = [each for each in wanted if not store.has(each.listing.sha256 or "")]
+    yield from (_row(each, "known") for each in wanted if each not in missing)
+    for found in reader.read(missing):
+        candidate, facts = found.candidate, found.facts
+        if facts is None:
+            large = f"{size(candidate.listing.size or 0)}, more than is left"
+            yield (
+                _row(candidate, "over-budget", large) if found.over_budget else _row(candidate, "failed", found.problem)
+            )
+            continue
         listed = Listed(
             file=candidate.file,
-            name=name,
+            name=_name(candidate),
             version=str(candidate.version),
-            sha256=sha256,
+            sha256=candidate.listing.sha256 or "",
             size=candidate.listing.size or facts.size,
             uploaded=candidate.listing.uploaded,
         )
-        with lock:
-            store.add(listed, facts)
-        return _ended(row, "added")
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(work, wanted))
+        store.add(listed, facts)
+        yield _row(candidate, "added")
 
 
-def _ended(row: Row, outcome: Outcome, reason: str = "") -> Row:
-    return Row(name=row.name, version=row.version, file=row.file, outcome=outcome, reason=reason)
+def _name(candidate: Candidate) -> str:
+    return normalised(candidate.wheel.name) if candidate.wheel else ""
+
+
+def _row(candidate: Candidate, outcome: Outcome, reason: str = "") -> Row:
+    version = str(candidate.version)
+    return Row(name=_name(candidate), version=version, file=candidate.file, outcome=outcome, reason=reason)

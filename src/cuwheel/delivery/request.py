@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from cuwheel import printable
+from cuwheel.clusters import target
 from cuwheel.delivery import candidates, layout, pin_files
 from cuwheel.errors import NetworkError, UsageError
 from cuwheel.inspection import pinned
@@ -143,7 +144,7 @@ class CatalogueRequest:
     """Facts of projects' releases, added to the catalogue in `to`.
 
     Of each project the newest release of each minor version of the last `days` (0: of all time), and of that one wheel
-    for `platform`. `budget`: bytes that may be downloaded; None for no limit.
+    for `platform`. `budget`: bytes that may be downloaded; None for no limit. `cluster`: whose workers read them.
     """
 
     names: Sequence[str] = field(kw_only=False)
@@ -153,9 +154,12 @@ class CatalogueRequest:
     platform: str = LINUX
     days: int = TWO_YEARS
     budget: int | None = None
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         freeze(self, "names", "indexes", "find_links")
+        if self.cluster is not None:
+            target.parse(self.cluster)
         if not self.names:
             raise UsageError("no package was given", hint="cuwheel catalogue add torch --to catalogue")
         for each in self.names:

@@ -93,7 +93,7 @@ def run(
     with journal.opened(folder) as writer, gpu_samples.sampling(_SAMPLE_S) as sampler:
         found = journal.state(folder)
         must_fit(plan, folder, found, wish)
-        made = _prepared(plan, chosen, folder)
+        made = prepared(plan, chosen, folder)
         header = new_header(plan, found, wish, sampler, made)
         writer.add(Line(header=header))
         if found.unfinished:
@@ -123,7 +123,7 @@ def must_fit(plan: Plan, folder: Path, found: State, wish: Wish) -> None:
         )
 
 
-def _prepared(plan: Plan, chosen: Sequence[int], folder: Path) -> dict[int, Environment]:
+def prepared(plan: Plan, chosen: Sequence[int], folder: Path) -> dict[int, Environment]:
     """Of each condition. Made before the first trial: installing is no part of one."""
     return {
         number: measured_environments.prepared(each.env, each.install, Path(plan.folder), folder / "environments")

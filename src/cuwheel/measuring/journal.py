@@ -78,11 +78,12 @@ class Cold(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """In bytes and degrees Celsius; None where this system does not tell."""
+    """In bytes and degrees Celsius; None where this system does not tell. `machine`: its name, of several."""
 
     memory_available: int | None = None
     temperature: float | None = None
     power_mode: str | None = None
+    machine: str = ""
 
 
 class Start(Struct, frozen=True, kw_only=True):

@@ -154,7 +154,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
     "inspect": {**LOOKING},
     "kernels": {**LOOKING},
     "compare": {**LOOKING},
-    "check": {**LOOKING, "--on": "machines", **REFINED},
+    "check": {"--cluster": "cluster", **LOOKING, "--on": "machines", **REFINED},
     "plan": {
         "--for": "machines",
         "--cuda": "toolkits",
@@ -279,6 +279,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--to": "new-file",
     },
     "catalogue": {
+        "--cluster": "cluster",
         "--to": "new-folder",
         "--on": "machines",
         "--index": "place",
@@ -320,6 +321,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--timeout": "seconds",
     },
     "trials": {
+        "--cluster": "cluster",
         "--output": "new-folder",
         "--html": "new-file",
         "--repeats": "count",

@@ -45,6 +45,16 @@ def test_a_task_too_large_for_any_worker_takes_all_of_the_largest() -> None:
     assert schedule.fitted(task("x", cores=4, memory=5), workers).cores == 4
 
 
+def test_a_task_that_is_to_be_alone_takes_a_whole_worker_however_large() -> None:
+    alone = Task(id="alone", function="cuwheel.x:y", parameters="", alone=True)
+    busy = Slot(name="busy", cores=7, memory=9, idle=False)
+    assert list(schedule.assign([Waiting(task=alone)], [busy])) == []
+    both = [Waiting(task=alone), Waiting(task=task("other"))]
+    found = [(each.task.id, name) for each, name in schedule.assign(both, [busy, slot("idle", 2)])]
+    assert found == [("alone", "idle"), ("other", "busy")]
+    assert len(list(schedule.assign(both[::-1], [slot("idle", 2)]))) == 1
+
+
 def test_who_may_not_run_a_task_is_not_asked() -> None:
     waiting = [Waiting(task=task("x"))]
     assert list(schedule.assign(waiting, [slot("a")], lambda _task, name: name != "a")) == []

@@ -55,6 +55,20 @@ def test_one_architecture_more_is_compiled_alone_and_one_less_not_at_all(here: W
 
 
 @pytest.mark.slow
+def test_shares_are_used_where_the_cache_has_most_of_them(here: World) -> None:
+    source = projects.bare(here.folder / "source", settings=NATIVE)
+    built(here, source, "8.9,9.0")
+    told = here.build(source, "--for", "8.0,8.9,9.0")
+    assert told.status == 0, told.all
+    (job,) = told.document["jobs"]
+    said = {each["rule"]: each["message"] for each in job["findings"]}
+    assert said["shares-chosen"] == "compiled by architecture: 2 of 3 architectures are in the cache"
+    assert said["built-by-shares"] == "compiled as shares: sm_80; from the cache: sm_89, sm_90"
+    whole = here.build(source, "--for", "8.0,8.9,9.0", "--no-shares", "--rebuild")
+    assert "built-by-shares" not in [each["rule"] for each in whole.document["jobs"][0]["findings"]]
+
+
+@pytest.mark.slow
 def test_shares_that_were_compiled_otherwise_are_compiled_again(here: World) -> None:
     """What a build system derives from its list reaches nvcc: such shares do not fit those of another list."""
     source = projects.bare(here.folder / "source", settings=NATIVE)

@@ -158,7 +158,7 @@ def test_a_worker_with_another_cuwheel_is_refused(here: World, code: str, why: s
 @pytest.mark.slow
 def test_workers_with_another_c_library_are_not_mixed(here: World) -> None:
     here.scheduler()
-    here.worker("old", code="import platform\nplatform.libc_ver = lambda *_: ('glibc', '2.17')")
+    here.worker("old", code="import os\nos.confstr = lambda _: 'glibc 2.17'")
     for name in ("first", "second"):
         here.worker(name)
     with here.engine() as engine:

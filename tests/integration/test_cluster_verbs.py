@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.measuring import journal
-from tests.fixtures import wheels
-from tests.fixtures.make import BIN
+from tests.fixtures import manifest, wheels
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ pytest.importorskip("distributed")
 @pytest.mark.slow
 def test_check_answers_as_it_does_here(tmp_path: Path) -> None:
     here = world.World(folder=tmp_path)
-    library = (BIN / "many-130.so").read_bytes()
+    library = (manifest.HERE / "bin" / "many-130.so").read_bytes()
     names = [str(wheels.wheel(tmp_path, {f"{each}/x.so": library}, name=each)) for each in ("one", "two")]
     words = ("check", *names, "--on", "h100,l40", "--json")
     alone = here.cuwheel(*words)

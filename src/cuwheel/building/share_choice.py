@@ -30,7 +30,9 @@ def on_cluster(request: BuildRequest, planned: Sequence[PlanJob], slots: int) ->
         return Choice(by_shares=False)
     count = len(planned)
     if most <= 1 or slots <= count:
-        why = "one architecture each" if most <= 1 else f"{count} wheels keep {slots} workers busy as they are"
+        wheels = "1 wheel keeps" if count == 1 else f"{count} wheels keep"
+        workers = "the only worker" if slots == 1 else f"{slots} workers"
+        why = "one architecture each" if most <= 1 else f"{wheels} {workers} busy as they are"
         return Choice(by_shares=False, findings=(_finding(f"each wheel is compiled whole: {why}"),))
     why = f"{count} {'wheel' if count == 1 else 'wheels'} would leave {slots - count} of {slots} workers idle"
     return Choice(by_shares=True, findings=(_finding(f"compiled by architecture: {why}"),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +21,7 @@ from cuwheel.building import (
     pyproject,
     recipes,
     run,
+    share_choice,
     shares,
     source,
     workspace,
@@ -91,6 +93,7 @@ class Steps:
         self.tree, self.table, self.project = self.known.tree, self.known.table, self.known.project
         self.images: dict[str, tuple[str, ...]] = {}
         self.jobs: list[Job] = []
+        self.divided: set[str] = set()  # jobs that are compiled in shares though nobody said so
         self.failed: list[JobResult] = []
         self.placed = finishing.Placed()
         self.unserved: tuple[NotServed, ...] = ()
@@ -127,7 +130,12 @@ class Steps:
                 continue
             for python in wanted:
                 found = None if toolchain.prefix else interpreters[python]
-                self.jobs.append(jobs.make(order, plan, toolchain, python, found, caller))
+                made = jobs.make(order, plan, toolchain, python, found, caller)
+                if self.request.shares is None and not toolchain.prefix:
+                    asked = dataclasses.replace(self.request, shares=True)  # noqa: TID251 - a request
+                    divided = jobs.make(replace(order, request=asked), plan, toolchain, python, found, caller)
+                    made = self._chosen(made, divided)
+                self.jobs.append(made)
         log.info("%s: %s", self.project.name, ", ".join(job.id for job in self.jobs))
 
     def plan(self) -> tuple[PlanJob, ...]:
@@ -198,6 +206,16 @@ class Steps:
         version = named[0] if named else cuda  # as requested: a patch release is kept
         return toolkit_from(self.request, version, (*self.table.components, *extra))
 
+    def _chosen(self, whole: Job, divided: Job) -> Job:
+        """The job by shares, where the cache has most of them."""
+        parts = shares.of_plan(whole.plan)
+        kept = [each.name for each in parts if shares.there(each, divided, self.order)]
+        choice = share_choice.here(self.request, [each.name for each in parts], kept)
+        if not choice.by_shares:
+            return whole
+        self.divided.add(divided.id)
+        return replace(divided, notes=(*divided.notes, *choice.findings))
+
     def foreseen(self) -> tuple[JobResult, ...]:
         return (*(finishing.begun(job, "planned") for job in self.jobs), *self.failed)
 
@@ -246,7 +264,7 @@ class Steps:
     def one(self, job: Job) -> JobResult:
         order = self.order
         log.info("%s: started", job.id)
-        build = shares.built if self.request.shares else run.worked
+        build = shares.built if self.request.shares or job.id in self.divided else run.worked
         with run.executed(job, order, self.requirements(job), build) as done:
             made = finishing.finished(order, job, done, self.placed)
         if self.request.lock and done.requirements:

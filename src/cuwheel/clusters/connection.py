@@ -97,6 +97,8 @@ def _waited(ready: Path, said: Path) -> str:
     while time.monotonic() < deadline:
         if ready.exists():
             return ready.read_text(encoding="ascii")
+        if said.exists() and said.read_bytes().startswith(b"error: "):
+            break
         time.sleep(_LOOK_S)
     raise ToolError(["the scheduler"], "did not start", said.read_text(errors="replace"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import secrets
+import shutil
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -80,9 +81,12 @@ class Engine:
         self._done: list[Done] = []
         self._began = time.monotonic()
         self._times = keeping.Times(folder)
+        self._places: list[Path] = []  # where files arrive that are not kept
 
     def close(self) -> None:
         self._transport.close()
+        for each in self._places:
+            shutil.rmtree(each, ignore_errors=True)
 
     @property
     def workers(self) -> Roster:
@@ -185,6 +189,7 @@ class Engine:
         task = waiting.task
         began = time.monotonic() - self._began
         place = keeping.new_place(self._folder)
+        self._places.append(place)
         try:
             answer, got = self._transport.performed(call, task, worker, place)
         except SchedulerGoneError as error:

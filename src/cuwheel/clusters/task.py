@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -121,7 +121,7 @@ def own_facts(*, name: str, cores: int, memory: int, apart: bool) -> Facts:
         cuwheel=__version__,
         code=own_code(),
         machine=platform.machine(),
-        libc=" ".join(platform.libc_ver(sys.executable)).strip() or platform.system(),
+        libc=_libc(),
         python=platform.python_version(),
         store=str(files.cache_folder()),
         tools=_tools(),
@@ -129,6 +129,14 @@ def own_facts(*, name: str, cores: int, memory: int, apart: bool) -> Facts:
         memory=memory,
         apart=apart,
     )
+
+
+def _libc() -> str:
+    """What is installed: the interpreter may be built against an older one."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or platform.system()
+    except (AttributeError, OSError, ValueError):
+        return platform.system()
 
 
 def _tools() -> str:

@@ -1,0 +1,48 @@
+"""Shares where they pay, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuwheel.building import share_choice
+from cuwheel.building.request import BuildRequest
+from cuwheel.planning import plans
+from cuwheel.planning.settings import Wishes
+
+if TYPE_CHECKING:
+    from cuwheel.planning.plan import Job
+
+THREE = plans.make(["8.0", "8.9", "9.0"], ("13.0",), Wishes(native=True)).jobs
+ONE = plans.make(["9.0"], ("13.0",), Wishes(native=True, ptx=False)).jobs
+
+
+@pytest.mark.parametrize(
+    ("plan", "slots", "by_shares", "why"),
+    [
+        (THREE, 8, True, "1 wheel would leave 7 of 8 workers idle"),
+        (THREE, 1, False, "1 wheel keeps the only worker busy"),
+        (THREE * 4, 4, False, "4 wheels keep 4 workers busy"),
+        (ONE, 8, False, "one architecture each"),
+    ],
+)
+def test_on_a_cluster(plan: tuple[Job, ...], slots: int, by_shares: bool, why: str) -> None:  # noqa: FBT001
+    found = share_choice.on_cluster(BuildRequest("."), plan, slots)
+    assert found.by_shares is by_shares
+    assert why in found.findings[0].message
+
+
+def test_here_it_needs_a_cache_that_has_most_of_them() -> None:
+    names = ["sm_80", "sm_89", "sm_90"]
+    assert share_choice.here(BuildRequest("."), names, names[:2]).by_shares
+    assert not share_choice.here(BuildRequest("."), names, names[:1]).by_shares
+    assert not share_choice.here(BuildRequest("."), names[:1], names[:1]).by_shares
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_what_somebody_says_is_done(said: bool) -> None:  # noqa: FBT001
+    request = BuildRequest(".", shares=said)
+    assert share_choice.here(request, ["a", "b"], []).by_shares is said
+    assert share_choice.on_cluster(request, THREE, 1).by_shares is said
+    assert share_choice.on_cluster(BuildRequest(".", providers=["container"]), THREE, 9).by_shares is False

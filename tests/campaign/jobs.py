@@ -18,7 +18,7 @@ from typing import Literal
 
 from cuwheel import venvs
 from tests.campaign.ground import CACHE
-from tests.fixtures import manifest, small_wheel
+from tests.fixtures import manifest, small_wheel, wheels
 from tests.integration import build_projects, toolchain_site
 from tests.unit.delivery import published
 from tests.unit.slimming.packages import FOO, make_environment, make_wheel
@@ -207,7 +207,37 @@ _TIMES_OF_UV = tuple(
     for name in ("RECORD", "uv_cache.json")
 )
 
+
+def _several_architectures(folder: Path) -> Path:
+    library = (manifest.HERE / "bin" / "many-130.so").read_bytes()
+    return wheels.wheel(folder / "in", {"pkg/__init__.py": b"", "pkg/x.so": library})
+
+
+def _parts(folder: Path) -> None:
+    """A wheel for each architecture of one."""
+    words = ("graft", "--split", str(_several_architectures(folder)), "-o", str(folder / "parts"), "--quiet", "--json")
+    subprocess.run([sys.executable, "-m", "cuwheel", *words], check=True, timeout=120, stdout=subprocess.DEVNULL)
+
+
 JOBS = (
+    Job(
+        name="graft",
+        prepare=_parts,
+        command=lambda folder: (
+            *("graft", *map(str, sorted((folder / "parts").glob("*.whl")))),
+            *("-o", str(folder / "out"), "--quiet", "--json"),
+        ),
+        together="all",
+    ),
+    Job(
+        name="graft-split",
+        prepare=_several_architectures,
+        command=lambda folder: (
+            *("graft", "--split", str(next((folder / "in").glob("*.whl")))),
+            *("-o", str(folder / "out"), "--quiet", "--json"),
+        ),
+        together="all",
+    ),
     Job(
         name="trials",
         prepare=lambda folder: (folder / "TRIALS.toml").write_text("command = 'true'\nrepeats = 2\nseed = 1\n"),

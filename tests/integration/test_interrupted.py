@@ -18,7 +18,18 @@ SECONDS = 2.0
 
 @pytest.mark.parametrize("mode", ["kill", "torn", "once", "full"])
 @pytest.mark.parametrize(
-    "job", ["slim-wheel", "slim-environment", "slim-undo", "record", "page", "toolchain-fetch", "trials"]
+    "job",
+    [
+        "slim-wheel",
+        "slim-environment",
+        "slim-undo",
+        "record",
+        "page",
+        "toolchain-fetch",
+        "trials",
+        "graft",
+        "graft-split",
+    ],
 )
 def test_nothing_half_done(job: str, mode: str) -> None:
     found = sweep("sweep", job, mode, SECONDS)
@@ -28,7 +39,15 @@ def test_nothing_half_done(job: str, mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("job", "mode"),
-    [("install", "full"), ("install-undo", "kill"), ("catalogue", "full"), ("trace", "kill"), ("ci", "torn")],
+    [
+        ("install", "full"),
+        ("install-undo", "kill"),
+        ("catalogue", "full"),
+        ("trace", "kill"),
+        ("ci", "torn"),
+        ("graft", "kill"),
+        ("graft-split", "full"),
+    ],
 )
 def test_nothing_half_done_where_each_try_takes_seconds(job: str, mode: str) -> None:
     """`./run campaign`, and with it `--all`, has all their modes."""

@@ -116,6 +116,7 @@ REFUSED = [
     ("80-rdc", "both-rdc-other-path", "graft-other-kernels"),
     ("80", "both-other-order", "graft-other-kernels"),
     ("80", "both-other-parameters", "graft-other-kernels"),
+    ("80-plain-names", "both-plain-names-other-parameters", "graft-other-parameters"),
     ("80", "both-other-variables", "graft-other-variables"),
     ("80", "both-more-files", "graft-other-registration"),
     ("80", "both-rdc", "graft-other-registration"),

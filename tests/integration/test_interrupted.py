@@ -18,18 +18,7 @@ SECONDS = 2.0
 
 @pytest.mark.parametrize("mode", ["kill", "torn", "once", "full"])
 @pytest.mark.parametrize(
-    "job",
-    [
-        "slim-wheel",
-        "slim-environment",
-        "slim-undo",
-        "record",
-        "page",
-        "toolchain-fetch",
-        "trials",
-        "graft",
-        "graft-split",
-    ],
+    "job", ["slim-wheel", "slim-environment", "slim-undo", "record", "page", "toolchain-fetch", "trials"]
 )
 def test_nothing_half_done(job: str, mode: str) -> None:
     found = sweep("sweep", job, mode, SECONDS)

@@ -12,7 +12,7 @@ from cuwheel import codec, log
 from cuwheel.clusters.task import Task
 from cuwheel.delivery import wheel_reading
 from cuwheel.delivery.candidates import Candidate
-from cuwheel.delivery.project_page import IndexFile
+from cuwheel.delivery.index_listing import IndexFile
 from cuwheel.errors import CuwheelError
 from cuwheel.inspection.wheel_facts import WheelFacts
 from cuwheel.network import client

@@ -17,8 +17,9 @@ import cuwheel
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.library import read
-from tests.fixtures import cache, grafts
+from tests.fixtures import cache, grafts, manifest, wheels
 from tests.fixtures.small_wheel import Wheel
+from tests.oracle import packages
 
 if TYPE_CHECKING:
     from cuwheel.report.graft import Graft
@@ -252,3 +253,35 @@ def test_the_command(tmp_path: Path) -> None:
         [*command, "-o", tmp_path / "x.so", "--force", "--json"], capture_output=True, text=True, check=True
     )
     assert json.loads(forced.stdout)["proof"]["kind"] == "forced"
+
+
+def _parts_and_whole(whole: Path, tmp_path: Path) -> None:
+    """A wheel for another processor: split, put together again, linted and read; it cannot be loaded here."""
+    parts = [Path(each) for each in cuwheel.graft(whole, split=True, output=tmp_path / "parts").outputs]
+    assert len(parts) > 1
+    made = cuwheel.graft(parts[0], parts[1:], output=tmp_path / "again")
+    assert made.written, made.findings
+    before, after = unpacked(whole, tmp_path / "before"), unpacked(Path(made.outputs[0]), tmp_path / "after")
+    libraries = [path.relative_to(before) for path in before.rglob("*.so") if any(entries(path))]
+    assert libraries
+    for each in libraries:
+        assert entries(after / each) == entries(before / each)
+        assert lint(after / each) == lint(before / each)
+    found = {each.path: each.device_code for each in cuwheel.inspect(Path(made.outputs[0])).libraries}
+    assert found == {each.path: each.device_code for each in cuwheel.inspect(whole).libraries}
+
+
+def test_a_library_for_another_processor(tmp_path: Path) -> None:
+    content = (manifest.HERE / "bin" / "aarch64-130.so").read_bytes()
+    whole = wheels.wheel(tmp_path / "in", {"arm/x.so": content}, name="arm", platform="linux_aarch64")
+    _parts_and_whole(whole, tmp_path)
+
+
+@pytest.mark.download
+def test_a_published_wheel_for_another_processor(tmp_path: Path) -> None:
+    try:
+        (arm,) = [each for each in packages.published() if str(each) == "bitsandbytes-0.50.2-manylinux-aarch64"]
+        whole = packages.wheel(arm)
+    except cache.UnavailableError as error:
+        pytest.skip(str(error))
+    _parts_and_whole(whole, tmp_path)

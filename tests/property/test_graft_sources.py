@@ -42,10 +42,14 @@ def _named(source: dict[str, str]) -> str:
     return KERNEL.format(**source).replace("scale<<<", "named::scale<<<")
 
 
-def codes(path: Path) -> list[tuple[int | None, str, int]]:
+def codes(path: Path) -> list[tuple[int | None, str, int | None]]:
+    """Container, architecture, size; of the first no size, where a device linker also wrote of its own call."""
     buffer = FileBuffer(path)
     try:
-        return [(each.container, str(each.arch), each.real_bytes) for each in read(buffer, detail="entries").entries]
+        return [
+            (each.container, str(each.arch), each.real_bytes if each.container else None)
+            for each in read(buffer, detail="entries").entries
+        ]
     finally:
         buffer.close()
 

@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const=True,
         default=False,
         type=places.file,
-        help="also use NVIDIA's profiling library, which names kernels that CUDA 12's runtime refuses (the one found)",
+        help="also use NVIDIA's profiling library (the one found): names kernels that CUDA 12's runtime refuses, and "
+        "measures how long kernels run",
     )
     parser.add_argument("--keep", metavar="FOLDER", type=places.new_folder, help="keep what the processes write here")
     parser.add_argument("--read", metavar="FOLDER", type=places.folder, help="report on what --keep kept; runs nothing")

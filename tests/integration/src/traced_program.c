@@ -107,6 +107,17 @@ static int run(const char *name, unsigned threads) {
   return status;
 }
 
+static void *forks(void *unused) {
+  for (int count = 0; count < 5; count++) {
+    pid_t child = fork();
+    int status;
+    if (child == 0) { alarm(20); exit(run("_Z5childPf", 32)); }
+    waitpid(child, &status, 0);
+    if (status) exit(87);
+  }
+  return unused;
+}
+
 static void *many(void *name) {
   for (int index = 0; index < 50; index++)
     if (run(name, 32)) exit(92);
@@ -163,26 +174,19 @@ int main(int count, char **words) {
     int (*allocate_from)(uint64_t *, size_t, void *, void *) = function("cuMemAllocFromPoolAsync");
     return allocate_from(&address, (size_t)1 << 28, 0, 0);
   }
-  bool forks = strcmp(how, "forking-signals") == 0;
-  if (forks || strcmp(how, "signals") == 0) { // one every 100 microseconds, while 64 threads work
-    struct itimerval often = {{0, forks ? 10000 : 100}, {0, forks ? 10000 : 100}};
-    struct sigaction action = {.sa_handler = forks ? fork_now : tick, .sa_flags = SA_RESTART};
+  bool by_fork = strcmp(how, "forking-signals") == 0;
+  if (by_fork || strcmp(how, "signals") == 0) { // one every 100 microseconds, while 64 threads work
+    struct itimerval often = {{0, by_fork ? 10000 : 100}, {0, by_fork ? 10000 : 100}};
+    struct sigaction action = {.sa_handler = by_fork ? fork_now : tick, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, 0);
     setitimer(ITIMER_REAL, &often, 0);
   }
-  if (strcmp(how, "middle") == 0) { // forks while 8 threads work
-    pthread_t each[8];
-    int bad = 0;
-    for (int index = 0; index < 8; index++) pthread_create(&each[index], 0, many, (void *)"_Z5scalePf");
-    for (int count = 0; count < 10; count++) {
-      pid_t child = fork();
-      int status;
-      if (child == 0) { alarm(20); exit(run("_Z5childPf", 32)); }
-      waitpid(child, &status, 0);
-      bad |= status;
-    }
-    for (int index = 0; index < 8; index++) pthread_join(each[index], 0);
-    return bad ? 87 : 0;
+  if (strcmp(how, "middle") == 0) { // two threads fork while 8 others work
+    pthread_t each[10];
+    for (int index = 0; index < 10; index++)
+      pthread_create(&each[index], 0, index < 8 ? many : forks, (void *)"_Z5scalePf");
+    for (int index = 0; index < 10; index++) pthread_join(each[index], 0);
+    return 0;
   }
   if (strcmp(how, "memory") == 0) return allocate(&address, (size_t)1 << 40);
   if (strcmp(how, "killed") == 0) { run("_Z5scalePf", 32); raise(SIGKILL); }

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "output.h"
 
+#include "forks.h"
 #include "image.h"
 #include "kernels.h"
 #include "python.h"
@@ -38,15 +39,11 @@ static void find_dlsym(void) {
         real_dlsym = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
 }
 
-/* The loader's own locks are not set free in a child of fork: while we hold this one, or that of the line, no thread is
- * in the loader for us, and a fork waits for both. */
-static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
-
 static void *real_symbol(const char *name) {
     find_dlsym();
-    pthread_mutex_lock(&looking);
+    enter_loader();
     void *found = real_dlsym ? real_dlsym(RTLD_DEFAULT, name) : NULL;
-    pthread_mutex_unlock(&looking);
+    leave_loader();
     return found;
 }
 
@@ -70,12 +67,12 @@ static bool of_driver(void *address) {
 /* The driver's own, for a program that linked it: then nobody has asked us for it before. */
 static void *driver_symbol(const char *name) {
     find_dlsym();
-    pthread_mutex_lock(&looking);
+    enter_loader();
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     void *found = driver && real_dlsym ? real_dlsym(driver, name) : NULL;
     if (driver)
         dlclose(driver);
-    pthread_mutex_unlock(&looking);
+    leave_loader();
     return found;
 }
 
@@ -686,36 +683,10 @@ __asm__(".text\n.globl dlsym\n.type dlsym,%function\ndlsym:\n\t.cfi_startproc\n"
 
 /* ---- beginning and end ---- */
 
-/* A handler of a signal may fork too, and have interrupted who holds the lock: then it is done without after a while. */
-static bool waited_for(pthread_mutex_t *lock) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 50000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return pthread_mutex_timedlock(lock, &until) == 0;
-}
-
-static bool holds_writing, holds_looking;
-
-static void before_fork(void) {
-    bool got = waited_for(&writing);
-    holds_looking = waited_for(&looking);
-    holds_writing = got;
-}
-
-static void after_fork(void) {
-    bool looked = holds_looking, wrote = holds_writing;
-    if (looked)
-        pthread_mutex_unlock(&looking);
-    if (wrote)
-        pthread_mutex_unlock(&writing);
-}
-
 /* The child tells for itself which GPU it has, and which calls failed. */
 static void begin_traced_child(void) {
     begin_child();
-    pthread_mutex_init(&looking, NULL);
+    forget_forks();
     pthread_mutex_init(&counting, NULL);
     memset(known, 0, sizeof known);
     atomic_store(&seen, 0);

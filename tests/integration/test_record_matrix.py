@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel import api
+from cuwheel import api, extras
 from cuwheel.errors import UsageError
-from cuwheel.recording import cache_server, reader
+from cuwheel.recording import reader
 from tests.fixtures import toolkits
 from tests.fixtures.cache import UnavailableError
 from tests.integration.test_replay import PLAIN, cuwheel
@@ -178,7 +178,7 @@ def test_usage(project: Path) -> None:
 
 def test_with_and_without_a_compiler_cache(tmp_path: Path) -> None:
     """sccache before nvcc, with a server of its own that ends with the run."""
-    if cache_server.program() is None:
+    if extras.program("sccache") is None:
         pytest.skip("there is no sccache")
     try:
         toolkit = toolkits.nvcc("13.0")

@@ -175,12 +175,12 @@ def _with_room(
     if found is None:
         return None
     start, end = found
-    left = _left_behind(elf, table.end + (rows + 1) * PROGRAM_HEADER, end)
+    leftovers = _left_behind(elf, table.end + (rows + 1) * PROGRAM_HEADER, end)
     if free.annex:
         to = up(free.annex.end - start, BLOCK_ALIGNMENT) + start
         distance = free.annex.address + to - free.annex.start - _address(elf, start)
         annex = free.annex._replace(end=to + end - start)
-        return Layout(free.packed, tuple(sorted([*left, *cuts])), Block(start, end, to, distance), annex=annex)
+        return Layout(free.packed, tuple(sorted([*leftovers, *cuts])), Block(start, end, to, distance), annex=annex)
     hole = max(_holes(elf, free), key=lambda hole: hole[1] - hole[0], default=(0, 0))
     to = up(hole[0] - start, BLOCK_ALIGNMENT) + start
     if to + end - start > hole[1]:
@@ -189,7 +189,7 @@ def _with_room(
     if not remaining or _splits(elf, remaining) > _splits(elf, cuts):
         return None
     block = Block(start, end, to, _address(elf, to) - _address(elf, start))
-    made = Layout(free.packed, tuple(sorted([*left, *remaining])), block)
+    made = Layout(free.packed, tuple(sorted([*leftovers, *remaining])), block)
     parts = (part for number in free.packed for part in made.parts(number))
     # Between containers that no cut parts it would be read as one of them.
     return None if any(low < to + end - start and to < high for low, high in parts) else made

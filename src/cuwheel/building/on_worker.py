@@ -85,7 +85,7 @@ def job(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[str,
     if result.wheel:
         found[result.wheel.path.name] = result.wheel.path
     if result.built:
-        found |= _told(result.built, work)
+        found |= _log_and_record(result.built, work)
     return codec.encode_any(replace(result, record=None)).decode(), found
 
 
@@ -102,7 +102,7 @@ def share(task: Task, inputs: dict[str, Path], work: Path) -> tuple[str, dict[st
             answer = MadeShare(name=wanted.name, key=key, kept=kept)
             return codec.encode(answer).decode(), {f"{wanted.name}.whl": Path(kept.wheel)}
         built, kept = shares.compiled(wanted, made, order, steps.requirements(made))
-        found = _told(built, work)
+        found = _log_and_record(built, work)
     answer = MadeShare(
         name=wanted.name, key=key, kept=kept, phases=built.phases, seconds=built.seconds, problem=built.problem
     )
@@ -141,7 +141,7 @@ def _prepared(task: Task, given: Given, inputs: dict[str, Path], work: Path) -> 
     return steps, steps.jobs[0]
 
 
-def _told(built: Built, work: Path) -> dict[str, Path]:
+def _log_and_record(built: Built, work: Path) -> dict[str, Path]:
     """What a person looks into when it failed, and where the times are from."""
     found: dict[str, Path] = {}
     if built.log and Path(built.log).is_file():

@@ -69,11 +69,11 @@ def _local(workers: int) -> Iterator[Connection]:
     ours = [sys.executable, "-m", "cuwheel", "cluster"]
     with tempfile.TemporaryDirectory(prefix="cuwheel-cluster-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        ready, said = folder / "address", folder / "log.txt"
+        ready, output = folder / "address", folder / "log.txt"
         stack.enter_context(
-            process.beside([*ours, "scheduler", "tcp://127.0.0.1:0", "--ready", str(ready), "--quiet"], output=said)
+            process.beside([*ours, "scheduler", "tcp://127.0.0.1:0", "--ready", str(ready), "--quiet"], output=output)
         )
-        address = _waited(ready, said)
+        address = _waited(ready, output)
         limit = ["--memory", str((memory or 2**33) // count)]
         for number in range(count):
             words = [
@@ -87,12 +87,12 @@ def _local(workers: int) -> Iterator[Connection]:
                 "--once",
                 "--quiet",
             ]
-            stack.enter_context(process.beside([*ours, *words], output=said))
+            stack.enter_context(process.beside([*ours, *words], output=output))
         log.info("started %d workers of %d cores on this machine", count, each)
         yield Connection(address=address, expected=count)
 
 
-def _waited(ready: Path, said: Path) -> str:
+def _waited(ready: Path, output: Path) -> str:
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         if ready.exists():
@@ -100,7 +100,7 @@ def _waited(ready: Path, said: Path) -> str:
         if said.exists() and said.read_bytes().startswith(b"error: "):
             break
         time.sleep(_LOOK_S)
-    raise ToolError(["the scheduler"], "did not start", said.read_text(errors="replace"))
+    raise ToolError(["the scheduler"], "did not start", output.read_text(errors="replace"))
 
 
 @contextlib.contextmanager

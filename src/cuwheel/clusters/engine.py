@@ -237,11 +237,11 @@ class Engine:
         tries = self._tries.setdefault(task.id, [])
         tries.append(f"{name}: {ended.fault}")
         self._roster.blame(ended.worker, ended.fault, aside=ended.aside)
-        again = replace(ended.waiting, avoid=ended.waiting.avoid | {ended.worker})
+        retry = replace(ended.waiting, avoid=ended.waiting.avoid | {ended.worker})
         if len(tries) >= _TRIES:
-            self._finish(_failed(again.task, tries))
+            self._finish(_failed(retry.task, tries))
         else:
-            self._waiting.append(again)
+            self._waiting.append(retry)
 
     def _finish(self, done: Done) -> None:
         if not done.problem and not done.cached:

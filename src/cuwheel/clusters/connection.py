@@ -97,7 +97,7 @@ def _waited(ready: Path, output: Path) -> str:
     while time.monotonic() < deadline:
         if ready.exists():
             return ready.read_text(encoding="ascii")
-        if said.exists() and said.read_bytes().startswith(b"error: "):
+        if output.exists() and output.read_bytes().startswith(b"error: "):
             break
         time.sleep(_LOOK_S)
     raise ToolError(["the scheduler"], "did not start", output.read_text(errors="replace"))

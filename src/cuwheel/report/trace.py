@@ -89,6 +89,9 @@ def document(answer: Traced, *, verbose: bool) -> Document:
         blocks.append(hidden(len(grave) - len(shown), "failed calls"))
     if swallowed:
         blocks += _swallowed(swallowed, verbose=verbose)
+    if verbose:
+        for each in swallowed:
+            blocks += _failure(answer, each, verbose=True)
     blocks += _summary(answer, verbose=verbose)
     return Document("cuwheel trace", tuple(blocks))
 

@@ -184,3 +184,19 @@ def test_processes_share_a_clock(tmp_path: Path) -> None:
         (tmp_path / f"trace-{number}-1.jsonl").write_text(json.dumps(line) + "\n")
     found = attribution.attributed(events.read(tmp_path), succeeded=True)
     assert [(each.pid, each.began) for each in found.processes] == [(1, 0.0), (2, 2.0)]
+
+
+def test_a_failure_that_was_dealt_with_is_told_in_full_when_asked(tmp_path: Path) -> None:
+    end = {"event": "end", "time": 9}
+    line = {
+        "event": "failure",
+        "time": 3,
+        "api": "cuModuleLoad",
+        "error": 2,
+        "bytes": 5000,
+        "python": '  File "a.py", line 3 in f',
+    }
+    answer = trace.answer_of(("p",), 0, attributed(tmp_path, line, end))
+    assert answer.failures[0].swallowed
+    assert "a.py:3 in f" not in str(documents.of(answer, verbose=False).blocks)
+    assert "a.py:3 in f" in str(documents.of(answer, verbose=True).blocks)

@@ -59,15 +59,15 @@ def _links_within(text: str, depth: int) -> str:
     up = "../" * depth
 
     def moved(match: re.Match[str]) -> str:
-        shown, place = match[1], match[2].removeprefix(up).removeprefix("../")
+        shown, place, heading = match[1], match[2].removeprefix(up).removeprefix("../"), match[3] or ""
         if place in BESIDE:
-            return f"[{shown}]({up}{BESIDE[place]})"
+            return f"[{shown}]({up}{BESIDE[place]}{heading})"
         if match[2].startswith(f"{up}../"):
             return f"{shown} (`{place}`)"
         inside = place.removeprefix("docs/")
-        return f"[{shown}]({up}{inside})" if place != inside else match[0]
+        return f"[{shown}]({up}{inside}{heading})" if place != inside else match[0]
 
-    return re.sub(r"\[([^\]]+)\]\(([^)#:]+)\)", moved, text)
+    return re.sub(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*)?\)", moved, text)
 
 
 def _verbs(folder: Path) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SILENT_S = 30.0
 _LOOK_S = 1.0
+_MISSED = 2  # looks at which the scheduler does not name a worker, one after the other
 _FAULTS = 2  # one after the other, without a success between them
 
 
@@ -29,6 +30,7 @@ class Roster:
         self._heard: dict[str, tuple[float, float]] = {}
         self._faults: Counter[str] = Counter()
         self._gone: dict[str, str] = {}
+        self._missed: Counter[str] = Counter()
         self.seen: dict[str, Facts] = {}
         self.refused: dict[str, str] = {}
         self.kind: tuple[str, ...] = ()
@@ -62,8 +64,12 @@ class Roster:
                 self._heard[name] = (last_seen, now)
             if name not in self.seen and name not in self.refused:
                 self._greet(name)
-        for name in self.seen.keys() - there.keys():
-            self._gone.setdefault(name, "the worker is gone")
+        for name in self.seen:
+            self._missed[name] = 0 if name in there else self._missed[name] + 1
+            if name in there:
+                self._gone.pop(name, None)  # it came back, or the scheduler was too busy to tell
+            elif self._missed[name] >= _MISSED:
+                self._gone.setdefault(name, "the worker is gone")
         if not self.kind and self.usable:
             self._decide()
 

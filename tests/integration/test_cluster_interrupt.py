@@ -1,0 +1,54 @@
+"""Ctrl-C of `build --cluster` ends what the workers compile; the next run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration import build_projects as projects
+from tests.integration import build_world as world
+from tests.integration.cluster_world import World, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytest.importorskip("distributed")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[World]:
+    made = World(folder=tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.mark.slow
+def test_an_interrupted_build_ends_its_compilers_and_is_resumed(cluster: World, tmp_path: Path) -> None:
+    here = world.World(folder=tmp_path).with_toolkits("13.0")
+    waits = f"from time import sleep; Path({str(tmp_path / 'begun')!r}).write_text(str(os.getpid()))\n"
+    waits += f"    while not Path({str(tmp_path / 'go')!r}).exists(): sleep(0.05)"
+    source = projects.bare(tmp_path / "source", settings="plan = { native = true }", before=waits)
+    cluster.scheduler()
+    cluster.worker("first", env={"CUWHEEL_CACHE": str(here.store), "PATH": world.bare()["PATH"]})
+    words = ("build", source, "--for", "9.0", "--provider", "index", "--cluster", cluster.address, "-o", here.out)
+    child = here.start(*words)
+    try:
+        wait_for((tmp_path / "begun").exists)
+        backend = int((tmp_path / "begun").read_text())
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+    assert child.returncode == 130, said
+    assert world.gone(backend)
+    (tmp_path / "go").touch()
+    again = here.cuwheel(*words, "--resume")
+    assert again.status == 0, again.all
+    assert len(world.wheels(here.out)) == 1

@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cuwheel import scratch
+from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +19,7 @@ def test_a_folder_that_is_kept_stays_for_good(tmp_path: Path) -> None:
     assert (made / "file").exists()
 
 
+@systems.LINUX_PATHS
 def test_one_that_was_to_be_kept_goes_where_the_run_was_killed(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:

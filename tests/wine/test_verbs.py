@@ -158,7 +158,7 @@ def test_a_file_that_is_in_use(library: str, place: Path) -> None:
 
 
 def test_errors_are_sentences(place: Path) -> None:
-    for words in (["inspect", on_c(place / "nothing.dll")], ["inspect", "\\\\server\\share\\x.dll"], ["check", "C:\\"]):
+    for words in (["inspect", on_c(place / "nothing.dll")], ["inspect", "\\\\server\\share\\x.dll"]):
         done = windows.cuwheel(*words)
         assert done.returncode not in (0, 70), words
         assert done.stderr.decode("utf-8").startswith("error: ")

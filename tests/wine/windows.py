@@ -47,6 +47,8 @@ _PACKAGES = (
 )
 _PINNED = re.compile(r"^[A-Za-z0-9][\w.-]*==\S+.*", re.MULTILINE)
 _SETUP_S = 600.0
+_LED_ASTRAY = ("PIP_", "UV_", "PYTEST_", "XDG_", "SSL_", "REQUESTS_", "CURL_", "CUWHEEL_")
+_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _COMPILER = "x86_64-w64-mingw32-gcc"
 
 
@@ -138,13 +140,15 @@ def _quiet() -> dict[str, str]:
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Of a program under Wine: nothing of this machine that would lead it to Linux's files."""
-    kept = {name: value for name, value in _quiet().items() if not name.startswith(("PIP_", "UV_", "PYTEST_", "XDG_"))}
+    kept = {name: value for name, value in _quiet().items() if not name.startswith(_LED_ASTRAY)}
     kept |= {
         "WINEPREFIX": str(prefix()),
         "PYTHONPATH": f"{named(ROOT / 'src')};{named(ROOT)}",
         "PYTHONUNBUFFERED": "1",
         "PYTHONPYCACHEPREFIX": "C:\\pycache",
     }
+    if _CERTIFICATES.is_file():
+        kept["SSL_CERT_FILE"] = named(_CERTIFICATES)
     return {**kept, **(extra or {})}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,8 @@ def unique(indexes: Iterable[Index]) -> tuple[Index, ...]:
 
 
 def home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME") or environ.get("USERPROFILE") or "/nonexistent")
+    names = ("USERPROFILE", "HOME") if os.name == "nt" else ("HOME", "USERPROFILE")
+    return Path(environ.get(names[0]) or environ.get(names[1]) or "/nonexistent")
 
 
 def user_folder(environ: Mapping[str, str]) -> Path:
@@ -59,6 +61,8 @@ def user_folder(environ: Mapping[str, str]) -> Path:
 
 def system_folders(environ: Mapping[str, str]) -> list[Path]:
     """Most important last."""
+    if os.name == "nt":
+        return [Path(environ.get("PROGRAMDATA") or "C:\\ProgramData")]
     folders = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
     return [Path(each) for each in reversed(folders.split(":")) if each]
 

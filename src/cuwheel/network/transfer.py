@@ -9,7 +9,7 @@ import time
 import zlib
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import files, locking, log
+from cuwheel import files, locking, log, system_calls
 from cuwheel.errors import NetworkError, UnreadableError
 from cuwheel.network import addresses, client
 
@@ -95,9 +95,21 @@ def download(url: str, to: Path, *, sha256: str | None = None, size: int | None 
                 return
             _complete(url, file, size, label or to.name)
             _verify(url, part, sha256)
-            part.replace(to)
+            if os.name == "posix":
+                part.replace(to)
+        if os.name == "nt":  # which renames no file that is open
+            _take_name(part, to)
     except OSError as error:
         raise UnreadableError.from_os(error, to) from error
+
+
+def _take_name(part: Path, to: Path) -> None:
+    """Unless another process that waited for the file has done it."""
+    try:
+        system_calls.rename_over(part, to)
+    except (FileNotFoundError, PermissionError):
+        if not to.exists():
+            raise
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, decode, files, locking
+from cuwheel import codec, decode, files, locking, system_calls
 from cuwheel.errors import ConfigurationError, MalformedError, NewerSchemaError, UnreadableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.network import addresses
@@ -119,8 +119,16 @@ def _place(entry: Locked | Requirements) -> tuple[bool, tuple[int, ...], str, tu
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time changes a lock. The folder itself is held: nothing is left behind in somebody's project."""
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    """One process at a time changes a lock. The folder itself is held: nothing is left behind in somebody's project.
+
+    On Windows no folder can be: there it is a file in the cache that stands for it.
+    """
+    place, flags = folder, os.O_RDONLY
+    if os.name == "nt":
+        place, flags = files.cache_folder() / "locks" / files.sha256_of(str(folder.resolve()).encode())[:16], os.O_RDWR
+        place.parent.mkdir(parents=True, exist_ok=True)
+        flags |= os.O_CREAT
+    handle = system_calls.open_file(place, flags)
     try:
         with contextlib.suppress(OSError):  # some network file systems cannot: then the last one wins
             locking.wait(handle)

@@ -107,6 +107,7 @@ def archive(path: Path, members: dict[str, Any]) -> Path:
     return path
 
 
+@systems.NO_LINKS
 def test_an_sdist_is_unpacked_once(tmp_path: Path) -> None:
     path = archive(tmp_path / "x-1.0.tar.gz", {"x-1.0/pyproject.toml": b"", "x-1.0/l": (tarfile.SYMTYPE, "a.cu")})
     found = source.obtain(str(path), tmp_path / "cache")
@@ -127,7 +128,7 @@ def test_a_zip_is_a_source_too(tmp_path: Path) -> None:
         {"/etc/x": b"x"},
         {"x/l": (tarfile.SYMTYPE, "../../out")},
         {"x/l": (tarfile.SYMTYPE, "/etc")},
-        {"x/d": (tarfile.SYMTYPE, "."), "x/d/f": b"x"},
+        pytest.param({"x/d": (tarfile.SYMTYPE, "."), "x/d/f": b"x"}, marks=systems.NO_LINKS),
         {"x/p": (tarfile.FIFOTYPE, "")},
         {"x/h": (tarfile.LNKTYPE, "nowhere")},
         {"a/f": b"", "b/f": b""},

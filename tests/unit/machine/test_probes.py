@@ -6,6 +6,7 @@ import pytest
 
 from cuwheel.errors import UnreadableError
 from cuwheel.machine import compilers, gpu, python_environment, system, toolkits, variables
+from tests.fixtures import systems
 from tests.unit.machine.fake import FakeMachine
 
 if TYPE_CHECKING:
@@ -281,6 +282,7 @@ class TestEnvironment:
 
 
 class TestVariables:
+    @systems.LINUX_PATHS
     def test_a_cargo_project_sets_its_own(self, machine: FakeMachine) -> None:
         machine.file(
             "/project/.cargo/config.toml",
@@ -294,6 +296,7 @@ class TestVariables:
         assert found["NVCC_CCBIN"][0].endswith("project/tools/cl")
         assert "OTHER" not in found
 
+    @systems.LINUX_PATHS
     def test_cargos_own_configuration_comes_last(self, machine: FakeMachine) -> None:
         machine.file("/project/.cargo/config.toml", '[env]\nCUDA_PATH = "/near"\n')
         machine.file("/opt/cargo/config.toml", '[env]\nCUDA_PATH = "/far"\nOTHER = { value = "x", relative = true }\n')

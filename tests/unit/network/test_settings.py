@@ -10,6 +10,7 @@ import pytest
 from cuwheel.network import index_settings, pip_settings, uv_settings
 from cuwheel.network.addresses import Login
 from cuwheel.network.tool_settings import Index
+from tests.fixtures import systems
 
 
 @pytest.fixture
@@ -35,6 +36,7 @@ class TestPip:
         found = pip_settings.read(environ)
         assert (found.chooses, found.public, found.certificates, found.proxies) == (False, True, (), ())
 
+    @systems.LINUX_PATHS
     def test_files_and_variables_in_their_order(self, environ: dict[str, str], tmp_path: Path) -> None:
         write(tmp_path / "xdg/pip/pip.conf", "[global]\nindex-url = https://g/simple\ntimeout = 3\n")
         assert [each.url for each in pip_settings.read(environ).indexes] == ["https://g/simple"]
@@ -49,12 +51,14 @@ class TestPip:
         environ |= {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": ""}
         assert pip_settings.read(environ).indexes == ()
 
+    @systems.LINUX_PATHS
     def test_of_an_environment(self, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         write(tmp_path / "venv/pip.conf", "[global]\nindex-url = https://site/simple\n")
         environ["VIRTUAL_ENV"] = str(tmp_path / "venv")
         assert pip_settings.read(environ).indexes[0].url == "https://site/simple"
 
+    @systems.LINUX_PATHS
     def test_all_that_matters(self, environ: dict[str, str], tmp_path: Path) -> None:
         write(
             tmp_path / ".config/pip/pip.conf",

@@ -14,6 +14,7 @@ from cuwheel.report.answer import SCHEMAS
 from cuwheel.toolchains import host_compiler, settings
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.toolchain import HostCompiler, Installed, Setting
+from tests.fixtures import systems
 from tests.unit.toolchains.test_store import RECIPE, fill
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["toolkits"][0]["version"] == "13.0.88"
 
 
+@systems.LINUX_PATHS
 def test_env_is_one_line_a_variable_however_long(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["toolchain", "env", "13.0"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -111,6 +113,7 @@ def test_mistakes(words: list[str], code: int, message: str, hint: str, capsys: 
     assert hint in told.err
 
 
+@systems.LINUX_PATHS
 def test_settings_are_applied() -> None:
     chosen = (Setting(name="A", value="1"), Setting(name="PATH", value="/t/bin", how="prepend"))
     assert settings.applied(chosen, {"PATH": "/bin", "A": "0"}) == {"PATH": "/t/bin:/bin", "A": "1"}

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.toolchains import store
 from cuwheel.toolchains.toolchain import Archive, Installed, Recipe
+from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,6 +113,7 @@ def test_addresses_do_not_make_another_toolkit() -> None:
     assert replace(RECIPE, components=("nvcc",)).identity != RECIPE.identity
 
 
+@systems.LINUX_PATHS
 def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUWHEEL_CACHE", str(tmp_path / "variable"))
     assert store.open_store().folder == tmp_path / "variable"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuwheel.verifying.runner import loaded
+from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +22,7 @@ def written(folder: Path, *events: dict[str, Any] | str, name: str = "trace-1-2.
     return folder
 
 
+@systems.LINUX_PATHS
 def test_loads_and_launches_by_library(tmp_path: Path) -> None:
     """As the runtime of CUDA 13 goes: a library, its kernel, the function of that, a launch."""
     root = tmp_path.resolve()

@@ -13,6 +13,7 @@ from cuwheel.inspection.libraries import Survey
 from cuwheel.verifying import foresight, probes
 from cuwheel.verifying.onsite import compare, fresh_environment, probing, tags
 from cuwheel.wheel.metadata import Distribution
+from tests.fixtures import systems
 from tests.unit.stamping.test_guard import registered
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ SIGNS = {str(code): texts for code, texts in foresight.SIGNS.items()}
 NOTHING: dict[str, Any] = {"loaded": 0, "refused": 0, "compared": 0, "against": []}
 
 
+@systems.LINUX_PATHS
 @pytest.mark.parametrize(
     ("tag", "why"),
     [
@@ -47,6 +49,7 @@ def test_tags_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, tag: str, why: st
     assert tags.problem(f"foo-1.0-{tag}.whl").startswith(why)
 
 
+@systems.LINUX_PATHS
 @pytest.mark.parametrize(
     "tag",
     [
@@ -259,6 +262,7 @@ def test_foresight_is_exact_at_every_driver() -> None:
             assert told["outcome"] == verdict.outcome, (capability, row.version)
 
 
+@systems.LINUX_PATHS
 def test_nvidias_packages_are_where_repaired_wheels_look_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

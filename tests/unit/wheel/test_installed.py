@@ -3,11 +3,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.wheel import installed
+from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+@systems.LINUX_PATHS
 def test_environments_and_debians_python(tmp_path: Path) -> None:
     places = ["lib/python3.12/site-packages", "lib/python3/dist-packages", "local/lib/python3.12/dist-packages"]
     for each in places:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"msvc": "MSVC"}
 _BUILD_TOOLS = (
-    'winget install Microsoft.VisualStudio.2022.BuildTools --override "--passive --add '
-    'Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
+    'winget install Microsoft.VisualStudio.2022.BuildTools, then in its installer "Desktop development with C++"'
 )
 
 

@@ -203,3 +203,47 @@ def test_the_guard_of_a_slimmed_wheel(tmp_path: Path) -> None:
         words = ["-c", GUARDED, windows.named(site), *([windows.named(driver)] if gpus else [])]
         done = windows.run(words, env={"FAKE_CUDA_GPUS": gpus, "FAKE_CUDA_DRIVER": "13000"})
         assert done.stdout.decode().strip().endswith(told), (wheel, gpus, done.stdout, done.stderr)
+
+
+IMPORTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+try:
+    import pkg
+    print(pkg.answer)
+except OSError as error:
+    print("not found", error.winerror)
+"""
+OPENS = b"import ctypes, pathlib\nanswer = ctypes.WinDLL(str(pathlib.Path(__file__).with_name('own.dll'))).answer()\n"
+
+
+def test_a_repaired_wheel_finds_nvidias_dlls(tmp_path: Path) -> None:
+    """Windows' own loader, with a library of CUDA's name in the folder of its package, and with none."""
+    if why := windows.missing():
+        pytest.skip(why)
+    if shutil.which(COMPILER) is None:
+        pytest.skip("no mingw: apt install gcc-mingw-w64-x86-64")
+    for name, source, others in (
+        ("cudart64_13.dll", "__declspec(dllexport) int theirs(void) { return 41; }", ()),
+        (
+            "own.dll",
+            "int theirs(void); __declspec(dllexport) int answer(void) { return theirs() + 1; }",
+            ("cudart64_13.dll",),
+        ),
+    ):
+        (tmp_path / "source.c").write_text(source)
+        words = [COMPILER, "-shared", "-static", "source.c", *others, "-o", name]
+        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    files: dict[str, str | bytes] = {"pkg/own.dll": (tmp_path / "own.dll").read_bytes(), "pkg/__init__.py": OPENS}
+    plain = small_wheel.Wheel(name="pkg", tag="cp311-cp311-win_amd64", files=files).write(tmp_path)
+    (made,) = api.repair([plain], output=tmp_path / "out", libraries=[tmp_path]).wheels
+    assert made.outcome == "repaired", made.findings
+    for name, wheel, told in (("before", str(plain), "not found"), ("after", made.output, "42")):
+        site = tmp_path / name
+        with zipfile.ZipFile(wheel or "") as archive:
+            archive.extractall(site)
+        place = site / "nvidia" / "cu13" / "bin" / "x86_64"
+        place.mkdir(parents=True)
+        shutil.copyfile(tmp_path / "cudart64_13.dll", place / "cudart64_13.dll")
+        done = windows.run(["-c", IMPORTED, windows.named(site)])
+        assert done.stdout.decode().strip().startswith(told), (done.stdout, done.stderr)

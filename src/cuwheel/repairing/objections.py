@@ -174,7 +174,11 @@ def _missing(facts: Iterable[Fact]) -> Iterator[Finding]:
         rule="library-missing",
         severity="error",
         message=f"{names} {'was' if len(missing) == 1 else 'were'} not found, and users would not have it",
-        evidence=(*needs, *list(odd)[:_SHOWN], f"searched {some(folders, _SHOWN)}"),
+        evidence=(
+            *needs,
+            *list(odd)[:_SHOWN],
+            f"searched {some(folders, _SHOWN)}" if folders else "no folder to search is known here",
+        ),
         fix="--lib-dir FOLDER if you have it, or if users have it: "
         # To be copied: with some of them the next run would say the rest. The names are somebody else's.
         + " ".join(f"--exclude {shlex.quote(each.soname)}" for each in missing[:_MOST_COPIED]),

@@ -101,6 +101,8 @@ def test_a_missing_library_refuses(tmp_path: Path) -> None:
     assert decision.refused
     (finding,) = (each for each in decision.findings if each.rule == "library-missing")
     assert "--exclude nowhere140.dll" in finding.fix
+    assert finding.evidence[-1].startswith(("searched ", "no folder to search"))
+    assert finding.evidence[-1] != "searched "
     spared = decided(
         tmp_path, {"pkg/__init__.py": INIT, "pkg/_ext.pyd": dll("nowhere140.dll")}, exclude=("nowhere*.dll",)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,12 +54,14 @@ def pointers(file: Pe, ranges: Sequence[tuple[int, int]]) -> Iterator[Pointer]:
 
 
 def written(file: Pe, ranges: Sequence[tuple[int, int]]) -> int | None:
-    """The first address in `ranges` that the loader writes to."""
-    for page, slots in relocation_blocks(file):
-        if any(start < page + _PAGE + _WORD.size and page < end for start, end in ranges):
-            for slot in slots:
-                if any(start < slot + _WORD.size and slot < end for start, end in ranges):
-                    return slot
+    """The first address in `ranges` (which do not overlap) that the loader writes to."""
+    ordered = sorted(ranges)
+    starts = [start for start, _ in ordered]
+    for _, slots in relocation_blocks(file):
+        for slot in slots:
+            index = bisect.bisect_right(starts, slot + _WORD.size - 1) - 1
+            if index >= 0 and slot < ordered[index][1]:
+                return slot
     return None
 
 

@@ -204,6 +204,18 @@ def test_without_room_for_section_headers_zeros_stay(tmp_path: Path) -> None:
     must_be_sound(before, after, also=((data[2] + 64, data[2] + 64 + len(HIDDEN)),))
 
 
+def test_what_the_loader_writes_into_is_no_device_code(tmp_path: Path) -> None:
+    """A pointer among what looks like code that nothing registers: it stays as it is."""
+    data = bytearray(Dll(hidden=HIDDEN, inside=(0, 0)).build())
+    place = next(r for r in windows.rows(bytes(data)) if r[0] == ".reloc")[4]
+    address = next(r for r in windows.rows(bytes(data)) if r[0] == ".data")[2]
+    at = next(each for each in range(place, place + 64, 4) if struct.unpack_from("<I", data, each)[0] == address)
+    struct.pack_into("<H", data, at + 8, 10 << 12 | 0x800)  # from the pointer before the code to the midst of it
+    result, _ = slimmed(bytes(data), tmp_path)
+    assert not result.written
+    assert "its loader writes into what seems to be device code" in result.findings[-1].message
+
+
 def broken(at: int, value: int, width: int) -> bytes:
     data = bytearray(Dll().build())
     data[at : at + width] = value.to_bytes(width, "little")

@@ -82,7 +82,8 @@ def test_response_files_in_utf_16_are_text(bench: Bench) -> None:
 @slow
 def test_input_and_further_handles_go_through(bench: Bench) -> None:
     ended = bench.run(windows.named(bench.starter), "inherit", bench.called(), "stdin:", given="typed")
-    assert (ended.out.splitlines()[0][:5], ended.printed()[0]) == ("typed", "typed")
+    assert "typed" in ended.out  # not always first: Wine lets the caller go on before the watcher does
+    assert ended.printed()[0] == "typed"
     ended = bench.started("extra", "out:x")
     assert "err=extra" in ended.out
 

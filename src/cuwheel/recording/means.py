@@ -45,7 +45,8 @@ class Means(Struct, frozen=True, kw_only=True):
         if self.way == "watch":
             return dict(environ)
         make = windows_shadow.led if os.name == "nt" else shadow.led
-        return make(self.home, self.stand_in, environ)
+        with files.errors_of(self.home, _CACHE_HINT):
+            return make(self.home, self.stand_in, environ)
 
     def keeping(self, command: tuple[str, ...]) -> tuple[str, ...]:
         """The command run by the keeper."""

@@ -8,13 +8,14 @@ without a record under way the shims only step aside.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import files
+from cuwheel import files, system_calls
 from cuwheel.recording import words
 
 if TYPE_CHECKING:
@@ -133,7 +134,10 @@ def made_folder(place: Path, shim: Path, key: str, fill: Fill) -> Path:
             beside.chmod(0o755)
             fill(beside)
             with contextlib.suppress(OSError):  # another cuwheel was first
-                os.rename(beside, target)  # noqa: PTH104 - pathlib's would replace it
+                # Scanners of Windows look at new programs for a while, and pathlib's would replace it elsewhere.
+                (system_calls.rename_over if os.name == "nt" else os.rename)(beside, target)
+            if not target.is_dir():
+                raise OSError(errno.EACCES, "cannot be made", str(target))
         finally:
             shutil.rmtree(beside, ignore_errors=True)
     return target

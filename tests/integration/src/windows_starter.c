@@ -110,152 +110,151 @@ static void indent(const char *head, const struct caught *one) {
     }
 }
 
+/* Descriptors of a C runtime go down in a block of their own. */
+static int spawn_by_runtime(wchar_t *line) {
+    typedef wchar_t **WINAPI split(const wchar_t *, int *);
+    split *take_apart = (split *)(void *)GetProcAddress(LoadLibraryW(L"shell32"), "CommandLineToArgvW");
+    int ends[2], saved = _dup(1), argc, size = 0, code = 0;
+    char text[2000], head[64];
+    _pipe(ends, 65536, _O_BINARY);
+    _dup2(ends[1], 1);
+    _dup2(ends[1], 2);
+    _close(ends[1]);
+    wchar_t **argv = take_apart(line, &argc);
+    intptr_t child = _wspawnvp(_P_NOWAIT, argv[0], (const wchar_t *const *)argv);
+    _dup2(saved, 1);
+    _close(2);
+    for (int more; size < 1900 && (more = _read(ends[0], text + size, (unsigned)(1900 - size))) > 0;)
+        size += more;
+    _cwait(&code, child, 0);
+    snprintf(head, sizeof head, "status=%d\nout=", code);
+    _write(1, head, (unsigned)strlen(head));
+    _write(1, text, (unsigned)size);
+    return code;
+}
+
+/* What the program gets; the flags to start it with. */
+static DWORD give_streams(const wchar_t *how, STARTUPINFOW *start, struct caught *out, struct caught *err, wchar_t *line) {
+    SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
+    start->dwFlags = is(how, L"inherit") || is(how, L"detached") || is(how, L"window") ? 0 : STARTF_USESTDHANDLES;
+    start->hStdInput = copied(STD_INPUT_HANDLE);
+    start->hStdOutput = copied(STD_OUTPUT_HANDLE);
+    start->hStdError = copied(STD_ERROR_HANDLE);
+    if (is(how, L"null") || is(how, L"invalid"))
+        start->hStdInput = start->hStdOutput = start->hStdError = is(how, L"null") ? NULL : INVALID_HANDLE_VALUE;
+    if (is(how, L"nul"))
+        start->hStdOutput = start->hStdError = CreateFileW(L"NUL", GENERIC_WRITE, 3, &inherited, OPEN_EXISTING, 0, NULL);
+    if (is(how, L"pipes") || is(how, L"cargo") || is(how, L"closed")) {
+        start->hStdOutput = pipe_to(out);
+        start->hStdError = pipe_to(err);
+    }
+    if (is(how, L"merged") || is(how, L"twice"))
+        start->hStdOutput = start->hStdError = pipe_to(out);
+    if (is(how, L"twice")) /* one pipe by two handles, as `2>&1` gives it */
+        DuplicateHandle(GetCurrentProcess(), start->hStdOutput, GetCurrentProcess(), &start->hStdError, 0, TRUE,
+                        DUPLICATE_SAME_ACCESS);
+    if (is(how, L"extra"))
+        swprintf(line + wcslen(line), 64, L" handle:%llu:extra", (unsigned long long)(ULONG_PTR)pipe_to(err));
+    return is(how, L"detached") ? DETACHED_PROCESS : is(how, L"window") ? CREATE_NO_WINDOW : 0;
+}
+
+static void use_own_console(void) {
+    HANDLE told = copied(STD_OUTPUT_HANDLE);
+    FreeConsole();
+    AllocConsole();
+    SetStdHandle(STD_OUTPUT_HANDLE, told);
+    SetConsoleCtrlHandler(survive, TRUE);
+}
+
+/* Until the program has ended, and what it wrote has been caught. */
+static DWORD await(const wchar_t *how, HANDLE process, struct caught *out, struct caught *err) {
+    HANDLE threads[2] = {NULL, NULL};
+    DWORD status = 0;
+    for (int index = 0; index < 2; index++) {
+        struct caught *one = index ? err : out;
+        if (one->source)
+            threads[index] = CreateThread(NULL, 0, catch_all, one, 0, NULL);
+    }
+    if (is(how, L"ctrl-c") || is(how, L"kill"))
+        Sleep(1500);
+    if (is(how, L"ctrl-c")) /* as somebody types it: to all of the console's processes */
+        GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0);
+    if (is(how, L"kill"))
+        TerminateProcess(process, 77);
+    WaitForSingleObject(process, INFINITE);
+    GetExitCodeProcess(process, &status);
+    for (int index = 0; index < 2; index++)
+        if (threads[index])
+            WaitForSingleObject(threads[index], is(how, L"extra") ? 300 : 20000);
+    return status;
+}
+
+static int end_as_cargo(DWORD status, struct caught *out, struct caught *err) {
+    if (status) {
+        say("error: failed to run custom build command for `kernels v0.1.0`\n\nCaused by:\n"
+            "  process didn't exit successfully: `target\\debug\\build\\kernels\\build-script-build` (exit code: 101)\n");
+        indent("  --- stdout\n", out);
+        indent("\n  --- stderr\n", err);
+    }
+    return (int)status;
+}
+
+static int start_program(const wchar_t *how, wchar_t *line) {
+    STARTUPINFOW start = {.cb = sizeof start};
+    PROCESS_INFORMATION info;
+    struct caught out = {0}, err = {0};
+    char text[64];
+    DWORD flags = give_streams(how, &start, &out, &err, line);
+    if (!CreateProcessW(NULL, line, NULL, NULL, TRUE, flags, NULL, NULL, &start, &info)) {
+        snprintf(text, sizeof text, "problem=%lu\n", GetLastError());
+        say(text);
+        return 3;
+    }
+    if (is(how, L"leave"))
+        return 0;
+    if (out.source) { /* its own ends are the only ones now */
+        CloseHandle(start.hStdOutput);
+        if (start.hStdError != start.hStdOutput)
+            CloseHandle(start.hStdError);
+    }
+    if (is(how, L"closed")) {
+        CloseHandle(out.source);
+        out.source = NULL;
+    }
+    DWORD status = await(how, info.hProcess, &out, &err);
+    if (is(how, L"cargo"))
+        return end_as_cargo(status, &out, &err);
+    snprintf(text, sizeof text, "status=%lu\n", status);
+    say(text);
+    tell_caught("out=", &out);
+    tell_caught("err=", &err);
+    return (int)(status > 255 ? 255 : status);
+}
+
 int main(void) {
-    wchar_t *line = GetCommandLineW(), how[32], self[MAX_PATH];
-    for (int quoted = 0; *line && (quoted || *line != ' '); line++)
-        quoted ^= *line == '"';
-    while (*line == ' ')
-        line++;
-    size_t length = wcscspn(line, L" ");
-    wcsncpy(how, line, length);
-    how[length] = 0;
-    line += length;
-    while (*line == ' ')
-        line++;
+    static wchar_t line[40000], copy[40000], how[32], self[MAX_PATH];
+    wchar_t *rest = GetCommandLineW();
+    for (int quoted = 0; *rest && (quoted || *rest != ' '); rest++)
+        quoted ^= *rest == '"';
+    rest += wcsspn(rest, L" ");
+    wcsncpy(how, rest, wcscspn(rest, L" "));
+    rest += wcscspn(rest, L" ");
+    wcscpy(line, rest + wcsspn(rest, L" "));
     if (is(how, L"script"))
         return build_script(line);
+    if (is(how, L"crt"))
+        return spawn_by_runtime(line);
     if (is(how, L"semaphore")) {
         CreateSemaphoreW(NULL, 1, 4, line);
         say("ready\n");
         Sleep(60000);
         return 0;
     }
-    if (is(how, L"ctrl-c")) {
-        HANDLE told = copied(STD_OUTPUT_HANDLE);
-        FreeConsole();
-        AllocConsole();
-        SetStdHandle(STD_OUTPUT_HANDLE, told);
-        SetConsoleCtrlHandler(survive, TRUE);
-    }
-    STARTUPINFOW start = {.cb = sizeof start};
-    PROCESS_INFORMATION info;
-    struct caught out = {0}, err = {0};
-    DWORD flags = 0, status = 0;
-    static wchar_t copy[40000];
-    wcscpy(copy, line);
-    if (is(how, L"cargo")) {
-        GetModuleFileNameW(NULL, self, MAX_PATH);
-        swprintf(copy, 40000, L"\"%ls\" script %ls", self, line);
-    }
-    start.dwFlags = is(how, L"inherit") || is(how, L"crt") ? 0 : STARTF_USESTDHANDLES;
-    start.hStdInput = copied(STD_INPUT_HANDLE);
-    start.hStdOutput = copied(STD_OUTPUT_HANDLE);
-    start.hStdError = copied(STD_ERROR_HANDLE);
-    if (is(how, L"null"))
-        start.hStdInput = start.hStdOutput = start.hStdError = NULL;
-    if (is(how, L"invalid"))
-        start.hStdInput = start.hStdOutput = start.hStdError = INVALID_HANDLE_VALUE;
-    if (is(how, L"nul")) {
-        SECURITY_ATTRIBUTES inherited = {sizeof inherited, NULL, TRUE};
-        start.hStdOutput = start.hStdError = CreateFileW(L"NUL", GENERIC_WRITE, 3, &inherited, OPEN_EXISTING, 0, NULL);
-    }
-    if (is(how, L"detached") || is(how, L"window")) {
-        flags = is(how, L"detached") ? DETACHED_PROCESS : CREATE_NO_WINDOW;
-        start.dwFlags = 0;
-    }
-    if (is(how, L"pipes") || is(how, L"cargo") || is(how, L"closed")) {
-        start.hStdOutput = pipe_to(&out);
-        start.hStdError = pipe_to(&err);
-    }
-    if (is(how, L"merged"))
-        start.hStdOutput = start.hStdError = pipe_to(&out);
-    if (is(how, L"twice")) { /* one pipe by two handles, as `2>&1` gives it */
-        start.hStdOutput = pipe_to(&out);
-        DuplicateHandle(GetCurrentProcess(), start.hStdOutput, GetCurrentProcess(), &start.hStdError, 0, TRUE,
-                        DUPLICATE_SAME_ACCESS);
-    }
-    if (is(how, L"extra")) {
-        HANDLE extra = pipe_to(&err);
-        wchar_t word[64];
-        swprintf(word, 64, L" handle:%llu:extra", (unsigned long long)(ULONG_PTR)extra);
-        wcscat(copy, word);
-    }
-    if (is(how, L"crt")) { /* descriptors of a C runtime go down in a block of their own */
-        int ends[2], saved = _dup(1);
-        _pipe(ends, 65536, _O_BINARY);
-        _dup2(ends[1], 1);
-        _dup2(ends[1], 2);
-        _close(ends[1]);
-        int argc;
-        wchar_t **argv;
-        typedef wchar_t **WINAPI split(const wchar_t *, int *);
-        split *take_apart = (split *)(void *)GetProcAddress(LoadLibraryW(L"shell32"), "CommandLineToArgvW");
-        argv = take_apart(copy, &argc);
-        intptr_t child = _wspawnvp(_P_NOWAIT, argv[0], (const wchar_t *const *)argv);
-        _dup2(saved, 1);
-        _close(2);
-        char text[2000], head[64];
-        int size = 0;
-        for (int more; size < 1900 && (more = _read(ends[0], text + size, (unsigned)(1900 - size))) > 0;)
-            size += more;
-        text[size] = 0;
-        int code = 0;
-        _cwait(&code, child, 0);
-        snprintf(head, sizeof head, "status=%d\nout=", code);
-        _write(1, head, (unsigned)strlen(head));
-        _write(1, text, (unsigned)size);
-        return code;
-    }
-    if (!CreateProcessW(NULL, copy, NULL, NULL, TRUE, flags, NULL, NULL, &start, &info)) {
-        char text[64];
-        snprintf(text, sizeof text, "problem=%lu\n", GetLastError());
-        say(text);
-        return 3;
-    }
-    HANDLE threads[2] = {NULL, NULL};
-    if (is(how, L"closed"))
-        CloseHandle(out.source), out.source = NULL;
-    for (int index = 0; index < 2; index++) {
-        struct caught *one = index ? &err : &out;
-        if (one->source)
-            threads[index] = CreateThread(NULL, 0, catch_all, one, 0, NULL);
-    }
-    if (out.source || err.source || is(how, L"closed")) {
-        if (!is(how, L"extra"))
-            CloseHandle(start.hStdOutput);
-        if (start.hStdError != start.hStdOutput && !is(how, L"extra"))
-            CloseHandle(start.hStdError);
-    }
-    if (is(how, L"leave"))
-        return 0;
-    if (is(how, L"ctrl-c")) { /* as somebody types it: to all of the console's processes */
-        Sleep(1500);
-        GenerateConsoleCtrlEvent(CTRL_C_EVENT, 0);
-    }
-    if (is(how, L"kill")) {
-        Sleep(1500);
-        TerminateProcess(info.hProcess, 77);
-    }
-    WaitForSingleObject(info.hProcess, INFINITE);
-    GetExitCodeProcess(info.hProcess, &status);
-    for (int index = 0; index < 2; index++)
-        if (threads[index] && !is(how, L"extra"))
-            WaitForSingleObject(threads[index], 20000);
-    if (is(how, L"cargo")) {
-        if (status) {
-            say("error: failed to run custom build command for `kernels v0.1.0`\n\nCaused by:\n"
-                "  process didn't exit successfully: `target\\debug\\build\\kernels\\build-script-build` (exit code: 101)\n");
-            indent("  --- stdout\n", &out);
-            indent("\n  --- stderr\n", &err);
-        }
-        return (int)status;
-    }
-    if (is(how, L"extra"))
-        Sleep(200);
-    char text[64];
-    snprintf(text, sizeof text, "status=%lu\n", status);
-    say(text);
-    tell_caught("out=", &out);
-    tell_caught("err=", &err);
-    return (int)(status > 255 ? 255 : status);
+    if (is(how, L"ctrl-c"))
+        use_own_console();
+    if (!is(how, L"cargo"))
+        return start_program(how, line);
+    GetModuleFileNameW(NULL, self, MAX_PATH);
+    swprintf(copy, 40000, L"\"%ls\" script %ls", self, line);
+    return start_program(how, copy);
 }

@@ -53,13 +53,13 @@ def cuwheel(place: Path, programs: Path, *words: str) -> dict[str, Any]:
 
 
 def test_nvcc_of_the_index_and_the_compiler_that_it_takes(place: Path, programs: Path) -> None:
-    found = cuwheel(place, programs, "toolchain", "install", "13.0")["toolchain"]
-    assert found["toolkit"]["version"] == "13.0.88"  # nvcc.exe itself said it
-    assert found["toolkit"]["platform"] == "windows-x86_64"
+    found = cuwheel(place, programs, "toolchain", "install", "13.0")
+    (toolkit,) = found["toolkits"]
+    assert (toolkit["version"], toolkit["platform"]) == ("13.0.88", "windows-x86_64")  # nvcc.exe itself said it
     assert (found["host_compiler"]["kind"], found["host_compiler"]["version"]) == ("msvc", "19.44.35215")
     settings = {each["name"]: each["value"] for each in found["settings"]}
     assert settings["CUDACXX"].endswith("\\bin\\nvcc.exe")
-    assert settings["INCLUDE"].startswith("C:\\headers -vcvars_ver=14.44")
+    assert settings["INCLUDE"] == "C:\\headers -vcvars_ver 14.44"  # cmd.exe parts words at "=", and vcvars64.bat knows
     assert (place / "cache").is_dir()
 
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnavailableError
+from cuwheel.errors import CuwheelError, UnavailableError
 from cuwheel.toolchains.toolchain import Setting
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cuwheel.toolchains.toolchain import HostCompiler
 
 _SCRIPT = "VC\\Auxiliary\\Build\\vcvars64.bat"
+_VARIABLE = "CUWHEEL_VCVARS"
+_SCRIPT_S = 120.0  # it looks for SDKs all over the disk
 _TOOLSET = re.compile(r"(14\.\d+)\.\d+(?:\.\d+)?", re.ASCII)
 _LISTS = ("INCLUDE", "LIB", "LIBPATH", "EXTERNAL_INCLUDE")
 # What build systems ask for beside: which toolset, which SDK.
@@ -49,17 +51,23 @@ def _place(path: str) -> tuple[str, str]:
 
 
 def _printed(machine: World, script: str, toolset: str) -> str:
-    """By a file: the words of cmd.exe are quoted otherwise than those of any other program."""
+    """By a file: the words of cmd.exe are quoted otherwise than those of any other program.
+
+    And by a variable: it takes the letters in a file for those of the console's code page.
+    """
     with tempfile.TemporaryDirectory(prefix="cuwheel-") as folder:
         batch = Path(folder, "variables.bat")
-        call = f'@call "{script}" -vcvars_ver={toolset} >nul'
+        call = f'@call "%{_VARIABLE}%" -vcvars_ver={toolset} >nul'
         lines = ("@chcp 65001 >nul", call, "@if errorlevel 1 exit /b 1", "@set", "")
-        batch.write_bytes("\r\n".join(lines).encode())
+        batch.write_bytes("\r\n".join(lines).encode("ascii"))
         shell = machine.environ.get("ComSpec") or machine.environ.get("COMSPEC") or "cmd.exe"
-        printed = machine.output([shell, "/d", "/c", batch], "host compiler")
-    if not printed:
-        raise UnavailableError(f"{script} does not set up MSVC {toolset}", hint=f'try it: call "{script}"')
-    return printed
+        try:
+            environ = {**machine.environ, _VARIABLE: script}
+            return machine.run([shell, "/d", "/c", batch], timeout=_SCRIPT_S, check=True, env=environ).stdout
+        except CuwheelError as error:
+            raise UnavailableError(
+                f"{script} does not set up MSVC {toolset}: {error.message}", hint=f'try it: call "{script}"'
+            ) from error
 
 
 def _changed(printed: str, before: dict[str, str]) -> Iterator[Setting]:

@@ -62,7 +62,7 @@ class FakeMachine:
             run=self._run,
         )
 
-    def _run(self, command: Sequence[str | Path], *, timeout: float, check: bool) -> Completed:
+    def _run(self, command: Sequence[str | Path], *, timeout: float, check: bool, **_options: Any) -> Completed:
         assert check
         if any(str(word).endswith("nvml.py") for word in command):
             if self.nvml == "hangs":

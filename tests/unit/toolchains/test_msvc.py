@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,16 +49,18 @@ def test_lists_and_what_build_systems_ask_for(machine: FakeMachine) -> None:
 
 
 def test_the_toolset_is_that_of_the_compiler(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
+    seen: list[tuple[str, dict[str, str]]] = []
     run = machine.world.run
 
-    def look(command: list[object], **options: object) -> object:
-        seen.append(Path(str(command[-1])).read_bytes().decode())
+    def look(command: list[object], **options: Any) -> object:
+        seen.append((Path(str(command[-1])).read_bytes().decode("ascii"), options["env"]))
         return run(command, **options)
 
     monkeypatch.setattr(machine, "_run", look)
     msvc.settings(machine.world, compiler())
-    assert f'@call "{STUDIO}\\VC\\Auxiliary\\Build\\vcvars64.bat" -vcvars_ver=14.44 >nul\r\n' in seen[0]
+    ((batch, environ),) = seen
+    assert '@call "%CUWHEEL_VCVARS%" -vcvars_ver=14.44 >nul\r\n' in batch
+    assert environ["CUWHEEL_VCVARS"] == f"{STUDIO}\\VC\\Auxiliary\\Build\\vcvars64.bat"
 
 
 def test_no_script(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ Any of these files lets its owner run programs on all workers: they are secrets.
 from __future__ import annotations
 
 import os
+import ssl
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from cuwheel import extras, files
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import MalformedError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -70,11 +71,24 @@ def security(role: Role, given: Path | None = None) -> Any:  # noqa: ANN401 - di
     file = place / f"{role}.pem" if place.is_dir() or not place.exists() else place
     if not file.is_file():
         raise UnreadableError(file, "there is no certificate for a cluster", hint=_HINT)
+    _must_be_one(file)
     return Security(
         require_encryption=True,
         tls_ca_file=str(file),
         **{f"tls_{each}_{part}": str(file) for each in ROLES for part in ("cert", "key")},
     )
+
+
+def _must_be_one(file: Path) -> None:
+    """Said here: in the middle of a connection nobody would know which file is meant."""
+    try:
+        context = ssl.create_default_context(cafile=str(file))
+        context.load_cert_chain(file)
+    except ssl.SSLError as error:
+        problem = f"is not a file with key and certificate for a cluster: {error.reason or error}"
+        raise MalformedError(file, problem, hint=_HINT) from error
+    except OSError as error:
+        raise UnreadableError.from_os(error, file) from error
 
 
 def _authority(days: int) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:

@@ -63,7 +63,10 @@ def schedule(address: str, place: Path | None, ready: Path | None = None) -> Non
                 files.write(ready, made.address)
             await made.finished()
 
-    _run(work())
+    try:
+        _run(work())
+    except OSError as error:
+        raise UnreadableError.from_os(error, address, hint="choose another port: tls://0.0.0.0:8787") from error
 
 
 def _listening(address: str) -> Target:

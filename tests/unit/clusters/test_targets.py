@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.clusters import certificates, target
-from cuwheel.errors import UnreadableError, UsageError
+from cuwheel.errors import MalformedError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +73,23 @@ def test_a_certificate_is_of_the_authority_and_cannot_make_others(tmp_path: Path
     own, authority = x509.load_pem_x509_certificates(client.read_bytes())
     own.verify_directly_issued_by(authority)
     assert not own.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_a_file_that_is_no_certificate_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "worker.pem").write_bytes(content)
+    with pytest.raises(MalformedError, match=r"worker\.pem: is not a file with key and certificate") as caught:
+        certificates.security("worker", tmp_path / "worker.pem")
+    assert "cluster init" in caught.value.hint
+
+
+def test_half_of_a_file_is_none(tmp_path: Path) -> None:
+    """A key of one, the certificate of another."""
+    first, second = (certificates.make(tmp_path / name)[3].read_bytes() for name in ("one", "two"))
+    mixed = tmp_path / "mixed.pem"
+    mixed.write_bytes(first.partition(b"-----BEGIN CERTIFICATE")[0] + second[second.index(b"-----BEGIN CERTIFICATE") :])
+    with pytest.raises(MalformedError, match="is not a file with key"):
+        certificates.security("worker", mixed)
 
 
 def test_without_certificates_there_is_no_secured_cluster(tmp_path: Path) -> None:

@@ -66,6 +66,16 @@ def copy(source: Path, to: Path) -> Path:
     return to
 
 
+def output_of(source: Path, wanted: Path, *, alone: bool = True) -> Path:
+    """Where a changed copy of a file goes: `wanted` is a folder, there or not, or for one `alone` the file itself.
+
+    A path has lost the slash at its end, so `slim/` is told from a file by having no suffix where the source has one.
+    """
+    if alone and not wanted.is_dir() and (wanted.suffix or not source.suffix):
+        return wanted
+    return wanted / source.name
+
+
 def write(path: Path, data: str | bytes, *, durable: bool = False) -> None:
     """The whole file, or the one that was there before. Text is UTF-8; names of files that are not stay as they are."""
     with replacing(path, durable=durable) as file:

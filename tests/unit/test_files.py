@@ -90,3 +90,19 @@ def test_the_head_and_the_tail_of_a_text(tmp_path: Path) -> None:
     assert files.tail(path, 6) == "last \ufffd"
     assert files.tail(path, 100, start=6) == "last \ufffd"
     assert files.head(tmp_path / "none") == files.tail(tmp_path / "none", 5) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted", "number", "expected"),
+    [
+        ("libk.so", "slim/", 1, "slim/libk.so"),  # the path does not have the slash any more
+        ("libk.so", "small.so", 1, "small.so"),
+        ("libk.so.1", "libk.so.2", 1, "libk.so.2"),
+        ("libk.so", "there", 1, "there/libk.so"),
+        ("program", "smaller", 1, "smaller"),
+        ("libk.so", "small.so", 2, "small.so/libk.so"),
+    ],
+)
+def test_where_a_changed_copy_goes(source: str, wanted: str, number: int, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    assert files.output_of(tmp_path / source, tmp_path / wanted, alone=number == 1) == tmp_path / expected

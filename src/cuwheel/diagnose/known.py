@@ -15,7 +15,7 @@ from cuwheel.facts.arch import Arch, Capability
 from cuwheel.machine.profile import MachineProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cuwheel.diagnose.rows import Readings
     from cuwheel.diagnose.search import Search
@@ -228,8 +228,15 @@ def _of_gpu(known: Known) -> Iterator[tuple[str, str]]:
     yield "capability", str(capability)
     yield "gpu_arch", f"sm_{capability.number}"
     if rows := toolkits.toolkits_supporting(Arch(capability)):
-        yield "cuda_first_for_gpu", rows[0].version
-        yield "cuda_last_for_gpu", rows[-1].version
+        yield "cuda_for_gpu", _compiling(rows)
+
+
+def _compiling(rows: Sequence[Toolkit]) -> str:
+    """`12.8 or later`: the toolkits of `rows`, in words. Those before the table's first are not known."""
+    first, last = rows[0].version, rows[-1].version
+    if rows[-1] is toolkits.all_toolkits()[-1]:
+        return f"{first} or later"
+    return f"{last} or earlier" if rows[0] is toolkits.all_toolkits()[0] else f"{first} to {last}"
 
 
 def _of_library(known: Known) -> Iterator[tuple[str, str]]:
@@ -304,8 +311,8 @@ _CONCLUSIONS: tuple[Callable[[Known], Iterator[tuple[str, str]]], ...] = (
 # Under these names, whatever the log says; a test sees that no other is concluded.
 CONCLUDED = frozenset(
     {
-        "arch", "capability", "clang_max", "component", "cuda_first", "cuda_first_for_gpu", "cuda_for_gcc",
-        "cuda_found", "cuda_last", "cuda_last_for_gpu", "cuda_major", "cuda_major_before", "cuda_wanted",
+        "arch", "capability", "clang_max", "component", "cuda_first", "cuda_for_gcc", "cuda_for_gpu",
+        "cuda_found", "cuda_last", "cuda_major", "cuda_major_before", "cuda_wanted",
         "driver_floor", "driver_floors", "gcc_for_standard", "gcc_max", "gpu_arch", "library_cuda",
         "library_package", "msc_ver_max", "newest_arch", "newest_cuda", "nvcc", "python_minor", "torch_cu",
         "torch_cuda",

@@ -47,8 +47,7 @@ def graft(request: GraftRequest) -> Outcome:
 def _libraries(base: Path, donors: Sequence[Path], request: GraftRequest) -> Outcome:
     if request.version:
         raise UsageError("--version is for wheels")
-    output = request.output or Path()
-    target = output / base.name if output.is_dir() or request.output is None else output
+    target = files.output_of(base, request.output or Path())
     if target.exists() and any(target.samefile(each) for each in (base, *donors)):
         raise UsageError(f"{target} is one of the inputs", hint="choose another place with -o")
     with ExitStack() as stack:

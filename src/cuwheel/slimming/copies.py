@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import locking
+from cuwheel import files, locking
 from cuwheel.binary import library
 from cuwheel.confined import leads_inside
 from cuwheel.errors import UsageError
-from cuwheel.files import errors_of
 from cuwheel.inspection.survey import survey
 from cuwheel.slimming import distributions, in_place, proposal, workers
 
@@ -35,7 +34,7 @@ def slim_libraries(paths: Sequence[Path], output: Path, task: Task) -> Outcome:
     findings = (*(each for one in found for each in one.findings), *plan.findings)
     if plan.refused or task.request.dry_run:
         return in_place.outcome(plan, proposal.expected(plan), findings, written=False)
-    with errors_of(output, "the files already written are complete, the rest were not written"):
+    with files.errors_of(output, "the files already written are complete, the rest were not written"):
         for place in places.values():
             place.parent.mkdir(parents=True, exist_ok=True)
         results = workers.each_of(plan.to_write, lambda each: _write(each, places[each.path]))
@@ -55,8 +54,7 @@ def _owner(path: Path) -> proposal.Owning | None:
 
 
 def _places(paths: Sequence[Path], output: Path) -> dict[str, Path]:
-    is_file = len(paths) == 1 and not output.is_dir() and not str(output).endswith(os.sep)
-    places = {str(path): output if is_file else output / path.name for path in paths}
+    places = {str(path): files.output_of(path, output, alone=len(paths) == 1) for path in paths}
     if len(set(places.values())) < len(paths):
         raise UsageError("two of the libraries have the same name", hint="slim them to two folders")
     for path in paths:
@@ -102,7 +100,7 @@ def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
             shutil.copy2(source, target)
 
     # shutil's own error is one of the system's.
-    with errors_of(output, f"{output} was not written"), locking.scratch(output.parent) as scratch:
+    with files.errors_of(output, f"{output} was not written"), locking.scratch(output.parent) as scratch:
         tree = scratch / "tree"
         shutil.copytree(layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(".cuwheel"))
         made = in_place.slim(distributions.of_folder(tree), _asked(task, commit=True))

@@ -220,3 +220,12 @@ def test_a_damaged_blame_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["explain", str(tmp_path / "r"), "--report", str(tmp_path / "x.md")]) == 0
     capsys.readouterr()
     assert "Not tried yet: `cuwheel replay" in (tmp_path / "x.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "made_with"),
+    [("GTX 1080", "CUDA 12.9 or earlier"), ("RTX 5090", "CUDA 12.8 or later"), ("RTX 3090", "CUDA 11.1 or later")],
+)
+def test_the_toolkits_that_compile_for_a_gpu_have_two_ends(gpu: str, made_with: str) -> None:
+    log = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    assert f"made with {made_with})" in fixes(f"NVIDIA GeForce {gpu}\n{log}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from tarfile import TarFile, TarInfo
 
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE | re.ASCII)
+
 
 def inside(root: Path, name: str, source: Path) -> Path:
     """The file below `root` that `source` calls `name`; `root` is resolved.
@@ -23,11 +26,18 @@ def inside(root: Path, name: str, source: Path) -> Path:
     """
     path = root / name
     parts = name.split("/")
-    if "\0" in name or not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts):
+    wrong = "\0" in name or not name or name.startswith("/") or any(part in ("", ".", "..") for part in parts)
+    if wrong or (os.name == "nt" and strange_on_windows(name)):
         raise MalformedError(source, f"points outside its folder: {name!r}")
     if not leads_inside(root, path.parent):
         raise MalformedError(source, f"has a link that leads out of its folder: {name!r}")
     return path
+
+
+def strange_on_windows(name: str) -> bool:
+    """Whether Windows reads more into a name than others do: a drive, a stream, a device, another stroke."""
+    parts = name.rstrip("/").split("/")
+    return "\\" in name or ":" in name or any(_DEVICE.fullmatch(part) or part != part.rstrip(". ") for part in parts)
 
 
 def leads_inside(root: Path, path: Path) -> bool:
@@ -45,7 +55,8 @@ def place_of_member(root: Path, name: str, archive: Path) -> Path:
     Not one behind a link: a link that the archive brought may lead anywhere.
     """
     place = root / name
-    if ".." in PurePosixPath(name).parts or name.startswith(("/", "\\")):
+    outside = ".." in PurePosixPath(name).parts or name.startswith(("/", "\\"))
+    if outside or (os.name == "nt" and strange_on_windows(name)):
         raise MalformedError(archive, f"has {name!r}, which is outside the archive")
     if place.parent.resolve() != place.parent:
         raise MalformedError(archive, f"has {name!r} behind a link")

@@ -104,7 +104,8 @@ def test_damaged_ones_are_refused_or_sound(wish: Dll, seed: int, patches: list[P
         assert set(Path(folder).iterdir()) <= {source, target}
 
 
-@pytest.mark.parametrize("make", ["of the linker", pytest.param("by hand", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", ["of the linker", "by hand"])
 def test_malformed_ones_are_refused_or_sound(make: str, tmp_path: Path) -> None:
     """Read for itself, and with a plan that was made for the sound one: soon, and in little memory."""
     whole = Dll(containers=windows.containers(2_000), hidden=HIDDEN, debug=True, symbols=True, checksum=True).build()

@@ -11,6 +11,7 @@ from cuwheel.errors import MalformedError, UnknownNameError, UsageError
 from cuwheel.facts import libraries
 from cuwheel.repairing import deciding, execution
 from cuwheel.repairing.decision import Wish
+from tests.fixtures import systems
 from tests.fixtures.elves import AARCH64, elf
 from tests.fixtures.wheels import wheel
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from cuwheel.repairing.decision import Decision, Fact
 
+pytestmark = systems.posix("has no auditwheel: wheels for Linux are repaired on Linux")
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 OLD = {"libc.so.6": ["GLIBC_2.2.5"]}
 # Case 5: what must be left out by hand today, as CUDA 12 and CUDA 13 name it.

@@ -263,3 +263,12 @@ def test_over_a_network_only_those_with_a_certificate_are_heard(
     monkeypatch.setenv("CUWHEEL_CLUSTER", str(tmp_path / "strangers"))
     with pytest.raises(UnreadableError, match="no scheduler answers"), here.engine():
         pass
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_said(here: World) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        child = here.start("scheduler", "scheduler", address)
+        assert child.wait(60) == UnreadableError.exit_code
+    assert f"{address}: Address already in use" in here.said("scheduler")

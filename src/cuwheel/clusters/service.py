@@ -41,6 +41,7 @@ def settings() -> None:
             "distributed.scheduler.worker-ttl": f"{_TTL_S}s",
             "distributed.scheduler.work-stealing": False,  # who does what is decided by the engine
             "distributed.worker.daemon": False,
+            "logging": {"distributed": "warning"},
             "distributed.worker.memory.pause": False,  # compilers are processes of their own
             "distributed.worker.memory.terminate": False,
         }
@@ -65,8 +66,11 @@ def schedule(address: str, place: Path | None, ready: Path | None = None) -> Non
 
     try:
         _run(work())
-    except OSError as error:
-        raise UnreadableError.from_os(error, address, hint="choose another port: tls://0.0.0.0:8787") from error
+    except (OSError, RuntimeError) as error:  # Dask wraps what the system said
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(cause, OSError):
+            raise
+        raise UnreadableError.from_os(cause, address, hint="choose another port: tls://0.0.0.0:8787") from error
 
 
 def _listening(address: str) -> Target:
@@ -127,7 +131,7 @@ async def _worker(found: Target, security: Any, wish: WorkerWish, folder: Path) 
             log.info("%s works for %s", made.address, found.address)
             await made.finished()
             reason = str(made.reason) if hasattr(made, "reason") else ""
-        except (OSError, TimeoutError, asyncio.TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, asyncio.TimeoutError, ValueError, RuntimeError) as error:
             reason = str(error)
         except asyncio.CancelledError:
             remote.stop_all()

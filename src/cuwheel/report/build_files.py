@@ -46,10 +46,10 @@ def _sums(answer: Build, folder: Path) -> str:
     single = [job.wheel for job in answer.jobs if job.outcome != "refused"] if not answer.merged else []
     for wheel in (*single, *(each.wheel for each in answer.merged)):
         if wheel and wheel.sha256:
-            wheels[os.path.relpath(wheel.path, folder)] = wheel.sha256
+            wheels[_from(folder, wheel.path)] = wheel.sha256
     for made in answer.variants:
-        wheels |= {os.path.relpath(each.path, folder): each.sha256 for each in made.wheels}
-        wheels |= {os.path.relpath(each, folder): files.sha256(Path(each)) for each in made.plain}
+        wheels |= {_from(folder, each.path): each.sha256 for each in made.wheels}
+        wheels |= {_from(folder, each): files.sha256(Path(each)) for each in made.plain}
     return "".join(f"{wheels[name]}  {name}\n" for name in sorted(wheels))
 
 
@@ -60,3 +60,11 @@ def _earlier(folder: Path) -> dict[str, str]:
         return {}
     matches = filter(None, map(_LINE.fullmatch, lines))
     return {match[2]: match[1] for match in matches if (folder / match[2]).is_file()}
+
+
+def _from(folder: Path, path: str) -> str:
+    """As it is called from there; in full on another drive of Windows."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return path

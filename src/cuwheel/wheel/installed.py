@@ -44,7 +44,7 @@ def of(info: Path) -> Installed | None:
 
 def distributions(folder: Path) -> Iterator[Installed]:
     """All in a site-packages folder, in the order of their names."""
-    return (found for path in sorted(folder.glob("*.dist-info")) if (found := of(path)))
+    return (found for path in sorted(folder.glob("*.dist-info"), key=lambda path: path.name) if (found := of(path)))
 
 
 def text(info: Path, name: str) -> str:

@@ -195,6 +195,6 @@ def _edited(states: dict[str, State]) -> Iterator[Finding]:
 
 def _shown(path: Path, source: Path) -> str:
     try:
-        return str(path.absolute().relative_to(source.absolute()))
+        return path.absolute().relative_to(source.absolute()).as_posix()
     except ValueError:
         return str(path)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cuwheel.repairing.decision import Decision, Fact
 
 pytestmark = systems.posix("has no auditwheel: wheels for Linux are repaired on Linux")
+pytestmark = systems.NO_AUDITWHEEL
+
 BIN = Path(__file__).parents[2] / "fixtures" / "bin"
 OLD = {"libc.so.6": ["GLIBC_2.2.5"]}
 # Case 5: what must be left out by hand today, as CUDA 12 and CUDA 13 name it.

@@ -12,6 +12,8 @@ from cuwheel.repairing.policies import policies
 from cuwheel.repairing.requirements import requirement
 from tests.fixtures import systems
 
+pytestmark = systems.NO_AUDITWHEEL
+
 
 @systems.posix("has no auditwheel: wheels for Linux are repaired on Linux")
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

@@ -15,6 +15,7 @@ from cuwheel.repairing.decision import Wish
 from cuwheel.report import documents, terminal
 from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.report.repair import Repair, wheel_of
+from tests.fixtures import systems
 from tests.fixtures.elves import elf
 from tests.fixtures.wheels import wheel
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.unit
+pytestmark = systems.NO_AUDITWHEEL
+
 OLD = {"libc.so.6": ["GLIBC_2.2.5"]}
 
 

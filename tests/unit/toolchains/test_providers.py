@@ -17,6 +17,7 @@ from cuwheel.toolchains.request import ToolchainRequest
 from cuwheel.toolchains.store import Store
 from cuwheel.toolchains.surroundings import Surroundings
 from cuwheel.toolchains.toolchain import Archive, Wanted
+from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,6 +177,7 @@ wheels = [
 ]
 """
 
+    @systems.LINUX_PATHS
     def test_pip_then_uv(self, monkeypatch: pytest.MonkeyPatch) -> None:
         calls: list[list[str]] = []
 

@@ -34,7 +34,7 @@ def test_a_copy_is_whole_or_the_old_file(tmp_path: Path) -> None:
     source.write_bytes(bytes(range(256)))
     assert files.copy(source, target) == target
     assert target.read_bytes() == source.read_bytes()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises((IsADirectoryError, PermissionError)):  # the second is what Windows says of a folder
         files.copy(tmp_path, target)
     assert target.read_bytes() == source.read_bytes()
     assert sorted(tmp_path.iterdir()) == [source, target]

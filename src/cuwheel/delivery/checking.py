@@ -154,7 +154,7 @@ def _leftovers(index: IndexFolder, projects: Mapping[str, Project]) -> Iterator[
         )
     known = {channel for page in projects.values() for each in page.files for channel in each.channels}
     for path in sorted({*index.root.glob("*/simple"), *index.root.glob("*/*/simple")}):
-        channel = str(path.parent.relative_to(index.root))
+        channel = path.parent.relative_to(index.root).as_posix()
         if layout.is_channel(channel) and channel not in known:
             yield (
                 channel,

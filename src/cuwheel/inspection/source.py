@@ -265,7 +265,7 @@ def _items(root: Path, files: Iterable[Path]) -> dict[str, object]:
         seen.add((status.st_dev, status.st_ino))
         total += status.st_size
         if _may_be_binary(file.name):
-            items.append(FileItem(os.path.relpath(file, root), status.st_size, file))
+            items.append(FileItem(os.path.relpath(file, root).replace(os.sep, "/"), status.st_size, file))
         elif file.suffix == ".py" and status.st_size <= _PYTHON_LIMIT:
             python[os.path.relpath(file, root).replace(os.sep, "/")] = file
     texts = Texts(names=tuple(python), read=lambda name: head(python[name], _PYTHON_LIMIT))

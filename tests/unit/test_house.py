@@ -12,7 +12,7 @@ import grimp
 import cuwheel
 
 _SRC = Path(cuwheel.__file__).parent
-_LINES, _PARAMETERS, _API = 60, 9, 1020
+_LINES, _PARAMETERS, _API = 60, 9, 1000
 
 
 def _functions() -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -49,5 +49,5 @@ def test_it_is_cut_on_the_way_in(env: Path, tmp_path: Path) -> None:
 def test_a_gpu_must_be_known(env: Path, tmp_path: Path) -> None:
     made = wheel(tmp_path / "dist", "subject", "2.0", library="plain-130.so")
     nowhere = Machine(name="here", capability=None)
-    with pytest.raises(UsageError, match="none is known of here"):
+    with pytest.raises(UsageError, match="that of here is not known"):
         api.install("subject", env=env, find_links=[str(made.parent)], no_index=True, on=[nowhere], slim=True)

@@ -113,7 +113,7 @@ def _further(request: CiRequest, table: Table) -> Iterator[Finding]:
             rule="ci-one-cuda",
             severity="note",
             message=f"these tables are for CUDA {table.cuda[0]}, and the configuration also names {', '.join(others)}",
-            fix=f"cuwheel ci cibuildwheel --cuda {others[0]} --write makes a file for cibuildwheel --config-file",
+            fix=f"cuwheel ci cibuildwheel --cuda {others[0]} --write writes a file for it, for cibuildwheel to read",
         )
 
 

@@ -354,12 +354,13 @@ def test_interrupted_after_any_step_the_index_serves(
     def attempt(index: Path) -> None:
         cuwheel.publish(new, to=index, remove=["gone==0.9"])
 
-    whole = tmp_path / "whole"
-    cuwheel.publish(first, to=whole)
+    before, whole = tmp_path / "before", tmp_path / "whole"
+    cuwheel.publish(first, to=before)
+    shutil.copytree(before, whole)
     attempt(whole)
     for number in range(60):
         index = tmp_path / f"index{number}"
-        cuwheel.publish(first, to=index)
+        shutil.copytree(before, index)
         counted[0] = number
         monkeypatch.setattr(transaction, "_settle", interrupted)
         try:

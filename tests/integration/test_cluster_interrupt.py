@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +17,6 @@ from tests.integration.cluster_world import World, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytest.importorskip("distributed")
 
@@ -52,3 +54,24 @@ def test_an_interrupted_build_ends_its_compilers_and_is_resumed(cluster: World, 
     again = here.cuwheel(*words, "--resume")
     assert again.status == 0, again.all
     assert len(world.wheels(here.out)) == 1
+
+
+@pytest.mark.slow
+def test_workers_of_a_run_that_was_killed_end_by_themselves(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    program = (
+        "import pathlib, time\n"
+        "from cuwheel.clusters import connection, target\n"
+        "with connection.opened(target.parse('local:1')) as made:\n"
+        "    made.client().wait_for_workers(1)\n"
+        f"    pathlib.Path({str(started)!r}).write_text('')\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as child:
+        try:
+            wait_for(started.exists)
+            ours = [int(each) for each in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()]
+        finally:
+            child.kill()
+    assert len(ours) == 2  # a scheduler and a worker
+    assert all(world.gone(each, 30) for each in ours)

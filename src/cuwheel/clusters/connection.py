@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 import time
@@ -71,7 +72,11 @@ def _local(workers: int) -> Iterator[Connection]:
         folder = Path(name)
         ready, output = folder / "address", folder / "log.txt"
         stack.enter_context(
-            process.beside([*ours, "scheduler", "tcp://127.0.0.1:0", "--ready", str(ready), "--quiet"], output=output)
+            process.beside(
+                [*ours, "scheduler", "tcp://127.0.0.1:0", "--ready", str(ready), "--quiet"],
+                output=output,
+                env={**os.environ, service.CLIENT: str(os.getpid())},
+            )
         )
         address = _waited(ready, output)
         limit = ["--memory", str((memory or 2**33) // count)]

@@ -26,6 +26,7 @@ _AGAIN_S = 1.0
 _INSIDE = "127.0.0.1:0"  # Dask's own pages, which have no TLS: reached from this machine alone
 _TTL_S = 60
 _WAIT_S = 20
+CLIENT = "CUWHEEL_CLUSTER_CLIENT"  # of a scheduler that one run started for itself: the process to end with
 
 
 def settings() -> None:
@@ -62,7 +63,7 @@ def schedule(address: str, place: Path | None, ready: Path | None = None) -> Non
             log.info("the scheduler listens at %s", made.address)
             if ready:
                 files.write(ready, made.address)
-            await made.finished()
+            await _ended(made)
 
     try:
         _run(work())
@@ -71,6 +72,17 @@ def schedule(address: str, place: Path | None, ready: Path | None = None) -> Non
         if not isinstance(cause, OSError):
             raise
         raise UnreadableError.from_os(cause, address, hint="choose another port: tls://0.0.0.0:8787") from error
+
+
+async def _ended(scheduler: Any) -> None:  # noqa: ANN401 - Dask has no types
+    """It was stopped, or whose it is has gone: killed, that one could not stop it. Its workers end with it."""
+    client = int(os.environ.get(CLIENT) or 0)
+    finished = asyncio.ensure_future(scheduler.finished())
+    while not finished.done():
+        await asyncio.wait([finished], timeout=_AGAIN_S if client else None)
+        if client and os.getppid() != client:
+            await scheduler.close()
+            return
 
 
 def _listening(address: str) -> Target:

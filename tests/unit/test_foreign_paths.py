@@ -10,9 +10,9 @@ from cuwheel import foreign_paths
 @pytest.mark.parametrize(
     ("folder", "path", "expected"),
     [
-        ("/work", "a.cu", "/work/a.cu"),
-        ("/work", "/usr/bin/nvcc", "/usr/bin/nvcc"),
-        ("/work", "C:oddly named", "/work/C:oddly named"),
+        ("/build", "a.cu", "/build/a.cu"),
+        ("/build", "/usr/bin/nvcc", "/usr/bin/nvcc"),
+        ("/build", "C:oddly named", "/build/C:oddly named"),
         ("C:\\work", "C:\\Program Files\\CUDA\\bin\\nvcc.exe", "C:\\Program Files\\CUDA\\bin\\nvcc.exe"),
         ("C:\\work", "C:/Program Files/CUDA/bin/nvcc.exe", "C:/Program Files/CUDA/bin/nvcc.exe"),
         ("C:\\work", "sub\\nvcc.exe", "C:\\work\\sub\\nvcc.exe"),
@@ -22,7 +22,7 @@ from cuwheel import foreign_paths
         ("C:\\work", "\\\\server\\share\\nvcc.exe", "\\\\server\\share\\nvcc.exe"),
         ("C:\\work", "\\\\?\\C:\\long\\nvcc.exe", "\\\\?\\C:\\long\\nvcc.exe"),
         ("D:\\", "ä\\b.obj", "D:\\ä\\b.obj"),
-        ("/work", "", "/work"),
+        ("/build", "", "/build"),
     ],
 )
 def test_joined_as_the_machine_would(folder: str, path: str, expected: str) -> None:

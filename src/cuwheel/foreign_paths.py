@@ -14,10 +14,6 @@ def is_of_windows(path: str) -> bool:
     return bool(_OF_WINDOWS.match(path))
 
 
-def is_absolute(path: str) -> bool:
-    return path.startswith("/") or is_of_windows(path)
-
-
 def joined(folder: str, path: str) -> str:
     """`path` as seen from `folder`, both of one machine, by its rules."""
     if is_of_windows(path) or not path:

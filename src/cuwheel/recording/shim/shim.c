@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "prepare.h"
+#include "call_lines.h"
 #include "surroundings.h"
 
 #define KEEP_WORD "--cuwheel-keep"
@@ -35,49 +36,6 @@ static void on_signal(int number, siginfo_t *from, void *context) {
 static void on_resize(int number) {
     (void)number;
     resized = 1;
-}
-
-static void tell_start(const struct call *call, const struct session *session) {
-    struct text line = {0};
-    put_call(&line, session, "start", call->id, call->tool, call->program, call->argv, call->told);
-    if (call->ran) {
-        put_key(&line, "ran");
-        put_words(&line, session, call->ran);
-    }
-    put_key(&line, "stdout");
-    put_json(&line, call->out.name, strlen(call->out.name));
-    put_key(&line, "stderr");
-    put_json(&line, call->err.name, strlen(call->err.name));
-    put_key(&line, "merged");
-    put_text(&line, call->merged ? "true" : "false");
-    if (call->phases) {
-        put_key(&line, "phases");
-        put_json(&line, call->phases, strlen(call->phases));
-    }
-    put_text(&line, "}\n");
-    /* A busy disk may take longer than a small C file: only for what takes seconds, and has brought machines down. */
-    append(session, &line, strcmp(call->tool->kind, "nvcc") == 0);
-    forget(&line);
-}
-
-static void tell_end(const struct call *call, const struct session *session, int status, const struct rusage *used,
-                     int problem) {
-    struct text line = {0};
-    put_text(&line, "{\"event\":\"end\",\"id\":\"");
-    put_text(&line, call->id);
-    put_text(&line, "\",\"ended\":");
-    put_number(&line, now() - session->began);
-    put_key(&line, problem ? "errno" : WIFSIGNALED(status) ? "signal" : "status");
-    put_number(&line, problem ? problem : WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    put_key(&line, "memory");
-    put_number(&line, (int64_t)used->ru_maxrss * 1024);
-    if (call->out.cut || call->err.cut) {
-        put_key(&line, "cut");
-        put_text(&line, "true");
-    }
-    put_text(&line, "}\n");
-    append(session, &line, false);
-    forget(&line);
 }
 
 static void start_child(const struct call *call, int report, const sigset_t *mask, const struct sigaction *before,
@@ -241,8 +199,11 @@ static int run_recorded(struct call *call, const struct session *session) {
     }
     finish_stream(&call->out, session->record);
     finish_stream(&call->err, session->record);
-    if (call->tool)
-        tell_end(call, session, status, &used, problem);
+    if (call->tool) {
+        bool killed = WIFSIGNALED(status);
+        tell_end(call, session, problem ? "errno" : killed ? "signal" : "status",
+                 problem ? problem : killed ? WTERMSIG(status) : WEXITSTATUS(status), (int64_t)used.ru_maxrss * 1024);
+    }
     if (problem) {
         fprintf(stderr, "%s: %s\n", call->start, strerror(problem));
         _exit(problem == ENOENT ? 127 : 126);

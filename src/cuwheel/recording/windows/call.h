@@ -2,7 +2,6 @@
 #ifndef CUWHEEL_WINDOWS_CALL_H
 #define CUWHEEL_WINDOWS_CALL_H
 
-#include "../shim/event.h"
 #include "line.h"
 #include "process.h"
 #include "relay.h"
@@ -19,6 +18,8 @@ struct call {
     struct stream out, err;
     bool merged;   /* both go to one place, and their order counts */
 };
+
+#include "../shim/call_lines.h"
 
 typedef BOOL WINAPI compare_handles(HANDLE, HANDLE);
 
@@ -45,48 +46,6 @@ static void open_streams(struct call *call, const struct session *session, HANDL
     open_stream(&call->out, out, session->record, names[0], false);
     if (!call->merged)
         open_stream(&call->err, err, session->record, names[1], false);
-}
-
-static void tell_start(const struct call *call, const struct session *session) {
-    struct text line = {0};
-    put_call(&line, session, "start", call->id, call->tool, call->program, call->argv, call->told);
-    if (call->ran) {
-        put_key(&line, "ran");
-        put_words(&line, session, call->ran);
-    }
-    put_key(&line, "stdout");
-    put_json(&line, call->out.name, strlen(call->out.name));
-    put_key(&line, "stderr");
-    put_json(&line, call->err.name, strlen(call->err.name));
-    put_key(&line, "merged");
-    put_text(&line, call->merged ? "true" : "false");
-    if (call->phases) {
-        put_key(&line, "phases");
-        put_json(&line, call->phases, strlen(call->phases));
-    }
-    put_text(&line, "}\n");
-    append(session, &line, strcmp(call->tool->kind, "nvcc") == 0);
-    forget(&line);
-}
-
-/* `problem`: the number that C has for why it could not start; 0: it did. */
-static void tell_end(const struct call *call, const struct session *session, DWORD status, int problem, uint64_t memory) {
-    struct text line = {0};
-    put_text(&line, "{\"event\":\"end\",\"id\":\"");
-    put_text(&line, call->id);
-    put_text(&line, "\",\"ended\":");
-    put_number(&line, now() - session->began);
-    put_key(&line, problem ? "errno" : "status");
-    put_number(&line, problem ? problem : (int64_t)status);
-    put_key(&line, "memory");
-    put_number(&line, (int64_t)memory);
-    if (call->out.cut || call->err.cut) {
-        put_key(&line, "cut");
-        put_text(&line, "true");
-    }
-    put_text(&line, "}\n");
-    append(session, &line, false);
-    forget(&line);
 }
 
 struct memory_counters { /* psapi.h's, of which kernel32 has the function too */

@@ -273,7 +273,8 @@ static int run_recorded(struct call *call, char **variables) {
     }
     settle(&call->out);
     settle(&call->err);
-    tell_end(call, &session, status, problem ? errno_of(problem) : 0, made.process ? peak_memory(made.process) : 0);
+    tell_end(call, &session, problem ? "errno" : "status", problem ? errno_of(problem) : (int64_t)status,
+             made.process ? (int64_t)peak_memory(made.process) : 0);
     finish_stream(&call->out, session.record);
     finish_stream(&call->err, session.record);
     return problem ? complain(start, problem) : (int)status;

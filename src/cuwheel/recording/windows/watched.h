@@ -198,7 +198,7 @@ static void finish_calls(bool all_of_them) {
 
 static void end_call(struct watched *one) {
     struct call *call = one->call;
-    tell_end(call, &session, one->last.u.ExitProcess.dwExitCode, 0, one->memory);
+    tell_end(call, &session, "status", one->last.u.ExitProcess.dwExitCode, (int64_t)one->memory);
     finish_calls(false);
     call->next = ended_calls;
     ended_calls = call;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import cuwheel
 from cuwheel import api
 from cuwheel.errors import UsageError
 from cuwheel.slimming.guard import files
+from tests.fixtures import manifest
 from tests.integration.test_rewrite_layouts import SHARED
 from tests.integration.test_rewrite_resources import build, cubin, resource
 from tests.unit.binary import engine
@@ -154,6 +156,22 @@ def test_a_build_that_was_slimmed_since_is_another(site: Path, tmp_path: Path) -
     answer = cuwheel.slim(site, used=[old])
     assert answer.refused
     assert "--undo" in answer.findings[0].fix
+
+
+def test_windows_binaries_are_in_no_trace(site: Path, tmp_path: Path) -> None:
+    """Alone they are refused with the reason; beside what was traced only their architectures count."""
+    windows = tmp_path / "windows"
+    windows.mkdir()
+    dll = shutil.copy(manifest.HERE / "bin" / "windows-130.dll", windows)
+    answer = cuwheel.slim(windows, used=[trace(site, tmp_path)])
+    assert answer.refused
+    (told,) = answer.findings
+    assert (told.rule, "programs are traced on Linux alone" in told.message) == ("trace-is-of-linux", True)
+    assert "--for" in told.fix
+    assert Path(dll).read_bytes() == (manifest.HERE / "bin" / "windows-130.dll").read_bytes()
+    beside = Path(shutil.copy(dll, site / "foo"))
+    assert cuwheel.slim(site, used=[trace(site, tmp_path)]).written
+    assert {str(each.arch) for each in engine.read(beside).entries} == {"sm_90"}
 
 
 def test_wheels_and_libraries_cannot_carry_the_mark(site: Path, tmp_path: Path) -> None:

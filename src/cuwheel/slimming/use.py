@@ -114,6 +114,15 @@ def _hash(data: bytes) -> str:
 
 def refusals(libraries: Sequence[Library], targets: Sequence[Machine] | None, workload: Workload) -> Iterator[Finding]:
     """Why nothing may be cut by these traces."""
+    if libraries and all(each.format == "pe" for each in libraries):
+        yield Finding(
+            rule="trace-is-of-linux",
+            severity="error",
+            message="these are Windows binaries, and programs are traced on Linux alone: no trace tells what a "
+            "workload loads of them",
+            fix="cut them by GPU: cuwheel slim TARGET --for GPU",
+        )
+        return
     for problem in workload.problems:
         yield _refused("trace-incomplete", f"what the trace lists may not be all that the workload loads: {problem}")
     known = {(each.build_id, each.size) for each in libraries if each.build_id}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cuwheel.clusters.engine import Engine
 
 START_S = 60.0
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class World:
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,
-                cwd=_ROOT,
+                cwd=ROOT,
                 start_new_session=True,
             )
         self.children[name] = child

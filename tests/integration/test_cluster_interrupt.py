@@ -1,4 +1,4 @@
-"""Ctrl-C of `build --cluster` ends what the workers compile; the next run goes on."""
+"""Ctrl-C or the end of `build --cluster` ends what the workers compile; the next run goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
-from tests.integration.cluster_world import World, wait_for
+from tests.integration.cluster_world import ROOT, World, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,3 +75,36 @@ def test_workers_of_a_run_that_was_killed_end_by_themselves(tmp_path: Path) -> N
             child.kill()
     assert len(ours) == 2  # a scheduler and a worker
     assert all(world.gone(each, 30) for each in ours)
+
+
+@pytest.mark.slow
+def test_tasks_of_a_run_that_was_killed_are_ended(cluster: World, tmp_path: Path) -> None:
+    """On workers that stay: nobody could stop them, and nobody waits for what they make. Others are not disturbed."""
+    cluster.scheduler()
+    cluster.worker("first", cores=2)
+    program = (
+        "import pathlib, sys\n"
+        "from tests.integration.cluster_world import World, task\n"
+        "with World(folder=pathlib.Path(sys.argv[1]), address=sys.argv[2]).engine() as engine:\n"
+        "    engine.run([task(sys.argv[3], 'wait', sys.argv[1])])\n"
+    )
+    started = []
+    try:
+        for name in ("killed", "kept"):
+            words = [sys.executable, "-c", program, str(tmp_path), cluster.address, name]
+            started.append(subprocess.Popen(words, env=cluster.environ(), cwd=ROOT, start_new_session=True))
+        killed, kept = started
+        wait_for(lambda: len(list(tmp_path.glob("*.begun"))) == 2)
+        pids = {each.name.split(".")[0]: int(each.name.split(".")[1]) for each in tmp_path.glob("*.begun")}
+        (theirs,) = tmp_path.glob("killed.*.begun")
+        compiler = int(theirs.read_text())
+        killed.kill()
+        assert world.gone(pids["killed"], 15)
+        assert world.gone(compiler, 5)
+        assert not world.gone(pids["kept"], 1)
+        (tmp_path / "go").touch()
+        assert kept.wait(30) == 0
+    finally:
+        for each in started:
+            each.kill()
+            each.wait(10)

@@ -19,6 +19,7 @@ from cuwheel.clusters.task import Answer, Task, own_facts
 from cuwheel.errors import CuwheelError, MalformedError, ToolTimeoutError, UnreadableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from cuwheel.process import Conversation
@@ -28,6 +29,7 @@ _LOOK_S = 0.5
 _END_S = 10.0
 _SHOWN = 2000  # letters of what a process printed before it died
 _MEMORY = 4 << 30  # where Dask sets no limit
+_UNWANTED = ("cancelled", "released", "forgotten")  # of Dask's states
 _running: dict[str, Conversation] = {}
 _stopped: set[str] = set()
 
@@ -86,15 +88,21 @@ def perform(call: str, raw: bytes) -> bytes:
     from distributed import get_worker
 
     worker = get_worker()
+    key = worker.get_current_task()
 
     def show(text: str) -> None:
         worker.log_event(TOPIC, {"call": call, "shows": text})
+
+    def wanted() -> bool:
+        """Dask forgets, or marks, a task whose client is gone: one that was killed could not stop it."""
+        state = worker.state.tasks.get(key)
+        return state is not None and state.state not in _UNWANTED
 
     task = codec.decode(raw, Task)
     began = time.time()
     try:
         with scratch.folder(files.cache_folder() / "cluster" / "tasks", "task-") as folder:
-            answer = _performed(call, task, folder, show)
+            answer = _performed(call, task, folder, show, wanted)
     except (OSError, CuwheelError) as error:
         problem = error.message if isinstance(error, CuwheelError) else str(UnreadableError.from_os(error))
         answer = Answer(problem=problem, lacking=True)
@@ -104,7 +112,7 @@ def perform(call: str, raw: bytes) -> bytes:
     return codec.encode(msgspec.structs.replace(answer, began=began, ended=time.time()))
 
 
-def _performed(call: str, task: Task, folder: Path, show: Any) -> Answer:  # noqa: ANN401 - a function of one text
+def _performed(call: str, task: Task, folder: Path, show: Callable[[str], None], wanted: Callable[[], bool]) -> Answer:
     (folder / "task.json").write_bytes(codec.encode(task))
     command = [sys.executable, "-m", "cuwheel.clusters.child", str(folder)]
     environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -112,7 +120,7 @@ def _performed(call: str, task: Task, folder: Path, show: Any) -> Answer:  # noq
         _running[call] = child
         stopped_at: float | None = None
         while True:
-            if call in _stopped:
+            if call in _stopped or not wanted():
                 stopped_at = stopped_at or time.monotonic()
                 child.interrupt()
                 if time.monotonic() - stopped_at > _END_S:

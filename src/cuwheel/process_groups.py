@@ -21,11 +21,12 @@ if sys.platform == "win32":
     OPTIONS: dict[str, Any] = {"creationflags": _SUSPENDED | _NEW_GROUP}
     _ALL_RIGHTS, _LOOKING = 0x1FFFFF, 0x1000
     _MEMBERS, _LIMITS, _KILL_ON_CLOSE = 3, 9, 0x2000
+    _PROCESS_TIME, _PROCESS_MEMORY = 0x2, 0x100
     _MOST_MEMBERS = 4096
     _jobs: dict[int, int] = {}
 
     class _Limits(ctypes.Structure):
-        """JOBOBJECT_EXTENDED_LIMIT_INFORMATION, of which the flags alone are set."""
+        """JOBOBJECT_EXTENDED_LIMIT_INFORMATION"""
 
         _fields_ = (
             ("times", ctypes.c_int64 * 2),
@@ -63,6 +64,7 @@ if sys.platform == "win32":
     _kernel32.OpenProcess.argtypes = (wintypes.DWORD, wintypes.BOOL, wintypes.DWORD)
     _kernel32.CreateJobObjectW.restype = wintypes.HANDLE
     _kernel32.CreateJobObjectW.argtypes = (ctypes.c_void_p, wintypes.LPCWSTR)
+    _kernel32.GetCurrentProcess.restype = wintypes.HANDLE
     _kernel32.AssignProcessToJobObject.argtypes = (wintypes.HANDLE, wintypes.HANDLE)
     _kernel32.SetInformationJobObject.argtypes = (wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD)
     _kernel32.QueryInformationJobObject.argtypes = (
@@ -126,6 +128,14 @@ if sys.platform == "win32":
         if job := _jobs.pop(pid, None):
             _kernel32.CloseHandle(job)
 
+    def limit_this_one(*, memory: int, seconds: int) -> None:
+        """Of this very program: bytes of memory, and seconds of work, after which it is ended."""
+        limits = _Limits(flags=_PROCESS_MEMORY | _PROCESS_TIME)
+        limits.memory[0], limits.times[0] = memory, seconds * 10_000_000
+        job = _kernel32.CreateJobObjectW(None, None)
+        _kernel32.SetInformationJobObject(job, _LIMITS, ctypes.byref(limits), ctypes.sizeof(limits))
+        _kernel32.AssignProcessToJobObject(job, _kernel32.GetCurrentProcess())
+
 else:
     OPTIONS: dict[str, Any] = {"start_new_session": True}
 
@@ -139,3 +149,10 @@ else:
 
     def forget(pid: int) -> None:
         """It has ended, and what it left running stays."""
+
+    def limit_this_one(*, memory: int, seconds: int) -> None:
+        """Of this very program: bytes of memory, and seconds of work, after which it is ended."""
+        import resource  # noqa: PLC0415 - browsers have none
+
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -108,18 +108,16 @@ def read_into(handle: int, room: memoryview, offset: int) -> int:
     return os.preadv(handle, [room], offset)
 
 
-def rename_over(made: Path, place: Path) -> None:
-    """`made` takes the name `place`. Windows refuses while somebody reads it: that is waited for a while."""
+def rename_over(made: Path, place: Path) -> Path:
+    """`made` takes the name `place`, which is returned. Windows refuses while somebody reads it: we wait a while."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            made.replace(place)
+            return made.replace(place)
         except PermissionError:
             if os.name != "nt" or not made.exists() or place.is_dir() or time.monotonic() > deadline:
                 raise
             time.sleep(_LOOK_S)
-        else:
-            return
 
 
 def lock(handle: int, *, shared: bool = False) -> bool:

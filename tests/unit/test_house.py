@@ -13,6 +13,8 @@ import cuwheel
 
 _SRC = Path(cuwheel.__file__).parent
 _LINES, _PARAMETERS, _API = 60, 9, 1000
+# The seam itself, files that a process has loaded, and what travels without the rest of the house.
+_MAY_REPLACE = ("system_calls.py", "slimming/in_use.py", "verifying/runner/boot.py", "verifying/onsite/main.py")
 
 
 def _functions() -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -39,6 +41,19 @@ def test_functions_are_seen_on_one_screen() -> None:
 
 def test_functions_have_few_parameters() -> None:
     assert [name for name, each in _functions().items() if _parameters(each) > _PARAMETERS] == []
+
+
+def test_files_take_their_names_where_windows_is_waited_for() -> None:
+    """`Path.replace` has one argument and `str.replace` two: elsewhere it is `system_calls.rename_over`."""
+    found = [
+        f"{path.relative_to(_SRC).as_posix()}:{node.lineno}"
+        for path in sorted(_SRC.rglob("*.py"))
+        if path.relative_to(_SRC).as_posix() not in _MAY_REPLACE
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
+        if ast.unparse(node.func) == "os.replace" or (len(node.args) == 1 and not node.keywords)
+    ]
+    assert found == []
 
 
 def test_no_module_needs_one_that_needs_it() -> None:

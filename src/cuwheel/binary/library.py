@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,13 +39,12 @@ def slim_library(source: Path, target: Path, plan: LibraryPlan) -> FileResult:
     if not plan.changes:
         return _untouched(source, plan, ())
     with ExitStack() as stack:
-        buffer = FileBuffer(source)
-        stack.callback(buffer.close)
-        spool = stack.enter_context(compress.spool(target.parent, buffer, plan))
-        try:
-            made = draft(buffer, plan, spool.replacements)
-        except MalformedError as error:
-            return _untouched(source, plan, (_cannot(error),))
+        with closing(FileBuffer(source)) as buffer:  # Windows replaces no open file, and `target` may be `source`
+            spool = stack.enter_context(compress.spool(target.parent, buffer, plan))
+            try:
+                made = draft(buffer, plan, spool.replacements)
+            except MalformedError as error:
+                return _untouched(source, plan, (_cannot(error),))
         return _write(source, target, plan, made, spool)
 
 
@@ -78,7 +77,7 @@ def write(source: Path, target: Path, made: Draft, spool: int | None, must_hold:
     try:
         _fill(handle, source, made, spool)
         must_hold(beside)
-        beside.replace(target)
+        system_calls.rename_over(beside, target)
     except OSError as error:
         raise UnreadableError.from_os(error, target) from error
     finally:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from cuwheel import files, log, masking
+from cuwheel import files, log, masking, system_calls
 from cuwheel.building import gate, jobs
 from cuwheel.building.job import Phase, Problem
 from cuwheel.building.results import JobResult, MadeWheel
@@ -238,5 +238,5 @@ class _Finishing:
         if folder == self.order.request.output:
             placed.claim(wheel.name, self.job.id)
             wheel.chmod(0o644)
-            return wheel.replace(place)
+            return system_calls.rename_over(wheel, place)
         return files.copy(wheel, place)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cuwheel import system_calls
 from cuwheel.building import gate
 from cuwheel.building.results import MadeWheel, MergedWheel
 from cuwheel.errors import CuwheelError
@@ -62,7 +63,7 @@ def _checked(order: Order, group: Sequence[JobResult], scratch: Path) -> MergedW
     if not result.succeeded:
         return MergedWheel(jobs=ids, reason="the merged wheel did not pass the gate", findings=result.findings)
     made.chmod(0o644)
-    place = made.replace(order.request.output / made.name)
+    place = system_calls.rename_over(made, order.request.output / made.name)
     planned = tuple(arch for job in group for arch in (*job.plan.archs, *job.plan.ptx))
     wheel = MadeWheel(survey=replace(found, target=str(place)), sha256=sha256(place), planned=planned)
     return MergedWheel(jobs=ids, wheel=wheel, findings=result.findings)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import files, log
+from cuwheel import files, log, system_calls
 from cuwheel.building import repository
 from cuwheel.confined import place_of_member, unpack_member
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
@@ -89,7 +89,7 @@ def unpacked(archive: Path, cache: Path) -> Path:
                 made.mkdir()
                 _unpack(archive, made)
                 _only_folder(made, archive)
-                made.rename(place)
+                system_calls.rename_over(made, place)
     except _BROKEN as error:
         raise MalformedError(archive, f"cannot be unpacked: {error}", hint="download it again") from error
     except OSError as error:

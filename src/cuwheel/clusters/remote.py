@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cuwheel import codec, files, process, scratch
+from cuwheel import codec, files, process, scratch, system_calls
 from cuwheel.clusters import apart, blobs
 from cuwheel.clusters.task import Answer, Task, own_facts
 from cuwheel.errors import CuwheelError, MalformedError, ToolTimeoutError, UnreadableError
@@ -59,7 +59,7 @@ def complete(sha256: str, sender: str) -> None:
     if files.sha256(place) != sha256:
         place.unlink()
         raise MalformedError(sha256, "arrived with another hash")
-    place.replace(blobs.place(sha256))
+    system_calls.rename_over(place, blobs.place(sha256))
 
 
 def _arriving(sha256: str, sender: str) -> Path:

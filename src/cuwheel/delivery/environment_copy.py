@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, confined, files
+from cuwheel import codec, confined, files, system_calls
 from cuwheel.delivery import pin_files
 from cuwheel.delivery.pin_files import Pinned
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
@@ -227,7 +227,7 @@ class Copy:
             elif entry.kind == "link":
                 place.symlink_to(entry.target)
             else:
-                kept.replace(place)
+                system_calls.rename_over(kept, place)
         except OSError as error:
             hint = f"what was there is kept in {self._folder}, and the next cuwheel install puts it back"
             raise UnreadableError.from_os(error, place, hint=hint) from error

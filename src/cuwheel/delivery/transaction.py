@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 from typing import IO, TYPE_CHECKING
 
-from cuwheel import codec, files, log
+from cuwheel import codec, files, log, system_calls
 from cuwheel.delivery.index_folder import JOURNAL
 from cuwheel.delivery.steps import Copy, Remove
 from cuwheel.errors import UnreadableError
@@ -92,7 +92,7 @@ def _fill(file: IO[bytes], step: Step, progress: Progress) -> None:
 def _settle(index: IndexFolder, step: Step, staged: Path | None) -> None:
     path = index.path(step.path)
     if staged:
-        staged.replace(path)
+        system_calls.rename_over(staged, path)
     else:
         path.unlink(missing_ok=True)
         _remove_empty(path.parent, index.root)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files, locking
+from cuwheel import codec, files, locking, system_calls
 from cuwheel.binary import library
 from cuwheel.binary.decisions import EntryDecision, LibraryPlan, SlimOptions
 from cuwheel.errors import MalformedError, UsageError
@@ -65,7 +65,7 @@ def split(path: Path, request: GraftRequest) -> Outcome:
                 _written(wheel, part, found, origin, scratch, drop_signature=request.drop_signature) for part in parts
             ]
             for place, output in zip(made, outputs, strict=True):
-                place.replace(output)
+                system_calls.rename_over(place, output)
             files.sync_folder(folder)
         after = sum(each.stat().st_size for each in outputs)
         libraries = tuple(

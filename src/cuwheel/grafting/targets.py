@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import files, locking
+from cuwheel import files, locking, system_calls
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.grafting import deciding, splitting, wheels, writing
 from cuwheel.grafting.outcome import Outcome, nothing_new
@@ -64,5 +64,5 @@ def _libraries(base: Path, donors: Sequence[Path], request: GraftRequest) -> Out
         with files.errors_of(target, f"{target} was not written"), locking.scratch(target.parent) as folder:
             size = writing.write(made, folder / "library")
             shutil.copymode(base, folder / "library")
-            (folder / "library").replace(target)
+            system_calls.rename_over(folder / "library", target)
         return replace(outcome, libraries=(made.library(size),), outputs=(str(target),), written=True)

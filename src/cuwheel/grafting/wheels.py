@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import codec, files, locking
+from cuwheel import codec, files, locking, system_calls
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.grafting import deciding, note, writing
@@ -145,7 +145,7 @@ def _write(
     edit.write(folder / "wheel")
     made = restamp.restamp(folder / "wheel", output.name, added=[row.arch for each in libraries for row in each.added])
     size = WheelSize(bytes_before=wheel.size, bytes_after=made.stat().st_size)
-    made.replace(output)
+    system_calls.rename_over(made, output)
     files.sync_folder(output.parent)
     return replace(outcome, libraries=libraries, outputs=(str(output),), written=True, wheel=size)
 

@@ -1,5 +1,7 @@
 """C++ names for people, by the C++ runtime library that nearly every system has. No compiler is needed.
 
+Windows has none that knows these names, which NVIDIA's compilers write there too: a package brings one.
+
 A name from a hostile file may expand without limit, and the library knows none. So only names that
 cannot grow much are given to it here; the others go to a child process with a limit on time and memory.
 """
@@ -52,7 +54,21 @@ def _function() -> Callable[[str], str | None] | None:
     for name in _LIBRARIES:
         with contextlib.suppress(OSError, AttributeError):
             return functools.partial(_call, ctypes.CDLL(name)[_SYMBOL], ctypes.CDLL(None).free)
-    return None
+    return _of_the_package()
+
+
+def _of_the_package() -> Callable[[str], str | None] | None:
+    try:
+        from pycxxfilt import itanium_demangle  # noqa: PLC0415 - only on Windows
+    except ImportError:
+        return None
+
+    def call(name: str) -> str | None:
+        with contextlib.suppress(ValueError):
+            return itanium_demangle(name)
+        return None
+
+    return call
 
 
 def _call(demangle: ctypes._FuncPointer, free: ctypes._FuncPointer, name: str) -> str | None:
@@ -86,11 +102,10 @@ def _by_child(names: list[str]) -> Mapping[str, str]:
 
 
 def _child(path: str) -> None:
-    with contextlib.suppress(ImportError):
-        import resource  # noqa: PLC0415 - not on Windows, where there is no library to call either
+    sys.path.append(str(Path(__file__).parents[2]))  # it was started without PYTHONPATH
+    from cuwheel import process_groups  # noqa: PLC0415 - found there
 
-        resource.setrlimit(resource.RLIMIT_CPU, (_CHILD_S, _CHILD_S))
-        resource.setrlimit(resource.RLIMIT_AS, (_CHILD_MEMORY, _CHILD_MEMORY))
+    process_groups.limit_this_one(memory=_CHILD_MEMORY, seconds=_CHILD_S)
     function = _function()
     for name in Path(path).read_text(encoding="ascii").split("\n"):
         text = (function(name) if function else None) or ""

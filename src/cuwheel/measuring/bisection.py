@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import log
+from cuwheel import log, system_calls
 from cuwheel.building import pipeline, repository
 from cuwheel.building.request import BuildRequest
 from cuwheel.delivery import candidates
@@ -222,5 +222,5 @@ def _checked_out(source: Path, name: str, to: Path) -> Path:
         shutil.rmtree(unfinished, ignore_errors=True)
         repository.git(source, "clone", "--quiet", "--shared", "--no-checkout", source.absolute(), unfinished)
         repository.git(unfinished, "checkout", "--quiet", "--detach", name)
-        unfinished.replace(place)
+        system_calls.rename_over(unfinished, place)
     return place

@@ -96,7 +96,7 @@ def download(url: str, to: Path, *, sha256: str | None = None, size: int | None 
             _complete(url, file, size, label or to.name)
             _verify(url, part, sha256)
             if os.name == "posix":
-                part.replace(to)
+                system_calls.rename_over(part, to)
         if os.name == "nt":  # which renames no file that is open
             _take_name(part, to)
     except OSError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import extras, locking, log, process
+from cuwheel import extras, locking, log, process, system_calls
 from cuwheel.errors import MalformedError, ToolError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_file, sync_folder
 from cuwheel.repairing import checking, contents, paths, windows
@@ -58,7 +58,7 @@ def execute(decision: Decision, to: Path) -> Repaired:
             made, result = _copied(decision, folder, output)
         else:
             made, result = _repaired(decision, folder, output)
-        made.replace(output)
+        system_calls.rename_over(made, output)
         sync_folder(output.parent)
     return result
 

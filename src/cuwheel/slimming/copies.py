@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import files, locking
+from cuwheel import files, locking, system_calls
 from cuwheel.binary import library
 from cuwheel.confined import leads_inside
 from cuwheel.errors import UsageError
@@ -75,7 +75,7 @@ def _write(plan: LibraryPlan, place: Path) -> FileResult:
 def _copy(path: Path, place: Path) -> None:
     with locking.scratch(place.parent) as folder:
         shutil.copy2(path, folder / "copy")
-        (folder / "copy").replace(place)
+        system_calls.rename_over(folder / "copy", place)
 
 
 def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
@@ -104,7 +104,7 @@ def slim_folder(folder: Path, output: Path, task: Task) -> Outcome:
         tree = scratch / "tree"
         shutil.copytree(layout.root, tree, symlinks=True, copy_function=copy, ignore=shutil.ignore_patterns(".cuwheel"))
         made = in_place.slim(distributions.of_folder(tree), _asked(task, commit=True))
-        tree.replace(output)
+        system_calls.rename_over(tree, output)
     return replace(made, output=str(output), written=True)
 
 

@@ -105,7 +105,7 @@ class Writer:
         whole = Writer(self._path.parent, "kept.jsonl")
         whole._path.unlink(missing_ok=True)
         whole._append([_Line(header=found.header), *(_Line(step=each) for each in steps), _Line(state="kept")])
-        whole._path.replace(self._path)
+        system_calls.rename_over(whole._path, self._path)
         files.sync_folder(self._path.parent)
 
     def _append(self, lines: list[_Line]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import locking
+from cuwheel import locking, system_calls
 from cuwheel.binary import library
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import errors_of, must_have_room, sync_folder
@@ -93,7 +93,7 @@ def _act(edit: WheelEdit, output: Path, task: Task, plan: Proposal, findings: tu
         findings += (*map(signature_dropped, wheel.signatures), *_incomplete_record(wheel))
         made = restamp.restamp(made, output.name)
         size = Size(bytes_before=wheel.size, bytes_after=made.stat().st_size)
-        made.replace(output)
+        system_calls.rename_over(made, output)
         sync_folder(output.parent)
     return _outcome(plan, files, findings, wheel=size, output=str(output), written=True)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cuwheel import system_calls
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.inspection import description
 from cuwheel.inspection.survey import survey_wheel
@@ -31,7 +32,7 @@ def restamp(made: Path, name: str, *, added: Sequence[Arch] = ()) -> Path:
     `added`: architectures that it has got.
     """
     path = made.with_name(name)
-    made.replace(path)
+    system_calls.rename_over(made, path)
     with WheelFile(path) as wheel:
         before = None
         with contextlib.suppress(CuwheelError):  # one that cannot be understood is left as it is

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import locking
+from cuwheel import locking, system_calls
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.files import errors_of, sync_folder
 from cuwheel.inspection import description
@@ -77,7 +77,7 @@ def stamp(wheel: Path | WheelFile, to: Path, wish: Wish) -> Path:
     with errors_of(output, f"{output} was not written"), locking.scratch(to) as folder:
         made = folder / "wheel"
         edit.write(made)
-        made.replace(output)
+        system_calls.rename_over(made, output)
         sync_folder(to)
     return output
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import files, locking
+from cuwheel import files, locking, system_calls
 from cuwheel.compat import drivers, variant_reach, variant_values
 from cuwheel.errors import CuwheelError, MalformedError
 from cuwheel.facts import toolkits, versions
@@ -234,7 +234,7 @@ def _write(plain: Path, to: Path, taken: Mapping[str, VariantWheel]) -> _Written
 def _placed(made: Path, place: Path, variant: Variant, plain: Path) -> VariantWheel:
     size, sha256 = made.stat().st_size, files.sha256(made)
     made.chmod(0o644)
-    made.replace(place)
+    system_calls.rename_over(made, place)
     return VariantWheel(
         path=str(place),
         size=size,
@@ -269,7 +269,7 @@ def _plain_of(written: Sequence[_Written], to: Path) -> Iterator[str]:
         with WheelFile(widest.plain) as wheel, errors_of(to, f"{name} was not written"), locking.scratch(to) as folder:
             made = _edited(wheel, None).write_into(folder)
             made.chmod(0o644)
-            yield str(made.replace(to / made.name))
+            yield str(system_calls.rename_over(made, to / made.name))
 
 
 def write_sets(folder: Path, releases: Iterable[WheelName]) -> tuple[Path, ...]:

@@ -85,7 +85,7 @@ class Store:
             if final.exists():  # incomplete or of another time: nothing that can be used
                 _remove(final)
             scratch.chmod(0o755)
-            scratch.rename(final)
+            system_calls.rename_over(scratch, final)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         return installed

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import files, own_c, process
+from cuwheel import files, own_c, process, system_calls
 from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def path(environ: Mapping[str, str]) -> Path:
             for compiler in own_c.compilers(environ):
                 command: list[str | Path] = [compiler, *OPTIONS, SOURCES / "trace.c", "-o", trial, "-ldl", "-lpthread"]
                 if own_c.compiled(command, environ) and _loads(trial):
-                    trial.replace(made)
+                    system_calls.rename_over(trial, made)
                     return made
     raise ToolError(
         ["cc"], "cannot make a library that this machine's programs load", hint="install a C compiler: apt install gcc"

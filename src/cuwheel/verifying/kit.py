@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from cuwheel import codec, locking, log
+from cuwheel import codec, locking, log, system_calls
 from cuwheel.errors import CuwheelError, MalformedError, UsageError
 from cuwheel.files import chunks, errors_of, sync_folder
 from cuwheel.inspection.survey import survey
@@ -132,7 +132,7 @@ def pack(
         _write(made, Manifest(system=request.system, signs=_signs(), wheels=packed), files)
         made.chmod(0o755)
         digest = record.digest_of(made)
-        made.replace(to)
+        system_calls.rename_over(made, to)
         sync_folder(to.parent)
     return Packed(path=str(to), size=digest.size, sha256=digest.sha256, wheels=packed)
 

@@ -71,7 +71,7 @@ def anchors(root: Path, relative: str) -> list[tuple[str, str, str]]:
 def state(root: Path) -> dict[str, str]:
     """What every file holds."""
     found = sorted(path for path in root.rglob("*") if path.is_file() and path.name != "lock")
-    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+    return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 
 def problems(root: Path) -> list[str]:
@@ -80,7 +80,7 @@ def problems(root: Path) -> list[str]:
     for listing in root.rglob("simple"):
         if not (listing / "index.json").exists() and not (listing / "index.html").exists():
             continue  # a page that no list has: nobody gets there
-        relative = str(listing.relative_to(root))
+        relative = listing.relative_to(root).as_posix()
         for name in (
             [each["name"] for each in page(root, relative)["projects"]] if (listing / "index.json").exists() else []
         ):

@@ -12,6 +12,7 @@ import cuwheel
 from cuwheel.delivery import transaction
 from cuwheel.delivery.request import PublishRequest
 from cuwheel.errors import MalformedError, NewerSchemaError, UnknownNameError, UnreadableError, UsageError
+from tests.fixtures import systems
 from tests.unit.delivery import published
 from tests.unit.delivery.published import cuda_wheel, names, page, state, wheel
 
@@ -106,7 +107,7 @@ def test_where_one_wheel_is_refused_none_is_published(dist: Path, index: Path) -
                                   "<b>-1.0-py3-none-any.whl", "foo-x-py3-none-any.whl", 'fo"o-1.0-py3-none-any.whl',
                                   f"{'f' * 190}-1.0-py3-none-any.whl"])  # fmt: skip
 def test_a_name_that_no_index_may_have(name: str, dist: Path, index: Path) -> None:
-    path = wheel(dist).rename(dist / name)
+    path = wheel(dist).rename(dist / systems.named(name))
     answer = cuwheel.publish(path, to=index)
     assert not answer.succeeded
     assert answer.findings[0].rule == "not-a-wheel"

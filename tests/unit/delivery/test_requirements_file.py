@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +32,7 @@ def test_all_that_a_file_may_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found.lines[1].hashes.count("--hash=sha256:") == 2
     assert found.indexes == ("https://me:secret@wheels.example.com/simple", "https://more.example.com/simple")
     assert (found.find_links, found.pre, found.no_index) == ((str(tmp_path / "wheels"),), True, False)
-    assert found.options == (f"-c {tmp_path / 'limits.txt'}",)
+    assert found.options == (f"-c {shlex.quote(str(tmp_path / 'limits.txt'))}",)
 
 
 def test_everything_that_is_wrong_at_once(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from cuwheel.facts.arch import Arch
+from cuwheel.inspection import demangle
 from cuwheel.inspection.compare import compare
 from cuwheel.inspection.demangle import demangled
 from cuwheel.inspection.kernels import kernels
@@ -71,6 +74,18 @@ def test_demangling() -> None:
     assert set(found) <= {AXPY}
     if found:  # nearly every system has a C++ runtime library
         assert found[AXPY] == "void axpy<float>(float, float const*, float*, int)"
+
+
+def test_demangling_where_the_system_has_no_library_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, where a package of cuwheel's own requirements does it."""
+    pytest.importorskip("pycxxfilt", reason="it has no wheel for Python 3.10")
+    monkeypatch.setattr(demangle, "_LIBRARIES", ())
+    demangle._function.cache_clear()
+    try:
+        test_demangling()
+        assert AXPY in demangled([AXPY])
+    finally:
+        demangle._function.cache_clear()
 
 
 def test_compare(tmp_path: Path) -> None:

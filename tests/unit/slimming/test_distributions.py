@@ -255,7 +255,8 @@ def test_libraries_elsewhere(tmp_path: Path) -> None:
     assert sizes.keys() == set(names)
     assert sizes["all-124.so"].st_size < targets[0].stat().st_size
     assert (tmp_path / "out" / "amd.so").read_bytes() == FOO["foo/libhost.so"]
-    assert all(status.st_mode & 0o777 == 0o755 for status in sizes.values())
+    if os.name == "posix":  # Windows keeps no mode bits
+        assert all(status.st_mode & 0o777 == 0o755 for status in sizes.values())
     assert {path: state for path, state in snapshot(tmp_path).items() if "/" not in path} == before
     one = slim.slim(SlimRequest(targets[:1], machines=H100, output=tmp_path / "new" / "x.so")).outcome
     assert one.output == str(tmp_path / "new" / "x.so")

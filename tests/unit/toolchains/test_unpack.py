@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def unpacked(kind: ArchiveKind, path: Path, root: Path) -> dict[str, bytes]:
     root.mkdir(exist_ok=True)
     unpack.unpack(Archive(kind=kind, name="x", version="1", file=path.name, sha256=""), path, root.resolve())
-    return {str(each.relative_to(root)): each.read_bytes() for each in sorted(root.rglob("*")) if each.is_file()}
+    return {each.relative_to(root).as_posix(): each.read_bytes() for each in sorted(root.rglob("*")) if each.is_file()}
 
 
 def tar(path: Path, *members: tuple[str, bytes, str]) -> Path:

@@ -10,7 +10,6 @@ import pytest
 from cuwheel.report import documents, trace
 from cuwheel.report.document import Facts
 from cuwheel.tracing import attribution, events
-from tests.fixtures import systems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +57,6 @@ def test_time_in_the_compiler_means_nothing_where_machine_code_fits(tmp_path: Pa
     assert (load.how, load.arch, load.jit_ms, load.cached) == ("native", "sm_90", None, None)
 
 
-@systems.NO_DEMANGLER
 def test_ptx_that_is_newer_than_the_driver_says_so(tmp_path: Path) -> None:
     found = attributed(
         tmp_path,
@@ -118,7 +116,6 @@ def test_compiling_that_took_long_is_told(tmp_path: Path) -> None:
     assert "1.9 s of these 6.0 s are the driver compiling 1 PTX module of libcufft.so.12" in "\n".join(rows)
 
 
-@systems.NO_DEMANGLER
 def test_a_launch_that_is_told_of_a_late_error_is_not_blamed(tmp_path: Path) -> None:
     line = {"event": "failure", "time": 3, "api": "cuLaunchKernel", "error": 710, "name": "_Z1gv", "last": ["_Z1fv"]}
     failure = attributed(tmp_path, line, succeeded=False).failures[0]
@@ -130,7 +127,6 @@ def test_a_file_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     assert attributed(tmp_path, line, succeeded=False).failures[0].library == "/nowhere/code80.cubin"
 
 
-@systems.NO_DEMANGLER
 def test_what_the_runtime_returns_names_the_kernel_of_what_the_driver_said(tmp_path: Path) -> None:
     driver = {"event": "failure", "time": 3, "thread": 1, "api": "cuLibraryGetModule", "error": 209}
     runtime = {"event": "failure", "time": 4, "thread": 1, "api": "cudaLaunchKernel", "error": 209, "name": "_Z1fv"}
@@ -161,7 +157,6 @@ def test_a_variable_that_hides_gpus_is_named(tmp_path: Path, value: str, words: 
     assert words in failed(tmp_path, 100, visible=value).reason
 
 
-@systems.NO_DEMANGLER
 def test_the_last_launches_are_told_with_their_libraries(tmp_path: Path) -> None:
     found = attributed(
         tmp_path,

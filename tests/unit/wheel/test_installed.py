@@ -14,7 +14,7 @@ def test_environments_and_debians_python(tmp_path: Path) -> None:
     places = ["lib/python3.12/site-packages", "lib/python3/dist-packages", "local/lib/python3.12/dist-packages"]
     for each in places:
         (tmp_path / each).mkdir(parents=True)
-    assert {str(each.relative_to(tmp_path)) for each in installed.site_packages(tmp_path)} == set(places)
+    assert {each.relative_to(tmp_path).as_posix() for each in installed.site_packages(tmp_path)} == set(places)
 
 
 def test_distributions_of_a_folder(tmp_path: Path) -> None:

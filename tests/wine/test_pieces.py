@@ -1,0 +1,42 @@
+"""`./run wine`: a file of tests that hangs or ends Python costs no other, and is counted as failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.wine import __main__ as job
+from tests.wine import windows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FILES = {
+    "test_good.py": "import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('not here')\n",
+    "test_bad.py": "def test_a(): pass\ndef test_b(): assert 0\n",
+    "test_hangs.py": "import time\ndef test_a(): pass\ndef test_b(): time.sleep(600)\n",
+    "test_dies.py": "import os\ndef test_a(): os._exit(3)\n",
+    "test_broken.py": "import nothing_of_this_name\n",
+}
+
+
+def test_every_end_is_told(place: Path) -> None:
+    found = {}
+    for name, text in _FILES.items():
+        (place / name).write_text(text)
+        # Apart from the project: its settings and fixtures are not what is tried.
+        options = ["-c", windows.named(place / "pytest.ini"), "--rootdir", windows.named(place)]
+        (place / "pytest.ini").write_text("[pytest]\n")
+        found[name] = job.run(windows.named(place / name), options, limit=60.0 if name == "test_good.py" else 25.0)
+    good = found["test_good.py"]
+    assert (good.passed, good.skipped, good.failed) == (1, ("not here",), ())
+    assert (found["test_bad.py"].passed, len(found["test_bad.py"].failed)) == (1, 1)
+    assert found["test_hangs.py"].failed[0].endswith("did not end within 25 s")
+    assert found["test_dies.py"].failed[0].endswith("ended with status 3")
+    assert len(found["test_broken.py"].failed) == 1
+    assert job.summary(list(found.values())).splitlines()[-1] == "2 passed, 1 skipped, 4 failed in 5 files"
+
+
+def test_folders_are_their_files() -> None:
+    found = job.pieces(["tests/unit/wheel", "tests/unit/test_files.py::test_x"])
+    assert found[0].startswith("tests/unit/wheel/test_")
+    assert found[-1] == "tests/unit/test_files.py::test_x"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import zipfile
@@ -15,11 +16,14 @@ from cuwheel import api
 from cuwheel.binary import pe_rules
 from cuwheel.binary.library import slim_library
 from cuwheel.buffer import FileBuffer
+from cuwheel.grafting import host
+from cuwheel.grafting.subject import Subject
 from cuwheel.inspection import pe
 from cuwheel.inspection.description import Description
 from cuwheel.inspection.survey import survey
 from cuwheel.stamping import guard, stamp
-from tests.fixtures import manifest, small_wheel
+from tests.fixtures import cache, manifest, small_wheel
+from tests.fixtures import windows as by_hand
 from tests.fixtures.cache import UnavailableError
 from tests.integration.test_rewrite_layouts import LARGE, SOURCE, containers, expected
 from tests.unit.binary import engine
@@ -247,3 +251,65 @@ def test_a_repaired_wheel_finds_nvidias_dlls(tmp_path: Path) -> None:
         shutil.copyfile(tmp_path / "cudart64_13.dll", place / "cudart64_13.dll")
         done = windows.run(["-c", IMPORTED, windows.named(site)])
         assert done.stdout.decode().strip().startswith(told), (done.stdout, done.stderr)
+
+
+def linked_for_arm64(folder: Path, archs: Sequence[str], *flags: str) -> Path:
+    """By Zig, which brings clang and LLVM's linker: mingw makes nothing for arm64."""
+
+    def fetch(target: Path) -> None:
+        cache.pip_install(target, "ziglang==0.17.0")
+        for unneeded in ("libc", "libcxx", "libtsan"):  # half of it, and no library of C is linked
+            shutil.rmtree(target / "ziglang" / "lib" / unneeded)
+
+    try:
+        top = cache.made("zig-0.17.0", fetch)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    folder.mkdir()
+    for index, size in enumerate((LARGE, 600, LARGE)):
+        inside = [engine.entry(arch, engine.noise(100 * index + int(arch[3:]), size)) for arch in archs]
+        (folder / f"{index}.fatbin").write_bytes(engine.container(*inside))
+    words = [
+        str(top / "ziglang" / "zig"),
+        "cc",
+        "-target",
+        "aarch64-windows-gnu",
+        "-Os",
+        "-shared",
+        "-nostdlib",
+        *flags,
+    ]
+    env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(folder / "cache"), "ZIG_LOCAL_CACHE_DIR": str(folder / "cache")}
+    source = SOURCE.with_name("bare_containers.c")
+    subprocess.run([*words, str(source), "-o", "own.dll"], cwd=folder, env=env, check=True, capture_output=True)
+    return folder / "own.dll"
+
+
+@pytest.mark.download
+def test_a_library_for_arm64(tmp_path: Path) -> None:
+    """Slimmed, and refused where its code takes the address of what would move; no arm64 Windows is here to load it."""
+    source, slim = linked_for_arm64(tmp_path / "plain", ("sm_80", "sm_90", "sm_100"), "-DOWN"), tmp_path / "slim.dll"
+    result = slim_library(source, slim, engine.plan(source, "9.0"))
+    assert result.written, result.findings
+    assert result.bytes_after < result.bytes_before - 3 * LARGE
+    sound(slim, source)
+    assert by_hand.host_differences(source.read_bytes(), slim.read_bytes()) == []
+    before, after = engine.contents(source), engine.contents(slim)
+    assert sorted(after) == sorted([before[0][1:2], before[1], before[2][1:2]]), "the second is found by code"
+    taken = linked_for_arm64(tmp_path / "taken", ("sm_80", "sm_90", "sm_100"), "-DTAKEN")
+    result = slim_library(taken, tmp_path / "never.dll", engine.plan(taken, "9.0"))
+    assert not result.written
+    assert "its code takes the address of a container" in result.findings[-1].message
+
+
+@pytest.mark.download
+def test_two_builds_for_arm64_with_device_code_of_other_sizes(tmp_path: Path) -> None:
+    """Instructions hold parts of addresses: they differ just as what they lead to has moved, or the builds differ."""
+    base = linked_for_arm64(tmp_path / "base", ("sm_80",))
+    donor = linked_for_arm64(tmp_path / "donor", ("sm_90", "sm_100"))
+    other = linked_for_arm64(tmp_path / "other", ("sm_90", "sm_100"), "-DTAKEN")
+    with Subject(base, "base") as ours, Subject(donor, "donor") as theirs, Subject(other, "other") as changed:
+        assert [each.name for each in ours.sections][-2:] == [".zeros", ".reloc"], "moved, and used by code"
+        assert ours.sections[-2].address != theirs.sections[-2].address
+        assert host.difference(ours, theirs) == ""
+        assert host.difference(ours, changed).startswith(".text has")

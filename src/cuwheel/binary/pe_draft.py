@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from cuwheel.binary import pe_layout, pe_references, pe_rules, pe_writer
+from cuwheel.binary import pe_layout, pe_load_config, pe_references, pe_rules, pe_writer
 from cuwheel.binary.draft import Draft, Kept, Section, must_lead_to_containers, no_room, rewritten
 from cuwheel.binary.fatbin_writer import behind, pack
 from cuwheel.binary.geometry import Cut, up
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cuwheel.inspection.libraries import Registration
     from cuwheel.inspection.pe import Pe
 
-MACHINES = ("x86_64",)
+MACHINES = pe_references.MACHINES
 _FORCE_INTEGRITY = 0x80
 _LEAST_ALIGNMENT, _MOST_ALIGNMENT = 8, 64
 
@@ -32,7 +32,8 @@ def check(file: Pe, *, drop_signature: bool) -> None:
     """Raises MalformedError, with what it is about the file that forbids changing it."""
     name = file.buffer.name
     if file.machine not in MACHINES:
-        raise MalformedError(name, f"only Windows binaries for {MACHINES[0]} can be rewritten, not for {file.machine}")
+        words = f"only Windows binaries for {' and '.join(MACHINES)} can be rewritten, not for {file.machine}"
+        raise MalformedError(name, words)
     if file.file_type not in ("shared", "executable"):
         raise MalformedError(name, "it is not linked yet: leave device code out when building it instead")
     if not file.directory(RELOCATIONS)[1]:
@@ -42,6 +43,8 @@ def check(file: Pe, *, drop_signature: bool) -> None:
     if file.signed and not drop_signature:
         raise MalformedError(name, "it is signed, and no change leaves the signature valid")
     pe_rules.must_hold(file)
+    if pe_load_config.read(file).hybrid:
+        raise MalformedError(name, "it has code for two kinds of processors (ARM64EC, ARM64X)")
 
 
 def drafted(

@@ -14,7 +14,7 @@ from cuwheel.binary import loader
 from cuwheel.binary.geometry import Cut, Shift, down, up, without
 from cuwheel.binary.pe_rules import MOST_SECTIONS
 from cuwheel.errors import MalformedError
-from cuwheel.inspection.pe import CERTIFICATES, SECTION
+from cuwheel.inspection.pe import CERTIFICATES, EXECUTABLE, SECTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cuwheel.binary.pe_rules import Fields
     from cuwheel.inspection.pe import Pe, Row
 
-_EXECUTABLE = 0x20000000
 _SMALLEST_HOLE = 1 << 14  # worth a section of its own behind it
 _PADDING = 64  # zeros between two pieces of code that go: nothing is lost with them
 
@@ -137,7 +136,7 @@ def _room(file: Pe, head: Fields) -> int:
 def _used(file: Pe, row: Row, packed: Packed | None, blank: Sequence[Emptied]) -> list[tuple[int, int]]:
     """The parts of a section's bytes that are needed."""
     whole = packed.islands if packed else ((row.offset, row.offset + row.stored),) if row.stored else ()
-    gone = [Cut(each.start, each.end) for each in blank] if not row.traits & _EXECUTABLE else []
+    gone = [Cut(each.start, each.end) for each in blank] if not row.traits & EXECUTABLE else []
     found = [part for start, end in whole for part in without(start, end, gone)]
     return [
         (start, end)

@@ -7,9 +7,10 @@ import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from cuwheel.binary import arm64
 from cuwheel.binary.pe_rules import relocation_blocks
 from cuwheel.errors import MalformedError
-from cuwheel.inspection.pe import EXPORTS
+from cuwheel.inspection.pe import EXECUTABLE, EXPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -21,11 +22,12 @@ _HALF = struct.Struct("<i")
 _PAGE = 4096
 _EXPORTS = struct.Struct("<20xI4xI8x")
 _MOST_EXPORTS = 1 << 16  # ordinals have two bytes
-_EXECUTABLE = 0x20000000
 # lea, of a register of 64 bits, with an address relative to the next instruction.
 _LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]")
+_ADR_OR_ADRP = re.compile(rb"[\x10\x30\x50\x70\x90\xb0\xd0\xf0]")  # its last byte
+_ADDED_WITHIN = 16  # instructions: compilers put others between
 _AT_ONCE = 1 << 20
-_OVERLAP = 6
+_OVERLAP = 4 * (_ADDED_WITHIN + 1)
 
 
 class Pointer(NamedTuple):
@@ -86,16 +88,45 @@ def loaded_by_code(file: Pe, starts: Collection[int]) -> int | None:
 
     Only of their exact starts: bytes that look like such an instruction are common, and refer to anywhere.
     """
-    wanted = frozenset(starts)
+    wanted, seeker = frozenset(starts), _SEEKERS[file.machine]
     for row in file.rows if wanted else ():
-        if not row.traits & _EXECUTABLE:
+        if not row.traits & EXECUTABLE:
             continue
         end = min(row.stored, max(file.buffer.size - row.offset, 0))
         for start in range(0, end, _AT_ONCE):
             data = file.buffer.read(row.offset + start, min(_AT_ONCE + _OVERLAP, end - start))
-            for match in _LEA.finditer(data, 0, len(data) - _HALF.size):
-                behind = match.end() + _HALF.size
-                here = row.address + start
-                if here + behind + _HALF.unpack_from(data, match.end())[0] in wanted:
-                    return here + match.start()
+            if (found := seeker(data, row.address + start, wanted)) is not None:
+                return found
     return None
+
+
+def _by_lea(data: bytes, here: int, wanted: Collection[int]) -> int | None:
+    for match in _LEA.finditer(data, 0, len(data) - _HALF.size):
+        behind = match.end() + _HALF.size
+        if here + behind + _HALF.unpack_from(data, match.end())[0] in wanted:
+            return here + match.start()
+    return None
+
+
+def _by_page(data: bytes, here: int, wanted: Collection[int]) -> int | None:
+    """adrp takes the page, and one of the next instructions adds the rest to it; adr takes both."""
+    pages = {each // arm64.PAGE for each in wanted}
+    words = memoryview(data[: len(data) // 4 * 4]).cast("I")
+    for match in _ADR_OR_ADRP.finditer(data, 0, 4 * len(words)):
+        index, byte = divmod(match.start(), 4)
+        if byte != 3:  # noqa: PLR2004 - of an instruction the last
+            continue
+        word, place = words[index], here + 4 * index
+        if arm64.is_near(word) and place + arm64.relative(word) in wanted:
+            return place
+        page = place // arm64.PAGE + arm64.relative(word)
+        if arm64.is_page(word) and page in pages:
+            for other in words[index + 1 : index + 1 + _ADDED_WITHIN]:
+                low = arm64.completed(other, word)
+                if low is not None and page * arm64.PAGE + low in wanted:
+                    return place
+    return None
+
+
+_SEEKERS = {"x86_64": _by_lea, "aarch64": _by_page}
+MACHINES = tuple(_SEEKERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from cuwheel.binary import pe_rules
+from cuwheel.binary import pe_load_config, pe_rules
 from cuwheel.binary.geometry import up
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.pe import CERTIFICATES, COFF, DEBUG, DIRECTORIES_AT, SECTION
@@ -41,7 +41,9 @@ def patches(
         if (new := moved.get(each.target, each.target)) != each.target:
             yield layout.placed(each.slot), _WORD.pack(file.image_base + new)
     yield from _debug(file, layout)
-    yield from _symbols(file, layout, moved)
+    numbers = _Numbers(file, layout)
+    yield from _dynamic_relocations(file, layout, numbers)
+    yield from _symbols(file, layout, moved, numbers)
 
 
 def size(file: Pe, layout: Layout) -> int:
@@ -99,15 +101,38 @@ def _debug(file: Pe, layout: Layout) -> Iterator[Patch]:
             yield layout.placed(here), _DEBUG.pack(*others, layout.shift.placed(offset))
 
 
-def _symbols(file: Pe, layout: Layout, moved: Mapping[int, int]) -> Iterator[Patch]:
-    """Local names of containers follow them, and sections have other numbers where one became two."""
-    if not file.symbols_at:
-        return
-    firsts: dict[int, list[tuple[int, Part]]] = {}
-    for new_number, part in enumerate(layout.parts, start=1):
-        firsts.setdefault(part.number, []).append((new_number, part))
+class _Numbers:
+    """Sections have other numbers where one became two. Numbers begin with 1."""
+
+    def __init__(self, file: Pe, layout: Layout) -> None:
+        self._file = file
+        self._parts: dict[int, list[tuple[int, Part]]] = {}
+        for number, part in enumerate(layout.parts, start=1):
+            self._parts.setdefault(part.number, []).append((number, part))
+
+    def of(self, number: int, address: int) -> tuple[int, int]:
+        """Of the section that has now what is at `address` of the old section `number`, and its offset in it."""
+        parts = self._parts[number - 1]
+        inside = [each for each in parts if each[1].address <= address]
+        new, part = inside[-1] if inside else parts[0]
+        return new, max(address - part.address, 0)
+
+    def known(self, number: int) -> bool:
+        return 0 < number <= len(self._file.rows)
+
+
+def _dynamic_relocations(file: Pe, layout: Layout, numbers: _Numbers) -> Iterator[Patch]:
+    found = pe_load_config.read(file)
+    if numbers.known(found.table_section):
+        address = file.rows[found.table_section - 1].address + found.table_offset
+        section, offset = numbers.of(found.table_section, address)
+        yield layout.placed(found.table_at), pe_load_config.TABLE.pack(offset, section)
+
+
+def _symbols(file: Pe, layout: Layout, moved: Mapping[int, int], numbers: _Numbers) -> Iterator[Patch]:
+    """Local names of containers follow them."""
     skip = 0
-    for index in range(0, file.symbols, _SYMBOLS_AT_ONCE):
+    for index in range(0, file.symbols if file.symbols_at else 0, _SYMBOLS_AT_ONCE):
         at = file.symbols_at + index * _SYMBOL.size
         count = min(_SYMBOLS_AT_ONCE, file.symbols - index)
         for row, fields in enumerate(_SYMBOL.iter_unpack(file.buffer.read(at, count * _SYMBOL.size))):
@@ -115,11 +140,9 @@ def _symbols(file: Pe, layout: Layout, moved: Mapping[int, int]) -> Iterator[Pat
                 skip -= 1
                 continue
             name, value, number, *rest, skip = fields
-            if 0 < number <= len(file.rows):
+            if numbers.known(number):
                 address = file.rows[number - 1].address + value
-                address = moved.get(address, address)
-                inside = [each for each in firsts[number - 1] if each[1].address <= address]
-                new_number, part = inside[-1] if inside else firsts[number - 1][0]
-                new = _SYMBOL.pack(name, max(address - part.address, 0), new_number, *rest, skip)
-                if (new_number, address - part.address) != (number, value):
+                new_number, new_value = numbers.of(number, moved.get(address, address))
+                if (new_number, new_value) != (number, value):
+                    new = _SYMBOL.pack(name, new_value, new_number, *rest, skip)
                     yield layout.placed(at + row * _SYMBOL.size), new

@@ -12,7 +12,7 @@ from cuwheel.binary.pe_rules import relocation_blocks
 from cuwheel.grafting import differences
 from cuwheel.grafting.moves import Area, Moves
 from cuwheel.inspection.image import FATBIN_SECTIONS, Section
-from cuwheel.inspection.pe import DEBUG, EXPORTS, RESOURCES
+from cuwheel.inspection.pe import DEBUG, EXECUTABLE, EXPORTS, RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,7 +46,8 @@ def difference(base: Subject, donor: Subject, ours: Pe, theirs: Pe) -> str:
     for (name, row), (_, other_row) in zip(mine, its, strict=True):
         size = min(row.stored, other_row.stored, row.memory or row.stored)
         area = Area(_place(name, row, ours, size), _place(name, other_row, theirs, size))
-        at = differences.first(*blanked, area, moves, image=ours.image_base)
+        fixed_width = ours.machine == "aarch64" and bool(row.traits & EXECUTABLE)
+        at = differences.first(*blanked, area, moves, fixed_width=fixed_width, image=ours.image_base)
         if at is not None:
             return f"{name} is not the same at {at:#x}"
     return _relocations(ours, theirs, moves)

@@ -50,8 +50,9 @@ def must_be_sound(before: bytes, after: bytes, *, also: tuple[tuple[int, int], .
         Dll(debug=True, symbols=True, checksum=True),
         Dll(traits=windows.PROGRAM),
         Dll(headers_size=4096),
+        Dll(machine=windows.ARM64, debug=True, checksum=True),
     ],
-    ids=["plain", "padded-wrappers", "checksum", "overlay", "symbols", "debug", "program", "long-headers"],
+    ids=["plain", "padded-wrappers", "checksum", "overlay", "symbols", "debug", "program", "long-headers", "arm64"],
 )
 def test_what_is_kept_is_the_same_and_the_file_is_sound(wish: Dll, tmp_path: Path) -> None:
     before = wish.build()
@@ -134,11 +135,17 @@ def _written(folder: Path, data: bytes) -> Path:
         (Dll(relocated=False), "no base relocations"),
         (Dll(exports=(1, 0)), "exports a symbol in its device code"),
         (Dll(lea=(1, 0)), "its code takes the address of a container"),
+        (Dll(machine=windows.ARM64, lea=(1, 0)), "its code takes the address of a container"),
+        (Dll(hybrid=True), "code for two kinds of processors"),
+        (Dll(machine=windows.ARM64, hybrid=True), "code for two kinds of processors"),
         (Dll(inside=(2, 24)), "points into its device code"),
         (Dll(signature=bytes(64), dll_traits=0x1E0), "with a valid signature only"),
         (Dll(signature=bytes(64), overlay=b""), None),
     ],
-    ids=["no-relocations", "export", "lea", "pointer-inside", "integrity", "signature-asked-for"],
+    ids=[
+        *("no-relocations", "export", "lea", "arm64-adrp", "arm64ec", "arm64x", "pointer-inside", "integrity"),
+        "signature-asked-for",
+    ],
 )
 def test_what_forbids_a_change(wish: Dll, words: str | None, tmp_path: Path) -> None:
     before = wish.build()
@@ -152,15 +159,16 @@ def test_what_forbids_a_change(wish: Dll, words: str | None, tmp_path: Path) -> 
 
 def test_an_instruction_that_leads_elsewhere_forbids_nothing(tmp_path: Path) -> None:
     """Only the exact start of a container that moves: other addresses in device code are chance."""
-    for place in ((1, 8), (0, 0)):  # the first container stays where it is
-        before = Dll(lea=place).build()
+    both = [(machine, place) for machine in (windows.X86_64, windows.ARM64) for place in ((1, 8), (0, 0))]
+    for machine, place in both:  # the first container stays where it is
+        before = Dll(machine=machine, lea=place).build()
         result, after = slimmed(before, tmp_path)
         assert result.written
         must_be_sound(before, after)
 
 
 def test_another_machine_is_left(tmp_path: Path) -> None:
-    plan = engine.plan(_written(tmp_path, Dll(machine=0xAA64).build()), "9.0")
+    plan = engine.plan(_written(tmp_path, Dll(machine=0x5064).build()), "9.0")
     assert [each.rule for each in plan.untouched] == ["other-machine"]
 
 
@@ -174,6 +182,16 @@ def test_a_container_that_nothing_names_stays_and_the_rest_moves(tmp_path: Path)
     start = windows.rows(before)[3][2] + Dll().starts()[2]
     size = len(Dll().containers[2])
     assert windows.image(after)[start : start + size] == windows.image(before)[start : start + size]
+
+
+def test_dynamic_relocations_are_in_the_section_that_the_header_says(tmp_path: Path) -> None:
+    """It says that by the section's number, which is another one where a section before it became two."""
+    result, after = slimmed(Dll(unnamed=(2,), dynamic=(7, 16)).build(), tmp_path)
+    assert result.written
+    assert [row[0] for row in windows.rows(after)].index(".reloc") == 7
+    found = pefile.PE(data=after)
+    at = found.get_offset_from_rva(found.OPTIONAL_HEADER.DATA_DIRECTORY[10].VirtualAddress)
+    assert struct.unpack_from("<IH", after, at + 0xE0) == (16, 8)
 
 
 def test_code_that_the_library_finds_by_itself_goes_in_place(tmp_path: Path) -> None:

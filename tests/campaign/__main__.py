@@ -104,7 +104,7 @@ def _fuzzing(names: list[str]) -> Iterator[tuple[str, str]]:
             yield path.stem.removeprefix("fuzz_"), ""
 
 
-def sweep(kind: str, name: str, mode: str, seconds: float) -> Part:
+def sweep(kind: str, name: str, mode: str, seconds: float, strikes: int | None = None) -> Part:
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "faults.so")
         compiler = os.environ.get("CC", "cc")
@@ -112,6 +112,7 @@ def sweep(kind: str, name: str, mode: str, seconds: float) -> Part:
             [compiler, "-O1", "-shared", "-fPIC", "-o", library, HERE / "faults.c", "-ldl"], check=True, timeout=60
         )
         command = [sys.executable, "-m", "tests.campaign.sweep", mode, name, f"{seconds:.0f}"]
+        command += [str(strikes)] if strikes else []
         environ = {**os.environ, "LD_PRELOAD": str(library), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     if done.returncode != 0:

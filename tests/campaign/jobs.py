@@ -18,7 +18,7 @@ from typing import Literal
 
 from cuwheel import venvs
 from tests.campaign.ground import CACHE
-from tests.fixtures import manifest, small_wheel, wheels
+from tests.fixtures import compiled, manifest, small_wheel, wheels
 from tests.integration import build_projects, toolchain_site
 from tests.unit.delivery import published
 from tests.unit.slimming.packages import FOO, make_environment, make_wheel
@@ -81,14 +81,7 @@ def _script(folder: Path) -> None:
 def _warmed_script(folder: Path) -> None:
     """With the shim compiled, which takes seconds; `record-beside` begins without."""
     _script(folder)
-    _warm(folder)
-
-
-def _warm(folder: Path) -> None:
-    words = ("record", "-o", str(folder / "first"), "--quiet", "--", "true")
-    environ = {**os.environ, "CUWHEEL_CACHE": str(folder / CACHE)}
-    subprocess.run([sys.executable, "-m", "cuwheel", *words], env=environ, check=True, timeout=120)
-    shutil.rmtree(folder / "first")
+    compiled.our_own(folder / CACHE)
 
 
 def _mirror(folder: Path) -> None:
@@ -113,7 +106,7 @@ def _project(folder: Path) -> None:
     _mirror(folder)
     source = build_projects.prebuilt(folder / "source")
     shutil.copy(manifest.HERE / "bin" / "none-130.so", source / "kernel130.so")
-    _warm(folder)
+    compiled.our_own(folder / CACHE)
 
 
 def _slim_environment(folder: Path) -> Sequence[str]:
@@ -359,7 +352,7 @@ JOBS = (
     ),
     Job(
         name="trace",
-        prepare=_script,
+        prepare=_warmed_script,
         command=lambda folder: ("trace", "-o", str(folder / "trace.json"), "--quiet", "--", "sh", "build.sh"),
         varies=("trace.json",),
         together="all",

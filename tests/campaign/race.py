@@ -20,7 +20,7 @@ BUSY = "is changing it"
 _LIMIT_S = 300
 
 
-def run(job: Job, seconds: float) -> tuple[int, list[str]]:
+def run(job: Job, seconds: float, at_once: int = AT_ONCE) -> tuple[int, list[str]]:
     """How many rounds, and what went wrong in them."""
     problems: list[str] = []
     rounds = 0
@@ -34,15 +34,15 @@ def run(job: Job, seconds: float) -> tuple[int, list[str]]:
         while rounds == 0 or time.monotonic() < end:
             rounds += 1
             ground.renew()
-            ended = _together(job, ground, AT_ONCE)
+            ended = _together(job, ground, at_once)
             if all(status != 0 for status, _ in ended):
-                problems.append(f"{job.name}, {AT_ONCE} at once: none succeeded: {ended[0][1]}")
+                problems.append(f"{job.name}, {at_once} at once: none succeeded: {ended[0][1]}")
             for status, messages in ended:
                 if status != 0 and not (job.together == "one" and BUSY in messages):
-                    problems.append(f"{job.name}, {AT_ONCE} at once: one ended with {status}: {messages}")
+                    problems.append(f"{job.name}, {at_once} at once: one ended with {status}: {messages}")
             if (state := ground.state(ground.folder)) != finished:
                 differing = sorted(dict(state.items() ^ finished.items()))
-                problems.append(f"{job.name}, {AT_ONCE} at once: {', '.join(differing[:5])} came out otherwise")
+                problems.append(f"{job.name}, {at_once} at once: {', '.join(differing[:5])} came out otherwise")
     return rounds, problems
 
 

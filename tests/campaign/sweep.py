@@ -1,6 +1,6 @@
 """One job, interrupted at every call that changes the disk, in turn, until a run gets through. Prints one JSON object.
 
-    LD_PRELOAD=faults.so python -m tests.campaign.sweep MODE JOB SECONDS
+    LD_PRELOAD=faults.so python -m tests.campaign.sweep MODE JOB SECONDS [STRIKES]
 
 A process of its own because it forks: each round is a child without the price of a new interpreter. Modes: `kill`
 before the call, `torn` after half of what it would have written, `once` a call that finds no room, `full` no room from
@@ -54,12 +54,13 @@ class Sweep:
                 cli.main(list(command(self.folder)))
             os.chdir(self.scratch)
 
-    def rounds(self, seconds: float) -> tuple[int, bool]:
-        """How many calls were struck, and whether that was all of them. Where time is short, they are spread evenly."""
+    def rounds(self, seconds: float, strikes: int | None = None) -> tuple[int, bool]:
+        """How many calls were struck, and whether that was all of them. Where few are, they are spread evenly."""
         end = time.monotonic() + seconds
-        numbers = sorted(range(1, self.calls + 1), key=lambda number: number * _GOLDEN % 1)
+        shift = MODES[self.mode] / len(MODES)  # few strikes of one mode are at other calls than those of the next
+        numbers = sorted(range(1, self.calls + 1), key=lambda number: (number * _GOLDEN + shift) % 1)
         for done, number in enumerate(numbers):
-            if time.monotonic() > end:
+            if time.monotonic() > end or done == strikes:
                 return done, False
             self._round(number)
         return len(numbers), True
@@ -148,11 +149,11 @@ class Sweep:
 
 
 def main() -> None:
-    mode, name, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    mode, name, seconds, *strikes = sys.argv[1:]
     (job,) = jobs.by_name([name])
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(job, mode, Path(folder))
-        struck, through = sweep.rounds(seconds)
+        struck, through = sweep.rounds(float(seconds), *map(int, strikes))
     answer = {"job": name, "mode": mode, "struck": struck, "through": through, "problems": sweep.problems}
     sys.stdout.write(json.dumps(answer) + "\n")
 

@@ -22,7 +22,7 @@ import pytest
 
 from cuwheel import api, process
 from cuwheel.errors import CuwheelError
-from tests.fixtures import cache, cargo
+from tests.fixtures import cache, cargo, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -155,6 +155,7 @@ class World:
         )
 
     def _environ(self, more: Mapping[str, str] | None) -> dict[str, str]:
+        compiled.our_own(self.store)
         return {**bare(), "CUWHEEL_CACHE": str(self.store), **self.environ, **(more or {})}
 
     def left_behind(self) -> list[str]:

@@ -114,7 +114,7 @@ def _indexing(torch: Any) -> Operators:
     x = _made(torch, 300, 400)
     where = torch.arange(300, device="cuda").flip(0)
     return {
-        "sort": lambda: torch.sort(x, 1, stable=True),
+        "sort": lambda: torch.sort(x, dim=1, stable=True),
         "topk": lambda: torch.topk(x, 9)[0],
         "unique": lambda: torch.unique((x * 10).long()),
         "gather": lambda: torch.gather(x, 0, where[:, None].expand(300, 400)),

@@ -88,6 +88,28 @@ def test_a_failure_that_the_program_dealt_with_is_told_as_such(place: Path) -> N
     assert [each.swallowed for each in found.failures] == [True]
 
 
+@pytest.mark.parametrize(("how", "status", "swallowed"), [("private", 209, False), ("swallowed-private", 0, True)])
+def test_code_that_is_loaded_in_private_fails_in_the_drivers_log(
+    place: Path, how: str, status: int, *, swallowed: bool
+) -> None:
+    """The runtime of CUDA 11 calls nothing that has a name: only the driver's log tells."""
+    found = traced(place, how)
+    assert found.exit_status == status
+    (failure,) = found.failures
+    assert (failure.api, failure.error.code, failure.swallowed) == ("a load of CUDA 11's runtime", 209, swallowed)
+    assert failure.library == failure.caller == str(place / "program")
+    assert failure.driver_log == ("No device code available for GPU ISA 90",)
+    assert failure.reason == "the driver's log says: No device code available for GPU ISA 90"
+
+
+def test_what_the_log_says_of_a_call_that_is_seen_belongs_to_that_call(place: Path) -> None:
+    """Of one that fails again and again only the first few are written down, but the log has them all."""
+    (failure,) = traced(place, "again").failures
+    assert failure.api == "cuLibraryGetKernel"
+    assert failure.times == 4
+    assert failure.driver_log == ("No device code available for GPU ISA 90",)
+
+
 def test_a_launch_of_the_wrong_shape_says_which(place: Path) -> None:
     failure = traced(place, "shape").failures[0]
     assert failure.api == "cuLaunchKernel"

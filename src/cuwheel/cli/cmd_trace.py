@@ -22,8 +22,8 @@ The command runs as it would by itself, with its own input, output and exit
 status. The report goes to stderr when it has ended.
 
 Not seen: programs that are linked statically or run as another user. A program
-of CUDA 11 loads its code in private: its kernels are seen, its containers are
-not.
+of CUDA 11 loads its code in private: its kernels are seen and, with a driver
+for CUDA 12.9 or later, that a load failed; its containers are not.
 
 exit status: the command's own; 128+n if signal n ended it"""
 

@@ -12,3 +12,8 @@ if TYPE_CHECKING:
 
 def find(code: int) -> ErrorRow | None:
     return next((row for row in tables().errors.error if row.code == code), None)
+
+
+def logged(line: str) -> ErrorRow | None:
+    """The error that a line of the driver's own log tells of."""
+    return next((row for row in tables().errors.error if row.log and line.startswith(row.log)), None)

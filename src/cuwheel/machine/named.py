@@ -44,7 +44,10 @@ def asked(
     from cuwheel.machine import probe  # noqa: PLC0415 - as above
 
     profile = probe.probe(env)
-    return here(chosen_gpus(profile, gpus) if gpus else visible_to_programs(profile), refine)
+    seen = chosen_gpus(profile, gpus) if gpus else visible_to_programs(profile)
+    if profile.gpus and not seen.gpus:
+        raise UsageError(f"{_VISIBLE} hides every GPU of this machine", hint="--on this counts all of them")
+    return here(seen, refine)
 
 
 def machines(

@@ -173,7 +173,7 @@ def _summary(answer: Traced, *, verbose: bool) -> Iterator[Block]:
     if not answer.succeeded and all(each.swallowed for each in answer.failures):
         yield Paragraph(
             "No call of the driver failed. The CUDA runtime refuses some things by itself (--cupti sees that), and "
-            "CUDA 11's loads its code in private."
+            "CUDA 11's loads its code in private (drivers for CUDA 12.9 and later tell in their log if that fails)."
         )
     if answer.libraries:
         yield Heading("Device code by library")
@@ -202,7 +202,7 @@ def _facts(answer: Traced) -> Iterator[Row]:
     named = {name for each in answer.loads for name in each.launched}
     kernels = max(len(named), *(each.kernels for each in answer.processes))
     launches = sum(each.launches or 0 for each in answer.processes)
-    yield Row("kernels", f"{kernels:,} different, in {launches:,} launches")
+    yield Row("kernels", f"{kernels:,} different, in {launches:,} launch{'' if launches == 1 else 'es'}")
     private = {each.process for each in answer.loads}
     if any(each.kernels and number not in private for number, each in enumerate(answer.processes)):
         yield Row("not seen", "where some kernels came from: CUDA 11's runtime loads its code in private")

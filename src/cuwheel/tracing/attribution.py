@@ -13,6 +13,7 @@ from cuwheel.facts.arch import Capability
 from cuwheel.inspection.demangle import demangled
 from cuwheel.tracing import reasons
 from cuwheel.tracing.code import Files, Image, chosen, image
+from cuwheel.tracing.driver_log import DriverLog
 from cuwheel.tracing.events import Event, text
 from cuwheel.tracing.traced import Failure, Gpu, KernelTime, LibraryUse, Load, Process, Trace
 
@@ -66,11 +67,19 @@ class _Story:
     launched: set[str] = field(default_factory=set)
     _files: dict[str, str] = field(default_factory=dict)  # by the name of a kernel that was launched
     first_launch: int | None = None
+    _log: DriverLog = field(default_factory=DriverLog)
 
     def take(self, event: Event, files: Files) -> None:
         if event.event == "device":
             self.gpus[event.device] = _gpu(event)
-        elif event.event == "load":
+        elif event.event == "log":
+            self._log.add(event)
+        elif event.event == "failure":
+            self._take_failure(self._log.claimed_by(event), files)
+        elif not event.error:  # a load that failed is followed by its failure
+            for each in self._log.unclaimed(event.thread):
+                self._take_failure(each, files)
+        if event.event == "load":
             loaded = _Loaded(event, image(event, files), self.gpus.get(event.device))
             self.loads.append(loaded)
             if event.handle:
@@ -79,8 +88,10 @@ class _Story:
             self._take_handle(event)
         elif event.event == "launch":
             self._take_launch(event)
-        elif event.event == "failure":
-            self._take_failure(event, files)
+
+    def finish(self, files: Files) -> None:
+        for each in self._log.unclaimed():
+            self._take_failure(each, files)
 
     def _take_handle(self, event: Event) -> None:
         if event.api == "cuLibraryGetModule":
@@ -137,6 +148,7 @@ def attributed(found: Sequence[ProcessEvents], *, succeeded: bool) -> Trace:
         story = _Story(number)
         for event in process.events:
             story.take(event, files)
+        story.finish(files)
         stories.append(story)
     loads = tuple(_load(story.number, each) for story in stories for each in story.loads)
     born = min(map(_born, found), default=0)
@@ -319,6 +331,7 @@ def _failure(number: int, process: Event, failed: _Failed, readable: Mapping[str
         last=tuple(_last_name(each, readable) for each in event.last[:_LAST]) if late else (),
         last_libraries=failed.libraries if late else (),
         log=text(event.log),
+        driver_log=tuple(map(text, event.driver_log)),
         swallowed=swallowed,
         times=failed.times,
     )

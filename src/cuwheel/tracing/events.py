@@ -30,11 +30,12 @@ class Event(Struct, frozen=True, kw_only=True):
     which `head` are the first bytes in hexadecimal digits, or of PTX `target` and `ptx_isa` the directives.
     `caller`: the file whose code made the call. `last`: the kernels that were launched last, the latest first; of a
     CUDA graph the names of all its kernels. `max_threads` to `resident`: what the kernel of a failed launch can be
-    given, and how many of its blocks run at once. `log`: what the driver's compiler said.
+    given, and how many of its blocks run at once. `log`: what the driver's compiler said; of an event of its own, a
+    line of the driver's log. `driver_log`: such lines about a failure, put together here.
     `visible`: CUDA_VISIBLE_DEVICES; `blocking`: CUDA_LAUNCH_BLOCKING=1; `forked`: from a process that had used CUDA.
     """
 
-    event: Literal["process", "device", "load", "handle", "launch", "graph", "failure", "time", "end"]
+    event: Literal["process", "device", "load", "handle", "launch", "graph", "failure", "log", "time", "end"]
     time: int
     thread: int = 0
     pid: int = 0
@@ -83,6 +84,7 @@ class Event(Struct, frozen=True, kw_only=True):
     resident: int | None = None
     bytes: int = 0
     log: str = ""
+    driver_log: tuple[str, ...] = ()
     launches: int = 0
     repeated_failures: int = 0
     lost: int = 0

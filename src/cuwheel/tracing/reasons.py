@@ -63,7 +63,8 @@ def of(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Re
     if event.error == _INVALID_PTX:
         return _ptx(event, found)
     if found is None or gpu is None or not (found.codes or found.container):
-        return Reason(reason="")
+        words = text("; ".join(event.driver_log))
+        return Reason(reason=f"the driver's log says: {words[:_LOG]}" if words else "")
     return Reason(reason=_code(event, found, gpu), fix=_fix(found, gpu), kernels=_possible(event, found))
 
 

@@ -77,7 +77,8 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     `kernels`: where the CUDA runtime does not tell which, those that the container has for another GPU. `last`: the
     kernels that were launched before, the latest first: of an error that comes late one of them is the cause.
-    `last_libraries`: the file of each of these, as far as it is known. `log`: what the driver's compiler said.
+    `last_libraries`: the file of each of these, as far as it is known. `log`: what the driver's compiler said;
+    `driver_log`: what the driver's own log tells of the call (from CUDA 12.9 on).
     `swallowed`: the program went on and succeeded. `times`: how often the same was seen.
     """
 
@@ -107,6 +108,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     times: int
     last_libraries: tuple[str | None, ...] = ()
     log: str = ""
+    driver_log: tuple[str, ...] = ()
 
 
 class KernelTime(Struct, frozen=True, kw_only=True):

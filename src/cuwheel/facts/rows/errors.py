@@ -8,13 +8,17 @@ from cuwheel.facts.rows.common import Source
 
 
 class ErrorRow(Struct, frozen=True, kw_only=True):
-    """`late`: the cause is a kernel that was launched before the call that reports it."""
+    """`late`: the cause is a kernel that was launched before the call that reports it.
+
+    `log`: how the driver's own log begins to tell of it, where code that is loaded in private gives it.
+    """
 
     code: int
     name: str
     meaning: str
     source: tuple[str, ...]
     late: bool = False
+    log: str = ""
     measured: bool = False
 
 

@@ -29,6 +29,7 @@ static char line[4 * NAME_ROOM];
 static size_t length;
 static bool cut;
 static int program_errno; /* as the program had it before the event */
+static __thread bool in_event __attribute__((tls_model("initial-exec"))); /* this thread holds the lock of the line */
 
 static uint64_t now(void) {
     struct timespec time;
@@ -133,11 +134,13 @@ static bool begin_event(const char *event, uint64_t time) {
     int before = errno;
     pthread_mutex_lock(&writing);
     program_errno = before;
+    in_event = true;
     if (opened()) {
         add_beginning(event, time);
         return true;
     }
     lost++;
+    in_event = false;
     pthread_mutex_unlock(&writing);
     errno = before;
     return false;
@@ -146,6 +149,7 @@ static bool begin_event(const char *event, uint64_t time) {
 static void end_event(void) {
     write_line();
     int before = program_errno;
+    in_event = false;
     pthread_mutex_unlock(&writing);
     errno = before;
 }
@@ -160,4 +164,5 @@ static void begin_child(void) {
         close(file);
     file = -1;
     lost = 0;
+    in_event = false;
 }

@@ -82,6 +82,8 @@ static bool found_real(const char *name, void **real) {
     return *real != NULL;
 }
 
+#include "driver_log.h"
+
 /* ---- events ---- */
 
 static void describe_process(void) {
@@ -496,9 +498,10 @@ ADD_NODE(cuGraphAddKernelNode_v2, true)
 
 /* That it began with CUDA is told even of a program that then does nothing which is. */
 static void initialized(result status, void *caller) {
-    if (status == OK)
+    if (status == OK) {
+        listen_to_driver();
         see_device();
-    else
+    } else
         failed("cuInit", status, caller, (struct asked){.bytes = 0});
 }
 FUNCTION(cuInit, (unsigned flags), (flags), , initialized(status, CALLER))

@@ -1,0 +1,60 @@
+"""What the driver writes into its own log while calls fail, and failures that nothing else tells of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from cuwheel.facts import errors
+from cuwheel.tracing.events import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+PRIVATE = "a load of CUDA 11's runtime"  # in place of a function: it calls none that has a name
+_POINTER = "to get more information"  # a line that only says where else to look
+
+
+@dataclass(slots=True)
+class DriverLog:
+    """Lines wait for the call that they are about, which is known when it returns: by thread."""
+
+    _waiting: dict[int, list[Event]] = field(default_factory=dict)
+    _claimed: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, event: Event) -> None:
+        self._waiting.setdefault(event.thread, []).append(event)
+
+    def claimed_by(self, failure: Event) -> Event:
+        """A call that failed, with the lines about it."""
+        lines = self._waiting.pop(failure.thread, [])
+        self._claimed.update((each.log, each.caller) for each in lines)
+        return replace(failure, driver_log=_telling(lines))
+
+    def unclaimed(self, thread: int | None = None) -> Iterator[Event]:
+        """Failures of code that was loaded without a call that can be seen, of one thread or all of them.
+
+        Of a call that fails again and again only the first are written down, but each one's lines: so lines that a
+        failure has claimed before say nothing new.
+        """
+        for each in [thread] if thread is not None else list(self._waiting):
+            lines = [line for line in self._waiting.pop(each, []) if (line.log, line.caller) not in self._claimed]
+            known = ((line, errors.logged(_words(line))) for line in lines)
+            found = next(((line, row) for line, row in known if row), None)
+            if found:
+                line, row = found
+                yield replace(
+                    line, event="failure", api=PRIVATE, error=row.code, path=line.caller, driver_log=_telling(lines)
+                )
+
+
+def _telling(lines: Iterable[Event]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_words(each) for each in lines if _POINTER not in each.log))
+
+
+def _words(event: Event) -> str:
+    """Without the time, thread and level that may stand before them."""
+    return event.log.rpartition("][E] ")[2].strip()

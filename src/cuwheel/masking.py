@@ -74,6 +74,7 @@ SHORT_OPTIONS = {
     "jarsigner": ("-storepass", "-keypass"),
     "openssl": ("-pass", "-passin", "-passout", "-k"),
     "osslsigncode": ("-pass",),
+    "signtool sign": ("/p", "-p"),
     "mysql": ("-p joined",),
     "mysqldump": ("-p joined",),
     "mysqladmin": ("-p joined",),
@@ -117,10 +118,13 @@ _OPTION = re.compile(r"--(?P<name>[A-Za-z][\w-]{1,80})", re.ASCII)
 _SPACED = re.compile(
     rf"(?<![\w-])(?P<head>{_OPTION.pattern}[ \t]{{1,4}})(?:{_QUOTED}|[^\s\"'-][^\s\"']{{0,2047}})", re.ASCII
 )
+_EXE = r"(?:\.(?:exe|EXE))?\"?"  # as Windows names programs, and quotes those with blanks in their path
 _PROGRAM = re.compile(
-    rf"(?<![\w.-])(?P<program>{'|'.join(SHORT_OPTIONS)})(?P<rest>[ \t][^\n|;]{{1,8192}})",
+    rf"(?<![\w.-])(?P<program>{'|'.join(each.replace(' ', f'{_EXE} ') for each in SHORT_OPTIONS)})"
+    rf"(?P<end>{_EXE})(?P<rest>[ \t][^\n|;]{{1,8192}})",
     re.ASCII,
 )
+_VERB = re.compile(rf"{_EXE} ")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -178,8 +182,8 @@ def _without_login(match: re.Match[str]) -> str:
 def _without_short(match: re.Match[str]) -> str:
     words = re.findall(r"[ \t]+|\"[^\"]*\"?|'[^']*'?|[^\s\"']+", match["rest"])
     given = [each for each in words if each.strip()]
-    hidden = iter(_short_hidden(match["program"], given))
-    return match["program"] + "".join(next(hidden) if each.strip() else each for each in words)
+    hidden = iter(_short_hidden(_VERB.sub(" ", match["program"]), given))
+    return match["program"] + match["end"] + "".join(next(hidden) if each.strip() else each for each in words)
 
 
 def _short_hidden(program: str, given: Sequence[str]) -> list[str]:
@@ -212,7 +216,9 @@ def words(values: Sequence[str], hide: Callable[[str], str] = text) -> list[str]
 
 
 def _program(values: Sequence[str]) -> str:
-    name = values[0].rpartition("/")[2] if values else ""
+    name = re.split(r"[\\/]", values[0])[-1] if values else ""
+    if name.lower().endswith(".exe"):
+        name = name[:-4].lower()
     with_verb = f"{name} {values[1]}" if len(values) > 1 else ""
     return with_verb if with_verb in SHORT_OPTIONS else name
 

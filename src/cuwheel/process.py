@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import PurePath
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
@@ -210,7 +211,8 @@ def _attended(words: list[str], env: Mapping[str, str] | None, cwd: Path | None)
                 raise
             return subprocess.Popen(["/bin/sh", *words], env=variables, cwd=cwd, close_fds=False)
     except OSError as error:
-        hint = "check that it is installed and on PATH" if error.errno == errno.ENOENT and "/" not in words[0] else ""
+        by_name = error.errno == errno.ENOENT and words[0] == PurePath(words[0]).name
+        hint = "check that it is installed and on PATH" if by_name else ""
         raise ToolError(words, f"could not be started: {error.strerror}", hint=hint) from error
 
 

@@ -51,8 +51,8 @@ def lasted(seconds: float) -> str:
 
 
 def file_name(path: str) -> str:
-    """The last part of a path as either system writes it."""
-    return path.replace("\\", "/").rsplit("/", maxsplit=1)[-1]
+    """The last part of a path as either system writes it; of a root, itself."""
+    return path.replace("\\", "/").rstrip("/").rsplit("/", maxsplit=1)[-1] or path
 
 
 def first_few(

@@ -94,6 +94,10 @@ def test_more_that_only_looks_like_one(name: str) -> None:
         ("sshpass -p hunter2 ssh host; sshpass -phunter2 x", "sshpass -p *** ssh host; sshpass -p*** x"),
         ("curl -u me:hunter2 https://host/x", "curl -u *** https://host/x"),
         ("docker login -p hunter2 host", "docker login -p *** host"),
+        ("curl.exe -u me:hunter2 https://host/x", "curl.exe -u *** https://host/x"),
+        ('"C:\\Program Files\\curl.exe" -u me:hunter2', '"C:\\Program Files\\curl.exe" -u ***'),
+        ("docker.exe login -p hunter2 host", "docker.exe login -p *** host"),
+        ("signtool sign /f key.pfx /p hunter2 x.dll", "signtool sign /f key.pfx /p *** x.dll"),
         ("docker run -p 8080:80 image", "docker run -p 8080:80 image"),
         ("gcc -p -pthread -pipe a.c", "gcc -p -pthread -pipe a.c"),
         ('export PGPASSWORD="hunter 2"; psql', 'export PGPASSWORD="***"; psql'),
@@ -122,6 +126,7 @@ def test_more_text(before: str, after: str) -> None:
 def test_words_of_programs_with_short_options() -> None:
     assert masking.words(["/usr/bin/sshpass", "-p", "hunter2", "ssh"]) == ["/usr/bin/sshpass", "-p", "***", "ssh"]
     assert masking.words(["docker", "login", "-p", "hunter2"]) == ["docker", "login", "-p", "***"]
+    assert masking.words([r"C:\Tools\cURL.exe", "-u", "a:hunter2"]) == [r"C:\Tools\cURL.exe", "-u", "***"]
     assert masking.words(["docker", "run", "-p", "80:80"]) == ["docker", "run", "-p", "80:80"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement
@@ -58,7 +58,7 @@ def problems(table: Table) -> Iterator[str]:
         yield f"timeout: {table.timeout:g} is not a positive number of seconds"
     if table.python_tag is not None and not _TAG.fullmatch(table.python_tag):
         yield f"python-tag: {table.python_tag!r} is not a tag such as py3-none"
-    if table.subdirectory.startswith("/") or ".." in PurePosixPath(table.subdirectory).parts:
+    if PurePath(table.subdirectory).anchor or ".." in PurePath(table.subdirectory).parts:
         yield f"subdirectory: {table.subdirectory!r} is outside the source"
     if table.merge and table.naming not in (None, "none"):
         yield f"merge: one wheel for several CUDA versions cannot be named after one of them (naming is {table.naming})"

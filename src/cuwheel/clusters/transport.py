@@ -13,6 +13,7 @@ import msgspec
 from cuwheel import codec, log
 from cuwheel.clusters import blobs, remote
 from cuwheel.clusters.task import Answer, Facts
+from cuwheel.confined import strange_on_windows
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError
 
 if TYPE_CHECKING:
@@ -161,7 +162,8 @@ class Transport:
                     self._called(worker, remote.complete, sha256, sender)
 
     def _fetched(self, worker: str, sent: Sent, to: Path) -> Path:
-        if sent.size > _LARGEST or "/" in sent.name or sent.name.startswith("."):
+        astray = sent.name.startswith(".") or "/" in sent.name or strange_on_windows(sent.name)
+        if sent.size > _LARGEST or astray:
             raise FaultError(f"it sends a file that nobody asked for: {sent.name}", aside=True)
         try:
             return blobs.receive(sent.sha256, self._pieces(worker, sent), to)

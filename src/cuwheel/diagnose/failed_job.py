@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from cuwheel import files, masking
 from cuwheel.diagnose import ending, inquiry
 from cuwheel.diagnose.diagnosis import Failure
-from cuwheel.recording import failures, reader
+from cuwheel.recording import failures, quoting, reader
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def _of_build(problem: Problem, built: Built, record: Record | None, environ: di
         causes = _causes("\n".join(words.lines) if words else "", tail) if problem.kind == "program" else ()
         failed = described(problem, output="\n".join(words.lines) if words else tail, causes=causes)
         return replace(failed, what=words.what) if words else failed
-    replay = shlex.join(["cuwheel", "replay", f"{built.record}:{call.number}"])
+    replay = quoting.here(["cuwheel", "replay", f"{built.record}:{call.number}"])
     causes = () if problem.kind == "time" else _causes(printed, tail)
     failed = replace(described(problem, call, printed, causes), replay=replay)
     what = failed.what
@@ -88,7 +87,7 @@ def described(problem: Problem, call: Call | None = None, output: str = "", caus
         what=f"call {call.number}, {call.name} {failures.source_of(call)}".rstrip() + f": {how}",
         phase=problem.phase,
         call=call.number,
-        command=shlex.join((call.program, *call.words)),
+        command=quoting.shown((call.program, *call.words)),
         cwd=call.cwd,
         status=call.status,
         output=output,

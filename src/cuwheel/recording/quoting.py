@@ -1,11 +1,12 @@
 """Command lines to paste: words quoted so that a shell, and the program behind it, give back the same words.
 
 Three shells: POSIX sh; cmd.exe, whose own rules come before those by which a Windows program takes its line apart; and
-PowerShell, whose versions before 7.3 hand double quotes on unprotected. None of it depends on the host.
+PowerShell, whose versions before 7.3 hand double quotes on unprotected. But for `here`, none of it depends on the host.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -49,6 +50,11 @@ def shown(words: Sequence[str]) -> str:
     if words and words[0][-4:].lower() == ".exe" and '"' not in words[0] and not any("\0" in word for word in words):
         return windows(words)
     return posix(words)
+
+
+def here(words: Sequence[str]) -> str:
+    """A command to type on this machine. Both shells of Windows take double quotes."""
+    return windows(words) if os.name == "nt" else posix(words)
 
 
 def script(what: Script, shell: Shell) -> tuple[str, ...]:

@@ -48,4 +48,4 @@ def numbered(record: Record, number: int) -> Call:
 
 def listing(record: Record) -> str:
     """The command that lists the calls."""
-    return quoting.posix(("cuwheel", "replay", record.folder, "--list"))
+    return quoting.here(("cuwheel", "replay", record.folder, "--list"))

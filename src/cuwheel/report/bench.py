@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -14,6 +13,7 @@ from cuwheel.measuring import samples
 from cuwheel.measuring.bench import Level, Measured, Moment
 from cuwheel.measuring.bench_side import FirstCall
 from cuwheel.measuring.samples import Ratio
+from cuwheel.recording import quoting
 from cuwheel.report import chart
 from cuwheel.report.document import Chart, Column, Document, Facts, Heading, Paragraph, Point, Row, Series, Table
 from cuwheel.units import lasted, size, some
@@ -97,7 +97,7 @@ def answer_of(request: BenchRequest, result: Result, earlier: Bench | None) -> B
     measured, other = result.measured, result.other
     differences = tuple(_differences(measured, other)) if other else ()
     return Bench(
-        what=request.what if isinstance(request.what, str) else shlex.join(masking.words(request.command)),
+        what=request.what if isinstance(request.what, str) else quoting.here(masking.words(request.command)),
         by=request.by,
         label=measured.label,
         levels=measured.levels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -206,8 +207,8 @@ def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
         yield Row("because", job.reason)
     if job.wheel:
         # Where it lies is said above for all of them, and in eighty columns there is room for its name alone.
-        place, _, name = job.wheel.path.rpartition("/")
-        shown = name if place == answer.output else job.wheel.path
+        place = PurePath(job.wheel.path)
+        shown = place.name if str(place.parent) == answer.output else job.wheel.path
         yield Row("wheel", shown, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else "")
     if job.coverage and (verbose or job.outcome == "planned"):
         yield Row("runs on", "\n".join(_runs_on(job.coverage)))

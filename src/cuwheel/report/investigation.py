@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel import files, printable
+from cuwheel.foreign_paths import is_of_windows
 from cuwheel.machine import privacy
 from cuwheel.machine.variables import NAMES
 from cuwheel.printable import in_markdown
@@ -69,7 +70,7 @@ def _call(answer: Explain) -> Iterator[str]:
     if call is None:
         return
     yield from (f"## The call that failed (number {call.number} of the record)", "")
-    yield from _fenced([f"cd {quoting.posix([call.directory])}", call.command])
+    yield from _fenced([_into(call.directory), call.command])
     yield from (f"It ended: {in_markdown(call.ended)}. What it printed:", "")
     yield from _fenced(list(call.output) or ["(nothing)"])
     changed = [each for each in call.settings if each.changed]
@@ -129,7 +130,7 @@ def _draft(answer: Explain) -> Iterator[str]:
     if answer.call and answer.call.blame:
         yield from ("", f"`cuwheel replay --diff`: {in_markdown(answer.call.blame)}")
     elif answer.call:
-        place = quoting.posix([f"{answer.call.record}:{answer.call.number}"])
+        place = quoting.here([f"{answer.call.record}:{answer.call.number}"])
         yield from ("", f"Not tried yet: `cuwheel replay {place} --diff` finds which variable makes the difference.")
 
 
@@ -161,12 +162,17 @@ def _reproduction(answer: Explain) -> list[str]:
         return list(dict.fromkeys(each.text for each in commands)) or ["(the command that fails)"]
     steering = [each for each in call.settings if each.steers and each.name != "PATH"]
     counting = [each for each in steering if each.changed or each.name in NAMES]
+    if is_of_windows(call.directory):
+        settings = [f'set "{each.name}={each.value or ""}"' for each in counting if each.value is None or each.value]
+        return [_into(call.directory), *settings, call.command]
     shown = [f"-u {quoting.posix([each.name])}" for each in counting if each.value is None]
     shown += [quoting.posix([f"{each.name}={each.value}"]) for each in counting if each.value]
-    return [
-        f"cd {quoting.posix([call.directory])}",
-        " ".join(["env", *shown, call.command] if shown else [call.command]),
-    ]
+    return [_into(call.directory), " ".join(["env", *shown, call.command] if shown else [call.command])]
+
+
+def _into(folder: str) -> str:
+    """For the shell of the machine where the call was made."""
+    return f"cd /d {quoting.windows_word(folder)}" if is_of_windows(folder) else f"cd {quoting.posix([folder])}"
 
 
 _SECTIONS = (_title, _environment, _tried, _call, _causes, _next_steps, _draft)

@@ -150,7 +150,7 @@ def _failed(ended: Ended, call: Call, stop: Stop) -> Failure:
         archs=tuple(map(readable, parsed.archs)),
         output=stop.printed,
         causes=tuple(map(_reason, stop.causes)),
-        replay=readable(quoting.posix(("cuwheel", "replay", f"{place}:{call.number}"))),
+        replay=readable(quoting.here(("cuwheel", "replay", f"{place}:{call.number}"))),
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.machine.profile import Attempt
+from cuwheel.recording import quoting
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.toolchains import lock, notes
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting
@@ -187,7 +189,7 @@ def _fetch(answer: Toolchain) -> Iterator[Block]:
         )
         yield _archives(answer.recipe.archives)
     if answer.lock:
-        folder = answer.lock.rpartition("/")[0]
+        folder = quoting.here([str(PurePath(answer.lock).parent)])
         yield Paragraph("Copy the folder to the other machine and install from it, without a network:")
         cuda = answer.recipe.cuda if answer.recipe else "VERSION"
         yield Verbatim((f"cuwheel toolchain install {cuda} --from {folder}",))

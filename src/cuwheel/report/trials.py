@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -11,6 +10,7 @@ from cuwheel import masking
 from cuwheel.measuring.analysis import Analysis, Failed, Group, Kernel
 from cuwheel.measuring.axis_effects import Effect, Side
 from cuwheel.measuring.journal import GpuUse, Package
+from cuwheel.recording import quoting
 from cuwheel.report.document import (
     Chart,
     Column,
@@ -141,7 +141,7 @@ def _planned(answer: Trials) -> Iterator[Block]:
     count = len(answer.planned)
     yield Heading(f"{count} conditions, {answer.repeats} times each: {count * answer.repeats} trials")
     for each in answer.planned:
-        yield Verbatim((f"  {', '.join(each.axes.values()) or 'the command'}:", f"    {shlex.join(each.command)}"))
+        yield Verbatim((f"  {', '.join(each.axes.values()) or 'the command'}:", f"    {quoting.here(each.command)}"))
     yield Paragraph(f"In shuffled order. The journal goes to {answer.folder}.")
 
 
@@ -167,7 +167,7 @@ def _headline(answer: Trials) -> str:
     if answer.running:
         state = "; still running"
     else:
-        state = "" if answer.done else f"; not finished: cuwheel trials run {shlex.quote(answer.file)} --resume"
+        state = "" if answer.done else f"; not finished: cuwheel trials run {quoting.here([answer.file])} --resume"
     failed = (
         f"{answer.failures} of {answer.runs} runs failed" if answer.failures else f"no failure in {answer.runs} runs"
     )

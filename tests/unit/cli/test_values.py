@@ -429,7 +429,7 @@ DEPENDING = {
     ("plan", "--read"): [["plan", "--read", ",;,"]],
     ("build", "--subdirectory"): [
         ["build", "SOURCE", "--for", "h100", "--dry-run", "--subdirectory", each]
-        for each in ("..", "/etc", "nowhere", "FILE", "x" * 5000)
+        for each in ("..", "/etc", "nowhere", "FILE", "x" * 5000, "..\\x", "C:\\x")
     ],
     ("trials", "--good"): [["trials", "bisect", "FILE", "--package", "a", "--good", "1", "--bad", "2"]],
     ("trials", "--bad"): [["trials", "bisect", "FILE", "--source", ".", "--good", "1"]],

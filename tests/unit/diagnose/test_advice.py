@@ -202,6 +202,16 @@ def test_the_upstream_report_has_what_maintainers_ask_for(tmp_path: Path) -> Non
     assert "gpu: GeForce RTX 5060 Ti" in told
     assert "- system: " in told
     assert f"- cuwheel: {__version__}" in told
+    call = records.call(
+        ["-c", "a.cu"],
+        status=1,
+        cwd=r"C:\two words",
+        program=r"C:\Program Files\nvcc.exe",
+        changed={"INCLUDE": r"C:\x"},
+    )
+    made = records.record(tmp_path / "windows", call, status=1)
+    told = investigation.markdown(api.explain(made.folder)).partition("## Draft")[2]
+    assert 'cd /d "C:\\two words"\nset "INCLUDE=C:\\x"\n"C:\\Program Files\\nvcc.exe" -c a.cu' in told
     log = f"OS: Ubuntu 24.04.1 LTS (x86_64)\n/usr/local/cuda-12.4/bin/nvcc -O3 -c attention.cu -o attention.o\nRuntimeError: CUDA error: no kernel image is available {error}\n"
     told = investigation.markdown(api.explain(io.BytesIO(log.encode()))).partition("## Draft")[2]
     assert "that ends here" in told.splitlines()[2]

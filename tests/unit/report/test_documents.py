@@ -50,6 +50,7 @@ def test_sizes_for_people(count: int, text: str) -> None:
 
 def test_file_names_of_both_systems() -> None:
     assert file_name("a/b/c.so") == file_name(r"a\b\c.so") == file_name("c.so") == "c.so"
+    assert [file_name(each) for each in ("/", "a/b/", "C:\\", "\\\\server\\share\\")] == ["/", "b", "C:", "share"]
 
 
 @pytest.mark.parametrize("renderer", [terminal.render, html._name], ids=["terminal", "html"])

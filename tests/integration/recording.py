@@ -67,6 +67,7 @@ class Bench:
             launcher=given.launcher,
             archs=given.archs,
             phases=given.phases,
+            module_ids=given.module_ids,
             way="preload" if self.way == "preload" else "path",
         )
         words = [os.fsdecode(word) for word in command]

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 import cuwheel
+from cuwheel.building import pipeline
+from cuwheel.errors import UsageError
+from tests.fixtures import grafts, wheels
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.building.request import BuildRequest
     from tests.integration.build_world import World
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> World:
-    return world.World(folder=tmp_path).with_toolkits("13.0")
+    made = world.World(folder=tmp_path).with_toolkits("13.0")
+    made.link(world.toolkit("13.0", "nvtx"))  # whole toolkits have it, and a published wheel was built with one
+    return made
 
 
 def test_the_missing_architecture_is_built_with_a_witness_and_grafted(here: World) -> None:
-    """Also where the source has changed since: then the witness shows it, and nothing is written."""
+    """The base was built elsewhere: its kernel is called after another path.
+
+    Also where the source has changed since: then the witness shows it, and nothing is written.
+    """
     source = projects.bare(here.folder / "source")
-    told = here.build(source, "--for", "9.0")
+    elsewhere = world.World(folder=here.folder / "elsewhere").with_toolkits("13.0")
+    told = elsewhere.build(source, "--for", "9.0")
     assert told.status == 0, told.all
-    (base,) = world.wheels(here.out)
+    (base,) = world.wheels(elsewhere.out)
     words = ("graft", base, "--add", "sm_80", "--source", source, "--json")
     added = here.cuwheel(*words, "-o", here.folder / "more")
     assert added.status == 0, added.all
@@ -43,3 +53,24 @@ def test_the_missing_architecture_is_built_with_a_witness_and_grafted(here: Worl
     assert refused.status == 1, refused.all
     assert [each["rule"] for each in json.loads(refused.stdout)["findings"]] == ["graft-other-code"]
     assert not (here.folder / "other").exists()
+
+
+def test_a_wheel_that_lost_an_architecture_is_built_with_the_list_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUB's kernels are called after it."""
+    content = grafts.library("cub-both").read_bytes()
+    whole = wheels.wheel(tmp_path / "whole", {"subject/lib.so": content}, name="subject", platform="linux_x86_64")
+    base = tmp_path / whole.name
+    assert cuwheel.slim(whole, machines=["8.0"], output=base, version="1.0").written
+    asked: list[BuildRequest] = []
+
+    def build(request: BuildRequest, _environ: object) -> NoReturn:
+        asked.append(request)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(pipeline, "build", build)
+    with pytest.raises(UsageError, match="enough"):
+        cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out")
+    (request,) = asked
+    assert (list(request.machines), list(request.only)) == (["8.0", "9.0"], ["sm_90", "sm_80"])

@@ -127,6 +127,24 @@ def test_nvcc_makes_what_is_planned(tmp_path: Path) -> None:
     assert {phase.arch for phase in record.calls[0].phases if phase.name == "ptxas"} == {"sm_90"}
 
 
+def test_cudafe_takes_the_id_that_a_file_has_elsewhere(tmp_path: Path) -> None:
+    """By its path or its name; in what the host registers as in the device code. Only nvcc is recorded."""
+    at = bench(tmp_path / "bench", "preload")
+    nvcc = toolkits.nvcc("13.0") / "bin" / "nvcc"
+    ids = {str(at.folder / "a.cu"): "_deadbeef_4_a_cu_2c92614a_636", "b_c_cu": "_cafecafe_6_b_c_cu_run"}
+    names = ("a.cu", "b-c.cu", "other.cu")
+    for name in names:
+        (at.folder / name).write_text("namespace { __global__ void k() {} }\nvoid run() { k<<<1, 1>>>(); }\n")
+    record = at.run([str(nvcc), "-arch=sm_80", "--threads=2", "-dc", *names], wish=Wish(module_ids=ids))
+    assert record.status == 0, at.stderr
+    assert [call.name for call in record.calls] == ["nvcc"]
+    made = {name: (at.folder / name).with_suffix(".o").read_bytes() for name in names}
+    for name, wanted in zip(names, ids.values(), strict=False):
+        assert b"\0" + wanted.encode() + b"\0" in made[name]
+        assert f"_ZN{len(wanted) + 11}_GLOBAL__N_{wanted}1kEv".encode() in made[name]
+    assert not re.search(b"deadbeef|cafecafe", made["other.cu"])
+
+
 def test_the_same_file_without_a_plan(tmp_path: Path) -> None:
     at = bench(tmp_path / "bench", "preload")
     nvcc = toolkits.nvcc("13.0") / "bin" / "nvcc"

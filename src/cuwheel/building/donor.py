@@ -7,19 +7,23 @@ import dataclasses
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from cuwheel import log
 from cuwheel.building.request import BuildRequest
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch
+from cuwheel.grafting import cub_lists, module_ids
+from cuwheel.grafting.subject import Subject
 from cuwheel.inspection import pinned
 from cuwheel.inspection.survey import survey
+from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.grafting.request import GraftRequest
     from cuwheel.inspection.libraries import Library
@@ -41,12 +45,15 @@ def _build(request: GraftRequest, folder: Path) -> Path:
 
     base = Path(pinned.on_disk(request.base, request.platform))
     wanted = _missing(base, tuple(request.add), request.cuda)
+    names = _names(base, wanted.libraries)
     asked = BuildRequest(
         request.source or ".",
-        machines=[str(each.capability) for each in wanted.listed],
+        machines=[str(each.capability) for each in names.listed or wanted.listed],
         cuda=[wanted.cuda],
-        settings={"plan": {"native": True}, "naming": "none", "repair": {"enabled": False}},
+        # A compiler cache would run nvcc's steps itself, and none of them with the ids of the base.
+        settings={"plan": {"native": True}, "naming": "none", "repair": {"enabled": False}, "cache": False},
         only=[str(each) for each in wanted.compiled],
+        module_ids=names.module_ids,
         output=folder,
     )
     made = pipeline.build(asked, os.environ)
@@ -59,9 +66,13 @@ def _build(request: GraftRequest, folder: Path) -> Path:
 
 
 class _Missing(Struct, frozen=True, kw_only=True):
-    """`listed`: what the base was built for. `compiled`: what to build: the new ones, and the witness last."""
+    """`listed`: what the base has. `compiled`: what to build: the new ones, and the witness last.
+
+    `libraries`: those of the base that are to grow.
+    """
 
     cuda: str
+    libraries: tuple[str, ...]
     listed: tuple[Arch, ...]
     compiled: tuple[Arch, ...]
 
@@ -83,7 +94,39 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
     if not common:
         raise UsageError(f"no architecture is in all libraries of {base.name} for CUDA {chosen}: none can be a witness")
     listed = tuple(sorted(common, key=lambda each: (each.capability, each.suffix)))
-    return _Missing(cuda=chosen, listed=listed, compiled=(*wanted, _smallest(growing, listed)))
+    return _Missing(
+        cuda=chosen,
+        libraries=tuple(each.path for each in growing),
+        listed=listed,
+        compiled=(*wanted, _smallest(growing, listed)),
+    )
+
+
+class _Names(NamedTuple):
+    """What names in the code tell of a build. `listed`: its architectures; empty where nothing, or several, say it."""
+
+    module_ids: tuple[str, ...]
+    listed: tuple[Arch, ...]
+
+
+def _names(base: Path, libraries: Sequence[str]) -> _Names:
+    """Where the base was built elsewhere, only with its ids are kernels called the same.
+
+    A list in the names of CUB's kernels is the build's, also where an architecture was removed since.
+    """
+    ids: dict[str, None] = {}
+    lists: set[tuple[str, ...]] = set()
+    with WheelFile(base) as wheel, tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as folder:
+        for name in libraries:
+            copy = Path(folder, "library")
+            with copy.open("wb") as file:
+                wheel.copy_to(name, file)
+            with Subject(copy, name) as subject:
+                ids |= dict.fromkeys(module_ids.of(subject))
+                lists |= {cub_lists.numbers(text) for text in cub_lists.in_names(subject.names)}
+    log.debug("%s: %d module ids, lists of architectures: %s", base.name, len(ids), lists)
+    listed = [Arch.parse(f"sm_{number[:-1]}") for number in lists.pop()] if len(lists) == 1 else []
+    return _Names(tuple(ids), tuple(listed))
 
 
 def _linked(library: Library) -> set[Arch]:

@@ -65,6 +65,7 @@ class Job(Struct, frozen=True, kw_only=True):
     subdirectory: str = ""
     config_settings: dict[str, str] = field(default_factory=dict)
     force_archs: tuple[str, ...] = ()  # nvcc's own words; empty: the build system is trusted
+    module_ids: dict[str, str] = field(default_factory=dict)  # of files, by path or name: see grafting.module_ids
     links: tuple[tuple[str, str], ...] = ()  # tools outside of the system's folders: name and place
     notes: tuple[Finding, ...] = ()
     key: str = ""  # of everything that goes in: the same key gives the same wheel

@@ -17,6 +17,7 @@ from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch
 from cuwheel.finding import Finding
+from cuwheel.grafting import module_ids
 from cuwheel.inspection.description import BuildRecord
 from cuwheel.machine import resources
 from cuwheel.spellings import table as spellings
@@ -141,6 +142,7 @@ def make(
         subdirectory=order.table.subdirectory,
         config_settings={name: texts.fill(each, values) for name, each in order.table.config_settings.items()},
         force_archs=_forced(order, plan, only),
+        module_ids=module_ids.assigned(order.request.module_ids, order.tree.files, folder / "src"),
         links=links,
         notes=tuple(_notes(order, plan, toolchain)),
     )
@@ -232,6 +234,7 @@ def _key(job: Job, order: Order) -> str:
         __version__,
         [order.tree.sha256, order.tree.commit, order.tree.described],
         [job.plan.archs, job.plan.ptx, job.cuda, job.backend, job.force_archs, order.request.shares],
+        sorted(job.module_ids.items()),
         [job.toolchain.identity, job.toolchain.toolkit.version],
         [compiler.kind, compiler.version, compiler.path] if compiler else None,
         [job.python, job.interpreter.version if job.interpreter else None],

@@ -20,7 +20,7 @@ class BuildRequest(ToolkitSources):
     `jobs`: compilers at once, of all wheels together; `at_once`: wheels. A job whose inputs have not changed comes from
     the cache, with or without `resume`; `rebuild` builds it anew. `shares`: each architecture is compiled by itself;
     None: where that pays. `cluster`: where it is built: an address, `local` or `slurm`. `only`: architectures to
-    compile, whatever the list is that the build is configured for.
+    compile, whatever the list is that the build is configured for. `module_ids`: of the build that it must fit.
     """
 
     source: str | Path = field(default=".", kw_only=False)
@@ -37,12 +37,13 @@ class BuildRequest(ToolkitSources):
     shares: bool | None = None
     cluster: str | None = None
     only: Sequence[str] = ()
+    module_ids: Sequence[str] = ()
     keep: bool = False
     dry_run: bool = False
 
     def __post_init__(self) -> None:
         ToolkitSources.__post_init__(self)  # `super()` does not find its class where there are slots
-        freeze(self, "machines", "cuda", "python", "only")
+        freeze(self, "machines", "cuda", "python", "only", "module_ids")
         if self.resume and self.rebuild:
             raise UsageError("--resume reuses what is there, --rebuild does not: give one of them")
         if self.cluster is not None:

@@ -232,6 +232,7 @@ def _recorded(job: Job, cache: Server | None) -> Iterator[Session | None]:
     wish = session.Wish(
         launcher=cache.launcher if cache else (),
         archs=job.force_archs,
+        module_ids=job.module_ids,
         phases=not (cache and cache.launcher),  # its times would be of the cache, and its flag unknown to it
         way="path" if os.name == "nt" else "auto",  # what is watched there is one command, and these are several
     )

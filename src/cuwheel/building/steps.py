@@ -202,7 +202,11 @@ class Steps:
 
     def _toolkit(self, cuda: str) -> ToolchainRequest:
         named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
-        extra = ("torch",) if self.project.backend == "torch" else ()
+        extra = ["torch"] if self.project.backend == "torch" else []
+        if (
+            self.request.only
+        ):  # whole toolkits have it, and with it CUB includes more: code of the wheel that it must fit
+            extra.append("nvtx")
         version = named[0] if named else cuda  # as requested: a patch release is kept
         return toolkit_from(self.request, version, (*self.table.components, *extra))
 

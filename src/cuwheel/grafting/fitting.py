@@ -7,19 +7,17 @@ that is for a witness, or the records of both builds.
 from __future__ import annotations
 
 import itertools
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.finding import Finding
-from cuwheel.grafting.subject import Held, Subject, same_code
+from cuwheel.grafting import cub_lists
+from cuwheel.grafting.subject import Held, Subject, code_difference, same_code
 from cuwheel.inspection.demangle import demangled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 _SHOWN = 3
-_LISTED = re.compile(r"(\d{1,3})(?=(?:CUB|THRUST)_\d+_)")
-_NUMBERS = re.compile(r"(?<=_)\d{3,4}(?=_|$)")
 _LONGEST_NAME = 100
 
 
@@ -141,10 +139,10 @@ def _arch_list(pair: Pair) -> Iterator[str]:
         for each in match.added:
             number = f"{each.entry.arch.capability.number}0"
             own = set(_lists(each))
-            lacking = [text for text in (lists | own) if number not in _NUMBERS.findall(text)]
+            lacking = [text for text in (lists | own) if number not in cub_lists.numbers(text)]
             if lacking or (own != lists and lists and own):
-                listed = ", ".join(sorted(_NUMBERS.findall(min(lists or own))))
-                other = ", ".join(sorted(_NUMBERS.findall(min(own)))) if own else "none"
+                listed = ", ".join(sorted(cub_lists.numbers(min(lists or own))))
+                other = ", ".join(sorted(cub_lists.numbers(min(own)))) if own else "none"
                 yield (
                     f"container {match.number}: the base's CUB or Thrust kernels were compiled for the list {listed}, "
                     f"the donor's {each.words} for {other}"
@@ -152,14 +150,8 @@ def _arch_list(pair: Pair) -> Iterator[str]:
 
 
 def _lists(held: Held) -> Iterator[str]:
-    for name in held.interface.kernels:
-        for match in _LISTED.finditer(name) if "EmptyKernel" not in name else ():
-            # Only the length before a name tells where it ends: a digit may follow.
-            for digits in (match[1], match[1][-2:]):
-                text = name[match.end() : match.end() + int(digits)]
-                if text.startswith(("CUB_", "THRUST_")) and len(text) == int(digits):
-                    yield text.partition("_SM")[2] or "_" + text.split("_", 2)[2].removesuffix("_NS")
-                    break
+    """An empty kernel is the same whatever the list."""
+    return cub_lists.in_names(name for name in held.interface.kernels if "EmptyKernel" not in name)
 
 
 def _kernels(pair: Pair) -> Iterator[str]:
@@ -221,12 +213,24 @@ def _other_code(pair: Pair) -> Iterator[str]:
     for match in pair.matches:
         for ours, theirs in match.shared:
             if not same_code(ours, theirs):
-                yield f"container {match.number}: the {ours.words} code of both is not the same{_kernel_of(ours)}"
+                why = why_other_code(ours, theirs)
+                yield f"container {match.number}: the {ours.words} code of both is not the same{why}"
 
 
-def _kernel_of(held: Held) -> str:
-    kernels = held.interface.kernels if held.entry.kind in ("cubin", "ptx") else {}
-    return f" (kernels such as {_readable(next(iter(kernels)))})" if kernels else ""
+def why_other_code(ours: Held, theirs: Held) -> str:
+    """What tells somebody where to look: other tools, then instructions, then names."""
+    if ours.entry.kind != "cubin":
+        return ""
+    tools, functions, variables = code_difference(ours, theirs)
+    if tools:
+        known = [", ".join(each) or "one that does not say its version" for each in tools]
+        return f": the base's compiler was {known[0]}, the donor's {known[1]}"
+    if functions:
+        count = f"{len(functions)} functions" if len(functions) > 1 else "1 function"
+        return f": the instructions of {count} differ, such as {_readable(functions[0])}"
+    if variables:
+        return f": only one of them has {_readable(variables[0])}, as where other headers were included"
+    return ""
 
 
 def _lto(pair: Pair) -> Iterator[str]:
@@ -239,7 +243,9 @@ def _lto(pair: Pair) -> Iterator[str]:
 
 def _readable(name: str) -> str:
     shown = demangled([name]).get(name, name)
-    return shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…"
+    if len(shown) <= _LONGEST_NAME:
+        return shown
+    return shown[: _LONGEST_NAME // 2] + "…" + shown[-_LONGEST_NAME // 2 :]  # what is static begins with its file's id
 
 
 def _sizes(sizes: Sequence[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,6 +107,12 @@ class Subject:
         return tuple(dict.fromkeys((*named, *range(len(self.walk.containers)))))
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of kernels and variables, by the first entry of each container."""
+        first = [held[0] for held in self.held if held and held[0].entry.kind in ("cubin", "ptx")]
+        return tuple(name for each in first for part in each.interface for name in part)
+
+    @cached_property
     def toolkits(self) -> frozenset[str]:
         """The CUDA versions that wrote its cubins, by one of each architecture and section."""
         sample = {(each.entry.section, each.code): each for held in self.held for each in reversed(held)}
@@ -141,7 +148,33 @@ def same_code(one: Held, other: Held) -> bool:
     return _sections(one.subject.name, first) == _sections(other.subject.name, second)
 
 
+class CodeDifference(NamedTuple):
+    """`tools`: versions of the compilers of both, where they are not the same. `functions`: whose instructions differ.
+
+    `variables`: what only one of them has.
+    """
+
+    tools: tuple[tuple[str, ...], tuple[str, ...]] | None
+    functions: tuple[str, ...]
+    variables: tuple[str, ...]
+
+
+def code_difference(one: Held, other: Held) -> CodeDifference:
+    """Why two cubins are not the same."""
+    versions = [tuple(sorted({each.decode() for each in _TOOL.findall(held.data)})) for held in (one, other)]
+    contents = [{str(row[0]): row[-1] for row in _sections(each.subject.name, each.data)[1:]} for each in (one, other)]
+    ours, theirs = contents
+    names = [name for name in ours if name.startswith(_TEXT) and name in theirs and ours[name] != theirs[name]]
+    return CodeDifference(
+        tools=(versions[0], versions[1]) if versions[0] != versions[1] else None,
+        functions=tuple(sorted(name.removeprefix(_TEXT) for name in names)),
+        variables=tuple(sorted(one.interface.variables.keys() ^ other.interface.variables.keys())),
+    )
+
+
 _TOOL_NOTE = ".note.nv.tkinfo"
+_TOOL = re.compile(rb"Cuda compilation tools, release [\d.]{1,9}, V([\d.]{1,15})")
+_TEXT = ".text."
 
 
 def _sections(name: str, data: bytes) -> list[tuple[object, ...]]:

@@ -21,7 +21,7 @@ from cuwheel.grafting.subject import Subject
 from cuwheel.inspection import description
 from cuwheel.inspection.survey import survey_wheel
 from cuwheel.stamping import restamp
-from cuwheel.units import some
+from cuwheel.units import file_name, some
 from cuwheel.wheel import variant
 from cuwheel.wheel.edit import WheelEdit
 from cuwheel.wheel.file import WheelFile
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.grafting.request import GraftRequest
+    from cuwheel.inspection.libraries import Library
+
+_SHOWN = 8
 
 
 def graft(base: Path, donors: Sequence[Path], request: GraftRequest, donor_known: Known | None = None) -> Outcome:
@@ -77,9 +80,13 @@ def _must_be_intact(wheel: WheelFile) -> None:
 
 
 def device_libraries(wheel: WheelFile) -> list[str]:
+    return [each.path for each in _with_device_code(wheel)]
+
+
+def _with_device_code(wheel: WheelFile) -> list[Library]:
     """Those that can be rewritten."""
     found = survey_wheel(wheel, detail="rows").libraries
-    return [each.path for each in found if each.device_code and each.format in ("elf", "pe")]
+    return [each for each in found if each.device_code and each.format in ("elf", "pe")]
 
 
 def known(wheel: WheelFile) -> Known:
@@ -163,10 +170,19 @@ def _giver(wheel: WheelFile) -> Giver:
 
 
 def _unpaired(wheel: WheelFile, decisions: Sequence[Decision]) -> Iterator[Finding]:
+    """Libraries that stay as they are, and what they were built with: often one for each CUDA version."""
     paired = {each.base.name for each in decisions}
-    if others := [path for path in device_libraries(wheel) if path not in paired]:
-        yield Finding(
-            rule="graft-library-unchanged",
-            severity="note",
-            message=f"no donor has {some(others, 3)}: nothing was added to {'it' if len(others) == 1 else 'them'}",
-        )
+    every = _with_device_code(wheel)
+    others = [each for each in every if each.path not in paired]
+    if not others:
+        return
+    names = [f"{file_name(each.path)} (CUDA {', '.join(each.toolkits) or 'unknown'})" for each in others]
+    stay = "it stays as it is" if len(others) == 1 else "they stay as they are"
+    grown = {version for each in every if each.path in paired for version in each.toolkits}
+    of_others = all(each.toolkits and grown.isdisjoint(each.toolkits) for each in others)
+    yield Finding(
+        rule="graft-library-unchanged",
+        severity="note",
+        message=f"no donor has {some(names, _SHOWN)}: {stay}",
+        fix="cuwheel graft --add … --cuda VERSION, for one after the other" if of_others else "",
+    )

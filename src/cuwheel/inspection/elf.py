@@ -32,6 +32,7 @@ TYPE_RELOCATABLE = 1
 
 SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_HASH, SHT_DYNAMIC = 2, 3, 4, 5, 6
 SHT_NOTE, SHT_NOBITS, SHT_REL, SHT_DYNSYM = 7, 8, 9, 11
+_CUDA_WITHOUT_BYTES = (0x70000007, 0x70000009, 0x7000000A)  # uninitialised global, local and shared memory
 _SYMBOL_TYPES = {SHT_SYMTAB, SHT_STRTAB, SHT_HASH, SHT_DYNSYM, 0x6FFFFFF6, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF}
 _SHF_ALLOC, _SHF_EXEC = 0x2, 0x4
 _UNWIND = (".eh_frame", ".gcc_except_table")
@@ -93,7 +94,7 @@ class Elf(NamedTuple):
 
     def data(self, header: Header, limit: int) -> bytes:
         """A section's bytes; a section larger than any real one of its kind is refused, not allocated."""
-        if header.type == SHT_NOBITS:
+        if header.type == SHT_NOBITS or (self.machine == MACHINE_CUDA and header.type in _CUDA_WITHOUT_BYTES):
             return b""
         if header.size > limit:
             raise MalformedError(self.buffer.name, f"section {header.name} claims {header.size:,} bytes")

@@ -20,6 +20,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
     `masked`: secrets are not written. `launcher`: words before every real call of nvcc (a compiler cache). `archs`:
     nvcc's own `-gencode …` words, in place of all architecture flags of its callers. `phases`: have nvcc time them.
+    `module_ids`: which cudafe++ takes in place of its own, by a source's path, or its name as in ids (`preload` alone).
     `way`: `preload` has programs load a library that sees what they start (Linux); `watch` watches them as a debugger
     (Windows); `path` puts shims before PATH and a shadow in place of each toolkit; `auto` takes the first that works.
     """
@@ -28,12 +29,13 @@ class Wish(Struct, frozen=True, kw_only=True):
     launcher: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     phases: bool = True
+    module_ids: Mapping[str, str] = field(default_factory=dict)
     way: str = "auto"
 
     @property
     def changes_calls(self) -> bool:
         """Who only watches cannot."""
-        return bool(self.launcher or self.archs)
+        return bool(self.launcher or self.archs or self.module_ids)
 
 
 class Orders(Struct, frozen=True, kw_only=True):
@@ -69,6 +71,8 @@ def _lines(orders: Orders) -> Iterator[str]:
         yield f"launcher={word}"
     for word in orders.wish.archs:
         yield f"arch={word}"
+    for name, module_id in orders.wish.module_ids.items():
+        yield f"module-id={module_id}={name}"
 
 
 def _joined(lines: Iterator[str]) -> bytes:

@@ -10,6 +10,7 @@
 #include "tools.h"
 
 #define VARIABLE "CUWHEEL_RECORD"
+#define INSIDE "CUWHEEL_RECORD_INSIDE" /* a compiler's own calls: see module_id.h */
 #define RUN_WORD "--cuwheel-run"
 #define MAX_CONFIG (16u << 20)
 #define MAX_RESPONSE (1u << 20)

@@ -32,7 +32,7 @@ typedef int exec_function(const char *, char *const[], char *const[]);
 
 static spawn_function *real_spawn, *real_spawnp;
 static exec_function *real_execvpe;
-static bool active;
+static bool active, inside;
 static pthread_key_t desk_key;
 static bool desk_key_made;
 #pragma weak pthread_key_create
@@ -59,6 +59,7 @@ __attribute__((constructor)) static void begin(void) {
     snprintf(preload_variable, sizeof preload_variable, "LD_PRELOAD=%s", library);
     desk_key_made = pthread_key_create && pthread_setspecific && pthread_key_create(&desk_key, clear_desk) == 0;
     active = access(shim, X_OK) == 0;
+    inside = getenv(INSIDE) != NULL;
 }
 
 static void *mapped(size_t size) {
@@ -193,7 +194,7 @@ static void tell_not_started(const char *path, char *const argv[], char *const v
     static const char *const none[] = {"", NULL};
     struct text line = {0};
     char id[64];
-    const struct tool *tool = tool_of(path);
+    const struct tool *tool = inside ? NULL : tool_of(path);
     char *const *words = argv && argv[0] ? argv : (char *const *)none;
     if (error == ENOEXEC && !is_elf(path))
         return; /* a text without a first line: shells run it themselves */
@@ -227,9 +228,15 @@ static void shim_words(char **list, const char *path, char *const argv[]) {
     list[count] = NULL;
 }
 
+/* Which tool is called, if that is of interest: of nvcc's own calls that of cudafe++ alone. */
+static const struct tool *tool_called(const char *path, char *const argv[]) {
+    const struct tool *tool = argv && argv[0] ? tool_of(path) : NULL;
+    return tool && inside && strcmp(tool->name, "cudafe++") != 0 ? NULL : tool;
+}
+
 /* Start a program that the kernel would run, or let the kernel say why it would not. */
 static int run(const char *path, char *const argv[], char *const variables[], struct desk *desk) {
-    const struct tool *tool = argv && argv[0] ? tool_of(path) : NULL;
+    const struct tool *tool = tool_called(path, argv);
     if (!desk)
         return run_really(path, argv, variables);
     if (!tool)
@@ -312,7 +319,7 @@ PUBLIC int execle(const char *path, const char *first, ...) {
 
 static int spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                  const posix_spawnattr_t *attributes, char *const argv[], char *const variables[], struct desk *desk) {
-    const struct tool *tool = argv && argv[0] ? tool_of(path) : NULL;
+    const struct tool *tool = tool_called(path, argv);
     if (!tool)
         return real_spawn(pid, path, actions, attributes, argv, carried(variables, desk->list, desk->joined));
     if (!worth_recording(tool, argv))

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "module_id.h"
 #include "prepare.h"
 #include "call_lines.h"
 #include "surroundings.h"
@@ -250,15 +251,21 @@ int main(int argc, char **argv) {
     call.tool = tool_of(call.program);
     call.start = call.program;
     call.command = call.argv;
-    if (!recording || !worth_recording(call.tool, call.argv)) {
+    bool inside = recording && getenv(INSIDE);
+    if (inside)
+        give_module_id(&call, &session);
+    if (inside || !recording || !worth_recording(call.tool, call.argv)) {
         syscall(SYS_execve, call.program, call.command, call.variables);
         fprintf(stderr, "%s: %s\n", call.program, strerror(errno));
         return errno == ENOENT ? 127 : 126;
     }
     make_id(call.id, sizeof call.id);
-    if (strcmp(call.tool->kind, "nvcc") == 0)
+    bool nvcc = strcmp(call.tool->kind, "nvcc") == 0;
+    if (nvcc)
         prepare_nvcc(&call, &session);
     call.told = call.variables;
+    if (nvcc && configured(&session, "module-id", NULL))
+        look_inside(&call, &session);
     prepare_cache(&call, &session);
     return run_recorded(&call, &session);
 }

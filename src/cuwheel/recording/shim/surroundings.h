@@ -102,7 +102,7 @@ static char **own_environment(const struct session *session) {
     char **list = malloc((room + 3) * sizeof *list);
     for (char **each = environ; list && *each; each++) {
         char *before = led_back(session, *each), *kept = before ? before : *each;
-        if (starts(*each, VARIABLE "="))
+        if (starts(*each, VARIABLE "=") || starts(*each, INSIDE "="))
             continue;
         if (session->library && starts(*each, "LD_PRELOAD=") && strstr(*each, session->library))
             kept = without_ours(*each, ": ", session->library);

@@ -76,9 +76,8 @@ class _Story:
             self._log.add(event)
         elif event.event == "failure":
             self._take_failure(self._log.claimed_by(event), files)
-        elif not event.error:  # a load that failed is followed by its failure
-            for each in self._log.unclaimed(event.thread):
-                self._take_failure(each, files)
+        if event.event not in ("device", "log") and not (event.event == "load" and event.error):
+            self._take_unclaimed(files, event.thread)  # but a load that failed is followed by its failure
         if event.event == "load":
             loaded = _Loaded(event, image(event, files), self.gpus.get(event.device))
             self.loads.append(loaded)
@@ -90,7 +89,10 @@ class _Story:
             self._take_launch(event)
 
     def finish(self, files: Files) -> None:
-        for each in self._log.unclaimed():
+        self._take_unclaimed(files)
+
+    def _take_unclaimed(self, files: Files, thread: int | None = None) -> None:
+        for each in self._log.unclaimed(thread):
             self._take_failure(each, files)
 
     def _take_handle(self, event: Event) -> None:

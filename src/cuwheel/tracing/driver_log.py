@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-PRIVATE = "a load of CUDA 11's runtime"  # in place of a function: it calls none that has a name
+PRIVATE = "a load inside the CUDA runtime"  # in place of a function: CUDA 11's calls none that has a name
 _POINTER = "to get more information"  # a line that only says where else to look
 
 
@@ -23,25 +23,19 @@ class DriverLog:
     """Lines wait for the call that they are about, which is known when it returns: by thread."""
 
     _waiting: dict[int, list[Event]] = field(default_factory=dict)
-    _claimed: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, event: Event) -> None:
         self._waiting.setdefault(event.thread, []).append(event)
 
     def claimed_by(self, failure: Event) -> Event:
         """A call that failed, with the lines about it."""
-        lines = self._waiting.pop(failure.thread, [])
-        self._claimed.update((each.log, each.caller) for each in lines)
+        lines = [each for each in self._waiting.get(failure.thread, ()) if each.seen]
         return replace(failure, driver_log=_telling(lines))
 
     def unclaimed(self, thread: int | None = None) -> Iterator[Event]:
-        """Failures of code that was loaded without a call that can be seen, of one thread or all of them.
-
-        Of a call that fails again and again only the first are written down, but each one's lines: so lines that a
-        failure has claimed before say nothing new.
-        """
+        """Failures of code that was loaded without a call that can be seen, of one thread or all of them."""
         for each in [thread] if thread is not None else list(self._waiting):
-            lines = [line for line in self._waiting.pop(each, []) if (line.log, line.caller) not in self._claimed]
+            lines = [line for line in self._waiting.pop(each, ()) if not line.seen]
             known = ((line, errors.logged(_words(line))) for line in lines)
             found = next(((line, row) for line, row in known if row), None)
             if found:

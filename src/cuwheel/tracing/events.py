@@ -31,7 +31,8 @@ class Event(Struct, frozen=True, kw_only=True):
     `caller`: the file whose code made the call. `last`: the kernels that were launched last, the latest first; of a
     CUDA graph the names of all its kernels. `max_threads` to `resident`: what the kernel of a failed launch can be
     given, and how many of its blocks run at once. `log`: what the driver's compiler said; of an event of its own, a
-    line of the driver's log. `driver_log`: such lines about a failure, put together here.
+    line of the driver's log. `driver_log`: such lines about a failure, put together here; `seen`: a line
+    that was written during a call that has events of its own.
     `visible`: CUDA_VISIBLE_DEVICES; `blocking`: CUDA_LAUNCH_BLOCKING=1; `forked`: from a process that had used CUDA.
     """
 
@@ -85,6 +86,7 @@ class Event(Struct, frozen=True, kw_only=True):
     bytes: int = 0
     log: str = ""
     driver_log: tuple[str, ...] = ()
+    seen: int = 0
     launches: int = 0
     repeated_failures: int = 0
     lost: int = 0

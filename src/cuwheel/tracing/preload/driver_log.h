@@ -11,16 +11,22 @@ static bool named(const char *path, const char *start) {
     return strncmp(slash ? slash + 1 : path, start, strlen(start)) == 0;
 }
 
-/* Whoever called into CUDA's libraries: the first on the stack, above the driver, that is none of them. */
+/* Who called into CUDA's libraries: the first on the stack, above the driver, that is none of them. Where that is one of our
+ * functions, the program's call is a public one, and `seen`. */
 static void add_caller_of_driver(void) {
-    static struct place place; /* guarded by the lock of the line */
+    static struct place place, ours; /* guarded by the lock of the line */
     void *frames[FRAMES];
     bool in_driver = false;
     int count = backtrace(frames, FRAMES);
+    find_place(function_named, &ours);
     for (int index = 0; index < count; index++) {
         if (!find_place(frames[index], &place))
             continue;
         bool driver = named(place.path, "libcuda.so");
+        if (in_driver && strcmp(place.path, ours.path) == 0) {
+            add_number("seen", 1);
+            return;
+        }
         if (in_driver && !driver && !named(place.path, "libcudart")) {
             add_text("caller", place.path, sizeof place.path);
             return;
@@ -30,10 +36,10 @@ static void add_caller_of_driver(void) {
 }
 
 /* Called from within the driver, on the thread of the call that fails. What a public function returns is told by that
- * function, and what the driver says of our own questions is of no interest. */
+ * function, and what the driver says to our own questions is of no interest. */
 static void logged(void *data, int level, const char *message, size_t size) {
     (void)data;
-    if (level != LOG_ERROR || in_event || !message || memmem(message, size, RETURNED, sizeof RETURNED - 1))
+    if (level != LOG_ERROR || busy || !message || memmem(message, size, RETURNED, sizeof RETURNED - 1))
         return;
     if (atomic_fetch_add(&logged_lines, 1) >= MOST_LOGGED || !begin_event("log", now()))
         return;

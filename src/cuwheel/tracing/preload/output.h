@@ -29,7 +29,8 @@ static char line[4 * NAME_ROOM];
 static size_t length;
 static bool cut;
 static int program_errno; /* as the program had it before the event */
-static __thread bool in_event __attribute__((tls_model("initial-exec"))); /* this thread holds the lock of the line */
+/* This thread holds the lock of the line, or asks the driver something of its own accord. */
+static __thread unsigned busy __attribute__((tls_model("initial-exec")));
 
 static uint64_t now(void) {
     struct timespec time;
@@ -134,13 +135,13 @@ static bool begin_event(const char *event, uint64_t time) {
     int before = errno;
     pthread_mutex_lock(&writing);
     program_errno = before;
-    in_event = true;
+    busy++;
     if (opened()) {
         add_beginning(event, time);
         return true;
     }
     lost++;
-    in_event = false;
+    busy--;
     pthread_mutex_unlock(&writing);
     errno = before;
     return false;
@@ -149,7 +150,7 @@ static bool begin_event(const char *event, uint64_t time) {
 static void end_event(void) {
     write_line();
     int before = program_errno;
-    in_event = false;
+    busy--;
     pthread_mutex_unlock(&writing);
     errno = before;
 }
@@ -164,5 +165,5 @@ static void begin_child(void) {
         close(file);
     file = -1;
     lost = 0;
-    in_event = false;
+    busy = 0;
 }

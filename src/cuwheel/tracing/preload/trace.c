@@ -157,10 +157,12 @@ static int see_device(void) {
     int device = 0;
     if (!current)
         current = driver_symbol("cuCtxGetDevice");
+    busy++;
     if (!current || current(&device) != OK || device < 0 || device > 31)
         device = 0;
     if (!(atomic_fetch_or(&seen, 1u << device) & 1u << device))
         add_device(device);
+    busy--;
     return device;
 }
 
@@ -276,8 +278,11 @@ static void failed(const char *api, result status, void *caller, struct asked as
     }
     int device = see_device(), limits[LIMITS];
     bool limited = asked.size[0] && of_shape(status) && atomic_load(&slot_of(asked.kernel)->kind);
-    if (limited)
+    if (limited) {
+        busy++;
         find_limits(asked.kernel, asked.size, device, limits);
+        busy--;
+    }
     if (!stack) {
         void *room = mmap(NULL, STACK_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         stack = room == MAP_FAILED ? NULL : room;

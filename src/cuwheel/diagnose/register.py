@@ -24,6 +24,7 @@ _LONGEST = 400  # letters of a line that are looked at: enough to tell who wrote
 _TITLE = 2  # words
 _SHORTEST_TITLE = 3  # letters
 _SENTENCE = 5  # words
+_MESSAGE = 2  # lines of a program's own message that may explain and advise
 _SENTENCES = 4  # without an error among them: no log says so much and nothing else
 _FENCE = re.compile(
     r"(?:\s*(?:[-*+]\s+)?(`{3,})\s*([\w+#-]*)[^`]*| {0,3}(~{3,}) ?([\w+#-]*)\s*"
@@ -69,6 +70,7 @@ class Words(Struct, frozen=True, kw_only=True):
 
 class _Signs(Struct, frozen=True, kw_only=True):
     asks: re.Pattern[str]
+    personal: re.Pattern[str]
     speaks: re.Pattern[str]
     advises: re.Pattern[str]
     label: re.Pattern[str]
@@ -84,6 +86,7 @@ def _signs() -> _Signs:
         asks=re.compile(
             rf"(?i:(?:(?:{_any(words.before_asking)}) )?(?:{_any(words.asks)})\b(?!:| \.\.\.|…))",
         ),
+        personal=re.compile(rf"\b(?:{_any(words.speaks_exactly)})(?!\w)"),
         speaks=re.compile(
             rf"\b(?:{_any(words.speaks_exactly)})(?!\w)|\b(?i:{_any(words.speaks)})(?!\w)"
             r"|(?<![\w.-])@[a-z]\w+\b(?![ /]*[=/])"
@@ -123,17 +126,22 @@ def _by_people(numbered: Sequence[tuple[int, str]]) -> bool:
     titles = sum(map(_underlines, outside[1:], outside))
     parts = [part for line in outside for part in ([line] if is_printed(line) else _SENTENCE_END.split(line))]
     # Tools emphasise too, a little: that alone is one sign and no more.
-    markup = sum(map(_markup, parts)) + any(map(_EMPHASIS.search, parts)) + titles + 2 * any(each for _, each in fenced)
+    emphasis = any(map(_EMPHASIS.search, parts))
+    markup = sum(map(_markup, parts)) + titles + 2 * any(each for _, each in fenced)
     spoken = sum(map(_speaks, parts))
     sentences = sum(map(_is_sentence, parts))
-    if markup > 1:
-        return max(markup, spoken, sentences) > printed
+    if markup + emphasis > 1:
+        return max(markup + emphasis, spoken, sentences) > printed
     if printed:
         return False
+    if not any(map(_signs().personal.search, outside)):
+        # A message that gives a reason and then advice speaks twice: what counts is the lines that do.
+        spoken = max(0, sum(map(_speaks, outside)) - _MESSAGE)
+        emphasis = False
     mostly_words = spoken > 1 or sentences + spoken > _SENTENCES
-    if (mostly_words and 2 * max(spoken, sentences) >= len(parts)) or (markup and spoken):
+    if (mostly_words and 2 * max(spoken, sentences) >= len(parts)) or (markup + emphasis and spoken):
         return True
-    return _is_list(outside, markup + spoken)
+    return _is_list(outside, markup + emphasis + spoken)
 
 
 def _is_list(lines: Sequence[str], signs: int) -> bool:

@@ -202,6 +202,27 @@ def test_a_log_within_an_issue_is_one(cause: str, log: str, issue: str) -> None:
     assert found[0].id == cause
 
 
+MESSAGES = {
+    "driver-state-broken": "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n",
+    "cudnn-version-mismatch": """\
+Unable to use CUDA because of the following issues with CUDA components:
+Outdated cuDNN installation found.
+The local installation must be replaced by 9.1 or later.
+""",
+    "driver-too-old-for-runtime": """\
+The NVIDIA driver on your system is too old (found version 11040).
+Please update your GPU driver, otherwise the CPU is used.
+""",
+    "arch-detection-failed": "`nvidia-smi` failed. Ensure that you have CUDA installed and that `nvidia-smi` is in your PATH.\n",
+}
+
+
+@pytest.mark.parametrize(("cause", "message"), MESSAGES.items(), ids=MESSAGES)
+def test_a_message_that_gives_reasons_and_advice_is_no_note(cause: str, message: str) -> None:
+    found = explain(text.parse(message)).causes
+    assert [each.id for each in found[:1]] == [cause]
+
+
 @pytest.mark.parametrize("note", [NOTES["team's notes"], NOTES["tutorial"]])
 def test_what_people_wrote_round_a_log_is_no_evidence(note: str) -> None:
     found = explain(text.parse(f"{note}\n```\n{LOGS['python-headers-missing']}```\n")).causes

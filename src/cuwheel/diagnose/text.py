@@ -241,7 +241,7 @@ def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Messages that go on below their first line, as CMake's do, and errors that end in a colon: as one line."""
     for index, (number, line) in enumerate(numbered):
         of_cmake = "CMake Error" in line
-        if not of_cmake and not ("rror" in line and line.rstrip().endswith(":")):
+        if not of_cmake and not (("rror" in line or "RROR" in line) and line.rstrip().endswith(":")):
             continue
         pieces = [line.strip()]
         for _, following in numbered[index + 1 : index + 1 + _CONTINUED]:

@@ -36,6 +36,7 @@ KINDS = {
     "b": r"(?<![\w])(?=[\w])|(?<=[\w])(?![\w])",
 }
 _ZERO_WIDTH = {"b"}
+_WORD = re.compile(r"[a-z0-9_]+")  # of folded text
 _SHORTEST_NEEDLE = 3
 REACH = 2000  # how far from its needle the rest of a pattern may stand
 _HOLE = re.compile(r"\{([a-z]+)(?::([a-z_0-9]+))?\}")
@@ -58,11 +59,31 @@ class PatternError(ValueError):
     """What is wrong with a pattern."""
 
 
+def words(folded: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(folded))
+
+
+@cache
+def words_of(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Those that are whole, and those at its ends, which may go on where it stands."""
+    found = _WORD.findall(text)
+    if not found:
+        return frozenset(), ()
+    first = 1 if text.startswith(found[0]) else 0
+    last = len(found) - 1 if text.endswith(found[-1]) else len(found)
+    return frozenset(found[first:last]), (*found[:first], *found[max(first, last) :])
+
+
 class Pattern(Struct, frozen=True, kw_only=True):
-    """`demands`: every line that matches has one text of each. `needles`: the rarest of them, to search for."""
+    """Every line that matches has all `words`, all `fragments` within words, and one text of each of `choices`.
+
+    `needles`: the rarest text that it must have, to search for; of a choice all of them.
+    """
 
     text: str
-    demands: tuple[tuple[str, ...], ...]
+    words: frozenset[str]
+    fragments: tuple[str, ...]
+    choices: tuple[tuple[str, ...], ...]
     needles: tuple[str, ...]
 
     @property
@@ -86,7 +107,14 @@ class Pattern(Struct, frozen=True, kw_only=True):
 @cache
 def read_pattern(text: str) -> Pattern:
     demands = tuple(_demands(_parts(text)))
-    return Pattern(text=text, demands=demands, needles=_needles(demands))
+    plain = [words_of(texts[0]) for texts in demands if len(texts) == 1]
+    return Pattern(
+        text=text,
+        words=frozenset(word for whole, _ in plain for word in whole),
+        fragments=tuple(sorted({each for _, cut in plain for each in cut}, key=len, reverse=True)),
+        choices=tuple(texts for texts in demands if len(texts) > 1),
+        needles=_needles(demands),
+    )
 
 
 def check_pattern(text: str) -> Pattern:

@@ -35,15 +35,19 @@ class Search:
 
     def hits(self, text: str) -> tuple[Hit, ...]:
         """The first lines that have it."""
-        if text not in self._found:
-            self._found[text] = tuple(self._hits(read_pattern(text)))
-        return self._found[text]
+        found = self._found.get(text)
+        if found is None:
+            pattern = read_pattern(text)
+            # Of thousands of patterns a log has the words of a few.
+            possible = self.log.has_words(pattern.words, pattern.fragments)
+            found = self._found[text] = tuple(self._hits(pattern)) if possible else ()
+        return found
 
     def has(self, text: str) -> bool:
         return bool(self.hits(text))
 
     def _hits(self, pattern: Pattern) -> Iterator[Hit]:
-        if not all(any(map(self.log.may_hold, texts)) for texts in pattern.demands):
+        if not all(any(map(self.log.may_hold, texts)) for texts in pattern.choices):
             return
         folded = self.log.folded
         kept, seen = 0, set()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, deque
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct, field
 
-from cuwheel.diagnose import encoding, register
+from cuwheel.diagnose import encoding, pattern, register
 from cuwheel.diagnose.pattern import fold
 from cuwheel.diagnose.translations import Translator
 
@@ -37,7 +37,6 @@ _ESCAPED_QUOTE = re.compile(r'\\{1,15}"')  # JSON within JSON within a log
 # A test that was skipped for want of a GPU, as pytest, unittest, GoogleTest and CTest say it: that is no failure.
 _SKIPPED = re.compile(r"\bSKIPPED (?:\[\d|\()|\.\.\. skipped\b|\[ SKIPPED \]|\*\*\*Skipped|^SKIP: ")
 _LONGEST_NAME = 400  # of a test
-_WORD = re.compile(r"[a-z0-9_]+")
 _BLANKS = re.compile(r"[ \t\u00a0]{2,}|\t")
 _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 # Prefixes of CI systems, in the order in which they stand: job and step, time, stream, builder's step, container. Then
@@ -70,22 +69,30 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
         return fold("\n".join(self.lines))
 
     @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self.folded))
+    def words(self) -> frozenset[str]:
+        return pattern.words(self.folded)
 
     @cached_property
     def _vocabulary(self) -> str:
-        return " ".join(self._words)
+        return " ".join(self.words)
 
     def may_hold(self, text: str) -> bool:
         """False where one of its words is nowhere: quick, as a log says the same words over and over."""
-        whole, cut = _words_of(text)
-        return whole <= self._words and all(map(self._within_a_word, cut))
+        whole, cut = pattern.words_of(text)
+        return self.has_words(whole, cut)
 
-    def _within_a_word(self, text: str) -> bool:
-        if text not in self._parts_of_words:
-            self._parts_of_words[text] = text in self._words or text in self._vocabulary
-        return self._parts_of_words[text]
+    def has_words(self, whole: frozenset[str], within: tuple[str, ...]) -> bool:
+        """`within`: those that may be parts of longer ones."""
+        if not whole <= self.words:
+            return False
+        known = self._parts_of_words
+        for text in within:
+            found = known.get(text)
+            if found is None:
+                found = known[text] = text in self.words or text in self._vocabulary
+            if not found:
+                return False
+        return True
 
     @cached_property
     def _parts_of_words(self) -> dict[str, bool]:
@@ -105,17 +112,6 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
     def shown(self, index: int) -> str:
         text = self.printed.get(index, self.lines[index]).strip()
         return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-
-
-@cache
-def _words_of(text: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Those that are whole, and those at its ends, which may go on where it stands."""
-    words = _WORD.findall(text)
-    if not words:
-        return frozenset(), ()
-    first = 1 if text.startswith(words[0]) else 0
-    last = len(words) - 1 if text.endswith(words[-1]) else len(words)
-    return frozenset(words[first:last]), (*words[:first], *words[max(first, last) :])
 
 
 def read(stream: BinaryIO) -> Log:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cuwheel
+from cuwheel.report import trace as trace_report
+from cuwheel.report.document import Facts
 
 if TYPE_CHECKING:
     from cuwheel.report.trace import Traced
@@ -168,8 +170,13 @@ def test_a_late_error_names_the_last_launches(place: Path) -> None:
 
 
 def test_a_graph_that_is_launched_is_among_the_last_launches_with_its_kernels(place: Path) -> None:
-    failure = traced(place, "graph", FAKE_SYNC="700").failures[0]
-    assert failure.last[:3] == (*["a CUDA graph of chase(int**), fill(int*)"] * 2, "other()")
+    found = traced(place, "graph", FAKE_SYNC="700")
+    assert found.failures[0].last[:3] == (*["a CUDA graph of chase(int**), fill(int*)"] * 2, "other()")
+    rows = next(each for each in trace_report.document(found, verbose=False).blocks if isinstance(each, Facts)).rows
+    assert [each.value for each in rows if each.name in ("last launched", "before that")] == [
+        "a CUDA graph of chase(int**), fill(int*), 2 times",
+        "other() in program, 6 times",
+    ]
 
 
 def test_a_late_error_is_told_once_though_every_call_has_it(place: Path) -> None:

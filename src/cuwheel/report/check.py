@@ -125,8 +125,8 @@ def _if(conditions: tuple[str, ...]) -> str:
     if not conditions:
         return ""
     if len(conditions) > 1:
-        return f"if {len(conditions)} conditions hold (below)"
-    return f"if {conditions[0]}" if len(conditions[0]) <= _SHORT else "if a condition holds (below)"
+        return f"on {len(conditions)} conditions (below)"
+    return f"if {conditions[0]}" if len(conditions[0]) <= _SHORT else "on one condition (below)"
 
 
 def _described(machine: Machine) -> str:

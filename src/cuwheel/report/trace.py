@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain, groupby, islice, repeat
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
@@ -101,17 +102,27 @@ def _failure(answer: Traced, failure: Failure, *, verbose: bool) -> Iterator[Blo
     yield Facts(tuple(_failure_rows(answer, failure, verbose=verbose)))
 
 
+def _runs_of_launches(failure: Failure, *, verbose: bool) -> Iterator[tuple[str, int]]:
+    """The launches before, the latest first; of the same one after another only how many they were."""
+    places = chain(failure.last_libraries, repeat(None))
+    names = (
+        _short(name, verbose=verbose) + (f" in {file_name(place)}" if place else "")
+        for name, place in zip(failure.last, places, strict=False)
+    )
+    runs = ((name, sum(1 for _ in same)) for name, same in groupby(names))
+    return islice(runs, None if verbose else _KERNELS)
+
+
 def _failure_rows(answer: Traced, failure: Failure, *, verbose: bool) -> Iterator[Row]:
     if failure.meaning:
         yield Row("means", failure.meaning)
     yield from _culprit(failure, verbose=verbose)
     if failure.reason:
         yield Row("why", failure.reason)
-    libraries = dict(enumerate(failure.last_libraries))
-    for index, each in enumerate(failure.last[: None if verbose else _KERNELS]):
-        name = _short(each, verbose=verbose)
-        place = libraries.get(index)
-        yield Row("last launched" if index == 0 else "before that", f"{name} in {file_name(place)}" if place else name)
+    for index, (launched, times) in enumerate(_runs_of_launches(failure, verbose=verbose)):
+        yield Row(
+            "last launched" if index == 0 else "before that", f"{launched}, {times} times" if times > 1 else launched
+        )
     for index, each in enumerate(failure.python[: None if verbose else _STACK]):
         yield Row("Python" if index == 0 else "", each)
     if failure.fix:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
+import tempfile
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pefile
 import pytest
@@ -20,11 +23,15 @@ from cuwheel.machine.fleet import Refinement
 from tests.fixtures import cache
 from tests.fixtures import cuobjdump as oracle
 from tests.fixtures.cache import UnavailableError
+from tests.integration import windows_bench
 from tests.oracle import packages
 from tests.oracle.packages import Published
 from tests.unit.binary import engine
 from tests.unit.slimming.packages import wrong_members
 from tests.wine import windows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 pytestmark = pytest.mark.download
 MACHINES = ("h100", "rtx 4090")
@@ -39,36 +46,10 @@ SUBJECTS = {
     "nvidia-curand 10.4.0.35": 0.80,
     "nvidia-cufft 12.4.0.43": 1.0,
 }
-# Loads a library where it was linked for or with that place taken, and calls what can be called without a GPU.
-LOAD = """
-import ctypes, json, struct, sys
-def load(path, moved):
-    data = open(path, "rb").read(4096)
-    base, = struct.unpack_from("<Q", data, struct.unpack_from("<I", data, 0x3c)[0] + 24 + 24)
-    if moved:
-        reserve = ctypes.windll.kernel32.VirtualAlloc
-        reserve.restype = ctypes.c_void_p
-        reserve.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_ulong, ctypes.c_ulong
-        reserve(base, 65536, 0x2000, 1)
-    try:
-        library = ctypes.WinDLL(path, winmode=8)
-    except OSError as error:
-        return ["not loaded", error.winerror]
-    told = ["loaded", (library._handle != base) == moved]
-    if hasattr(library, "XGBoostVersion"):
-        numbers = [ctypes.c_int() for _ in range(3)]
-        library.XGBoostVersion(*map(ctypes.byref, numbers))
-        told += [each.value for each in numbers]
-    if hasattr(library, "curandCreateGeneratorHost"):
-        generator, values = ctypes.c_void_p(), (ctypes.c_float * 1000)()
-        told.append(library.curandCreateGeneratorHost(ctypes.byref(generator), 100))
-        library.curandGenerateUniform.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
-        told.append(library.curandGenerateUniform(generator, values, 1000))
-        told.append(sum(values))
-    return told
-print(json.dumps(load(sys.argv[1], sys.argv[2] == "moved")), flush=True)
-import os; os._exit(0)
-"""
+CALLER = Path(__file__).parent / "call_windows_library.py"
+# The libraries of which something is called.
+CALLED = {"bitsandbytes 0.50.2", "xgboost 3.2.0", "nvidia-curand 10.4.0.35"}
+HOSTS = {"onnxruntime_providers_cuda.dll": "onnxruntime.dll"}  # the library that must load one, and prepares that
 
 
 def wheel_of(subject: str) -> Path:
@@ -108,11 +89,61 @@ def cuobjdump(path: Path) -> Counter[str] | None:
     return Counter(re.findall(r"\.(sm_\d+[af]?)\.", done.stdout.decode("utf-8", "replace")))
 
 
-def load(path: Path, way: str) -> list[object]:
-    done = windows.run(["-c", LOAD, windows.named(path), way], timeout=300)
+def load(path: Path, way: str) -> str:
+    """Where Wine loads it: `in place`, `moved`, or the error."""
+    done = subprocess.run(
+        ["wine", windows_bench.tool("load"), windows.named(path), way],
+        env=windows.environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=300,
+    )
+    return done.stdout.decode()
+
+
+def call(path: Path) -> list[object]:
+    done = windows.run([windows.named(CALLER), windows.named(path)], timeout=300)
     assert done.stdout, done.stderr.decode("utf-8", "replace")
     found: list[object] = json.loads(done.stdout)
     return found
+
+
+def stand_in(library: Path, wheel: Path) -> None:
+    """What it needs, beside it: from its own wheel, else a library of that name whose functions all fail.
+
+    NVIDIA's have hundreds of megabytes, and nothing of theirs is called.
+    """
+    read = pefile.PE(library, fast_load=True)
+    read.parse_data_directories([pefile.DIRECTORY_ENTRY["IMAGE_DIRECTORY_ENTRY_IMPORT"]])
+    imported = {
+        each.dll.decode(): [one.name.decode() for one in each.imports if one.name]
+        for each in read.DIRECTORY_ENTRY_IMPORT
+    }
+    read.close()
+    system = {each.name.lower() for each in (windows.prefix() / "drive_c/windows/system32").iterdir()}
+    with zipfile.ZipFile(wheel) as archive:
+        own = {name.rpartition("/")[2].lower(): name for name in archive.namelist()}
+        for name, functions in imported.items():
+            place = library.with_name(name)
+            if place.exists() or name.lower() in system or name.lower().startswith("api-ms-"):
+                continue
+            if name.lower().startswith("python3"):
+                shutil.copyfile(windows.python() / name, place)
+            elif name.lower() in own:
+                place.write_bytes(archive.read(own[name.lower()]))
+                stand_in(place, wheel)
+            else:
+                _made_up(place, functions)
+
+
+def _made_up(place: Path, functions: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        listed = "".join(f'  "{each}" = fail\n' for each in functions)
+        Path(folder, "own.def").write_text(f"LIBRARY {place.name}\nEXPORTS\n{listed}")
+        Path(folder, "own.c").write_text("int fail(void) { return 1; }\n")
+        words = ["x86_64-w64-mingw32-gcc", "-shared", "own.c", "own.def", "-o", str(place)]
+        subprocess.run(words, cwd=folder, check=True, capture_output=True)
 
 
 def warnings_of(path: Path) -> set[str]:
@@ -143,6 +174,8 @@ def test_a_slimmed_wheel_for_windows(subject: str, tmp_path: Path) -> None:
     for each in changed:
         old, new = (_unpacked(one, each.path, tmp_path / name) for one, name in ((source, "old"), (output, "new")))
         _same_but_smaller(old, new)
+        if not windows.missing():
+            _loaded_alike(old, new, source, called=subject in CALLED)
 
 
 def _unpacked(wheel: Path, member: str, folder: Path) -> Path:
@@ -166,8 +199,24 @@ def _same_but_smaller(old: Path, new: Path) -> None:
         assert cuobjdump(old) is None
     else:
         assert listed == Counter(str(each.arch) for each in inside)
+
+
+def _loaded_alike(old: Path, new: Path, wheel: Path, *, called: bool) -> None:
+    """Where it was linked for, and elsewhere; what is called gives the same."""
+    for each in (old, new):
+        stand_in(each, wheel)
+    if host := HOSTS.get(old.name):
+        with zipfile.ZipFile(wheel) as archive:
+            member = next(each for each in archive.namelist() if each.endswith(f"/{host}"))
+        old, new = (_unpacked(wheel, member, each.parents[member.count("/")]) for each in (old, new))
+        assert call(old) == call(new) == [[True, "", "", ""]]
+        return
     for way in ("in place", "moved"):
-        assert load(new, way) == load(old, way)
+        assert [load(each, way) for each in (old, new)] == [way, way]
+    if called:
+        before = call(old)
+        assert before
+        assert call(new) == before
 
 
 def test_a_library_of_nvidias_with_an_architecture_more(tmp_path: Path) -> None:
@@ -193,5 +242,74 @@ def test_a_library_of_nvidias_with_an_architecture_more(tmp_path: Path) -> None:
         listed = cuobjdump(new)
         assert listed is not None
         assert set(listed) == archs
-        for way in ("in place", "moved"):
-            assert load(new, way) == load(whole, way)
+        _loaded_alike(whole, new, source, called=True)
+
+
+def test_a_wheel_by_architecture_and_put_together_again(tmp_path: Path) -> None:
+    """Seven libraries linked by MSVC: the device code of the whole is the original's, byte for byte and in order."""
+    source = wheel_of("bitsandbytes 0.50.2")
+    parts = api.graft(source, split=True, output=tmp_path / "parts")
+    assert parts.written, parts.findings
+    assert all(Path(each).stat().st_size < source.stat().st_size / 3 for each in parts.outputs)
+    first, *others = parts.outputs
+    whole = api.graft(first, others, output=tmp_path / "whole")
+    assert whole.written, whole.findings
+    (made,) = map(Path, whole.outputs)
+    assert made.name == source.name
+    libraries = [each.path for each in api.inspect(source).libraries if each.device_code]
+    assert len(libraries) == 7
+    for each in libraries:
+        old, new = (_unpacked(one, each, tmp_path / name) for one, name in ((source, "old"), (made, "new")))
+        assert engine.contents(new) == engine.contents(old)
+        buffer = FileBuffer(new)
+        assert list(pe_rules.problems(pe.read(buffer))) == []
+        buffer.close()
+        assert warnings_of(new) <= warnings_of(old)
+    if not windows.missing():
+        _loaded_alike(old, new, source, called=True)
+
+
+@pytest.mark.parametrize(
+    ("base", "donor", "rule"),
+    [
+        (("bitsandbytes 0.49.2", "cuda130"), ("bitsandbytes 0.50.2", "cuda130"), "graft-other-registration"),
+        (("bitsandbytes 0.50.2", "cuda130"), ("bitsandbytes 0.50.2", "cuda132"), "graft-other-cuda"),
+    ],
+    ids=["another release", "another CUDA"],
+)
+def test_real_builds_that_do_not_fit(tmp_path: Path, base: tuple[str, str], donor: tuple[str, str], rule: str) -> None:
+    """Each cut to other GPUs, so that the donor has something new; refused with what really differs."""
+    parts = []
+    for (subject, which), gpu in ((base, "7.5"), (donor, "9.0")):
+        library = _unpacked(wheel_of(subject), f"bitsandbytes/libbitsandbytes_{which}.dll", tmp_path / gpu)
+        parts.append(tmp_path / f"{gpu}.dll")
+        assert api.slim(library, machines=[gpu], output=parts[-1]).written
+    refused = api.graft(*parts, output=tmp_path / "never.dll")
+    assert not refused.written
+    assert [each.rule for each in refused.findings if each.severity == "error"] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"), [("nvidia-curand 10.4.0.35", "curand64_10.dll"), ("nvidia-cufft 12.4.0.43", "cufft64_12.dll")]
+)
+def test_a_signed_library_all_the_way(tmp_path: Path, subject: str, name: str) -> None:
+    """NVIDIA's own in a folder: seen as signed, left as it is, changed if asked, judged alike, and brought back."""
+    source = wheel_of(subject)
+    with zipfile.ZipFile(source) as archive:
+        member = next(each for each in archive.namelist() if each.endswith(name))
+    library = _unpacked(source, member, tmp_path / "site")
+    before = library.read_bytes()
+    (found,) = api.inspect(library).libraries
+    assert found.signed
+    untouched = api.slim(tmp_path / "site", machines=["h100"])
+    assert [each.rule for each in untouched.findings if each.rule == "signed"] == ["signed"]
+    assert library.read_bytes() == before
+    was = api.check(library, on=["h100"], refine=KNOWN).verdicts[0]
+    assert api.slim(tmp_path / "site", machines=["h100"], drop_signature=True).written
+    assert library.stat().st_size < len(before)
+    (found,) = api.inspect(library).libraries
+    assert not found.signed
+    now = api.check(library, on=["h100"], refine=KNOWN).verdicts[0]
+    assert (now.outcome, now.predicted_error) == (was.outcome, was.predicted_error)
+    api.slim_undo(tmp_path / "site")
+    assert library.read_bytes() == before

@@ -48,6 +48,18 @@ def home_variables(home: Path, temporary: Path) -> dict[str, str]:
     return homes | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
 
 
+def link_folder(target: Path, place: Path) -> None:
+    """On Windows a junction, which needs no rights where a symbolic link does. Raises OSError."""
+    if sys.platform == "win32":
+        import _winapi  # noqa: PLC0415 - of Windows alone
+
+        _winapi.CreateJunction(str(target), str(place))
+        if not os.path.isdir(place):  # noqa: PTH112 - through the link
+            raise OSError(f"{place} is not a link to a folder")
+    else:
+        place.symlink_to(target, target_is_directory=True)
+
+
 def code_page() -> str:
     """In which programs of this system print that do not print UTF-8."""
     if sys.platform == "win32":

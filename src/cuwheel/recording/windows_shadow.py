@@ -6,14 +6,12 @@ Host compilers get none: nvcc complains where the cl.exe on PATH is another than
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import log
+from cuwheel import log, system_calls
 from cuwheel.recording import shadow
 
 if TYPE_CHECKING:
@@ -61,12 +59,12 @@ class _Made:
             self._fill(folder, root)
             for entry in root.iterdir():
                 if entry.is_dir() and entry.name.lower() != "bin":
-                    _link_folder(entry, folder / entry.name)
+                    system_calls.link_folder(entry, folder / entry.name)
                 elif entry.is_file():
                     shutil.copyfile(entry, folder / entry.name)
             for entry in (root / "bin").iterdir():
                 if entry.is_dir():
-                    _link_folder(entry, folder / "bin" / entry.name)
+                    system_calls.link_folder(entry, folder / "bin" / entry.name)
 
         try:
             return self._folder("toolkits", root, fill)
@@ -99,15 +97,3 @@ class _Made:
     def _folder(self, kind: str, root: Path, fill: shadow.Fill) -> Path:
         key = f"{root}\0{(root / 'bin').stat().st_mtime_ns}"
         return shadow.made_folder(self._home / kind, self._stand_in, key, fill)
-
-
-def _link_folder(target: Path, place: Path) -> None:
-    """A junction: it needs no rights, where a symbolic link does."""
-    if sys.platform == "win32":
-        import _winapi  # noqa: PLC0415 - of Windows alone
-
-        _winapi.CreateJunction(str(target), str(place))
-        if not os.path.isdir(place):  # noqa: PTH112 - through the link
-            raise OSError(f"{place} is not a link to a folder")
-    else:
-        place.symlink_to(target)

@@ -60,7 +60,7 @@ def of(found: Survey) -> Probes:
     lists: dict[tuple[tuple[Code, ...], str], int] = {}
     chosen: list[Probe] = []
     for library in found.libraries:
-        if library.format != "elf" or library.type == "relocatable":
+        if library.format not in ("elf", "pe") or library.type == "relocatable":
             continue
         for container, codes in _few(library):
             key = (codes, _floor(library))
@@ -99,6 +99,7 @@ def _codes(rows: Sequence[DeviceCode]) -> tuple[Code, ...]:
 def _floor(library: Library) -> str:
     """The CUDA below which nothing is predicted: a driver of an earlier major, or one that cannot unpack it."""
     runs = [toolkits.oldest_running(each) for each in library.toolkits]
+    # Told for Linux alone; as a CUDA version it is that of any system.
     zstd = toolkits.zstd_floor("linux") if any(row.compression == "zstd" for row in library.device_code) else None
     came_with = toolkits.driver_cuda(zstd) if zstd else None
     return max([*runs, *([came_with.version] if came_with else [])], key=versions.key, default="0")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from packaging.tags import sys_tags
+
 from cuwheel import files, log, process, venvs
 from cuwheel.errors import MissingExtraError, ToolError
 from cuwheel.wheel.name import WheelName
@@ -64,13 +66,14 @@ def _target(wheel: Path, python: str | None) -> Iterator[str]:
     named = WheelName.parse(wheel.name)
     tags = named.tags if named else ()
     wanted = python or _python_of(tags) or here
-    if wanted == here:
+    platforms = {tag.rpartition("-")[2] for tag in tags if not tag.endswith("-any")}
+    if wanted == here and (not platforms or platforms & {tag.platform for tag in sys_tags()}):
         return
     yield from ("--python-version", wanted, "--implementation", "cp")
     for abi in (f"cp{wanted.replace('.', '')}", "abi3", "none"):
         yield from ("--abi", abi)
-    cpus = {tag.rpartition("-")[2].partition("_")[2] for tag in tags if not tag.endswith("-any")}
-    for platform in _platforms("aarch64" if any("aarch64" in each for each in cpus) else "x86_64"):
+    windows = sorted(each for each in platforms if each.startswith("win"))
+    for platform in windows or _platforms("aarch64" if any("aarch64" in each for each in platforms) else "x86_64"):
         yield from ("--platform", platform)
 
 

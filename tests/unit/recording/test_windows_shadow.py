@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import system_calls
 from cuwheel.recording import shadow, windows_shadow
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def test_where_folders_cannot_be_linked_variables_stay(
     def refuse(_target: Path, _place: Path) -> None:
         raise OSError("no links here")
 
-    monkeypatch.setattr(windows_shadow, "_link_folder", refuse)
+    monkeypatch.setattr(system_calls, "link_folder", refuse)
     given = {"CUDA_PATH": str(toolkit), "PATH": f"{toolkit}/bin"}
     led = windows_shadow.led(tmp_path / "cache", stand_in, given)
     assert led["CUDA_PATH"] == str(toolkit)

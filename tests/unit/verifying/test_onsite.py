@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,8 @@ import pytest
 
 from cuwheel.facts.arch import Capability
 from cuwheel.inspection.libraries import Survey
-from cuwheel.verifying import foresight, probes
-from cuwheel.verifying.onsite import compare, fresh_environment, probing, tags
+from cuwheel.verifying import foresight, probes, requirements
+from cuwheel.verifying.onsite import compare, fresh_environment, install, probing, tags
 from cuwheel.wheel.metadata import Distribution
 from tests.fixtures import systems
 from tests.unit.stamping.test_guard import registered
@@ -68,6 +70,60 @@ def test_tags_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, tag: str, why: st
 def test_tags_that_fit(monkeypatch: pytest.MonkeyPatch, tag: str) -> None:
     _on_linux(monkeypatch)
     assert tags.problem(f"foo-1.0-{tag}.whl") == ""
+
+
+@pytest.mark.parametrize(
+    ("tag", "why"),
+    [
+        ("py3-none-any", ""),
+        ("py3-none-win_amd64", ""),
+        (f"cp3{MINOR}-cp3{MINOR}-win_amd64", ""),
+        ("cp39-abi3-win_arm64.win_amd64", ""),
+        ("py3-none-win_arm64", "it is for win_arm64, and this is windows_x86_64"),
+        ("py3-none-win32", "it is for win32, and this is windows_x86_64"),
+        ("py3-none-manylinux2014_x86_64", "it is for linux_x86_64, and this is windows_x86_64"),
+    ],
+)
+def test_tags_on_windows(monkeypatch: pytest.MonkeyPatch, tag: str, why: str) -> None:
+    monkeypatch.setattr(tags, "cpu_name", lambda: "x86_64")
+    monkeypatch.setattr("platform.system", lambda: "Windows")
+    assert tags.problem(f"foo-1.0-{tag}.whl") == why
+
+
+@pytest.mark.parametrize(
+    ("tag", "platforms"),
+    [
+        ("cp312-cp312-win_amd64", ["win_amd64"]),
+        ("cp312-cp312-win_arm64", ["win_arm64"]),
+        ("py3-none-win_amd64", ["win_amd64"]),
+        ("cp312-cp312-manylinux_2_17_aarch64", ["manylinux_2_39_aarch64"]),
+        ("py3-none-manylinux_2_17_aarch64", ["manylinux_2_39_aarch64"]),
+        ("py3-none-any", []),
+    ],
+)
+@systems.LINUX_PATHS
+def test_requirements_are_those_of_the_platform(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tag: str, platforms: list[str]
+) -> None:
+    """Whatever the machine is that packs the kit, and whether or not it has the same Python."""
+    called: list[str] = []
+    monkeypatch.setattr(requirements, "_pip", lambda **_: ["pip"])
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("cuwheel.process.run", lambda words, **_: called.extend(words))
+    requirements.download(tmp_path / f"foo-1.0-{tag}.whl", tmp_path)
+    found = [value for word, value in itertools.pairwise(called) if word == "--platform"]
+    assert found[: len(platforms)] == platforms
+    assert bool(found) == bool(platforms)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pkg/../../x.py", "/x.py", "pkg\\x.py", "C:/x.py", *(["pkg/C:/x.py", "pkg/a.py:b"] if os.name == "nt" else [])],
+)
+def test_names_that_lead_out_of_the_environment(tmp_path: Path, name: str) -> None:
+    place = install.Place(tmp_path / "site", tmp_path, tmp_path, tmp_path, "")
+    with pytest.raises(install.InstallError, match="leads out of the folder"):
+        install.destination(name, place)
 
 
 @pytest.mark.parametrize("name", ["foo.whl", "foo-1.0.tar.gz", "a-b-c-d-e-f-g.whl", ""])

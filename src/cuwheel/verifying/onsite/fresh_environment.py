@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import shutil
 import site
 import sys
 import sysconfig
@@ -13,6 +16,7 @@ from ..runner import variables
 from .install import Place
 
 LIBRARIES = "nvidia"  # the folder of all its packages
+_SYSTEM = importlib.import_module(f"{__package__.partition('.')[0]}.system_calls")  # of cuwheel, or of the kit
 
 
 class Environment(NamedTuple):
@@ -33,23 +37,49 @@ def make(
 
     `passed`: variables that the checks see beside those that all of them see.
     """
-    import venv  # noqa: PLC0415 - the small Python for Windows has none, and runs checks that need none
-
-    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
-    python = str(folder / "bin" / "python")
-    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        version += "t"
-    packages = folder / "lib" / version / "site-packages"
-    packages.mkdir(parents=True, exist_ok=True)
+    _create(folder)
+    place = _place(folder)
+    place.site.mkdir(parents=True, exist_ok=True)
     if system:
         # Not the option of venv: that means the Python below, and not the environment that was asked to run this.
         lines = [f"import site; site.addsitedir({str(each)!r})\n" for each in beside()]
-        (packages / "_beside.pth").write_text("".join(lines))
-    place = Place(packages, folder / "bin", folder, folder / "include" / "site" / version, python)
+        (place.site / "_beside.pth").write_text("".join(lines))
     return Environment(
-        python, place, variables.clean(environ, folder, folder.parent, passed=passed, is_secret=is_secret)
+        place.python, place, variables.clean(environ, folder, folder.parent, passed=passed, is_secret=is_secret)
     )
+
+
+def _create(folder: Path) -> None:
+    try:
+        import venv  # noqa: PLC0415 - not every Python has it
+    except ImportError:
+        if os.name != "nt":
+            raise OSError("this Python has no module venv: install it (on Debian python3-venv)") from None
+        _copy_small_python(folder)
+    else:
+        venv.EnvBuilder(symlinks=os.name != "nt", with_pip=False).create(folder)
+
+
+def _copy_small_python(folder: Path) -> None:
+    """Python's embeddable package for Windows: a folder with everything in it, and without venv."""
+    home = Path(sys.base_prefix)
+    scripts = folder / "Scripts"
+    scripts.mkdir(parents=True)
+    shutil.copyfile(sys.executable, scripts / "python.exe")
+    for each in (*home.glob("*.dll"), *home.glob("python*.zip")):  # the standard library is looked for beside it
+        shutil.copyfile(each, scripts / each.name)
+    (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n", encoding="utf-8")
+
+
+def _place(folder: Path) -> Place:
+    if os.name == "nt":
+        scripts = folder / "Scripts"
+        return Place(folder / "Lib" / "site-packages", scripts, folder, folder / "Include", str(scripts / "python.exe"))
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        version += "t"
+    packages, scripts = folder / "lib" / version / "site-packages", folder / "bin"
+    return Place(packages, scripts, folder, folder / "include" / "site" / version, str(scripts / "python"))
 
 
 def link_libraries(packages: Path) -> None:
@@ -60,7 +90,7 @@ def link_libraries(packages: Path) -> None:
     place = packages / LIBRARIES
     found = next((path for each in beside() if (path := Path(each, LIBRARIES)).is_dir()), None)
     if found and not place.exists():
-        place.symlink_to(found, target_is_directory=True)
+        _SYSTEM.link_folder(found, place)
 
 
 def beside() -> list[str]:

@@ -24,6 +24,8 @@ if __name__ == "__main__":
     sys.argv[0] = re.sub(r"(-script\\.pyw|\\.exe)?$", "", sys.argv[0])
     sys.exit({call}())
 """
+# Windows starts no script by its first line.
+_STARTER = '@"%~dp0python.exe" "%~dp0{script}-script.py" %*\n'
 _ENTRY = re.compile(r"([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?")
 _SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 
@@ -127,7 +129,8 @@ def _written(hasher: "hashlib._Hash") -> str:
 def destination(name: str, place: Place) -> tuple[Path, bool]:
     """Where a member goes, and whether it is a script."""
     parts = name.split("/")
-    if name.startswith(("/", "\\")) or ".." in parts or "\\" in name or "" in parts or ":" in parts[0]:
+    drives = parts if os.name == "nt" else parts[:1]
+    if name.startswith(("/", "\\")) or ".." in parts or "\\" in name or "" in parts or ":" in "".join(drives):
         raise InstallError(f"{name!r} leads out of the folder it would be installed to")
     if not parts[0].endswith(".data"):
         return place.site.joinpath(*parts), False
@@ -148,7 +151,11 @@ def _entry_points(archive: zipfile.ZipFile, info: str, place: Place) -> None:
     if name not in archive.NameToInfo:
         return
     for script, module, attribute in _scripts(_text(archive, name)):
-        path = place.scripts / script
+        path = place.scripts / (f"{script}-script.py" if os.name == "nt" else script)
+        if os.name == "nt":
+            starter = place.scripts / f"{script}.cmd"
+            _must_be_its_own(starter)
+            starter.write_text(_STARTER.format(script=script))
         _must_be_its_own(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         first = attribute.split(".")[0]

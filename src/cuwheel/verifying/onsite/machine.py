@@ -19,8 +19,8 @@ from . import tags
 
 # In a process of its own: a driver may hang or crash.
 _ASK = """\
-import ctypes, json
-cuda = ctypes.CDLL("libcuda.so.1")
+import ctypes, json, os
+cuda = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 status = cuda.cuInit(0)
 number, gpus = ctypes.c_int(), []
 found = {"status": status, "cuda": None, "gpus": gpus}
@@ -80,7 +80,7 @@ def profile(environ: Mapping[str, str]) -> dict[str, Any]:
     return {
         "os": platform.system(),
         "distribution": _distribution(),
-        "kernel": platform.release(),
+        "kernel": platform.version() if os.name == "nt" else platform.release(),
         "cpu": tags.cpu_name(),
         "glibc": f"{libc[0]}.{libc[1]}" if libc > (0, 0) else None,
         "python": platform.python_version(),
@@ -136,6 +136,8 @@ def _kernel_module() -> Optional[str]:
 
 
 def _distribution() -> str:
+    if os.name == "nt":
+        return f"Windows {platform.release()}"
     for line in _read("/etc/os-release").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip().strip('"')

@@ -15,9 +15,9 @@ _TIMEOUT_S = 600.0
 _FEW = 3
 _LONGEST_OUTPUT = 400
 _ASK = """\
-import ctypes, json
+import ctypes, json, os
 pieces = json.loads(PIECES)
-cuda = ctypes.CDLL("libcuda.so.1")
+cuda = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
 device, context = ctypes.c_int(), ctypes.c_void_p()
 for step in (lambda: cuda.cuInit(0), lambda: cuda.cuDeviceGet(ctypes.byref(device), 0),
              lambda: cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device),

@@ -12,6 +12,7 @@ _LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 
 _MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_(.+)")
 _PYTHON = re.compile(r"(cp|py|pp)(\d)(\d*)")
 _CPUS = {"amd64": "x86_64", "arm64": "aarch64", "x64": "x86_64"}
+_WINDOWS = {"win_amd64": "x86_64", "win_arm64": "aarch64", "win32": "x86"}
 _PARTS = (5, 6)
 
 
@@ -55,6 +56,8 @@ def _platform(name: str) -> str:
     if name == "any":
         return ""
     system, cpu, libc = platform.system().lower(), cpu_name(), glibc()
+    if name in _WINDOWS and system == "windows":
+        return "" if _WINDOWS[name] == cpu else f"it is for {name}, and this is {system}_{cpu}"
     match = _MANYLINUX.fullmatch(name)
     kind, _, rest = name.partition("_")
     if match:

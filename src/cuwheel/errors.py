@@ -6,6 +6,7 @@ thing to do, ready to copy. `cli.main` is the only place that catches them for p
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 _SHOWN = 5
 _MOST_PROBLEMS = 100
+_WINDOWS_LONGEST = 259
 _LONGEST_NAME = 200
 
 
@@ -78,13 +80,21 @@ class AmbiguousNameError(UnknownNameError):
         self.args = (self.message,)
 
 
+def _too_long(path: str) -> str:
+    """Windows says of such a path that it is not there, unless it was told otherwise."""
+    if os.name != "nt" or path.startswith("\\\\?\\") or len(full := os.path.abspath(path)) <= _WINDOWS_LONGEST:  # noqa: PTH100
+        return ""
+    switch = "reg add HKLM\\SYSTEM\\CurrentControlSet\\Control\\FileSystem /v LongPathsEnabled /t REG_DWORD /d 1 /f"
+    return f"its path has {len(full)} characters, and Windows opens more than {_WINDOWS_LONGEST} only after: {switch}"
+
+
 class UnreadableError(CuwheelError):
     exit_code = 4
     meaning = "a file or folder is missing, or cannot be read or written"
 
     def __init__(self, path: str | Path, reason: str, hint: str = "") -> None:
         self.path = str(path)
-        super().__init__(f"{path}: {reason}", hint)
+        super().__init__(f"{path}: {reason}", "; ".join(filter(None, (hint, _too_long(self.path)))))
 
     @classmethod
     def from_os(cls, error: OSError, path: str | Path | None = None, hint: str = "") -> UnreadableError:

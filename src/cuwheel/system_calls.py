@@ -32,6 +32,7 @@ NEEDED_VARIABLES = (
 )
 _LEAST = 1 << 16
 _LOOK_S = 0.05
+_IN_USE = "it cannot be replaced: a program has it open (end it and try again), or nobody may change it"
 _PATIENCE_S = 2.0  # for a file that a virus scanner or an indexer has open
 
 
@@ -126,9 +127,11 @@ def rename_over(made: Path, place: Path) -> Path:
     while True:
         try:
             return made.replace(place)
-        except PermissionError:
-            if os.name != "nt" or not made.exists() or place.is_dir() or time.monotonic() > deadline:
+        except PermissionError as error:
+            if os.name != "nt" or not made.exists() or place.is_dir():
                 raise
+            if time.monotonic() > deadline:
+                raise PermissionError(error.errno, _IN_USE, str(place)) from error
             time.sleep(_LOOK_S)
 
 

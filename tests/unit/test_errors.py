@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cuwheel import errors
 from cuwheel.errors import CuwheelError
+
+if TYPE_CHECKING:
+    import pytest
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "exit-codes.md"
 
@@ -44,3 +48,14 @@ def test_problems_without_end_are_counted() -> None:
     assert error.message.startswith("x.toml has 50000 problems:\n  - problem 0\n")
     assert error.message.endswith("- problem 99\n  and 49,900 more")
     assert len(error.problems) == 50_000
+
+
+def test_a_path_that_windows_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It then says that there is no such file."""
+    deep = "C:\\" + "a folder\\" * 40
+    assert not errors.UnreadableError("C:\\x", "no such file or folder").hint
+    monkeypatch.setattr("os.name", "nt")
+    assert not errors.UnreadableError("C:\\x", "no such file or folder").hint
+    assert "LongPathsEnabled" in errors.UnreadableError(deep, "no such file or folder").hint
+    assert errors.UnreadableError(deep, "it is gone", hint="look").hint.startswith("look; its path has ")
+    assert not errors.UnreadableError(f"\\\\?\\{deep}", "no such file or folder").hint

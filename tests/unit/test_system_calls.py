@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,24 @@ def test_a_name_for_what_was_there(tmp_path: Path) -> None:
     assert (tmp_path / "old").read_bytes() == b"new"
     with pytest.raises(FileNotFoundError):
         system_calls.rename_over(tmp_path / "new", tmp_path / "old")
+
+
+def test_a_name_that_stays_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file that is in the way, not the new one beside it."""
+    (tmp_path / "new").write_bytes(b"new")
+    (tmp_path / "old").write_bytes(b"old")
+
+    def refuse(made: Path, _: Path) -> None:
+        raise PermissionError(errno.EACCES, "Access denied", str(made))
+
+    monkeypatch.setattr(type(tmp_path), "replace", refuse)
+    monkeypatch.setattr(system_calls, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr("os.name", "nt")
+    with pytest.raises(PermissionError) as caught:
+        system_calls.rename_over(tmp_path / "new", tmp_path / "old")
+    monkeypatch.undo()
+    assert caught.value.filename == str(tmp_path / "old")
+    assert "a program has it open" in str(caught.value)
 
 
 def test_ours_is_what_we_made(tmp_path: Path) -> None:

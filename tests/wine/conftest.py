@@ -29,6 +29,16 @@ def drive_c() -> Path:
 
 
 @pytest.fixture
+def share(drive_c: Path) -> Iterator[str]:
+    """A folder of a server, as Wine shows one, with a blank in its name."""
+    name = f"a share {uuid.uuid4().hex[:8]}"
+    folder = drive_c.parent / "dosdevices" / "unc" / "server" / name
+    folder.mkdir(parents=True)
+    yield f"\\\\server\\{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
 def place(drive_c: Path) -> Iterator[Path]:
     """A new folder on C:, with a blank and a letter beyond ASCII in its name."""
     folder = drive_c / f"täst place {uuid.uuid4().hex[:8]}"

@@ -68,6 +68,36 @@ def test_inspect_where_paths_are_long(place: Path) -> None:
     assert answer("inspect", f"\\\\?\\{path}")["libraries"]
 
 
+def test_a_library_of_a_server(library: str, share: str) -> None:
+    made = answer("slim", library, "--for", "h100", "-o", f"{share}\\öut\\x.dll")
+    assert made["total"]["bytes_after"] < made["total"]["bytes_before"]
+    assert answer("inspect", f"{share}\\öut")["libraries"][0]["device_code"][0]["arch"] == "sm_90"
+    assert said("inspect", share).startswith(share.rpartition("\\")[2])
+
+
+def test_kernel_names_are_those_of_the_source(place: Path) -> None:
+    """By a package: Windows itself has nothing that reads them."""
+    library = on_c(Path(shutil.copy(FIXTURES / "names-130.so", place / "names.so")))
+    names = [each for code in answer("kernels", library)["code"] for each in code["kernels"]]
+    assert all("(" in each["demangled"] for each in names if each["name"].startswith("_Z"))
+    assert any(each["name"].startswith("_Z") for each in names)
+
+
+def test_a_file_that_stays_in_use(library: str, place: Path) -> None:
+    """The error names it, says what to do, and it is as it was."""
+    target = place / "loaded.dll"
+    shutil.copy(FIXTURES / "windows-130.dll", target)
+    words = [*("slim", library, "--for", "h100", "-o", on_c(target))]
+    script = (
+        f"import ctypes, subprocess, sys\nctypes.WinDLL({on_c(target)!r})\n"
+        f"sys.exit(subprocess.run([sys.executable, '-m', 'cuwheel', *{words!r}]).returncode)"
+    )
+    done = windows.run(["-c", script])
+    assert done.returncode == 4
+    assert f"error: {on_c(target)}: it cannot be replaced: a program has it open" in done.stderr.decode("utf-8")
+    assert target.read_bytes() == (FIXTURES / "windows-130.dll").read_bytes()
+
+
 def test_kernels_and_compare(library: str, place: Path) -> None:
     assert "1 kernel in all" in said("kernels", library)
     other = on_c(Path(shutil.copy(FIXTURES / "plain-130.so", place / "b.so")))
@@ -93,8 +123,9 @@ def test_explain(place: Path) -> None:
     assert answer("explain", on_c(log))["causes"][0]["id"] == "msvc-not-found"
 
 
-def test_publish_find_install_and_undo(wheels: Path, place: Path) -> None:
-    index, env = on_c(place / "index"), on_c(place / "env")
+@pytest.mark.parametrize("where", ["drive", "share"])
+def test_publish_find_install_and_undo(wheels: Path, place: Path, share: str, where: str) -> None:
+    index, env = on_c(place / "index") if where == "drive" else f"{share}\\index", on_c(place / "env")
     published = answer("publish", on_c(wheels), "--to", index)
     assert [each["added"] for each in published["wheels"]] == [True, True]
     found = answer("find", "demo", "--index", index, *HERE)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cuwheel.quoting import Shell
     from cuwheel.recording.instructions import Wish
-    from cuwheel.recording.quoting import Shell
     from cuwheel.report.matrix import Matrix
     from cuwheel.report.record import Recorded
     from cuwheel.report.replay import Replay

@@ -79,7 +79,7 @@ def _history(tree: Tree, scratch: Path) -> list[tuple[Path, str]]:
         repository.git(
             scratch,
             *("-c", "pack.threads=1", "clone", "--quiet", "--bare", f"--depth={depth}"),
-            f"file://{tree.folder.resolve()}",
+            tree.folder.resolve().as_uri(),
             clone,
         )
     except CuwheelError as error:

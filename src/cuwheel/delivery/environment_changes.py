@@ -221,7 +221,7 @@ def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
 def _line(release: Release, found: Settings, scratch: Path) -> str:
     url, sha256 = release.url, release.sha256
     local = addresses.local_path(url)
-    if plain_name(release.file) != release.file:  # installers do not know the names of variants
+    if plain_name(release.file) != release.file or (local and _on_a_share(local)):
         local = on_disk(release, scratch)
     if local:
         url, sha256 = local.absolute().as_uri(), sha256 or files.sha256(local)
@@ -231,10 +231,15 @@ def _line(release: Release, found: Settings, scratch: Path) -> str:
 
 
 def on_disk(release: Release, scratch: Path) -> Path:
-    """The file, under a name that installers know."""
+    """The file, under a name that installers know: they do not know those of variants."""
     local, plain = addresses.local_path(release.url), plain_name(release.file)
     to = scratch / plain
     if local:
-        return local if plain == local.name else files.copy(local, to)
+        return local if plain == local.name and not _on_a_share(local) else files.copy(local, to)
     transfer.download(release.url, to, sha256=release.sha256, size=release.size)
     return to
+
+
+def _on_a_share(path: Path) -> bool:
+    """Of a server, on Windows: uv takes file://server/share for a folder of this machine."""
+    return path.drive.startswith("\\\\")

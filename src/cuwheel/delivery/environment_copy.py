@@ -115,8 +115,11 @@ class Copy:
             raise MalformedError(
                 path, "is about another environment; nothing was changed", hint=f"remove {path.parent}"
             )
-        for entry in (*found.before, *found.added):
-            confined.inside(self.prefix, entry.path, path)
+        try:
+            for entry in (*found.before, *found.added):
+                confined.inside(self.prefix, entry.path, path)
+        except MalformedError as error:
+            raise MalformedError(path, error.problem, hint=f"remove {path.parent}") from error
         return found
 
     def recover(self) -> str:
@@ -259,7 +262,7 @@ class Copy:
             if path == self._folder:
                 continue
             status = each.stat(follow_symlinks=False)
-            relative = os.path.relpath(path, self.prefix)
+            relative = path.relative_to(self.prefix).as_posix()
             common = {"path": relative, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
             if stat.S_ISLNK(status.st_mode):
                 yield Entry(kind="link", target=str(path.readlink()), **common)  # type: ignore[arg-type]

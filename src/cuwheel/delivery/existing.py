@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import codec, files, log
+from cuwheel import codec, files, log, quoting
 from cuwheel.delivery import index_folder, layout, simple_api, site, update
 from cuwheel.delivery.index_folder import JOURNAL, Journal
 from cuwheel.delivery.simple_api import SCHEMA, Project, ProjectList
@@ -68,9 +68,8 @@ def _project(where: Site, name: str) -> Project:
     path = f"{layout.project_page(name)}.json"
     data = where.read(path)
     if data is None:
-        raise UnreadableError(
-            f"{where.name}/{path}", "is listed but missing", hint=f"cuwheel publish --check {where.name}"
-        )
+        hint = quoting.here(["cuwheel", "publish", "--check", where.name])
+        raise UnreadableError(f"{where.name}/{path}", "is listed but missing", hint=hint)
     page = simple_api.parse(data, Project, f"{where.name}/{path}")
     problem = index_folder.strange(page.files)
     if problem or page.name != name:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, files, locking
+from cuwheel import codec, files, locking, quoting
 from cuwheel.delivery import layout, simple_api
 from cuwheel.delivery.simple_api import PROVENANCE, Hashes, ListedProject, Project, ProjectList
 from cuwheel.errors import MalformedError, UsageError
@@ -95,7 +95,7 @@ class IndexFolder:
             return Project(name=name)
         found = simple_api.parse(data, Project, str(self.path(path)))
         if problem := strange(found.files) if found.name == name else f"is the page of {found.name!r}":
-            hint = f"cuwheel publish --check {self.root} names all that is wrong"
+            hint = f"cuwheel publish --check {quoting.here([str(self.root)])} names all that is wrong"
             raise MalformedError(self.path(path), problem, hint)
         return found
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cuwheel import files, masking
+from cuwheel import files, masking, quoting
 from cuwheel.diagnose import ending, inquiry
 from cuwheel.diagnose.diagnosis import Failure
-from cuwheel.recording import failures, quoting, reader
+from cuwheel.recording import failures, reader
 from cuwheel.units import uncoloured
 
 if TYPE_CHECKING:

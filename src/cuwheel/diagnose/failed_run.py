@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files, masking
+from cuwheel import files, masking, quoting
 from cuwheel.diagnose import ending, inquiry
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.diagnose.ending import Ending
-from cuwheel.recording import failures, quoting, reader, rerun
+from cuwheel.recording import failures, reader, rerun
 from cuwheel.recording.calls import Call
 from cuwheel.units import uncoloured
 

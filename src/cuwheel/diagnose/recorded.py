@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import masking
+from cuwheel import masking, quoting
 from cuwheel.diagnose import ending, text
 from cuwheel.diagnose.case import RecordedCall, Setting
 from cuwheel.diagnose.diagnosis import Evidence
-from cuwheel.recording import differences, failures, layout, quoting, reader, rerun
+from cuwheel.recording import differences, failures, layout, reader, rerun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from cuwheel import log, system_calls
+from cuwheel import log, quoting, system_calls
 from cuwheel.building import pipeline, repository
 from cuwheel.building.request import BuildRequest
 from cuwheel.delivery import candidates
@@ -208,7 +208,7 @@ class _Prepared:
             reasons = "; ".join(job.reason for job in made.jobs) or "no job"
             raise UnavailableError(
                 f"commit {name[:_LONGEST]} cannot be built: {reasons}",
-                hint=f"try it by itself: cuwheel build {checkout}; or narrow --good and --bad",
+                hint=f"try it by itself: cuwheel build {quoting.here([str(checkout)])}; or narrow --good and --bad",
             )
         return (wheels[0],)
 

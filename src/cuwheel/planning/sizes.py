@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from cuwheel import quoting
 from cuwheel.errors import UsageError
 from cuwheel.facts import toolkits, versions
 from cuwheel.planning.plan import ArchSize, Size
@@ -26,7 +27,7 @@ def predict(survey: Survey, cuda: str, archs: Sequence[Arch]) -> Size:
     if not libraries:
         raise UsageError(
             f"{file_name(survey.target)} has no device code, so its size says nothing about architectures",
-            hint=f"cuwheel inspect {survey.target}",
+            hint=quoting.here(["cuwheel", "inspect", survey.target]),
         )
     known = _bytes(libraries)
     total = sum(each.size for each in libraries)

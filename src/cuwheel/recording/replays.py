@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import log, process
+from cuwheel import log, process, quoting
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.recording import (
     compilers,
@@ -18,7 +18,6 @@ from cuwheel.recording import (
     differences,
     layout,
     outputs,
-    quoting,
     remedies,
     rerun,
     statuses,
@@ -30,7 +29,7 @@ from cuwheel.recording.remedies import Blame
 from cuwheel.recording.rerun import Prepared
 
 if TYPE_CHECKING:
-    from cuwheel.recording.quoting import Shell
+    from cuwheel.quoting import Shell
     from cuwheel.recording.rerun import Ready
 
 _SHORTEST_S = 60.0  # a run's time, whatever the recorded one took

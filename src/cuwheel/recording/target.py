@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuwheel import quoting
 from cuwheel.errors import UsageError
-from cuwheel.recording import failures, quoting, reader
+from cuwheel.recording import failures, reader
 
 if TYPE_CHECKING:
     from cuwheel.recording.calls import Call, Record

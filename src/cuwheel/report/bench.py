@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec import Struct
 
-from cuwheel import codec, decode, masking
+from cuwheel import codec, decode, masking, quoting
 from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.measuring import samples
 from cuwheel.measuring.bench import Level, Measured, Moment
 from cuwheel.measuring.bench_side import FirstCall
 from cuwheel.measuring.samples import Ratio
-from cuwheel.recording import quoting
 from cuwheel.report import chart
 from cuwheel.report.document import Chart, Column, Document, Facts, Heading, Paragraph, Point, Row, Series, Table
 from cuwheel.units import lasted, size, some

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel import units
+from cuwheel import quoting, units
 from cuwheel.compat.verdict import Verdict
 from cuwheel.diagnose.case import RecordedCall
 from cuwheel.diagnose.causes import knowledge
@@ -153,7 +153,8 @@ def _of_call(call: RecordedCall) -> Iterator[Row]:
         if each.steers and (each.changed or each.origin):
             value = each.value if each.value is not None else "(removed)"
             yield Row(each.name, value, each.origin or "changed by the build")
-    yield Row("again", f"cuwheel replay {call.record}:{call.number}    (--diff: what differs from this shell)")
+    again = quoting.here(["cuwheel", "replay", f"{call.record}:{call.number}"])
+    yield Row("again", f"{again}    (--diff: what differs from this shell)")
 
 
 def _partly_read(answer: Explain) -> str:

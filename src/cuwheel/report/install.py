@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from cuwheel import quoting
 from cuwheel.compat.predict import Outcome
 from cuwheel.delivery import install_lock, pinning
 from cuwheel.delivery.choosing import Fallback, Passed
@@ -248,7 +249,8 @@ def _fleet(answer: Install) -> Iterator[Block]:
     if rows:
         yield Table(columns, tuple(rows))
     if answer.lock:
-        yield Paragraph(f"  written to {answer.lock}; on each machine: cuwheel install --locked {answer.lock}")
+        command = quoting.here(["cuwheel", "install", "--locked", answer.lock])
+        yield Paragraph(f"  written to {answer.lock}; on each machine: {command}")
     elif answer.parts:
         yield Paragraph(
             "  no lock was written: " + ("--dry-run" if answer.succeeded else "not every machine is served")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel import files, printable
+from cuwheel import files, printable, quoting
 from cuwheel.foreign_paths import is_of_windows
 from cuwheel.machine import privacy
 from cuwheel.machine.variables import NAMES
 from cuwheel.printable import in_markdown
-from cuwheel.recording import quoting
 from cuwheel.version import __version__
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, files, printable
+from cuwheel import codec, files, printable, quoting
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.machine import privacy
 from cuwheel.printable import in_markdown
 from cuwheel.recording import matrix_run
 from cuwheel.recording.matrix_run import Run
-from cuwheel.recording.quoting import posix
 from cuwheel.report.answer import to_json
 from cuwheel.report.document import Column, Document, Facts, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.version import __version__
@@ -73,7 +72,7 @@ def with_run(answer: Matrix, index: int, run: Run, causes: tuple[Cause, ...], er
 def _near(path: str) -> str:
     """From where we are, if that is below."""
     here = Path.cwd()
-    return posix([str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path])
+    return quoting.here([str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path])
 
 
 def begun(answer: Matrix, plan: Plan, *, resume: bool) -> Matrix:
@@ -117,7 +116,9 @@ def document(answer: Matrix, *, verbose: bool) -> Document:
     columns += [Column("result", wrap=False), Column("time", numeric=True), Column("cause")]
     blocks.append(Table(tuple(columns), tuple(_row(answer, each) for each in answer.cells)))
     if verbose or not any(each.run for each in answer.cells):
-        lines = ((f"  {', '.join(each.choices.values())}:", f"    {posix(each.command)}") for each in answer.cells)
+        lines = (
+            (f"  {', '.join(each.choices.values())}:", f"    {quoting.here(each.command)}") for each in answer.cells
+        )
         blocks.append(Verbatim(tuple(line for pair in lines for line in pair)))
     failed = [each for each in answer.cells if each.run and each.run.result != "succeeded"]
     for cause in {each.causes[0].id: each.causes[0] for each in failed if each.causes}.values():
@@ -181,7 +182,7 @@ def _lines(answer: Matrix) -> Iterator[str]:
     for each in answer.cells:
         if each.run and each.run.result != "succeeded":
             yield from ("", f"## {in_markdown(', '.join(each.choices.values()))}", "")
-            yield f"    {printable.line(posix(each.command))}"
+            yield f"    {printable.line(quoting.here(each.command))}"
             yield ""
             yield from (f"- **{cause.id}** ({cause.confidence:.0%}): {cause.title}" for cause in each.causes[:3])
             yield from (f"- fix: {fix}" for cause in each.causes[:1] for fix in cause.fix)

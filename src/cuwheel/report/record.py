@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from msgspec import Struct
 
-from cuwheel import files, log
+from cuwheel import files, log, quoting
 from cuwheel.errors import UnreadableError
-from cuwheel.recording import layout, quoting, reader, statuses, summary
+from cuwheel.recording import layout, reader, statuses, summary
 from cuwheel.recording.calls import CallState
 from cuwheel.recording.summary import CallSummary, FileTime, Share, Summary
 from cuwheel.recording.words import readable

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from cuwheel import quoting
 from cuwheel.finding import Finding
+from cuwheel.foreign_paths import is_of_windows
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, hidden
 from cuwheel.report.inspect_summary import arch_order
 from cuwheel.slimming.note import names_of
@@ -116,10 +118,10 @@ def _container_line(kind: Kind, machines: Sequence[Machine] | None, target: str,
     if kind == "wheel" and made.output:
         folder = PurePath(made.output).parent.name or "."
         return f"RUN --mount=type=bind,source={folder},target=/w pip install /w/*.whl"
-    if kind != "environment":
+    if kind != "environment" or is_of_windows(target):  # images are of Linux
         return None
     names = ",".join(dict.fromkeys(each.capability or each.name for each in machines)) if machines else "all"
-    return f"RUN pip install … && cuwheel slim --env {target} --for {names} --commit"
+    return f"RUN pip install … && cuwheel slim --env {quoting.posix([target])} --for {names} --commit"
 
 
 def document(answer: Slim, *, verbose: bool) -> Document:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
+from cuwheel import quoting
 from cuwheel.finding import Finding
 from cuwheel.machine.profile import Attempt
-from cuwheel.recording import quoting
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table, Verbatim
 from cuwheel.toolchains import lock, notes
 from cuwheel.toolchains.toolchain import Archive, HostCompiler, Installed, Recipe, Setting

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from cuwheel import masking
+from cuwheel import masking, quoting
 from cuwheel.measuring.analysis import Analysis, Failed, Group, Kernel
 from cuwheel.measuring.axis_effects import Effect, Side
 from cuwheel.measuring.journal import GpuUse, Package
-from cuwheel.recording import quoting
 from cuwheel.report.document import (
     Chart,
     Column,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel import system_calls
+from cuwheel import quoting, system_calls
 from cuwheel.binary import library
 from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.files import must_have_room
@@ -163,8 +163,8 @@ def _stage_guard(changes: Changes, layout: Layout, task: Task) -> None:
     """In an environment that is cut to a workload, what says so when something fails."""
     if task.options.workload is None:
         return
-    where = f"--env {task.request.env}" if task.request.env else str(layout.root)
-    written = guard.files(task.options.workload.commands, f"cuwheel slim --undo {where}")
+    where = ["--env", str(task.request.env)] if task.request.env else [str(layout.root)]
+    written = guard.files(task.options.workload.commands, quoting.here(["cuwheel", "slim", "--undo", *where]))
     for site in layout.sites:
         for name, data in written.items():
             _stage_bytes(changes, site / name, data, record.digest_of_bytes(data))

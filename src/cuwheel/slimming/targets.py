@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuwheel import quoting
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection import pinned
@@ -94,12 +95,12 @@ def _slim(work: Task, kind: Kind, named: Sequence[str | Path]) -> Outcome:
         return copies.slim_folder(paths[0], request.output, work)
     if request.env:
         layout, only = distributions.of_environment(request.env), tuple(map(str, named))
-        where = f"--env {request.env}"
+        where = ["--env", str(request.env)]
     else:
         layout, only = distributions.of_folder(paths[0]), ()
-        where = str(named[0])
+        where = [str(named[0])]
     made = in_place.slim(layout, work, only)
-    undo = f"cuwheel slim --undo {where}" if made.written and not request.commit else None
+    undo = quoting.here(["cuwheel", "slim", "--undo", *where]) if made.written and not request.commit else None
     return replace(made, output=str(layout.root), undo=undo)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cuwheel import quoting
 from cuwheel.errors import UnavailableError
 from cuwheel.toolchains import archives, downloads, lock, provide, providers
 from cuwheel.toolchains.toolchain import Recipe
@@ -26,7 +27,8 @@ def fetch(request: ToolchainRequest, folder: Path) -> tuple[Recipe, tuple[Path, 
     if not chosen:
         raise UnavailableError(
             f"{', '.join(request.providers)} cannot be fetched into a folder",
-            hint=f"cuwheel toolchain fetch {request.version} --provider {','.join(_IN_ARCHIVES)} --to {folder}",
+            hint=f"cuwheel toolchain fetch {request.version} --provider {','.join(_IN_ARCHIVES)} --to "
+            + quoting.here([str(folder)]),
         )
     decision = provide.decide(dataclasses.replace(request, providers=chosen))  # noqa: TID251 - a request
     recipe = _recipe(decision.chosen)

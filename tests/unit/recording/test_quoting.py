@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuwheel.recording import quoting
+from cuwheel import quoting
 
 WORDS = ("cuwheel", "replay", r"C:\two words\record:3")
 

@@ -98,6 +98,10 @@ def test_case_4_nvcc_fails_and_the_build_says_nothing(work: Path) -> None:
     assert failure["causes"][0]["id"] == "msvc-not-found"
     said = reader.command_output(reader.read(work / "rec"))
     assert "# stdout\n" in said.replace("  ", "")
+    (work / "cargo.log").write_text(said)
+    for what in ("cargo.log", "rec"):  # nvcc's own words are in cargo's `--- stdout`, and in the record
+        told = windows.cuwheel("explain", windows.named(work / what), "--json", cwd=work)
+        assert json.loads(told.stdout)["causes"][0]["id"] == "msvc-not-found", (what, told.stdout, told.stderr)
     assert "hf-secret-value" not in "".join(path.read_text() for path in (work / "rec").glob("*.json*"))
     again = windows.cuwheel("replay", windows.named(work / "rec") + ":1", cwd=work)
     assert (again.returncode, again.stdout.decode().strip()) == (1, _FATAL), again.stderr

@@ -48,7 +48,7 @@ def _libraries(base: Path, donors: Sequence[Path], request: GraftRequest) -> Out
     if request.version:
         raise UsageError("--version is for wheels")
     target = files.output_of(base, request.output or Path())
-    if target.exists() and any(target.samefile(each) for each in (base, *donors)):
+    if request.output and target.exists() and any(target.samefile(each) for each in (base, *donors)):
         raise UsageError(f"{target} is one of the inputs", hint="choose another place with -o")
     with ExitStack() as stack:
         subject = stack.enter_context(Subject(base, str(base), drop_signature=request.drop_signature))

@@ -174,3 +174,12 @@ def test_linux_and_windows_do_not_mix(tmp_path: Path) -> None:
     made = api.graft(linux, windows_, output=tmp_path / "out.so")
     assert not made.written
     assert [each.rule for each in made.findings] == ["graft-other-machine"]
+
+
+def test_a_dry_run_needs_no_place_for_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the folder of the libraries, where the result would have the name of the first."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("base.dll", "donor.dll"):
+        (tmp_path / name).write_bytes((manifest.HERE / "bin" / "windows-130.dll").read_bytes())
+    found = api.graft("base.dll", "donor.dll", dry_run=True)
+    assert [each.rule for each in found.findings] == ["graft-nothing-new"]

@@ -123,6 +123,7 @@ REFUSED = [
     ("80", "both-rdc", "graft-other-registration"),
     ("80", "both-13.4", "graft-other-cuda"),
     ("cub-80-short-list", "cub-both", "graft-arch-list"),
+    ("cub-80-short-list", "cub-both-short-list", "graft-arch-list"),
     ("80", "90", "graft-no-proof"),
     ("80", "90-other-body", "graft-no-proof"),
     ("80-rdc", "90-rdc", "graft-no-proof"),

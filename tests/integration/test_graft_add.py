@@ -10,6 +10,7 @@ import pytest
 import cuwheel
 from cuwheel.building import pipeline
 from cuwheel.errors import UsageError
+from cuwheel.toolchains.providers import index
 from tests.fixtures import grafts, wheels
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
@@ -55,10 +56,10 @@ def test_the_missing_architecture_is_built_with_a_witness_and_grafted(here: Worl
     assert not (here.folder / "other").exists()
 
 
-def test_a_wheel_that_lost_an_architecture_is_built_with_the_list_that_it_had(
+def test_a_wheel_is_built_with_the_list_and_the_compiler_that_it_had(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CUB's kernels are called after it."""
+    """CUB's kernels are called after the list, also where an architecture was removed; cubins name their compiler."""
     content = grafts.library("cub-both").read_bytes()
     whole = wheels.wheel(tmp_path / "whole", {"subject/lib.so": content}, name="subject", platform="linux_x86_64")
     base = tmp_path / whole.name
@@ -70,7 +71,12 @@ def test_a_wheel_that_lost_an_architecture_is_built_with_the_list_that_it_had(
         raise UsageError("enough")
 
     monkeypatch.setattr(pipeline, "build", build)
+    monkeypatch.setattr(index, "release_with", {"13.0.88": "13.0.7"}.get)
     with pytest.raises(UsageError, match="enough"):
         cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out")
     (request,) = asked
     assert (list(request.machines), list(request.only)) == (["8.0", "9.0"], ["sm_90", "sm_80"])
+    assert list(request.cuda) == ["13.0.7"]
+    with pytest.raises(UsageError, match="enough"):
+        cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out", cuda="13.0.1")
+    assert list(asked[-1].cuda) == ["13.0.1"]

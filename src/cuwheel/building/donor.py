@@ -20,6 +20,7 @@ from cuwheel.grafting import cub_lists, module_ids
 from cuwheel.grafting.subject import Subject
 from cuwheel.inspection import pinned
 from cuwheel.inspection.survey import survey
+from cuwheel.toolchains.providers import index
 from cuwheel.wheel.file import WheelFile
 
 if TYPE_CHECKING:
@@ -45,15 +46,15 @@ def _build(request: GraftRequest, folder: Path) -> Path:
 
     base = Path(pinned.on_disk(request.base, request.platform))
     wanted = _missing(base, tuple(request.add), request.cuda)
-    names = _names(base, wanted.libraries)
+    traces = _traces(base, wanted.libraries)
     asked = BuildRequest(
         request.source or ".",
-        machines=[str(each.capability) for each in names.listed or wanted.listed],
-        cuda=[wanted.cuda],
+        machines=[str(each.capability) for each in traces.listed or wanted.listed],
+        cuda=[_release(wanted.cuda, traces.compilers)],
         # A compiler cache would run nvcc's steps itself, and none of them with the ids of the base.
         settings={"plan": {"native": True}, "naming": "none", "repair": {"enabled": False}, "cache": False},
         only=[str(each) for each in wanted.compiled],
-        module_ids=names.module_ids,
+        module_ids=traces.module_ids,
         output=folder,
     )
     made = pipeline.build(asked, os.environ)
@@ -63,6 +64,14 @@ def _build(request: GraftRequest, folder: Path) -> Path:
     job = made.jobs[0]
     problem = job.problem.what if job.problem else "; ".join(each.message for each in job.findings)
     raise MalformedError(str(request.source), f"could not be built for {', '.join(wanted.compiled)}: {problem}")
+
+
+def _release(cuda: str, compilers: frozenset[str]) -> str:
+    """The patch release with the compiler of the base, where that is known: another one may write other code."""
+    if cuda != versions.minor(cuda) or len(compilers) != 1:
+        return cuda
+    (compiler,) = compilers
+    return index.release_with(compiler) or cuda
 
 
 class _Missing(Struct, frozen=True, kw_only=True):
@@ -102,20 +111,25 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
     )
 
 
-class _Names(NamedTuple):
-    """What names in the code tell of a build. `listed`: its architectures; empty where nothing, or several, say it."""
+class _Traces(NamedTuple):
+    """What the code tells of a build. `listed`: its architectures; empty where nothing says it, or not one thing.
+
+    `compilers`: their versions.
+    """
 
     module_ids: tuple[str, ...]
     listed: tuple[Arch, ...]
+    compilers: frozenset[str]
 
 
-def _names(base: Path, libraries: Sequence[str]) -> _Names:
+def _traces(base: Path, libraries: Sequence[str]) -> _Traces:
     """Where the base was built elsewhere, only with its ids are kernels called the same.
 
     A list in the names of CUB's kernels is the build's, also where an architecture was removed since.
     """
     ids: dict[str, None] = {}
     lists: set[tuple[str, ...]] = set()
+    compilers: set[str] = set()
     with WheelFile(base) as wheel, tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as folder:
         for name in libraries:
             copy = Path(folder, "library")
@@ -123,10 +137,11 @@ def _names(base: Path, libraries: Sequence[str]) -> _Names:
                 wheel.copy_to(name, file)
             with Subject(copy, name) as subject:
                 ids |= dict.fromkeys(module_ids.of(subject))
+                compilers |= subject.compilers
                 lists |= {cub_lists.numbers(text) for text in cub_lists.in_names(subject.names)}
-    log.debug("%s: %d module ids, lists of architectures: %s", base.name, len(ids), lists)
+    log.debug("%s: %d module ids, lists of architectures %s, compilers %s", base.name, len(ids), lists, compilers)
     listed = [Arch.parse(f"sm_{number[:-1]}") for number in lists.pop()] if len(lists) == 1 else []
-    return _Names(tuple(ids), tuple(listed))
+    return _Traces(tuple(ids), tuple(listed), frozenset(compilers))
 
 
 def _linked(library: Library) -> set[Arch]:

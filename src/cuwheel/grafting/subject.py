@@ -114,10 +114,19 @@ class Subject:
 
     @cached_property
     def toolkits(self) -> frozenset[str]:
-        """The CUDA versions that wrote its cubins, by one of each architecture and section."""
+        """The CUDA versions that wrote its cubins."""
+        return frozenset(version for each in self._sample if (version := cubin.toolkit(each.data)))
+
+    @cached_property
+    def compilers(self) -> frozenset[str]:
+        """The versions of their compilers, as far as they say it: `13.0.88`."""
+        return frozenset(version for each in self._sample for version in tools(each.data))
+
+    @property
+    def _sample(self) -> list[Held]:
+        """One cubin of each architecture and section."""
         sample = {(each.entry.section, each.code): each for held in self.held for each in reversed(held)}
-        cubins = [each for each in sample.values() if each.entry.kind == "cubin"]
-        return frozenset(version for each in cubins if (version := cubin.toolkit(each.data)))
+        return [each for each in sample.values() if each.entry.kind == "cubin"]
 
     def payload(self, entry: Entry) -> bytes:
         stored = entry.compressed_bytes or entry.bytes
@@ -148,6 +157,11 @@ def same_code(one: Held, other: Held) -> bool:
     return _sections(one.subject.name, first) == _sections(other.subject.name, second)
 
 
+def tools(data: bytes) -> tuple[str, ...]:
+    """Versions of the compilers and linkers that wrote a cubin, where it says them."""
+    return tuple(sorted({each.decode() for each in _TOOL.findall(data)}))
+
+
 class CodeDifference(NamedTuple):
     """`tools`: versions of the compilers of both, where they are not the same. `functions`: whose instructions differ.
 
@@ -161,7 +175,7 @@ class CodeDifference(NamedTuple):
 
 def code_difference(one: Held, other: Held) -> CodeDifference:
     """Why two cubins are not the same."""
-    versions = [tuple(sorted({each.decode() for each in _TOOL.findall(held.data)})) for held in (one, other)]
+    versions = [tools(each.data) for each in (one, other)]
     contents = [{str(row[0]): row[-1] for row in _sections(each.subject.name, each.data)[1:]} for each in (one, other)]
     ours, theirs = contents
     names = [name for name in ours if name.startswith(_TEXT) and name in theirs and ours[name] != theirs[name]]

@@ -151,6 +151,21 @@ class TestIndex:
         index.decide(replace(NEW, exact="13.0.2"), around)
         assert asked[-1].endswith("==13.0.2.*")
 
+    def test_the_release_of_a_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str] = []
+
+        def resolve(requirements: Sequence[str], **_options: Any) -> tuple[Archive, ...]:
+            asked.extend(requirements)
+            if "13.0.99" in requirements[1]:
+                raise UnavailableError("no such version")
+            return (Archive(kind="wheel", name="cuda-toolkit", version="13.0.3.0", file="f", sha256=""),)
+
+        monkeypatch.setattr(archives, "resolve", resolve)
+        assert index.release_with("13.0.88") == "13.0.3"
+        assert asked == ["cuda-toolkit[nvcc]==13.0.*", "nvidia-cuda-nvcc==13.0.88.*"]
+        assert index.release_with("13.0.99") is None
+        assert index.release_with("12.8.93") is None  # the index has no such nvcc at all
+
 
 class TestResolver:
     PIP = json.dumps(

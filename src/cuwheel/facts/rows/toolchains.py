@@ -32,7 +32,10 @@ class ComponentGroup(Struct, frozen=True, kw_only=True):
 
 
 class ToolkitOnIndex(Struct, frozen=True, kw_only=True):
+    """`compiler`: the package of nvcc, whose version is nvcc's own."""
+
     package: str
+    compiler: str
     since: str
     source: tuple[str, ...]
 

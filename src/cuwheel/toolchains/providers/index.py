@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuwheel.errors import UnavailableError
-from cuwheel.facts import toolchains
+from cuwheel import log
+from cuwheel.errors import CuwheelError, UnavailableError
+from cuwheel.facts import toolchains, versions
 from cuwheel.facts.tables import tables
 from cuwheel.toolchains import archives, from_archives
 from cuwheel.toolchains.toolchain import Recipe
@@ -35,6 +36,20 @@ def decide(wanted: Wanted, around: Surroundings) -> Recipe:  # noqa: ARG001 - on
         archives=archives.in_order(each for each in found if each.name != meta),
         found_via=f"the index has {meta} {release}",
     )
+
+
+def release_with(compiler: str) -> str | None:
+    """The newest patch release whose nvcc is of this version (`13.2.51` → `13.2.0`); None where there is none."""
+    minor, row = versions.minor(compiler), tables().toolchains.index
+    if not toolchains.on_index(minor):
+        return None
+    try:
+        found = archives.resolve((f"{row.package}[nvcc]=={minor}.*", f"{row.compiler}=={compiler}.*"))
+    except CuwheelError as error:
+        log.debug("the index has no CUDA %s with nvcc %s: %s", minor, compiler, error.message)
+        return None
+    release = next((each.version for each in found if each.name == row.package), "")
+    return ".".join(release.split(".")[:3]) or None
 
 
 def libraries(wanted: Wanted, components: Iterable[Component]) -> tuple[Archive, ...]:

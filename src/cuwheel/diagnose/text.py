@@ -10,6 +10,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuwheel.diagnose import encoding, pattern, register
 from cuwheel.diagnose.pattern import fold
@@ -42,7 +43,7 @@ _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)
 # Prefixes of CI systems, in the order in which they stand: job and step, time, stream, builder's step, container. Then
 # what cargo, pip, a mail that is answered and pytest put before what others said.
 _PREFIX = re.compile(
-    r"(?m)^(?:[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-))?"
+    r"(?:[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-))?"
     rf"(?:\[?{_STAMP}\]?[ \t]{{0,4}}(?:\d\d[OE][ +]?)?|\[?\d\d:\d\d:\d\d(?:\.\d{{1,6}})?\]?[ \t]{{1,4}})?"
     r"(?:##\[(?:error|warning|debug|group|section)\]|#\d{1,4} (?:\d{1,6}\.\d{1,4} )?|[\w.-]{1,40}[ \t]{1,8}\| )?"
     r"(?:(?:cargo:warning=|\(stderr\) |\(stdout\) |stderr: |[ \t]{0,12}[│|] |> |E   ))?"
@@ -147,23 +148,30 @@ def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
         *_split(numbered),
         *_split([*_unwrapped(numbered), *_broken(numbered), *islice(_continued(numbered), _MESSAGES)]),
     ]
-    foreign = list(_foreign(both))
-    return Log(
-        lines=(*(line for _, line in both), *(english for _, english, _ in foreign)),
-        numbers=(*(number for number, _ in both), *(number for number, _, _ in foreign)),
-        printed={len(both) + index: line for index, (_, _, line) in enumerate(foreign)},
+    log = Log(
+        lines=tuple(line for _, line in both),
+        numbers=tuple(number for number, _ in both),
         total=total,
         truncated=skipped,
         prose=prose,
     )
+    foreign = list(_foreign(log))
+    if not foreign:
+        return log  # with the words that were looked for already
+    return replace(
+        log,
+        lines=(*log.lines, *(english for _, english, _ in foreign)),
+        numbers=(*log.numbers, *(number for number, _, _ in foreign)),
+        printed={len(both) + index: line for index, (_, _, line) in enumerate(foreign)},
+    )
 
 
-def _foreign(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str, str]]:
+def _foreign(log: Log) -> Iterator[tuple[int, str, str]]:
     """The lines that are not in English, or whose quotation marks JSON escaped: their number, in plain, as printed."""
-    text = "\n".join(line for _, line in lines)
-    translator = Translator(text)
+    text = "\n".join(log.lines)
+    translator = Translator(text, log.may_hold)
     if translator or '\\"' in text:
-        for number, line in lines:
+        for number, line in zip(log.numbers, log.lines, strict=True):
             if (plain := _ESCAPED_QUOTE.sub('"', translator.english(line))) != line:
                 yield number, plain, line
 
@@ -188,17 +196,21 @@ def _numbered(plain: str) -> Iterator[tuple[int, str]]:
 
 def _split(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Without prefixes and runs of blanks; a line that holds the text of many, as those."""
-    if not numbered:
-        return
-    text = _BLANKS.sub(" ", _PREFIX.sub("", "\n".join(line for _, line in numbered)))
-    has_tests = "SKIP" in text or "kipped" in text
-    for (number, _), line in zip(numbered, text.split("\n"), strict=True):
-        if has_tests and _SKIPPED.search(line, 0, _LONGEST_NAME):
+    for number, whole in numbered:
+        line = whole[_prefix_end(whole) :]
+        if "  " in line or "\t" in line or "\u00a0" in line:
+            line = _BLANKS.sub(" ", line)
+        if ("SKIP" in line or "kipped" in line) and _SKIPPED.search(line, 0, _LONGEST_NAME):
             continue
         if len(line) > _ESCAPED and line.count("\\n") > 2:  # noqa: PLR2004 - not a path such as C:\new
             yield from ((number, piece) for piece in re.split(r"\\r?\\n", line.replace("\\r\\n", "\\n")))
         else:
             yield number, line
+
+
+def _prefix_end(line: str) -> int:
+    match = _PREFIX.match(line)
+    return match.end() if match else 0
 
 
 def _unwrapped(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -241,7 +253,7 @@ def _continued(numbered: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             continue
         pieces = [line.strip()]
         for _, following in numbered[index + 1 : index + 1 + _CONTINUED]:
-            piece = _PREFIX.sub("", following).strip(" \t│|*")
+            piece = following[_prefix_end(following) :].strip(" \t│|*")
             if piece.startswith(("Call Stack", "-- ")) or (not piece and not of_cmake and len(pieces) > 1):
                 break
             if piece:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cuwheel import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TABLE = Path(__file__).with_name("foreign.toml")
 _QUOTES = str.maketrans(dict.fromkeys('\u2018\u2019\u201c\u201d"`\u00ab\u00bb', "'"))
@@ -73,17 +77,18 @@ def english_of() -> dict[str, str]:
 class Translator:
     """Knows which of the phrases a log has at all: its lines are compared with these alone."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, may_hold: Callable[[str], bool]) -> None:
+        """`may_hold`: whether all words of a phrase are somewhere in the text, which is quicker to say."""
         lowered = text.lower()
         plain = text.isascii()  # then most of them need not be looked for
         self._english = {
             phrase: english
             for phrase, english in english_of().items()
-            if not (plain and not phrase.isascii()) and phrase in lowered
+            if not (plain and not phrase.isascii()) and may_hold(phrase) and phrase in lowered
         }
         found = sorted(self._english, key=len, reverse=True)
         self._phrases = re.compile("|".join(map(re.escape, found)), re.IGNORECASE) if found else None
-        self._turned = tuple(each for each in _TURNED if each[0] in lowered)
+        self._turned = tuple(each for each in _TURNED if may_hold(each[0]) and each[0] in lowered)
 
     def __bool__(self) -> bool:
         return bool(self._english or self._turned)

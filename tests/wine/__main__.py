@@ -1,6 +1,7 @@
 """The unit and property tests in Python for Windows, under Wine: `./run wine [paths] [pytest options]`.
 
-Each file of tests is a program of its own with a limit on its time: what hangs or ends Python costs no other file.
+The tests of a folder are one program with a limit on its time. Where one hangs, or ends Python, the folder's files
+are run one by one: it costs no other file.
 """
 
 from __future__ import annotations
@@ -26,16 +27,20 @@ if TYPE_CHECKING:
 
 _DEFAULT = ("tests/unit", "tests/property")
 _TEST_S = 300  # a test that takes longer is ended, and says where it was
-_PIECE_S = 1200.0  # and a file of tests, whatever holds it up
+_PIECE_S = 2700.0  # and the tests of a folder, whatever holds them up
 _NOTHING_TO_DO = 5  # pytest's status where -k or -m leave none
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piece:
-    """What one program made of its tests. `skipped`: the reason of each; `output`: what it printed."""
+    """What one program made of its tests. `skipped`: the reason of each; `output`: what it printed.
+
+    `ended`: whether it came to its end, so that all tests are counted.
+    """
 
     name: str
     seconds: float
+    ended: bool = True
     passed: int = 0
     skipped: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -47,43 +52,57 @@ class Piece:
         return f"{self.name}  {told or 'nothing to do'}, {self.seconds:.0f} s"
 
 
-def pieces(paths: Iterable[str]) -> list[str]:
-    """The files below folders; a file or the id of a test is what it is."""
-    found: list[str] = []
+def pieces(paths: Iterable[str]) -> list[tuple[str, ...]]:
+    """The files of each folder, and of those below it; a file or the id of a test is what it is."""
+    found: dict[str, list[str]] = {}
     for path in paths:
-        below = sorted((windows.ROOT / path).rglob("test_*.py"))
-        found += [str(each.relative_to(windows.ROOT)) for each in below] or [path]
-    return found
+        below = [each.relative_to(windows.ROOT) for each in sorted((windows.ROOT / path).rglob("test_*.py"))]
+        for each in below:
+            found.setdefault(str(each.parent), []).append(str(each))
+        if not below:
+            found[path] = [path]
+    return [tuple(each) for each in found.values()]
 
 
-def run(name: str, options: Sequence[str], *, limit: float = _PIECE_S) -> Piece:
+def run_whole(names: tuple[str, ...], options: Sequence[str]) -> list[Piece]:
+    """All at once, and one by one where that did not come to its end."""
+    piece = run(names, options)
+    return [piece] if piece.ended or len(names) == 1 else [run((each,), options) for each in names]
+
+
+def run(names: tuple[str, ...], options: Sequence[str], *, limit: float = _PIECE_S) -> Piece:
+    name = names[0] if len(names) == 1 else str(Path(names[0]).parent)
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results.xml")
         # -p no:cacheprovider: the cache of the tests on Linux is not this one's.
         words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={windows.named(results)}"]
-        words += ["-o", f"faulthandler_timeout={_TEST_S}", "-o", "faulthandler_exit_on_timeout=true", *options, name]
+        words += ["-o", f"faulthandler_timeout={_TEST_S}", "-o", "faulthandler_exit_on_timeout=true", *options, *names]
         began = time.monotonic()
         status, output = _started(words, limit)
-        seconds = time.monotonic() - began
+        piece = Piece(name=name, seconds=time.monotonic() - began, output=output)
         if not results.is_file():
             how = f"did not end within {limit:.0f} s" if status is None else f"ended with status {status}"
-            return Piece(name=name, seconds=seconds, failed=(f"{name} {how}",), output=output)
-        return read(results, name, status=status, seconds=seconds, output=output)
+            return dataclasses.replace(piece, ended=False, failed=(f"{name} {how}",))
+        return read(results, piece, status)
 
 
-def read(results: Path, name: str, *, status: int | None, seconds: float, output: str) -> Piece:
-    """pytest's own account of the tests."""
+def read(results: Path, piece: Piece, status: int | None) -> Piece:
+    """With pytest's own account of the tests."""
     cases = list(ET.parse(results).getroot().iter("testcase"))  # noqa: S314 - pytest wrote it a moment ago
-    skipped = [each.get("message", "") for case in cases for each in case.findall("skipped")]
+    ends = [{each.tag: each.get("message", "") for each in case} for case in cases]
     failed = [
-        f"{name}::{case.get('name')}"
-        for case in cases
-        if case.find("failure") is not None or case.find("error") is not None
+        f"{case.get('classname')}::{case.get('name')}"
+        for case, end in zip(cases, ends, strict=True)
+        if {"failure", "error"} & end.keys()
     ]
     if status not in (0, _NOTHING_TO_DO) and not failed:
-        failed = [f"{name} ended with status {status}"]
-    passed = len([case for case in cases if not {"skipped", "failure", "error"} & {each.tag for each in case}])
-    return Piece(name=name, seconds=seconds, passed=passed, skipped=tuple(skipped), failed=tuple(failed), output=output)
+        failed = [f"{piece.name} ended with status {status}"]
+    return dataclasses.replace(
+        piece,
+        passed=len([end for end in ends if not {"skipped", "failure", "error"} & end.keys()]),
+        skipped=tuple(end["skipped"] for end in ends if "skipped" in end),
+        failed=tuple(failed),
+    )
 
 
 def _started(words: Sequence[str], limit: float) -> tuple[int | None, str]:
@@ -114,7 +133,7 @@ def summary(done: Sequence[Piece]) -> str:
     passed = sum(piece.passed for piece in done)
     lines = [f"skipped {count}: {reason}" for reason, count in reasons.most_common()]
     lines += [f"FAILED {name}" for name in failed]
-    lines += [f"{passed} passed, {reasons.total()} skipped, {len(failed)} failed in {len(done)} files"]
+    lines += [f"{passed} passed, {reasons.total()} skipped, {len(failed)} failed"]
     return "\n".join(lines)
 
 
@@ -129,12 +148,13 @@ def main() -> int:
     except UnavailableError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    names, done = pieces(paths or _DEFAULT), []
+    wanted, done = pieces(paths or _DEFAULT), list[Piece]()
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("CUWHEEL_TEST_WORKERS", "2"))) as workers:
-        for piece in workers.map(lambda name: run(name, options), names):
-            done.append(piece)
-            sys.stdout.write(f"{piece.output if piece.failed else ''}[{len(done)}/{len(names)}] {piece}\n")
-            sys.stdout.flush()
+        for number, found in enumerate(workers.map(lambda names: run_whole(names, options), wanted), 1):
+            done += found
+            for piece in found:
+                sys.stdout.write(f"{piece.output if piece.failed else ''}[{number}/{len(wanted)}] {piece}\n")
+                sys.stdout.flush()
     sys.stdout.write(f"\n{summary(done)}\n")
     return int(any(piece.failed for piece in done) or not any(piece.passed for piece in done))
 

@@ -10,6 +10,8 @@ from tests.wine import windows
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
 _FILES = {
     "test_good.py": "import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('not here')\n",
     "test_bad.py": "def test_a(): pass\ndef test_b(): assert 0\n",
@@ -26,17 +28,29 @@ def test_every_end_is_told(place: Path) -> None:
         # Apart from the project: its settings and fixtures are not what is tried.
         options = ["-c", windows.named(place / "pytest.ini"), "--rootdir", windows.named(place)]
         (place / "pytest.ini").write_text("[pytest]\n")
-        found[name] = job.run(windows.named(place / name), options, limit=60.0 if name == "test_good.py" else 25.0)
+        found[name] = job.run((windows.named(place / name),), options, limit=60.0 if name == "test_good.py" else 25.0)
     good = found["test_good.py"]
     assert (good.passed, good.skipped, good.failed) == (1, ("not here",), ())
     assert (found["test_bad.py"].passed, len(found["test_bad.py"].failed)) == (1, 1)
     assert found["test_hangs.py"].failed[0].endswith("did not end within 25 s")
     assert found["test_dies.py"].failed[0].endswith("ended with status 3")
     assert len(found["test_broken.py"].failed) == 1
-    assert job.summary(list(found.values())).splitlines()[-1] == "2 passed, 1 skipped, 4 failed in 5 files"
+    assert job.summary(list(found.values())).splitlines()[-1] == "2 passed, 1 skipped, 4 failed"
 
 
 def test_folders_are_their_files() -> None:
-    found = job.pieces(["tests/unit/wheel", "tests/unit/test_files.py::test_x"])
-    assert found[0].startswith("tests/unit/wheel/test_")
-    assert found[-1] == "tests/unit/test_files.py::test_x"
+    *folders, one = job.pieces(["tests/unit/wheel", "tests/property", "tests/unit/test_files.py::test_x"])
+    assert [{each.rpartition("/")[0] for each in files} for files in folders] == [
+        {"tests/unit/wheel"},
+        {"tests/property"},
+    ]
+    assert one == ("tests/unit/test_files.py::test_x",)
+
+
+def test_a_folder_that_does_not_end_is_run_file_by_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(names: tuple[str, ...], _: object) -> job.Piece:
+        return job.Piece(name=names[0], seconds=1.0, ended="b" not in names, passed=1)
+
+    monkeypatch.setattr(job, "run", run)
+    assert len(job.run_whole(("a", "c"), ())) == 1
+    assert [each.name for each in job.run_whole(("a", "b", "c"), ())] == ["a", "b", "c"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import tempfile
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel import files, own_c, process, system_calls
-from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError
+from cuwheel.errors import ToolError, ToolTimeoutError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,8 @@ def shipped() -> Path | None:
 def path(environ: Mapping[str, str]) -> Path:
     """One that this machine's programs load without a word."""
     if not sys.platform.startswith("linux"):
-        raise ToolError(["cuwheel", "trace"], "programs can be traced on Linux only so far")
+        hint = "wsl cuwheel trace -- COMMAND   (under WSL2, with the driver of Windows)" if os.name == "nt" else ""
+        raise UsageError("programs can be traced on Linux only", hint=hint)
     place = own_c.home(files.cache_folder()) / "trace" / own_c.digest(SOURCES)
     made = place / _NAME
     if made.is_file():

@@ -209,6 +209,19 @@ def test_force_is_written_into_the_wheel(tmp_path: Path) -> None:
     assert note["libraries"][0]["proof"]["kind"] == "forced"
 
 
+def test_what_was_forced_is_still_said_after_the_next_graft(tmp_path: Path) -> None:
+    base, donor = wheel(tmp_path / "base", "80"), wheel(tmp_path / "donor", "90")
+    first = cuwheel.graft(base, [donor], output=tmp_path / "first", force=True)
+    third = wheel(tmp_path / "third", "both-ptx")
+    second = cuwheel.graft(Path(first.outputs[0]), [third], output=tmp_path / "second")
+    assert second.written, second.findings
+    assert not second.findings
+    inside = unpacked(Path(second.outputs[0]), tmp_path / "inside")
+    note = json.loads(next(inside.glob("*.dist-info/cuwheel-graft.json")).read_bytes())
+    assert [each["rule"] for each in note["forced"]] == ["graft-no-proof"]
+    assert [each["proof"]["kind"] for each in note["libraries"]] == ["forced", "witness"]
+
+
 def test_a_wheel_that_is_not_what_its_record_says_is_not_grafted(tmp_path: Path) -> None:
     base = wheel(tmp_path / "base", "80")
     wrong = {"subject/lib.so": "subject/lib.so,sha256=AAAA,1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -80,3 +81,22 @@ def test_a_wheel_is_built_with_the_list_and_the_compiler_that_it_had(
     with pytest.raises(UsageError, match="enough"):
         cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out", cuda="13.0.1")
     assert list(asked[-1].cuda) == ["13.0.1"]
+
+
+def test_a_wheel_with_a_library_for_each_cuda_gets_a_donor_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"subject/lib{name}.so": grafts.library(name).read_bytes() for name in ("both", "both-13.4")}
+    base = wheels.wheel(tmp_path / "whole", files, name="subject", platform="linux_x86_64")
+    asked: list[BuildRequest] = []
+
+    def build(request: BuildRequest, _environ: object) -> SimpleNamespace:
+        asked.append(request)
+        return SimpleNamespace(jobs=[SimpleNamespace(wheel=SimpleNamespace(path=base), outcome="built")])
+
+    monkeypatch.setattr(pipeline, "build", build)
+    monkeypatch.setattr(index, "release_with", lambda _: None)
+    made = cuwheel.graft(base, add=["sm_103"], source=tmp_path, output=tmp_path / "out", cuda=["13.0", "13.4"])
+    assert [list(each.cuda) for each in asked] == [["13.0"], ["13.4"]]
+    assert len({each.output for each in asked}) == 2
+    assert [each.rule for each in made.findings] == ["graft-nothing-new"]

@@ -32,20 +32,25 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def built(request: GraftRequest) -> Iterator[GraftRequest]:
-    """The request with a donor in place of `add` and `source`; the same where it asks for nothing to be built."""
+    """The request with a donor for each CUDA version in place of `add` and `source`.
+
+    The same request where it asks for nothing to be built.
+    """
     if not request.add:
         yield request
         return
     with tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as folder:
-        donor = _build(request, Path(folder))
-        yield dataclasses.replace(request, donors=[donor], add=(), source=None, cuda=None)  # noqa: TID251 - a request
+        wanted = dict.fromkeys(request.cuda or (None,))
+        donors = [_build(request, cuda, Path(folder, cuda or "newest")) for cuda in wanted]
+        yield dataclasses.replace(request, donors=donors, add=(), source=None, cuda=None)  # noqa: TID251 - a request
 
 
-def _build(request: GraftRequest, folder: Path) -> Path:
+def _build(request: GraftRequest, cuda: str | None, folder: Path) -> Path:
+    """`cuda`: of the libraries that are to grow; None for the newest."""
     from cuwheel.building import pipeline  # noqa: PLC0415 - a graft of finished wheels builds nothing
 
     base = Path(pinned.on_disk(request.base, request.platform))
-    wanted = _missing(base, tuple(request.add), request.cuda)
+    wanted = _missing(base, tuple(request.add), cuda)
     traces = _traces(base, wanted.libraries)
     asked = BuildRequest(
         request.source or ".",
@@ -87,7 +92,6 @@ class _Missing(Struct, frozen=True, kw_only=True):
 
 
 def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
-    """`cuda`: of the libraries that are to grow; None for the newest."""
     libraries = [each for each in survey(str(base), detail="rows").libraries if each.toolkits and each.device_code]
     known = sorted({each.toolkits[-1] for each in libraries}, key=versions.key)
     if not known:

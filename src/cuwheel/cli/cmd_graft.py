@@ -38,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--source", metavar="FOLDER", type=places.folder, help="with --add: the source of BASE")
     parser.add_argument(
-        "--cuda", metavar="VERSION", type=option_values.toolkit, help="with --add: of which libraries; default: newest"
+        "--cuda",
+        metavar="VERSIONS",
+        type=option_values.each(option_values.toolkit),
+        action="append",
+        default=[],
+        help="with --add: grow the libraries of these CUDA versions; default: the newest",
     )
     parser.add_argument("--split", action="store_true", help="write one wheel per architecture of BASE instead")
     parser.add_argument(
@@ -75,6 +80,8 @@ def run(args: argparse.Namespace) -> Graft:
     from cuwheel import api
     from cuwheel.grafting.request import GraftRequest
 
-    answer = api.graft(request_of(GraftRequest, args, add=option_values.all_parts(args.add)))
+    answer = api.graft(
+        request_of(GraftRequest, args, add=option_values.all_parts(args.add), cuda=option_values.all_parts(args.cuda))
+    )
     write_html(answer, args)
     return answer

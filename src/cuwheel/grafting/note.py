@@ -37,7 +37,10 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class Note(Struct, frozen=True, kw_only=True):
-    """`forced`: what spoke against it, and was overruled by a person."""
+    """`forced`: what spoke against it, and was overruled by a person.
+
+    Of a wheel that was grafted before, `donors`, `libraries` and `forced` of then come first.
+    """
 
     schema: Literal["cuwheel.graft-note/1"] = "cuwheel.graft-note/1"
     tool: str = f"cuwheel {__version__}"

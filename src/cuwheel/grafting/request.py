@@ -16,8 +16,8 @@ class GraftRequest:
 
     `output`: a folder, or the file itself. `force`: where nothing proves that they fit. `version`: of the new wheel.
     `platform`: of `name==version`, the wheel for this one. `add`: architectures to build from `source` as the donor,
-    beside one of the base's as the witness, with `cuda` (the newest of the base's libraries). `drop_signature`: also
-    change signed Windows binaries.
+    beside one of the base's as the witness, for its libraries of `cuda` (one version or several; the newest of the
+    base's). `drop_signature`: also change signed Windows binaries.
     """
 
     base: str | Path = field(kw_only=False)
@@ -30,12 +30,13 @@ class GraftRequest:
     dry_run: bool = False
     add: Sequence[str] = ()
     source: str | Path | None = None
-    cuda: str | None = None
+    cuda: str | Sequence[str] | None = None
     drop_signature: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "donors", as_paths(self.donors))
         freeze(self, "add")
+        object.__setattr__(self, "cuda", (self.cuda,) if isinstance(self.cuda, str) else tuple(self.cuda or ()))
         if bool(self.add) != (self.source is not None) or (self.add and (self.donors or self.split)):
             raise UsageError("--add needs --source, and takes neither donors nor --split")
         if self.split and (self.donors or self.force):

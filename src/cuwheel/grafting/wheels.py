@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel import codec, files, locking, system_calls
 from cuwheel.errors import MalformedError, UsageError
+from cuwheel.facts import versions
 from cuwheel.finding import Finding
 from cuwheel.grafting import deciding, note, writing
 from cuwheel.grafting.deciding import Decision, Known
@@ -142,11 +143,12 @@ def _write(
         libraries = tuple(each.library(writing.expected_size(each)) for each in decisions)
         return replace(outcome, libraries=libraries, outputs=(str(output),))
     libraries = tuple(_written(each, edit, folder / f"made-{index}") for index, each in enumerate(decisions))
+    earlier = note.read(wheel) or Note()  # what was forced then still is
     about = Note(
         base=_giver(wheel),
-        donors=tuple(map(_giver, givers)),
-        libraries=libraries,
-        forced=tuple(each for each in findings if each.severity == "warning"),
+        donors=(*earlier.donors, *map(_giver, givers)),
+        libraries=(*earlier.libraries, *libraries),
+        forced=(*earlier.forced, *(each for each in findings if each.severity == "warning")),
     )
     edit.add(wheel.info + note.NAME, codec.indented(about))
     edit.write(folder / "wheel")
@@ -184,5 +186,9 @@ def _unpaired(wheel: WheelFile, decisions: Sequence[Decision]) -> Iterator[Findi
         rule="graft-library-unchanged",
         severity="note",
         message=f"no donor has {some(names, _SHOWN)}: {stay}",
-        fix="cuwheel graft --add … --cuda VERSION, for one after the other" if of_others else "",
+        fix=f"with --add: --cuda {','.join(_cudas(every))}" if of_others else "",
     )
+
+
+def _cudas(libraries: Sequence[Library]) -> list[str]:
+    return sorted({version for each in libraries for version in each.toolkits[-1:]}, key=versions.key)

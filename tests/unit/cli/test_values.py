@@ -245,7 +245,7 @@ OPTIONS: dict[str, dict[str, str | None]] = {
         "--output": "new-folder-or-file",
         "--add": "archs",
         "--source": "folder",
-        "--cuda": "toolkit",
+        "--cuda": "toolkits",
         "--version": "version",
         "--platform": "platform",
         "--html": "new-file",

@@ -1,19 +1,22 @@
 """Runs many commands, each in a copy of this process with little memory and time, and prints how each ended.
 
 Started by test_hostile_commands.py with JSON on standard input: `commands`, and `warm`, commands that are run here
-first, so that no copy has to import modules and read tables.
+first, after all modules were imported, so that no copy has to import them and read tables.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
 import tempfile
 from typing import Any, BinaryIO
 
+import cuwheel
 from cuwheel.cli import main
 
 MEMORY = 2 << 30
@@ -61,6 +64,9 @@ def _redirect(out: int, err: int) -> None:
 
 
 def _warm(commands: list[list[str]]) -> None:
+    for module in pkgutil.walk_packages(cuwheel.__path__, "cuwheel."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
     kept = os.dup(1), os.dup(2)
     silence = os.open(os.devnull, os.O_WRONLY)
     _redirect(silence, silence)

@@ -75,8 +75,15 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     thread.join()
 
 
+@pytest.fixture(scope="module")
+def environment_with_pip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("with-pip")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
+    return folder
+
+
 @pytest.fixture(params=["pip", "uv"])
-def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, environment_with_pip: Path) -> str:
     """One of the two alone."""
     name: str = request.param
     if name == "uv":
@@ -84,9 +91,7 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
             pytest.skip("uv is not installed here")
         monkeypatch.setattr(resolver, "pip", lambda: None)
         return name
-    folder = tmp_path / "with-pip"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
-    monkeypatch.setattr(resolver, "pip", lambda: [str(folder / "bin" / "pip")])
+    monkeypatch.setattr(resolver, "pip", lambda: [str(environment_with_pip / "bin" / "pip")])
     monkeypatch.setattr(venvs, "uv", lambda: None)
     return name
 

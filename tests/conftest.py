@@ -17,8 +17,8 @@ TESTS = Path(__file__).parent
 KINDS = ("unit", "property", "oracle", "integration", "browser", "gpu", "wine")
 ONLY_WITH_ALL = {
     "download": "fetches large packages",
-    "slow": "takes minutes",
-    "wine": "fetches Python for Windows and runs it under Wine",
+    "slow": "takes long",
+    "wine": "runs programs for Windows under Wine",
 }
 
 

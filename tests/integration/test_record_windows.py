@@ -14,7 +14,7 @@ from tests.integration.windows_bench import Bench, needs_wine, programs, wait_un
 from tests.wine import windows
 
 pytestmark = [pytest.mark.integration, pytest.mark.wine, needs_wine]
-slow = pytest.mark.slow  # a second or two each, and there are many: two of them run by default
+slow = pytest.mark.slow  # a second or two each, and there are many
 
 
 @pytest.fixture(params=["watch", "path"])

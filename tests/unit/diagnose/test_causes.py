@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,7 @@ from cuwheel.errors import FactsError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuwheel.diagnose.diagnosis import Cause
     from cuwheel.diagnose.rows import Example
 
 KNOWLEDGE = causes.knowledge()
@@ -35,9 +37,14 @@ def test_all_files_are_sound() -> None:
     assert causes.load(causes.FOLDER, FACTS, NAMES) == KNOWLEDGE
 
 
+@cache
+def explained(log: str) -> tuple[Cause, ...]:
+    return explain(text.parse(log)).causes
+
+
 @pytest.mark.parametrize(("id_", "example"), EXAMPLES)
 def test_each_example_is_explained_by_its_own_cause(id_: str, example: Example) -> None:
-    found = explain(text.parse(example.log)).causes
+    found = explained(example.log)
     assert found
     assert found[0].id == id_
     said = " ".join(found[0].fix)
@@ -46,7 +53,7 @@ def test_each_example_is_explained_by_its_own_cause(id_: str, example: Example) 
 
 @pytest.mark.parametrize(("id_", "example"), EXAMPLES)
 def test_no_other_cause_is_nearly_as_sure(id_: str, example: Example) -> None:
-    first, *others = explain(text.parse(example.log)).causes
+    first, *others = explained(example.log)
     assert first.id == id_
     rivals = [each.id for each in others if each.confidence >= 0.75 * first.confidence]
     assert set(rivals) <= set(example.also)

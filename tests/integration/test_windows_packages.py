@@ -45,6 +45,7 @@ SUBJECTS = {
     "onnxruntime-gpu 1.31.1": 0.75,
     "nvidia-curand 10.4.0.35": 0.80,
     "nvidia-cufft 12.4.0.43": 1.0,
+    "cupy-cuda12x 13.6.0": 0.25,
 }
 CALLER = Path(__file__).parent / "call_windows_library.py"
 # The libraries of which something is called.
@@ -74,15 +75,8 @@ def cuobjdump(path: Path) -> Counter[str] | None:
         with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
             member = next(each for each in archive.namelist() if each.endswith("cuobjdump.exe"))
             program.write_bytes(archive.read(member))
-    done = subprocess.run(
-        ["wine", program, "-all", "-lelf", path.name],
-        cwd=path.parent,
-        env=windows.environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=600,
-    )
+    command = ["wine", str(program), "-all", "-lelf", path.name]
+    done = windows.completed(command, timeout=600, env=windows.environment(), cwd=path.parent)
     if oracle.REFUSED.encode() in done.stdout:
         return None
     assert b"cuobjdump fatal" not in done.stdout + done.stderr, done.stdout + done.stderr
@@ -91,14 +85,9 @@ def cuobjdump(path: Path) -> Counter[str] | None:
 
 def load(path: Path, way: str) -> str:
     """Where Wine loads it: `in place`, `moved`, or the error."""
-    done = subprocess.run(
-        ["wine", windows_bench.tool("load"), windows.named(path), way],
-        env=windows.environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        timeout=300,
-    )
+    command = ["wine", str(windows_bench.tool("load")), windows.named(path), way]
+    done = windows.completed(command, timeout=300, env=windows.environment())
+    assert done.returncode == 0
     return done.stdout.decode()
 
 

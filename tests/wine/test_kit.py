@@ -45,15 +45,9 @@ def packed(folder: Path, *checks: dict[str, Any]) -> Path:
 
 def run(made: Path, python: Path, *options: str, **environ: str) -> tuple[int, str, dict[str, Any]]:
     passed = ["--pass-env", ",".join(environ)] if environ else []
-    done = subprocess.run(
-        ["wine", python / "python.exe", "kit.pyz", *passed, *options],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env={**windows.environment(environ), "PYTHONPATH": ""},
-        cwd=made.parent,
-        timeout=300,
-        check=False,
-    )
+    command = ["wine", str(python / "python.exe"), "kit.pyz", *passed, *options]
+    env = {**windows.environment(environ), "PYTHONPATH": ""}
+    done = windows.completed(command, timeout=300, env=env, cwd=made.parent)
     path = made.parent / "proof.json"
     said = (done.stdout + done.stderr).decode("utf-8", "replace")
     return done.returncode, said, json.loads(path.read_text()) if path.exists() else {}

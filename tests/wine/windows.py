@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from tests.fixtures import cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from io import BufferedReader
 
 ROOT = Path(__file__).parents[2]
 PYTHON = "3.11"  # later ones copy files by a function that Wine 8 has not
@@ -50,6 +52,7 @@ _SETUP_S = 600.0
 _LED_ASTRAY = ("PIP_", "UV_", "PYTEST_", "XDG_", "SSL_", "REQUESTS_", "CURL_", "CUWHEEL_")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _COMPILER = "x86_64-w64-mingw32-gcc"
+_LAST_WORDS_S = 3.0
 
 
 def missing() -> str:
@@ -161,15 +164,43 @@ def run(
     words: Sequence[str], *, timeout: float = 120.0, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """Python for Windows with these words, its output as bytes: what encoding it has is part of what is tried."""
-    return subprocess.run(
-        ["wine", str(python() / "python.exe"), *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=environment(env),
-        cwd=cwd or prefix() / "drive_c",
-        timeout=timeout,
-        check=False,
-    )
+    command = ["wine", str(python() / "python.exe"), *words]
+    return completed(command, timeout=timeout, env=environment(env), cwd=cwd or prefix() / "drive_c")
+
+
+def completed(
+    command: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """A program run to its end; its streams may be open for longer.
+
+    The first program under Wine starts services of the system, which hold its streams until the last program ends: that
+    may be one of another test.
+    """
+    printed: tuple[list[bytes], list[bytes]] = ([], [])
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(env), cwd=cwd
+    ) as child:
+        streams = zip((child.stdout, child.stderr), printed, strict=True)
+        readers = [threading.Thread(target=_read, args=each, daemon=True) for each in streams]
+        for each in readers:
+            each.start()
+        try:
+            child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise
+        for each in readers:
+            each.join(_LAST_WORDS_S)
+        out, err = (b"".join(each) for each in printed)
+        # What somebody else holds open is left to its thread, which ends with the tests.
+        child.stdout = child.stderr = None
+    return subprocess.CompletedProcess(list(command), child.returncode, out, err)
+
+
+def _read(stream: BufferedReader, into: list[bytes]) -> None:
+    with stream:
+        while chunk := stream.read1():
+            into.append(chunk)
 
 
 def cuwheel(*words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:

@@ -8,6 +8,22 @@ import pytest
 from cuwheel.diagnose import text
 from cuwheel.diagnose.explain import explain
 
+# Verbose output of installers that reached their end: it speaks of much that was passed over on the way.
+INSTALLED = """\
+Using pip 25.1 from /venv/lib/python3.11/site-packages/pip (python 3.11)
+1 location(s) to search for versions of tracer-cu12:
+* https://pypi.org/simple/tracer-cu12/
+  Skipping link: none of the wheel's tags (cp311-cp311-win_amd64) are compatible (run pip debug --verbose to show compatible tags): https://files.pythonhosted.org/packages/1a/404f/tracer_cu12-1.2-cp311-cp311-win_amd64.whl#sha256=404ab1 (from https://pypi.org/simple/tracer-cu12/)
+  Link requires a different Python (3.11.7 not in: '>=3.7,<3.11'): https://files.pythonhosted.org/packages/2b/tracer_cu12-0.9-py3-none-any.whl (from https://pypi.org/simple/tracer-cu12/)
+  Downloading tracer_cu12-1.2-cp311-cp311-manylinux_2_28_x86_64.whl (404.9 MB)
+Successfully installed tracer-cu12-1.2
+"""
+
+
+def test_a_verbose_installation_that_succeeded_has_no_cause() -> None:
+    assert explain(text.parse(INSTALLED)).causes == ()
+
+
 LOGS = (
     (
         "Traceback (most recent call last):\n"

@@ -25,7 +25,7 @@ from tests.wine import windows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_DEFAULT = ("tests/unit", "tests/property")
+_DEFAULT = ("tests/unit", "tests/property", "tests/integration/test_repair_windows.py")
 _TEST_S = 300  # a test that takes longer is ended, and says where it was
 _PIECE_S = 2700.0  # and the tests of a folder, whatever holds them up
 _NOTHING_TO_DO = 5  # pytest's status where -k or -m leave none

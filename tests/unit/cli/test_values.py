@@ -17,6 +17,7 @@ from cuwheel.cli import frame, main
 from cuwheel.verbs import VERBS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.unit
@@ -386,16 +387,27 @@ BAD = [
 ]
 
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "FOLDER").mkdir()
-    (tmp_path / "FILE").touch()
-    (tmp_path / "NOT.json").write_text('{"schema": 7}')
-    (tmp_path / "NOT.toml").write_text("machine = 7")
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made once: thousands of tests only look at them."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "FOLDER").mkdir()
+    (folder / "FILE").touch()
+    (folder / "NOT.json").write_text('{"schema": 7}')
+    (folder / "NOT.toml").write_text("machine = 7")
+    (folder / "SOURCE").mkdir()
+    (folder / "SOURCE" / "pyproject.toml").write_text("[project]\nname = 'x'\nversion = '1'\n")
     if os.name == "posix":  # elsewhere it is one more name of nothing
-        os.mkfifo(tmp_path / "PIPE")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        os.mkfifo(folder / "PIPE")
+    return folder
+
+
+@pytest.fixture
+def world(places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = sorted(places.rglob("*"))
+    monkeypatch.chdir(places)
+    yield
+    assert sorted(places.rglob("*")) == before
 
 
 def test_every_option_has_a_row() -> None:
@@ -442,10 +454,9 @@ def test_what_depends_on_the_target_has_a_row() -> None:
     assert set(DEPENDING) == free
 
 
+@pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("words", [words for rows in DEPENDING.values() for words in rows])
-def test_what_does_not_fit_the_target(words: list[str], world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (world / "SOURCE").mkdir()
-    (world / "SOURCE" / "pyproject.toml").write_text("[project]\nname = 'x'\nversion = '1'\n")
+def test_what_does_not_fit_the_target(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     shown = capsys.readouterr().err
     assert "hint: " in shown

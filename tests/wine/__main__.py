@@ -53,14 +53,12 @@ class Piece:
 
 
 def pieces(paths: Iterable[str]) -> list[tuple[str, ...]]:
-    """The files of each folder, and of those below it; a file or the id of a test is what it is."""
-    found: dict[str, list[str]] = {}
+    """The files, or ids of tests, of each folder together."""
+    found: dict[Path, list[str]] = {}
     for path in paths:
-        below = [each.relative_to(windows.ROOT) for each in sorted((windows.ROOT / path).rglob("test_*.py"))]
-        for each in below:
-            found.setdefault(str(each.parent), []).append(str(each))
-        if not below:
-            found[path] = [path]
+        below = [str(each.relative_to(windows.ROOT)) for each in sorted((windows.ROOT / path).rglob("test_*.py"))]
+        for each in below or [path]:
+            found.setdefault(Path(each).parent, []).append(each)
     return [tuple(each) for each in found.values()]
 
 

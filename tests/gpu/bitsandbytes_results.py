@@ -3,7 +3,8 @@
     python3 tests/gpu/bitsandbytes_results.py run WHEEL           as JSON, of the package that is in a wheel
     python3 tests/gpu/bitsandbytes_results.py same OUT WHEEL…     all the same? exits 1 where not; OUT gets the JSON
 
-Needs torch and a GPU, and nothing of ours. Each wheel is unpacked and run by a process of its own.
+Needs torch and a GPU, and nothing of ours. Each wheel is unpacked and run twice, by processes of their own: what
+differs between these two (sums by atomics, in LAMB and LARS) is counted, not compared. So is what bitsandbytes refuses.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_REPEATS = 2
+_REPEATS = 4
 _SECONDS = 240
 
 
@@ -39,11 +40,11 @@ def cases(torch: Any, bnb: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"4-bit product {kind} {name} {rows}", partial(_product, torch, bnb, dtype, kind, rows)
     for threshold in (0.0, 3.0):
         yield f"int8 {threshold}", partial(_int8, torch, bnb, threshold)
-    names = ("Adam", "AdamW", "Lion", "RMSprop", "SGD", "Adagrad", "LAMB", "LARS", "AdEMAMix")
-    for name, bits in itertools.product(names, ("8bit", "32bit")):
-        if hasattr(bnb.optim, name + bits):
-            for kind, dtype in types.items():
-                yield f"{name}{bits} {kind}", partial(_optimised, torch, bnb, name + bits, dtype)
+    # Not AdEMAMix32bit: with 0.50.1 as it is published it ends in an illegal memory access, and all after it.
+    names = ("Adam", "AdamW", "Lion", "RMSprop", "SGD", "Adagrad", "LAMB", "LARS")
+    optimisers = [*map("".join, itertools.product(names, ("8bit", "32bit"))), "AdEMAMix8bit"]
+    for name, (kind, dtype) in itertools.product(optimisers, types.items()):
+        yield f"{name} {kind}", partial(_optimised, torch, bnb, name, dtype)
 
 
 def _random(torch: Any, *shape: int, dtype: Any, seed: int = 7) -> Any:
@@ -125,24 +126,28 @@ def of_wheel(wheel: Path) -> dict[str, Any]:
 
 
 def same(out: Path, wheels: list[Path]) -> bool:
-    """Results that are not even the same twice in one process (sums by atomics) are counted, and not compared."""
-    every = {each.name: of_wheel(each) for each in wheels}
+    every = {each.name: [of_wheel(each), of_wheel(each)] for each in wheels}
     out.write_text(json.dumps(every, indent=1))
-    first: dict[str, str] = next(iter(every.values()))["results"]
-    good = bool(first)
-    for name, each in every.items():
-        results: dict[str, str] = each["results"]
-        errors = [case for case, text in results.items() if ":" in text]
-        unsteady = [case for case, text in results.items() if " " in text and ":" not in text]
-        compared = [case for case in first if case not in unsteady and " " not in first[case].partition(":")[0]]
-        other = [case for case in compared if results.get(case) != first[case]]
-        good = good and not other and results.keys() == first.keys()
-        counts = f"{len(compared)} compared, {len(other)} other than the first's, {len(errors)} errors"
-        sys.stdout.write(f"{name}: {len(results)} results, {counts}, {len(unsteady)} unsteady\n")
-        lines = [f"{case}: {results.get(case)} / {first[case]}" for case in other[:5]]
-        lines += [f"{case}: {results[case]}" for case in errors[:3]] + [each.get("failed", "")[-300:]]
-        sys.stdout.write("".join(f"  {line}\n" for line in lines if line))
+    runs = [run["results"] for pair in every.values() for run in pair]
+    cases = dict.fromkeys(case for results in runs for case in results)
+    refused = [case for case in cases if all(":" in results.get(case, "") for results in runs)]
+    unsteady = [case for case in cases if case not in refused and any(_differs(case, *pair) for pair in every.values())]
+    compared = [case for case in cases if case not in refused and case not in unsteady]
+    counts = f"{len(compared)} compared, {len(unsteady)} unsteady, {len(refused)} refused by all"
+    sys.stdout.write(f"{len(cases)} cases: {counts}\n")
+    good = bool(compared)
+    for name, (run, _) in every.items():
+        other = [case for case in compared if run["results"].get(case) != runs[0][case] or ":" in runs[0][case]]
+        good = good and not other
+        sys.stdout.write(f"{name}: {len(other)} other than the first's {run.get('failed', '')[-300:]}\n")
+        sys.stdout.write("".join(f"  {case}: {run['results'].get(case)} / {runs[0][case]}\n" for case in other[:5]))
     return good
+
+
+def _differs(case: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Of two runs of the same wheel: other results, or several in one of them."""
+    first, second = one["results"].get(case, ""), other["results"].get(case, "")
+    return first != second or (" " in first and ":" not in first)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuwheel.recording import reader, session_folder
+from tests.fixtures import compiled
 from tests.integration.recording import WAYS, Bench, bench, no_native
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def at(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_ten_records_at_once(tmp_path: Path) -> None:
-    """Each runs its command, and has a folder of its own."""
+    """Each runs its command, and has a folder of its own. Several that find nothing compiled: test_interrupted.py."""
+    compiled.our_own(tmp_path / "cache")
     tools = bench(tmp_path / "bench", "preload")
     tools.tool("gcc")
     script = "echo ran >> ran.txt; gcc out:x >/dev/null; exit 3"

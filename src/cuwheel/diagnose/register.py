@@ -86,9 +86,9 @@ def _signs() -> _Signs:
         asks=re.compile(
             rf"(?i:(?:(?:{_any(words.before_asking)}) )?(?:{_any(words.asks)})\b(?!:| \.\.\.|…))",
         ),
-        personal=re.compile(rf"\b(?:{_any(words.speaks_exactly)})(?!\w)"),
+        personal=re.compile(rf"(?<![\w\[])(?:{_any(words.speaks_exactly)})(?![\w\]])"),
         speaks=re.compile(
-            rf"\b(?:{_any(words.speaks_exactly)})(?!\w)|\b(?i:{_any(words.speaks)})(?!\w)"
+            rf"(?<![\w\[])(?:{_any(words.speaks_exactly)})(?![\w\]])|\b(?i:{_any(words.speaks)})(?!\w)"
             r"|(?<![\w.-])@[a-z]\w+\b(?![ /]*[=/])"
         ),
         advises=re.compile(rf"\b(?i:{_any(words.advises)})(?!\w)|[?]\s*$"),

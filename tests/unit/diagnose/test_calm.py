@@ -26,6 +26,11 @@ def test_a_verbose_installation_that_succeeded_has_no_cause() -> None:
 
 LOGS = (
     (
+        "FAILED: fused_step.o\n"
+        "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.\n"
+        "ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_step/fused_step.so: cannot open shared object file: No such file or directory"
+    ),
+    (
         "Traceback (most recent call last):\n"
         '  File "train.py", line 88, in main\n'
         "    loss = criterion(out.cuda(), labels.cuda())\n"

@@ -212,3 +212,11 @@ def test_commands_that_were_tried() -> None:
         "cmake -S . -B build",
         "nvcc --version",
     ]
+
+
+def test_cargo_does_not_say_that_nvcc_is_missing() -> None:
+    log = (
+        "error: failed to run custom build command for `tracer-kernels v0.2.0`\n\n"
+        "  nvcc error while compiling:\n\n  # stdout\n\n  # stderr\n"
+    )
+    assert [each.id for each in explain(parse(log)).causes] == ["nvcc-silent-failure"]

@@ -213,6 +213,11 @@ The local installation must be replaced by 9.1 or later.
 The NVIDIA driver on your system is too old (found version 11040).
 Please update your GPU driver, otherwise the CPU is used.
 """,
+    "no-kernel-image": """\
+6: The engine plan file is generated on an incompatible device, expecting compute 7.5 got compute 8.9, please rebuild.
+[01/02/2026-03:04:05] [I] Selected Device: Tesla T4
+[01/02/2026-03:04:05] [I] Compute Capability: 7.5
+""",
     "arch-detection-failed": "`nvidia-smi` failed. Ensure that you have CUDA installed and that `nvidia-smi` is in your PATH.\n",
 }
 

@@ -1,0 +1,56 @@
+"""How often `cuwheel explain` names the cause of failures that somebody has labelled.
+
+    python benchmarks/score_explain.py FILE.jsonl... [--misses]
+
+Each line of a file is an object: `log`, `cause` and `alt_causes` (causes that are right too). The label `other` means
+a cause that is none of ours: no answer, or that it is not CUDA's doing, is right then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from cuwheel.diagnose import text
+from cuwheel.diagnose.explain import explain
+
+NOT_CUDA, OTHER = "not-cuda", "other"
+RIGHT, PARTLY, WRONG, UNKNOWN = "right", "right, but not first", "wrong", "not known"
+AMONG = 3  # causes, of which one must be right for an answer to be partly right
+
+
+def outcome(case: dict[str, Any], found: list[str]) -> str:
+    labels = {case["cause"], *case.get("alt_causes", ())}
+    if OTHER in labels:
+        labels.add(NOT_CUDA)
+    if not found:
+        return RIGHT if NOT_CUDA in labels else UNKNOWN
+    if found[0] in labels:
+        return RIGHT
+    return PARTLY if labels.intersection(found[:AMONG]) else WRONG
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path)
+    parser.add_argument("--misses", action="store_true", help="list what was not right")
+    args = parser.parse_args()
+    for path in args.files:
+        counts: Counter[str] = Counter()
+        for index, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            case = json.loads(line)
+            found = [each.id for each in explain(text.parse(case["log"])).causes]
+            counts[result := outcome(case, found)] += 1
+            if args.misses and result != RIGHT:
+                print(f"{case.get('id', index)}: {result}: {case['cause']}, answered {', '.join(found) or 'nothing'}")
+        shown = ", ".join(f"{counts[each]} {each}" for each in (RIGHT, PARTLY, WRONG, UNKNOWN))
+        print(f"{path.name}: {counts.total()} logs: {shown}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

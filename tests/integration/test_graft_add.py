@@ -12,7 +12,7 @@ import cuwheel
 from cuwheel.building import pipeline
 from cuwheel.errors import UsageError
 from cuwheel.toolchains.providers import index
-from tests.fixtures import grafts, wheels
+from tests.fixtures import grafts, manifest, wheels
 from tests.integration import build_projects as projects
 from tests.integration import build_world as world
 
@@ -81,6 +81,21 @@ def test_a_wheel_is_built_with_the_list_and_the_compiler_that_it_had(
     with pytest.raises(UsageError, match="enough"):
         cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out", cuda="13.0.1")
     assert list(asked[-1].cuda) == ["13.0.1"]
+
+
+def test_what_cannot_be_built_here_is_refused_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "build", lambda *_: pytest.fail("it was built"))
+    out = tmp_path / "out"
+    with pytest.raises(UsageError, match=r"lib\.so is not a wheel"):
+        cuwheel.graft(grafts.library("both"), add=["sm_103"], source=tmp_path, output=out)
+    for name, platform, kind in (
+        ("aarch64-130.so", "linux_aarch64", "aarch64 Linux"),
+        ("windows-130.dll", "win_amd64", "x86_64 Windows"),
+    ):
+        files = {f"subject/{name}": (manifest.HERE / "bin" / name).read_bytes()}
+        base = wheels.wheel(tmp_path / platform, files, name="subject", platform=platform)
+        with pytest.raises(UsageError, match=f"is for {kind}, which this machine does not build for"):
+            cuwheel.graft(base, add=["sm_103"], source=tmp_path, output=out)
 
 
 def test_a_wheel_with_a_library_for_each_cuda_gets_a_donor_for_each(

@@ -20,6 +20,7 @@ from cuwheel.grafting import cub_lists, module_ids
 from cuwheel.grafting.subject import Subject
 from cuwheel.inspection import pinned
 from cuwheel.inspection.survey import survey
+from cuwheel.machine.world import World
 from cuwheel.toolchains.providers import index
 from cuwheel.wheel.file import WheelFile
 
@@ -92,6 +93,10 @@ class _Missing(Struct, frozen=True, kw_only=True):
 
 
 def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
+    if base.suffix != ".whl":
+        raise UsageError(
+            f"{base.name} is not a wheel, and --add builds one", hint="give the wheel that it is in, or a donor"
+        )
     libraries = [each for each in survey(str(base), detail="rows").libraries if each.toolkits and each.device_code]
     known = sorted({each.toolkits[-1] for each in libraries}, key=versions.key)
     if not known:
@@ -100,6 +105,7 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
     growing = [each for each in libraries if each.toolkits[-1] == versions.minor(chosen)]
     if not growing:
         raise UsageError(f"{base.name} has no library for CUDA {chosen}", hint=f"it has: {', '.join(known)}")
+    _refuse_foreign(base, growing)
     common = set.intersection(*(_linked(each) for each in growing))
     wanted = tuple(dict.fromkeys(map(Arch.parse, add)))
     if there := [each for each in wanted if each in common]:
@@ -113,6 +119,17 @@ def _missing(base: Path, add: tuple[str, ...], cuda: str | None) -> _Missing:
         listed=listed,
         compiled=(*wanted, _smallest(growing, listed)),
     )
+
+
+def _refuse_foreign(base: Path, libraries: Sequence[Library]) -> None:
+    """Before minutes of compiling what could not fit."""
+    here = ("pe" if os.name == "nt" else "elf", World.here().cpu)
+    if foreign := [each for each in libraries if (each.format, each.machine) != here]:
+        kind = f"{foreign[0].machine} {'Windows' if foreign[0].format == 'pe' else 'Linux'}"
+        raise UsageError(
+            f"{base.name} is for {kind}, which this machine does not build for",
+            hint="run it on such a machine, or build a donor there: cuwheel graft BASE DONOR",
+        )
 
 
 class _Traces(NamedTuple):

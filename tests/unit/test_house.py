@@ -13,6 +13,7 @@ import cuwheel
 
 _SRC = Path(cuwheel.__file__).parent
 _LINES, _PARAMETERS, _API = 60, 9, 1000
+_WITH_ENCODING = {"read_text": 1, "write_text": 2}  # so many arguments
 # The seam itself, files that a process has loaded, and what travels without the rest of the house.
 _MAY_REPLACE = ("system_calls.py", "slimming/in_use.py", "verifying/runner/boot.py", "verifying/onsite/main.py")
 
@@ -52,6 +53,19 @@ def test_files_take_their_names_where_windows_is_waited_for() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
         if ast.unparse(node.func) == "os.replace" or (len(node.args) == 1 and not node.keywords)
+    ]
+    assert found == []
+
+
+def test_texts_have_an_encoding() -> None:
+    """On Windows the default is the code page of the user."""
+    found = [
+        f"{path.relative_to(_SRC).as_posix()}:{node.lineno}"
+        for path in sorted(_SRC.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr in _WITH_ENCODING
+        if len(node.args) < _WITH_ENCODING[node.func.attr] and "encoding" not in {each.arg for each in node.keywords}
     ]
     assert found == []
 

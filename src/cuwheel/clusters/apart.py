@@ -86,9 +86,9 @@ def _bound(mine: Path, at: Path) -> str:
         if system.unshare(_NEW_MOUNTS | _NEW_USERS) != 0:
             return os.strerror(ctypes.get_errno())
         try:
-            Path("/proc/self/setgroups").write_text("deny")
-            Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-            Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+            Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+            Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
+            Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
         except OSError as error:
             return str(error)
     if system.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None) != 0:

@@ -105,7 +105,7 @@ def _waited(ready: Path, output: Path) -> str:
         if output.exists() and output.read_bytes().startswith(b"error: "):
             break
         time.sleep(_LOOK_S)
-    raise ToolError(["the scheduler"], "did not start", output.read_text(errors="replace"))
+    raise ToolError(["the scheduler"], "did not start", output.read_text(encoding="utf-8", errors="replace"))
 
 
 @contextlib.contextmanager

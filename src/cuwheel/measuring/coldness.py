@@ -183,7 +183,7 @@ def _hottest() -> float | None:
     found = []
     for path in Path("/sys/class/thermal").glob("thermal_zone*/temp"):
         with contextlib.suppress(OSError, ValueError):
-            found.append(int(path.read_text()) / 1000)
+            found.append(int(path.read_text(encoding="ascii")) / 1000)
     return max(found, default=None)
 
 

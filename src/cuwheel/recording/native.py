@@ -90,7 +90,7 @@ def _moved(scratch: Path) -> Path:
 
 
 def _compile(compiler: str, scratch: Path, environ: Mapping[str, str]) -> bool:
-    (scratch / "secrets.h").write_text(secret_lists())
+    (scratch / "secrets.h").write_text(secret_lists(), encoding="utf-8")
     shim = SOURCES / "shim.c"
     common = (*_COMMON, "-I", str(scratch))
     attempts = ((*common, "-static"), common)  # without a loader it starts in half the time
@@ -122,7 +122,7 @@ def _is_loaded(scratch: Path) -> bool:
     record = scratch / "trial"
     record.mkdir()
     (record / "output").mkdir()
-    (record / "cc").write_text("#!/bin/sh\nexit 7\n")
+    (record / "cc").write_text("#!/bin/sh\nexit 7\n", encoding="ascii")
     (record / "cc").chmod(0o755)
     library = scratch / "preload.so"
     instructions.write(record, Orders(record=record, began=0, wish=Wish(), library=library, environ={}))

@@ -25,4 +25,4 @@ def all_schemas() -> dict[str, str]:
 
 if __name__ == "__main__":
     for file, text in all_schemas().items():
-        (SCHEMAS / file).write_text(text)
+        (SCHEMAS / file).write_text(text, encoding="utf-8")

@@ -42,7 +42,7 @@ def _programs(unpacked: Path, root: Path) -> None:
     _move(private / "bin" / "cicc", root / "nvvm" / "bin" / "cicc")
     _move(private / "libdevice", root / "nvvm" / "libdevice")
     if (root / "bin" / "nvcc").exists():
-        (root / "bin" / "nvcc.profile").write_text(_PROFILE)
+        (root / "bin" / "nvcc.profile").write_text(_PROFILE, encoding="utf-8")
 
 
 def _headers(unpacked: Path, root: Path) -> None:

@@ -25,7 +25,7 @@ _TRIAL_S = 20
 def all_shipped() -> tuple[Path, ...]:
     """Those that ./run preload made, unless the sources have changed since: one for each processor."""
     try:
-        fresh = (SOURCES / ORIGIN).read_text().strip() == own_c.source_digest(SOURCES)
+        fresh = (SOURCES / ORIGIN).read_text(encoding="ascii").strip() == own_c.source_digest(SOURCES)
     except OSError:
         return ()
     return tuple(sorted(SOURCES.glob("trace-*.so"))) if fresh else ()

@@ -95,7 +95,7 @@ def answer(call: Callable[[], Any], request: dict[str, Any], threads: ThreadPool
 
 def main(kind: str, words: list[str]) -> None:
     # What the function prints must not come between our answers.
-    speak = os.fdopen(os.dup(1), "w")
+    speak = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     began = time.monotonic()
     if kind == "function":

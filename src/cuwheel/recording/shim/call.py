@@ -143,7 +143,7 @@ class Call:
 
         path = Path(self.session.folder, f"nvcc-{hashlib.sha256(os.fsencode(self.program)).hexdigest()[:16]}")
         with contextlib.suppress(OSError):
-            return path.read_text() == "1"
+            return path.read_text(encoding="ascii") == "1"
         import subprocess  # noqa: PLC0415, TID251 - this is not part of cuwheel's own process
 
         try:
@@ -153,7 +153,7 @@ class Call:
         except (OSError, subprocess.SubprocessError):
             known = False
         with contextlib.suppress(OSError):
-            path.write_text("1" if known else "0")
+            path.write_text("1" if known else "0", encoding="ascii")
         return known
 
     def write_start(self, stdout: str, stderr: str) -> None:

@@ -42,8 +42,8 @@ def make(
     place.site.mkdir(parents=True, exist_ok=True)
     if system:
         # Not the option of venv: that means the Python below, and not the environment that was asked to run this.
-        lines = [f"import site; site.addsitedir({str(each)!r})\n" for each in beside()]
-        (place.site / "_beside.pth").write_text("".join(lines))
+        lines = [f"import site; site.addsitedir({str(each)!a})\n" for each in beside()]
+        (place.site / "_beside.pth").write_text("".join(lines), encoding="ascii")
     return Environment(
         place.python, place, variables.clean(environ, folder, folder.parent, passed=passed, is_secret=is_secret)
     )

@@ -57,7 +57,7 @@ def install(wheel: IO[bytes], place: Place) -> None:
             if missing:
                 raise InstallError(f"RECORD lists {missing[0]}, which is not in the wheel")
             _entry_points(archive, info, place)
-        (place.site / info / "INSTALLER").write_text("cuwheel\n")
+        (place.site / info / "INSTALLER").write_text("cuwheel\n", encoding="ascii")
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, KeyError) as error:
         raise InstallError(f"it cannot be unpacked: {error}") from error
 
@@ -155,11 +155,12 @@ def _entry_points(archive: zipfile.ZipFile, info: str, place: Place) -> None:
         if os.name == "nt":
             starter = place.scripts / f"{script}.cmd"
             _must_be_its_own(starter)
-            starter.write_text(_STARTER.format(script=script))
+            starter.write_text(_STARTER.format(script=script), encoding="utf-8")
         _must_be_its_own(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         first = attribute.split(".")[0]
-        path.write_text(_SCRIPT.format(python=place.python, module=module, first=first, call=attribute))
+        text = _SCRIPT.format(python=place.python, module=module, first=first, call=attribute)
+        path.write_text(text, encoding="utf-8")  # as Python reads it, whatever the code page
         os.chmod(path, 0o755)  # noqa: PTH101, S103 - a script
 
 

@@ -34,6 +34,8 @@ PYTHON = "3.11"  # later ones copy files by a function that Wine 8 has not
 # What the tests import beside cuwheel and what it needs; in the versions of requirements/dev.txt.
 _PACKAGES = (
     "build",
+    "cryptography",
+    "distributed",
     "uv",
     "pytest",
     "pytest-xdist",

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel import files, log, scratch
+from cuwheel import files, log, scratch, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def _taken(slots: Path) -> tuple[int, Path]:
     for number in itertools.count():
         mine = slots / str(number)
         mine.mkdir(exist_ok=True)
-        handle = os.open(slots / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = system_calls.open_file(slots / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         if scratch.take(handle):
             return handle, mine
         os.close(handle)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from cuwheel import extras, files
+from cuwheel import extras, files, system_calls
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _text(certificate: x509.Certificate) -> bytes:
 def _write(path: Path, text: bytes) -> None:
     """For its owner alone from the first byte on."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = system_calls.open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(text)
     except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from cuwheel.tracing.traced import Failure
 
+_KILLED = 9  # SIGKILL, of which Windows has not even the name
 _KEPT_OUTPUT = 4000
 _LONGEST_NAME = 500
 _LAST_KERNELS = 3
@@ -121,7 +121,7 @@ def judged(failure: Failing, end: child.End, capture: Capture) -> tuple[Kind | N
         return "timeout", f"did not end within {end.seconds:.1f} s and was stopped"
     if end.stopped:
         return "memory", f"took {end.memory / 1e6:,.0f} MB and was stopped"
-    status = end.status if end.status is not None else -signal.SIGKILL
+    status = end.status if end.status is not None else -_KILLED
     if status < 0:
         return "signal", f"ended by {checks.signal_name(-status) or f'signal {-status}'}"
     if status not in failure.status:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from tarfile import TarFile, TarInfo
 
+_JUNCTION = 0xA0000003  # Windows' link of a folder, which Python takes for a folder
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE | re.ASCII)
 
 
@@ -90,12 +91,12 @@ def unpack_member(
 def must_be_a_folder(path: Path) -> bool:
     """Whether it is there; an error where it is a link or a file, which would lead changes elsewhere."""
     try:
-        mode = path.lstat().st_mode
+        status = path.lstat()
     except FileNotFoundError:
         return False
     except OSError as error:
         raise UnreadableError.from_os(error, path) from error
-    if not stat.S_ISDIR(mode):
+    if not stat.S_ISDIR(status.st_mode) or getattr(status, "st_reparse_tag", 0) == _JUNCTION:
         raise MalformedError(path, "is not a folder of its own", hint=f"look at it, then remove it: {path}")
     return True
 

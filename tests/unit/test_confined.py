@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,3 +38,12 @@ def test_refused_where_it_would_matter(tmp_path: Path, name: str) -> None:
             confined.place_of_member(root, name, tmp_path / "source")
     else:
         assert confined.inside(root, name, tmp_path / "source") == root / name
+
+
+def test_a_junction_is_no_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows' link of a folder has the mode of one."""
+    assert confined.must_be_a_folder(tmp_path)
+    status = SimpleNamespace(st_mode=tmp_path.stat().st_mode, st_reparse_tag=0xA0000003)
+    monkeypatch.setattr(type(tmp_path), "lstat", lambda _: status)
+    with pytest.raises(MalformedError, match="not a folder of its own"):
+        confined.must_be_a_folder(tmp_path)

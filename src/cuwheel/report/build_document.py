@@ -208,7 +208,7 @@ def _job_facts(answer: Build, job: Job, *, verbose: bool) -> Iterator[Row]:
     if job.wheel:
         # Where it lies is said above for all of them, and in eighty columns there is room for its name alone.
         place = PurePath(job.wheel.path)
-        shown = place.name if str(place.parent) == answer.output else job.wheel.path
+        shown = place.name if place.parent == PurePath(answer.output) else job.wheel.path
         yield Row("wheel", shown, origin=f"{size(job.wheel.size)}, sha256 {job.wheel.sha256}" if verbose else "")
     if job.coverage and (verbose or job.outcome == "planned"):
         yield Row("runs on", "\n".join(_runs_on(job.coverage)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures import small_wheel
 from tests.integration import install_world
 from tests.wine import windows
 
@@ -156,6 +157,28 @@ def test_verify_of_one_that_crashes(place: Path) -> None:
     found = answer("verify", on_c(wheel), "--offline", status=1)
     (check,) = [each for each in found["wheels"][0]["installations"][0]["checks"] if each["name"] == "import demo"]
     assert check["outcome"] in ("crashed", "failed")
+
+
+def test_verify_without_a_driver_and_with_a_stub_of_it(place: Path) -> None:
+    compiler = shutil.which(_C_COMPILER)
+    if compiler is None:
+        pytest.skip(f"{_C_COMPILER} is not installed: apt install gcc-mingw-w64-x86-64-win32")
+    functions = "".join(f"int {name}(void) {{ return 0; }}\n" for name in ("cuInit", "cuRareFunction"))
+    own = "int cuInit(void), cuRareFunction(void);\n"
+    own += "__declspec(dllexport) int both(void) { return cuInit() + cuRareFunction(); }"
+    opens = "import ctypes, pathlib\nprint(ctypes.CDLL(str(pathlib.Path(__file__).with_name('own.dll'))).both())"
+    for name, source, others in (("nvcuda.dll", functions, ()), ("own.dll", own, ("nvcuda.dll",))):
+        (place / "source.c").write_text(source)
+        subprocess.run([compiler, "-shared", "source.c", *others, "-o", name], cwd=place, check=True)
+    files: dict[str, str | bytes] = {"demo/__init__.py": opens, "demo/own.dll": (place / "own.dll").read_bytes()}
+    wheel = on_c(small_wheel.Wheel(name="demo", tag="py3-none-win_amd64", files=files).write(place / "w"))
+    for options, outcome, words in (((), "failed", "--stub"), (("--stub",), "passed", "200")):
+        found = answer("verify", wheel, "--offline", *options, status=0 if options else 1)["wheels"][0][
+            "installations"
+        ][0]
+        (check,) = [each for each in found["checks"] if each["name"] == "import demo"]
+        assert (found["stub"], check["outcome"]) == (bool(options), outcome), check
+        assert words in check["problem"] + check["output"]
 
 
 def test_doctor_with_nvml_by_its_dll(place: Path) -> None:

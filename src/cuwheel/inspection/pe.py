@@ -30,6 +30,8 @@ EXPORTS, RESOURCES, CERTIFICATES, RELOCATIONS, DEBUG, LOAD_CONFIG = 0, 2, 4, 5, 
 _IS_DLL, _IS_EXECUTABLE = 0x2000, 0x0002
 _HAS_CODE, _DISCARDABLE, EXECUTABLE = 0x20, 0x02000000, 0x20000000  # traits of sections
 _MOST_IMPORTS = 4096
+_MOST_FUNCTIONS = 1 << 14
+_BY_NUMBER = 1 << 63
 _NAME_LIMIT = 512
 
 
@@ -167,8 +169,27 @@ def _role(name: str, traits: int) -> Role:
     return "other" if traits & _DISCARDABLE else "data"
 
 
+def imported(file: Pe, library: str) -> Iterator[str]:
+    """The functions that it takes by name from a library."""
+    for name, table in _imports(file.buffer, file.optional, file.addresses):
+        place = file.addresses.offset_of(table) if table and name.lower() == library.lower() else None
+        for index in range(_MOST_FUNCTIONS if place is not None else 0):
+            (entry,) = struct.unpack("<Q", file.buffer.read((place or 0) + 8 * index, 8))
+            if not entry:
+                break
+            at = None if entry & _BY_NUMBER else file.addresses.offset_of(entry & 0x7FFFFFFF)
+            if at is not None:
+                yield string_at(file.buffer, at + 2, at + 2 + _NAME_LIMIT)  # behind a hint
+
+
 def _needed(buffer: Buffer, optional: bytes, addresses: AddressMap) -> Iterator[str]:
-    for directory, width, name_at in ((_IMPORTS, 20, 12), (_DELAYED_IMPORTS, 32, 4)):
+    for name, _ in _imports(buffer, optional, addresses):
+        yield name
+
+
+def _imports(buffer: Buffer, optional: bytes, addresses: AddressMap) -> Iterator[tuple[str, int]]:
+    """Each library that is imported, at once or late, with the address of the table of its functions' names."""
+    for directory, width, name_at, table_at in ((_IMPORTS, 20, 12, 0), (_DELAYED_IMPORTS, 32, 4, 16)):
         entry = DIRECTORIES_AT + directory * 8
         if entry + 8 > len(optional):
             continue
@@ -181,6 +202,7 @@ def _needed(buffer: Buffer, optional: bytes, addresses: AddressMap) -> Iterator[
                 break
             name = addresses.offset_of(struct.unpack_from("<I", raw, name_at)[0])
             if name is not None:
-                yield string_at(buffer, name, name + _NAME_LIMIT)
+                found = string_at(buffer, name, name + _NAME_LIMIT)
+                yield found, struct.unpack_from("<I", raw, table_at)[0]
         else:
             limits.met(f"{_MOST_IMPORTS:,} imported libraries", "the rest are not listed")

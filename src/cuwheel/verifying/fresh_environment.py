@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ def variables(
     made: Made, environ: Mapping[str, str], scratch: Path, *, stub_folder: Path | None, passed: Sequence[str]
 ) -> dict[str, str]:
     environment = led.clean(environ, made.folder, scratch, passed=passed, is_secret=masking.is_secret)
-    if stub_folder is not None:
+    if stub_folder is not None and sys.platform != "win32":
         environment[_PATHS] = os.pathsep.join(filter(None, [str(stub_folder), environ.get(_PATHS, "")]))
     return environment
 
@@ -79,14 +80,18 @@ def put_stub(made: Made, folder: Path) -> Path:
     """A stub of libcuda with the functions that the libraries of the environment want; its folder."""
     machine = platform.machine().lower()
     libraries = (path for site in made.site_packages for path in _libraries(site))
-    stub.write(folder, stub.names_wanted(libraries), _CPUS.get(machine, machine))
+    windows = sys.platform == "win32"
+    stub.write(folder, stub.names_wanted(libraries), _CPUS.get(machine, machine), windows=windows)
+    if windows:  # no variable names folders for it
+        line = f"import os; os.add_dll_directory({str(folder)!r})\n"
+        (made.site_packages[0] / "_cuwheel_stub.pth").write_text(line, encoding="utf-8")
     return folder
 
 
 def _libraries(site: Path) -> Iterator[Path]:
     for folder, _, names in os.walk(site):
         for name in names:
-            if name.endswith(".so") or ".so." in name:
+            if name.endswith((".so", ".dll", ".pyd")) or ".so." in name:
                 yield Path(folder, name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from cuwheel.facts import libraries, packages
 from cuwheel.finding import Finding
 from cuwheel.inspection import limits
 from cuwheel.toolchains.stub import SONAME
+from cuwheel.verifying import windows_stub
 from cuwheel.verifying.outcomes import Check, Result
 from cuwheel.wheel.places import installed_names
 
@@ -53,6 +54,7 @@ for each in failed[-40:]:
 _LINE = re.compile(rf"^{_MARK}(\[.*\])$", re.MULTILINE)
 _EXTENSION = re.compile(r"\.(?:cpython-[^./]+|abi3|cp\d[^./]*)\.(?:so|pyd)$", re.ASCII)
 _NOT_FOUND = re.compile(r"([\w.+-]+): cannot open shared object file", re.ASCII)
+_NOT_LOADED = ("DLL load failed", "Could not find module")  # Python's words on Windows
 _MOST = 500
 
 
@@ -112,16 +114,18 @@ def loaded(result: Result) -> tuple[Loaded, ...]:
 class Scene(Struct, frozen=True, kw_only=True):
     """What the results are judged by. `foreseen`: why libraries would not load here, by their paths.
 
-    `driver`: there is one, or a stub of its library. `gpu`: there is one.
+    `driver`: there is one, or a stub of its library. `gpu`: there is one. `linked`: paths of what is linked with the
+    driver of Windows, whose loader does not tell what it did not find.
     """
 
     foreseen: Mapping[str, Sequence[Finding]]
     driver: bool
     gpu: bool
+    linked: frozenset[str] = frozenset()
 
     def waits(self, each: Loaded) -> bool:
         """For the driver alone."""
-        return each.wants_driver and not self.driver
+        return (each.wants_driver or each.path in self.linked) and not self.driver
 
     def is_grave(self, each: Loaded) -> bool:
         """What a package opens by itself may fail, unless the rules say that it will.
@@ -144,16 +148,27 @@ def judged(result: Result, scene: Scene) -> Result:
     if grave := [each for each in failed if scene.is_grave(each)]:
         return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
     if found and all(scene.waits(each) for each in found):
-        problem = f"{SONAME} comes with the driver, which is not installed here (--stub provides a stand-in)"
+        name = windows_stub.NAME if scene.linked else SONAME
+        problem = f"{name} comes with the driver, which is not installed here (--stub provides a stand-in)"
         return replace(shown, outcome="skipped", problem=problem)
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
 
 
-def without_driver(result: Result) -> Result:
-    """An import that wants the driver, where there is none: what to do about it."""
-    if result.outcome != "failed" or f"{SONAME}: cannot open" not in result.problem:
-        return result
-    return replace(result, problem=f"{result.problem} (it comes with the driver; --stub provides a stand-in)")
+def without_driver(result: Result, linked: Collection[str] = ()) -> Result:
+    """An import that wants the driver, where there is none: what to do about it. `linked`: as in Scene."""
+    if result.outcome == "failed" and f"{SONAME}: cannot open" in result.problem:
+        return replace(result, problem=f"{result.problem} (it comes with the driver; --stub provides a stand-in)")
+    if result.outcome == "failed" and linked and any(each in result.problem for each in _NOT_LOADED):
+        words = f"the wheel needs {windows_stub.NAME}, which comes with the driver; --stub provides a stand-in"
+        return replace(result, problem=f"{result.problem} ({words})")
+    return result
+
+
+def linked_with_driver(survey: Survey) -> frozenset[str]:
+    """The paths of its Windows libraries that do not load without the driver."""
+    return frozenset(
+        each.path for each in survey.libraries if windows_stub.NAME in (name.lower() for name in each.needed)
+    )
 
 
 def findings(result: Result, scene: Scene) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""libcuda.so.1 to import against where there is no driver: every function answers that there is no device.
+"""The driver's library to import against where there is none: every function answers that there is no device.
 
 Unlike the stub of a toolkit, which only the linker reads, this one is loaded and run. It has the functions that the
 libraries of the environment name, and those that CUDA's own runtime looks up by name.
@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import CuwheelError, UnavailableError
-from cuwheel.inspection import dynamic, elf, limits
+from cuwheel.inspection import dynamic, elf, limits, pe
 from cuwheel.toolchains.stub import SONAME
+from cuwheel.verifying import windows_stub
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from cuwheel.buffer import Buffer
 
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE of cuda.h
 _CODE = {
@@ -51,25 +54,32 @@ def names_wanted(libraries: Iterable[Path]) -> tuple[str, ...]:
         except CuwheelError:
             continue
         try:
-            file = elf.read(buffer)
-            if SONAME in dynamic.read(file).needed:
-                undefined = (each.name for each in dynamic.symbols(file) if not each.defined)
-                wanted |= {name for name in undefined if _FUNCTION.fullmatch(name)}
+            wanted |= {name for name in _linked_with(buffer) if _FUNCTION.fullmatch(name)}
         except CuwheelError:
             continue
         finally:
             buffer.close()
     if len(wanted) > _MOST:
-        limits.met(f"{_MOST:,} of {len(wanted):,} functions fit in the stub of libcuda", "the rest are missing")
+        limits.met(f"{_MOST:,} of {len(wanted):,} functions fit in the stub of the driver", "the rest are missing")
     return tuple(sorted(wanted)[:_MOST])
 
 
-def write(folder: Path, names: Sequence[str], cpu: str) -> Path:
+def _linked_with(buffer: Buffer) -> tuple[str, ...]:
+    if pe.is_pe(buffer):
+        return tuple(pe.imported(pe.read(buffer), windows_stub.NAME))
+    file = elf.read(buffer)
+    if SONAME not in dynamic.read(file).needed:
+        return ()
+    return tuple(each.name for each in dynamic.symbols(file) if not each.defined)
+
+
+def write(folder: Path, names: Sequence[str], cpu: str, *, windows: bool = False) -> Path:
     if cpu not in _CODE:
         raise UnavailableError(f"there is no stub of libcuda for {cpu}", hint="verify without --stub")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / SONAME
-    path.write_bytes(library(names, cpu))
+    path = folder / (windows_stub.NAME if windows else SONAME)
+    machine, code = _CODE[cpu]
+    path.write_bytes(windows_stub.library(names, cpu, code) if windows else _library(names, machine, code))
     path.chmod(0o755)
     return path
 
@@ -85,9 +95,8 @@ class _Layout(NamedTuple):
     dynamic: int
 
 
-def library(names: Sequence[str], cpu: str) -> bytes:
+def _library(names: Sequence[str], machine: int, code: bytes) -> bytes:
     """Two segments: what is read and run, and the dynamic table, which older loaders write to."""
-    machine, code = _CODE[cpu]
     strings, offsets = _strings(names)
     hashes = _hash_table(names)
     place = _layout(len(code), len(names), len(strings), len(hashes))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+import pefile
 import pytest
 from msgspec.structs import replace
 
 from cuwheel import venvs
+from cuwheel.binary import pe_rules
 from cuwheel.buffer import FileBuffer
 from cuwheel.building.tables import CheckTable, VerifyTable
 from cuwheel.compat.choose import NO_KERNEL_IMAGE
@@ -16,11 +18,12 @@ from cuwheel.compat.verdict import Verdict
 from cuwheel.errors import UnavailableError, UsageError
 from cuwheel.facts.tables import tables
 from cuwheel.finding import Finding
-from cuwheel.inspection import dynamic, elf
+from cuwheel.inspection import dynamic, elf, pe
 from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
 from cuwheel.verifying import checks, contradictions, libraries, pythons, serving, stub, wheels
 from cuwheel.verifying.outcomes import Check, Result
+from tests.fixtures import windows
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.inspection import build
 
@@ -200,6 +203,41 @@ def test_the_stub_is_a_library_with_these_functions(tmp_path: Path) -> None:
         stub.write(tmp_path, (), "sparc")
     (tmp_path / "text.so").write_text("not a library")
     assert "cuInit" in stub.names_wanted([tmp_path / "text.so", tmp_path / "missing.so"])
+
+
+@pytest.mark.parametrize(("cpu", "machine"), [("x86_64", 0x8664), ("aarch64", 0xAA64)])
+def test_the_stub_of_windows_exports_these_functions(tmp_path: Path, cpu: str, machine: int) -> None:
+    user = windows.Dll(needed=("NVCUDA.dll", "other.dll")).build()
+    (tmp_path / "user.pyd").write_bytes(user)
+    names = stub.names_wanted([tmp_path / "user.pyd"])
+    assert "one_function" not in names, "not the driver's"
+    path = stub.write(tmp_path, ("cuOther", "cuInit"), cpu, windows=True)
+    read = pefile.PE(path)
+    assert read.FILE_HEADER.Machine == machine
+    assert [each for each in read.get_warnings() if "% of the file" not in each] == []
+    exported = [(each.name, each.address) for each in read.DIRECTORY_ENTRY_EXPORT.symbols]
+    assert exported == [(b"cuInit", 0x1000), (b"cuOther", 0x1000)]
+    assert read.DIRECTORY_ENTRY_EXPORT.name == b"nvcuda.dll"
+    read.close()
+    buffer = FileBuffer(path)
+    assert list(pe_rules.problems(pe.read(buffer))) == []
+    buffer.close()
+
+
+def test_what_is_linked_with_the_driver_of_windows(tmp_path: Path) -> None:
+    """Its loader names no library that it did not find: what the file itself needs tells."""
+    files: dict[str, str | bytes] = {
+        "pkg/own.pyd": windows.Dll(needed=("nvcuda.dll",)).build(),
+        "pkg/other.pyd": windows.Dll().build(),
+    }
+    found = survey(Wheel(name="pkg", tag="py3-none-win_amd64", files=files).write(tmp_path))
+    linked = libraries.linked_with_driver(found)
+    assert linked == {"pkg/own.pyd"}
+    scene = libraries.Scene(foreseen={}, driver=False, gpu=False, linked=linked)
+    failed = libraries.Loaded(path="pkg/own.pyd", problem="Could not find module")
+    assert scene.waits(failed)
+    assert not scene.waits(replace(failed, path="pkg/other.pyd"))
+    assert not replace(scene, driver=True).waits(failed)
 
 
 def test_a_wheel_that_fits_some_pythons_is_left_out_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

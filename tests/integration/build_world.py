@@ -110,6 +110,7 @@ class World:
         """These are installed already."""
         for version in versions:
             self.link(toolkit(version, **options))
+        compiled.our_own(self.store)
         return self
 
     def link(self, shared: Path) -> None:

@@ -179,6 +179,8 @@ def test_verify_without_a_driver_and_with_a_stub_of_it(place: Path) -> None:
         (check,) = [each for each in found["checks"] if each["name"] == "import demo"]
         assert (found["stub"], check["outcome"]) == (bool(options), outcome), check
         assert words in check["problem"] + check["output"]
+        (libraries,) = [each for each in found["checks"] if each["name"] == "libraries load"]
+        assert libraries["outcome"] == ("passed" if options else "skipped"), libraries
 
 
 def test_doctor_with_nvml_by_its_dll(place: Path) -> None:

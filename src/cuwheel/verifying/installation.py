@@ -102,8 +102,8 @@ def _try(trial: Trial, made: Made, folder: Path) -> Installation:
     raw = _run(checks, made, _Place(environ=environ, folder=folder, gpus=there, cut=cut, tracer=_tracer(there)))
     loader = [each for each in raw if each.name == libraries.NAME]
     seen = [each for result in loader for each in libraries.loaded(result)]
-    linked = libraries.linked_with_driver(survey)
-    scene = libraries.Scene(foreseen=foreseen, driver=driver or stubbed, gpu=bool(there), linked=linked)
+    needed = libraries.needed_on_windows(survey)
+    scene = libraries.Scene(foreseen=foreseen, driver=driver or stubbed, gpu=bool(there), needed=needed)
     results = [_with_origins(each, made, scene) for each in raw]
     return Installation(
         python="",
@@ -134,7 +134,7 @@ def _with_origins(result: Result, made: Made, scene: libraries.Scene) -> Result:
     imported = result.file if result.origin == "wheel" and result.outcome == "passed" else ""
     if imported and not Path(imported).resolve().is_relative_to(made.folder.resolve()):
         return replace(result, outcome="failed", problem=f"the imported module is not from the wheel: {imported}")
-    return result if scene.driver else libraries.without_driver(result, scene.linked)
+    return result if scene.driver else libraries.without_driver(result, wants_nvcuda=scene.wants_nvcuda)
 
 
 def _with_libraries(trial: Trial, machine: Machine) -> tuple[tuple[Check, ...], tuple[Result, ...]]:

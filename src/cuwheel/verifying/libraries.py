@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -84,7 +84,7 @@ def check_for(
     found = loading(survey, machine)
     always = [path for path in found.always if path not in found.optional]
     places = installed_names(always)
-    paths = [place for place in places.values() if place.endswith(".so") or ".so." in place]
+    paths = [place for place in places.values() if _loads_on(machine, place)]
     if found.candidates:
         return None, f"which library it loads depends on the CUDA of {found.follows}, which is not installed here"
     if found.missing:
@@ -96,6 +96,12 @@ def check_for(
     tried = limits.first(paths, _MOST, "libraries are loaded", "the rest were not tried")
     text = _SNIPPET.format(modules=json.dumps([*imports, *frameworks]), libraries=json.dumps(tried), mark=_MARK)
     return Check(name=NAME, kind="python", text=text, origin="wheel", timeout=timeout, memory=memory), ""
+
+
+def _loads_on(machine: Machine, path: str) -> bool:
+    if machine.os == "windows":
+        return path.lower().endswith((".dll", ".pyd"))
+    return path.endswith(".so") or ".so." in path
 
 
 def loaded(result: Result) -> tuple[Loaded, ...]:
@@ -114,25 +120,31 @@ def loaded(result: Result) -> tuple[Loaded, ...]:
 class Scene(Struct, frozen=True, kw_only=True):
     """What the results are judged by. `foreseen`: why libraries would not load here, by their paths.
 
-    `driver`: there is one, or a stub of its library. `gpu`: there is one. `linked`: paths of what is linked with the
-    driver of Windows, whose loader does not tell what it did not find.
+    `driver`: there is one, or a stub of its library. `gpu`: there is one. `needed`: what each Windows library needs, by
+    its path: the loader there does not tell what it did not find.
     """
 
     foreseen: Mapping[str, Sequence[Finding]]
     driver: bool
     gpu: bool
-    linked: frozenset[str] = frozenset()
+    needed: Mapping[str, Sequence[str]] = {}
+
+    @property
+    def wants_nvcuda(self) -> bool:
+        return any(windows_stub.NAME in names for names in self.needed.values())
 
     def waits(self, each: Loaded) -> bool:
         """For the driver alone."""
-        return (each.wants_driver or each.path in self.linked) and not self.driver
+        wants = each.wants_driver or windows_stub.NAME in self.needed.get(each.path, ())
+        return wants and not self.driver
 
     def is_grave(self, each: Loaded) -> bool:
         """What a package opens by itself may fail, unless the rules say that it will.
 
         So may a module that wants a part of CUDA, where there is no GPU to use it with.
         """
-        if not self.gpu and each.missing and _brings(each.missing):
+        missing = [each.missing] if each.missing else self.needed.get(each.path, ())
+        if not self.gpu and any(map(_brings, missing)):
             return False
         return bool(_EXTENSION.search(each.path) or self.foreseen.get(each.path))
 
@@ -148,27 +160,25 @@ def judged(result: Result, scene: Scene) -> Result:
     if grave := [each for each in failed if scene.is_grave(each)]:
         return replace(shown, outcome="failed", problem="; ".join(str(each.problem) for each in grave[:3]))
     if found and all(scene.waits(each) for each in found):
-        name = windows_stub.NAME if scene.linked else SONAME
+        name = windows_stub.NAME if scene.wants_nvcuda else SONAME
         problem = f"{name} comes with the driver, which is not installed here (--stub provides a stand-in)"
         return replace(shown, outcome="skipped", problem=problem)
     return replace(shown, problem=f"but for {len(failed)} of {len(found)}: see below") if failed else shown
 
 
-def without_driver(result: Result, linked: Collection[str] = ()) -> Result:
-    """An import that wants the driver, where there is none: what to do about it. `linked`: as in Scene."""
+def without_driver(result: Result, *, wants_nvcuda: bool = False) -> Result:
+    """An import that wants the driver, where there is none: what to do about it."""
     if result.outcome == "failed" and f"{SONAME}: cannot open" in result.problem:
         return replace(result, problem=f"{result.problem} (it comes with the driver; --stub provides a stand-in)")
-    if result.outcome == "failed" and linked and any(each in result.problem for each in _NOT_LOADED):
+    if result.outcome == "failed" and wants_nvcuda and any(each in result.problem for each in _NOT_LOADED):
         words = f"the wheel needs {windows_stub.NAME}, which comes with the driver; --stub provides a stand-in"
         return replace(result, problem=f"{result.problem} ({words})")
     return result
 
 
-def linked_with_driver(survey: Survey) -> frozenset[str]:
-    """The paths of its Windows libraries that do not load without the driver."""
-    return frozenset(
-        each.path for each in survey.libraries if windows_stub.NAME in (name.lower() for name in each.needed)
-    )
+def needed_on_windows(survey: Survey) -> dict[str, tuple[str, ...]]:
+    """What each of its Windows libraries needs, by its path."""
+    return {each.path: tuple(name.lower() for name in each.needed) for each in survey.libraries if each.format == "pe"}
 
 
 def findings(result: Result, scene: Scene) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from cuwheel.inspection.survey import survey
 from cuwheel.machine.fleet import Machine
 from cuwheel.verifying import checks, contradictions, libraries, pythons, serving, stub, wheels
 from cuwheel.verifying.outcomes import Check, Result
-from tests.fixtures import windows
+from tests.fixtures import manifest, windows
 from tests.fixtures.small_wheel import Wheel
 from tests.unit.inspection import build
 
@@ -231,13 +231,30 @@ def test_what_is_linked_with_the_driver_of_windows(tmp_path: Path) -> None:
         "pkg/other.pyd": windows.Dll().build(),
     }
     found = survey(Wheel(name="pkg", tag="py3-none-win_amd64", files=files).write(tmp_path))
-    linked = libraries.linked_with_driver(found)
-    assert linked == {"pkg/own.pyd"}
-    scene = libraries.Scene(foreseen={}, driver=False, gpu=False, linked=linked)
+    scene = libraries.Scene(foreseen={}, driver=False, gpu=False, needed=libraries.needed_on_windows(found))
     failed = libraries.Loaded(path="pkg/own.pyd", problem="Could not find module")
+    assert scene.wants_nvcuda
     assert scene.waits(failed)
     assert not scene.waits(replace(failed, path="pkg/other.pyd"))
     assert not replace(scene, driver=True).waits(failed)
+    extension = replace(failed, path="pkg/blas.cp311-win_amd64.pyd")
+    assert scene.is_grave(extension)
+    assert not replace(scene, needed={extension.path: ("cublas64_13.dll",)}).is_grave(extension), "without a GPU"
+
+
+def test_the_libraries_of_the_system_are_loaded(tmp_path: Path) -> None:
+    for name, data, system, other in (
+        ("pkg/own.pyd", windows.Dll().build(), "windows", "linux"),
+        ("pkg/own.so", (manifest.HERE / "bin" / "plain-130.so").read_bytes(), "linux", "windows"),
+    ):
+        found = survey(Wheel(name="pkg", tag="py3-none-any", files={name: data}).write(tmp_path))
+        here, there = (
+            libraries.check_for(found, Machine(name="x", capability=None, os=each), (), timeout=1, memory=1)[0]  # type: ignore[arg-type]
+            for each in (system, other)
+        )
+        assert here
+        assert name in here.text
+        assert there is None
 
 
 def test_a_wheel_that_fits_some_pythons_is_left_out_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

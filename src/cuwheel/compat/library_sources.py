@@ -51,7 +51,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
 
 def surroundings(survey: Survey, machine: Machine, *, follows: str | None = None) -> Surroundings:
-    inside = {file_name(each.path): each.path for each in survey.libraries}
+    inside = {libraries.as_compared(file_name(each.path)): each.path for each in survey.libraries}
     inside |= {each.soname: each.path for each in survey.libraries if each.soname}
     return Surroundings(machine=machine, inside=inside, required=_required(survey, machine), follows=follows)
 
@@ -62,7 +62,7 @@ def resolve(library: Library, around: Surroundings) -> tuple[Needed, ...]:
 
 
 def _resolve(soname: str, library: Library, around: Surroundings) -> Needed:
-    if path := around.inside.get(soname):
+    if path := around.inside.get(libraries.as_compared(soname)):
         on_path = posixpath.dirname(path) in set(_search_path(library))
         return Needed(soname=soname, place="wheel" if on_path else "loaded", found=path)
     if packages.from_system(soname) or library.format == "pe":
@@ -148,7 +148,8 @@ def _of_another_major(cuda: CudaLibrary, library: Library, around: Surroundings)
 
 
 def _same_soname(soname: str, there: Iterable[str]) -> bool:
-    return any(each == soname or each.startswith(f"{soname}.") for each in there)
+    wanted = libraries.as_compared(soname)
+    return any(each == wanted or each.startswith(f"{wanted}.") for each in map(libraries.as_compared, there))
 
 
 def _search_path(library: Library) -> Iterator[str]:

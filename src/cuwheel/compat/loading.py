@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel.facts import packages, versions
+from cuwheel.facts import libraries, packages, versions
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def apart(load: Loading, paths: Iterable[str]) -> Loading:
 
 def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
     """These libraries and those of the same target that they are linked with."""
-    inside = {file_name(each.path): each for each in survey.libraries}
+    inside = {libraries.as_compared(file_name(each.path)): each for each in survey.libraries}
     inside |= {each.soname: each for each in survey.libraries if each.soname}
     by_path = {each.path: each for each in survey.libraries}
     found: set[str] = set()
@@ -129,7 +129,7 @@ def _with_needed(survey: Survey, paths: Iterable[str]) -> frozenset[str]:
         library = waiting.pop()
         if library.path not in found:
             found.add(library.path)
-            waiting += [inside[soname] for soname in library.needed if soname in inside]
+            waiting += [inside[name] for name in map(libraries.as_compared, library.needed) if name in inside]
     return frozenset(found)
 
 

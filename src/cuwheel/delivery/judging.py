@@ -202,9 +202,11 @@ class Bench:
 
 
 def _needs(survey: Survey, machine: Machine) -> set[str]:
-    inside = {name for each in survey.libraries for name in (file_name(each.path), each.soname)}
+    inside = {libraries.as_compared(file_name(each.path)) for each in survey.libraries}
+    inside |= {each.soname for each in survey.libraries if each.soname}
     certain = frozenset(loading(survey, machine).certain)
-    wanted = {name for each in survey.libraries if each.path in certain for name in each.needed if name not in inside}
+    needed = {name for each in survey.libraries if each.path in certain for name in each.needed}
+    wanted = {name for name in needed if libraries.as_compared(name) not in inside}
     return {name for name in wanted if (row := libraries.known_library(name)) and not row.from_driver}
 
 

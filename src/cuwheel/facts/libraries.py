@@ -195,8 +195,14 @@ def _component(name: str) -> str:
     return match[1] if match else name
 
 
+def as_compared(name: str) -> str:
+    """The name of a library as its loader compares it: Windows does not tell case apart."""
+    lower = name.lower()
+    return lower if lower.endswith((".dll", ".pyd")) else name
+
+
 def _same(name: str, pattern: str) -> bool:
-    if pattern.lower().endswith(".dll"):  # Windows does not tell case apart
+    if pattern.lower().endswith(".dll"):
         name, pattern = name.lower(), pattern.lower()
     # Most patterns are plain names: to make an expression of each takes longer than all else that is asked here.
     return name == pattern if _WILD.isdisjoint(pattern) else fnmatchcase(name, pattern)

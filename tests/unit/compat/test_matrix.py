@@ -254,6 +254,9 @@ def test_outcomes_in_order() -> None:
         ("libfrob.so.1", {}, {"libraries": ()}, "unknown"),
         ("KERNEL32.dll", {"format": "pe"}, {}, "system"),
         ("cublas64_12.dll", {"format": "pe"}, {"libraries": ()}, "nowhere"),
+        ("cuBLAS64_12.DLL", {"format": "pe"}, {"libraries": ("cublas64_12.dll",)}, "environment"),
+        ("CUFFT64_11.dll", {"format": "pe"}, {"libraries": ()}, "loaded"),
+        ("LIBHELPER.SO", {}, {"libraries": ()}, "unknown"),
     ],
 )
 def test_where_needed_libraries_come_from(
@@ -262,10 +265,19 @@ def test_where_needed_libraries_come_from(
     wheel = survey(
         library("sm_90", path="pkg/libpkg.so", needed=(needed,), **fields),
         library(path="pkg.libs/libhelper.so", runtime=False),
+        library(path="pkg.libs/cufft64_11.dll", runtime=False, format="pe"),
         requires=("nvidia-cusparse-cu12==12.5", 'nvidia-cublas-cu12; extra == "all"'),
     )
     (found,) = resolve(wheel.libraries[0], surroundings(wheel, machine(**known)))
     assert found.place == place
+
+
+def test_windows_does_not_tell_case_apart() -> None:
+    """A module that an import loads, and the library that it is linked with."""
+    code = [library("sm_90", path=f"pkg/{name}", format="pe") for name in ("Kernels.dll", "spare.dll")]
+    module = library(path="pkg/own.cp311-win_amd64.pyd", needed=("KERNELS.DLL",), runtime=False, format="pe")
+    wheel = replace(survey(*code, module), imported=(module.path,))
+    assert loading(wheel, machine()).optional == {"pkg/spare.dll"}
 
 
 def test_what_a_required_framework_brings() -> None:

@@ -252,7 +252,7 @@ def _sizes(sizes: Sequence[int]) -> str:
     return ", ".join(map(str, sizes)) or "no"
 
 
-_SAME = "build the donor from the same source at the same path, with the same flags and file order"
+_SAME = "build the donor from the same source at the same path, with the same flags and file order, or with graft --add"
 RULES = (
     _Rule(rule="graft-unsupported", check=_lto, fix="build the donor without link-time optimisation"),
     _Rule(rule="graft-unsupported", check=_unnamed, fix="build the library again with all architectures"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ID = re.compile(r"_([0-9a-f]{8})_(\d{1,4})_(\w+)", re.ASCII)
 _HEADED = re.compile(r"(\d{1,6})(_GLOBAL__N_|_INTERNAL)(?=_[0-9a-f]{8}_)")
 _NOT_WORD = re.compile(rb"[^0-9A-Za-z]")
+_MOST = 10_000  # files of one build
 _ONES = 0xFFFFFFFF
 _POLYNOMIAL = 0xEDB88320
 
@@ -65,15 +66,15 @@ def assigned(ids: Sequence[str], files: Sequence[str], folder: Path) -> dict[str
     `files`: of the source, relative to its `folder`. Where that was in the other build nobody knows, but all CRCs began
     with it: taking a file's own path away again leaves the same number for each.
     """
-    known = [each for each in map(parsed, ids) if each]
+    known = [each for each in map(parsed, ids[:_MOST]) if each]
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for file in files:
         by_name[_as_in_id(file)].append(file)
-    pairs = [(each, file) for each in known for file in by_name[each.name]]
-    roots = Counter(_crc_before(each.crc, _path(file)) for each, file in pairs).most_common(1)
+    pairs = [(each, file, _crc_before(each.crc, _path(file))) for each in known for file in by_name[each.name]]
+    usual = Counter(root for _, _, root in pairs).most_common(1)
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for each, file in pairs:
-        if _crc_before(each.crc, _path(file)) == roots[0][0]:
+    for each, file, root in pairs:
+        if root == usual[0][0]:
             found[str(folder / file)].add(each.text)
     placed = {text for texts in found.values() for text in texts}
     for each in known:

@@ -31,11 +31,14 @@ def here(tmp_path: Path) -> World:
 
 
 def test_the_missing_architecture_is_built_with_a_witness_and_grafted(here: World) -> None:
-    """The base was built elsewhere: its kernel is called after another path.
+    """The base was built elsewhere: its kernel is called after another path, and its assertion names that.
 
     Also where the source has changed since: then the witness shows it, and nothing is written.
     """
     source = projects.bare(here.folder / "source")
+    backend, kernel = source / "own_backend.py", source / "kernel.cu"
+    backend.write_text(backend.read_text().replace('"kernel.cu", "-o"', 'str(Path("kernel.cu").absolute()), "-o"'))
+    kernel.write_text("#include <cassert>\n" + kernel.read_text().replace("{ x[", "{ assert(x); x["))
     elsewhere = world.World(folder=here.folder / "elsewhere").with_toolkits("13.0")
     told = elsewhere.build(source, "--for", "9.0")
     assert told.status == 0, told.all
@@ -50,7 +53,7 @@ def test_the_missing_architecture_is_built_with_a_witness_and_grafted(here: Worl
     assert made.name == "bare-1.0+sm80-py3-none-linux_x86_64.whl"
     (library,) = cuwheel.inspect(made).libraries
     assert [str(row.arch) for row in library.device_code] == ["sm_80", "sm_90"]
-    (source / "kernel.cu").write_text((source / "kernel.cu").read_text().replace("*= 2", "*= 3"))
+    kernel.write_text(kernel.read_text().replace("*= 2", "*= 3"))
     refused = here.cuwheel(*words, "-o", here.folder / "other")
     assert refused.status == 1, refused.all
     assert [each["rule"] for each in json.loads(refused.stdout)["findings"]] == ["graft-other-code"]
@@ -76,7 +79,8 @@ def test_a_wheel_is_built_with_the_list_and_the_compiler_that_it_had(
     with pytest.raises(UsageError, match="enough"):
         cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out")
     (request,) = asked
-    assert (list(request.machines), list(request.only)) == (["8.0", "9.0"], ["sm_90", "sm_80"])
+    assert request.fit
+    assert (list(request.machines), request.fit.archs) == (["8.0", "9.0"], ("sm_90", "sm_80"))
     assert list(request.cuda) == ["13.0.7"]
     with pytest.raises(UsageError, match="enough"):
         cuwheel.graft(base, add=["sm_90"], source=tmp_path, output=tmp_path / "out", cuda="13.0.1")

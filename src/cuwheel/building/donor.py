@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from cuwheel import log
-from cuwheel.building.request import BuildRequest
+from cuwheel.building.request import BuildRequest, Fit
 from cuwheel.errors import MalformedError, UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch
@@ -59,8 +59,7 @@ def _build(request: GraftRequest, cuda: str | None, folder: Path) -> Path:
         cuda=[_release(wanted.cuda, traces.compilers)],
         # A compiler cache would run nvcc's steps itself, and none of them with the ids of the base.
         settings={"plan": {"native": True}, "naming": "none", "repair": {"enabled": False}, "cache": False},
-        only=[str(each) for each in wanted.compiled],
-        module_ids=traces.module_ids,
+        fit=Fit(archs=tuple(map(str, wanted.compiled)), module_ids=traces.module_ids, paths=traces.paths),
         output=folder,
     )
     made = pipeline.build(asked, os.environ)
@@ -135,10 +134,11 @@ def _refuse_foreign(base: Path, libraries: Sequence[Library]) -> None:
 class _Traces(NamedTuple):
     """What the code tells of a build. `listed`: its architectures; empty where nothing says it, or not one thing.
 
-    `compilers`: their versions.
+    `paths`: of files. `compilers`: their versions.
     """
 
     module_ids: tuple[str, ...]
+    paths: tuple[str, ...]
     listed: tuple[Arch, ...]
     compilers: frozenset[str]
 
@@ -149,6 +149,7 @@ def _traces(base: Path, libraries: Sequence[str]) -> _Traces:
     A list in the names of CUB's kernels is the build's, also where an architecture was removed since.
     """
     ids: dict[str, None] = {}
+    paths: dict[str, None] = {}
     lists: set[tuple[str, ...]] = set()
     compilers: set[str] = set()
     with WheelFile(base) as wheel, tempfile.TemporaryDirectory(prefix="cuwheel-graft-") as folder:
@@ -158,11 +159,12 @@ def _traces(base: Path, libraries: Sequence[str]) -> _Traces:
                 wheel.copy_to(name, file)
             with Subject(copy, name) as subject:
                 ids |= dict.fromkeys(module_ids.of(subject))
+                paths |= dict.fromkeys(module_ids.paths(subject))
                 compilers |= subject.compilers
                 lists |= {cub_lists.numbers(text) for text in cub_lists.in_names(subject.names)}
     log.debug("%s: %d module ids, lists of architectures %s, compilers %s", base.name, len(ids), lists, compilers)
     listed = [Arch.parse(f"sm_{number[:-1]}") for number in lists.pop()] if len(lists) == 1 else []
-    return _Traces(tuple(ids), tuple(listed), frozenset(compilers))
+    return _Traces(tuple(ids), tuple(paths), tuple(listed), frozenset(compilers))
 
 
 def _linked(library: Library) -> set[Arch]:

@@ -13,6 +13,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from cuwheel import codec, files, process, venvs
 from cuwheel.building import build_tools, nvcc_words, texts, variables, workspace
 from cuwheel.building.job import Job
+from cuwheel.building.request import Fit
 from cuwheel.errors import CuwheelError, UnavailableError, UsageError
 from cuwheel.facts import versions
 from cuwheel.facts.arch import Arch
@@ -126,7 +127,9 @@ def make(
         path=order.images.get(toolchain.identity, variables.system_path(links)),
     )
     values = variables.placeholders(given)
-    only = tuple(map(Arch.parse, order.request.only))
+    fit = order.request.fit or Fit(archs=())
+    only = tuple(map(Arch.parse, fit.archs))
+    origin = module_ids.matched(fit.module_ids, order.tree.files)
     job = Job(
         id=name(plan.cuda, python),
         cuda=plan.cuda,
@@ -141,8 +144,8 @@ def make(
         requires=tuple(_requires(order, plan, links, inside=bool(toolchain.prefix))),
         subdirectory=order.table.subdirectory,
         config_settings={name: texts.fill(each, values) for name, each in order.table.config_settings.items()},
-        force_archs=_forced(order, plan, only),
-        module_ids=module_ids.assigned(order.request.module_ids, order.tree.files, folder / "src"),
+        force_archs=(*_forced(order, plan, only), *nvcc_words.as_if_at(folder / "src", origin.folder_of(fit.paths))),
+        module_ids=origin.assigned(folder / "src"),
         links=links,
         notes=tuple(_notes(order, plan, toolchain)),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 _LIST = "__CUDA_ARCH_LIST__"
 _SEED = "-frandom-seed"
 _ASK_S = 60.0
+_PLAIN = re.compile(r"[\w./+-]+", re.ASCII)
 
 
 def gencode(archs: Iterable[Arch]) -> Iterator[str]:
@@ -28,6 +31,14 @@ def arch_list(archs: Iterable[Arch]) -> tuple[str, str]:
     """The list as CUB and Thrust see it, whatever is compiled."""
     numbers = sorted({arch.capability.number for arch in archs})
     return f"-U{_LIST}", f"-D{_LIST}=" + r"\,".join(f"{number}0" for number in numbers)
+
+
+def as_if_at(folder: Path, other: str | None) -> tuple[str, ...]:
+    """Paths that `assert` and `__FILE__` put into code, as they are where the source is in another folder."""
+    plain = (
+        other and os.name != "nt" and _PLAIN.fullmatch(f"{folder}{other}")
+    )  # nvcc splits at commas, and runs a shell
+    return ("-Xcompiler", f"-fmacro-prefix-map={folder}={other}") if plain else ()
 
 
 @cache

@@ -41,8 +41,8 @@ def refuse(steps: Steps) -> None:
             "--from names a folder of this machine, and the workers do not have it",
             hint="serve it: --from https://…, or use --locked",
         )
-    if request.only:
-        raise UsageError("--cluster does not go with a choice of architectures")
+    if request.fit:
+        raise UsageError("a build that must fit another one is not built by a cluster")
 
 
 def executed(steps: Steps, planned: Sequence[PlanJob], pythons: Sequence[str]) -> OnCluster:

@@ -204,7 +204,7 @@ class Steps:
         named = [name for name in self.table.cuda if toolkits.find_toolkit(name).version == cuda]
         extra = ["torch"] if self.project.backend == "torch" else []
         if (
-            self.request.only
+            self.request.fit
         ):  # whole toolkits have it, and with it CUB includes more: code of the wheel that it must fit
             extra.append("nvtx")
         version = named[0] if named else cuda  # as requested: a patch release is kept

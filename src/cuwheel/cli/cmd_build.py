@@ -199,7 +199,7 @@ def run(args: argparse.Namespace) -> Build:
     request = request_of(
         BuildRequest,
         args,
-        without=("only", "module_ids"),
+        without=("fit",),
         machines=option_values.all_parts(args.machines),
         cuda=option_values.all_parts(args.cuda),
         python=option_values.all_parts(args.python),

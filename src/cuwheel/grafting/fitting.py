@@ -221,7 +221,7 @@ def why_other_code(ours: Held, theirs: Held) -> str:
     """What tells somebody where to look: other tools, then instructions, then names."""
     if ours.entry.kind != "cubin":
         return ""
-    tools, functions, variables = code_difference(ours, theirs)
+    tools, functions, variables, data = code_difference(ours, theirs)
     if tools:
         known = [", ".join(each) or "one that does not say its version" for each in tools]
         return f": the base's compiler was {known[0]}, the donor's {known[1]}"
@@ -230,6 +230,8 @@ def why_other_code(ours: Held, theirs: Held) -> str:
         return f": the instructions of {count} differ, such as {_readable(functions[0])}"
     if variables:
         return f": only one of them has {_readable(variables[0])}, as where other headers were included"
+    if data:
+        return f": their data differ ({data[0]}), as where a path is in it"
     return ""
 
 

@@ -7,6 +7,7 @@ number: `_b96781cf_10_kernels_cu_2c92614a_636`. Another build has other ids, unl
 from __future__ import annotations
 
 import re
+import zlib
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import PurePath
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"_([0-9a-f]{8})_(\d{1,4})_(\w+)", re.ASCII)
 _HEADED = re.compile(r"(\d{1,6})(_GLOBAL__N_|_INTERNAL)(?=_[0-9a-f]{8}_)")
+_TEXT = re.compile(rb"(?<=\0)/[\w./+-]{1,1000}(?=\0)")  # one becomes an option of nvcc, which runs a shell
+_SOURCES = (b".cu", b".cuh", b".h", b".hpp", b".cc", b".cpp", b".cxx", b".inl")
 _NOT_WORD = re.compile(rb"[^0-9A-Za-z]")
 _MOST = 10_000  # files of one build
 _ONES = 0xFFFFFFFF
@@ -60,27 +63,55 @@ def in_names(names: Iterable[str]) -> Iterator[str]:
                     break
 
 
-def assigned(ids: Sequence[str], files: Sequence[str], folder: Path) -> dict[str, str]:
-    """Which file gets which id: by its path where the ids tell it, else by its name, where no other has that name.
+def paths(subject: Subject) -> tuple[str, ...]:
+    """Whole paths of source files in its data and device code, where `assert` and `__FILE__` put them."""
+    data = [subject.buffer.read(each.offset, each.size) for each in subject.sections if each.role == "data"]
+    data += [held[0].data for held in subject.held if held and held[0].entry.kind == "cubin"]
+    found = dict.fromkeys(text.decode() for each in data for text in _TEXT.findall(each) if text.endswith(_SOURCES))
+    return tuple(found)[:_MOST]
 
-    `files`: of the source, relative to its `folder`. Where that was in the other build nobody knows, but all CRCs began
-    with it: taking a file's own path away again leaves the same number for each.
+
+class Origin(NamedTuple):
+    """Ids and the files of a source that they belong to. `crc`: of the folder that the source was in."""
+
+    placed: tuple[tuple[ModuleId, str], ...]
+    others: tuple[ModuleId, ...]
+    crc: int | None
+
+    def assigned(self, folder: Path) -> dict[str, str]:
+        """Which file of `folder` gets which id: by path, else by a name that no other has."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for each, file in self.placed:
+            found[str(folder / file)].add(each.text)
+        for each in self.others:
+            found[each.name].add(each.text)
+        return {name: texts.pop() for name, texts in found.items() if len(texts) == 1}
+
+    def folder_of(self, paths: Sequence[str]) -> str | None:
+        """The folder that the source was in, where one of these paths leads to it."""
+        for path in paths:
+            for each in (path[:at] for at, letter in enumerate(path) if letter == "/" and at):
+                if zlib.crc32(each.encode()) == self.crc:
+                    return each
+        return None
+
+
+def matched(ids: Sequence[str], files: Sequence[str]) -> Origin:
+    """`files`: of the source, relative to its folder.
+
+    Where that was in the other build nobody knows, but all CRCs began with it: taking a file's own path away again
+    leaves the same number for each.
     """
     known = [each for each in map(parsed, ids[:_MOST]) if each]
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for file in files:
         by_name[_as_in_id(file)].append(file)
     pairs = [(each, file, _crc_before(each.crc, _path(file))) for each in known for file in by_name[each.name]]
-    usual = Counter(root for _, _, root in pairs).most_common(1)
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for each, file, root in pairs:
-        if root == usual[0][0]:
-            found[str(folder / file)].add(each.text)
-    placed = {text for texts in found.values() for text in texts}
-    for each in known:
-        if each.text not in placed:
-            found[each.name].add(each.text)
-    return {name: texts.pop() for name, texts in found.items() if len(texts) == 1}
+    usual = Counter(crc for _, _, crc in pairs).most_common(1)
+    folder = usual[0][0] if usual else None
+    placed = tuple((each, file) for each, file, crc in pairs if crc == folder)
+    texts = {each.text for each, _ in placed}
+    return Origin(placed, tuple(each for each in known if each.text not in texts), folder)
 
 
 def _path(file: str) -> bytes:

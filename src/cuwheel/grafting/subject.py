@@ -165,12 +165,13 @@ def tools(data: bytes) -> tuple[str, ...]:
 class CodeDifference(NamedTuple):
     """`tools`: versions of the compilers of both, where they are not the same. `functions`: whose instructions differ.
 
-    `variables`: what only one of them has.
+    `variables`: what only one of them has. `data`: sections without instructions that differ.
     """
 
     tools: tuple[tuple[str, ...], tuple[str, ...]] | None
     functions: tuple[str, ...]
     variables: tuple[str, ...]
+    data: tuple[str, ...]
 
 
 def code_difference(one: Held, other: Held) -> CodeDifference:
@@ -178,11 +179,12 @@ def code_difference(one: Held, other: Held) -> CodeDifference:
     versions = [tools(each.data) for each in (one, other)]
     contents = [{str(row[0]): row[-1] for row in _sections(each.subject.name, each.data)[1:]} for each in (one, other)]
     ours, theirs = contents
-    names = [name for name in ours if name.startswith(_TEXT) and name in theirs and ours[name] != theirs[name]]
+    names = [name for name in ours if name in theirs and ours[name] != theirs[name]]
     return CodeDifference(
         tools=(versions[0], versions[1]) if versions[0] != versions[1] else None,
-        functions=tuple(sorted(name.removeprefix(_TEXT) for name in names)),
+        functions=tuple(sorted(name.removeprefix(_TEXT) for name in names if name.startswith(_TEXT))),
         variables=tuple(sorted(one.interface.variables.keys() ^ other.interface.variables.keys())),
+        data=tuple(sorted(name for name in names if not name.startswith(_TEXT))),
     )
 
 

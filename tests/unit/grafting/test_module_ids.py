@@ -64,14 +64,14 @@ def test_each_file_gets_the_id_that_it_had_wherever_it_was() -> None:
     ]
     there = ["csrc/one.cu", "csrc/a/kernel.cu", "csrc/b/kernel.cu", "csrc/odd-name.v2.cu"]
     ids = [made(f"/home/runner/work/x/{file}", f"2c92614a_{number}") for number, file in enumerate(there)]
-    assert module_ids.assigned(ids, files, HERE) == {
+    assert module_ids.matched(ids, files).assigned(HERE) == {
         str(HERE / file): text for file, text in zip(there, ids, strict=True)
     }
 
 
 def test_a_file_that_was_made_by_the_build_is_known_by_its_name() -> None:
     ids = [made("/root/x/one.cu"), made("/root/x/two.cu"), made("/root/x/build/made.cu")]
-    found = module_ids.assigned(ids, ["one.cu", "two.cu"], HERE)
+    found = module_ids.matched(ids, ["one.cu", "two.cu"]).assigned(HERE)
     assert found == {str(HERE / "one.cu"): ids[0], str(HERE / "two.cu"): ids[1], "made_cu": ids[2]}
 
 
@@ -79,10 +79,19 @@ def test_a_file_that_was_compiled_twice_and_names_that_mean_two_files_get_none()
     twice = [made("/x/one.cu", "2c92614a_1"), made("/x/one.cu", "2c92614a_2")]
     made_files = [made("/x/build/a/made.cu"), made("/x/build/b/made.cu")]
     kept = made("/x/two.cu")
-    found = module_ids.assigned([*twice, *made_files, kept], ["one.cu", "two.cu"], HERE)
+    found = module_ids.matched([*twice, *made_files, kept], ["one.cu", "two.cu"]).assigned(HERE)
     assert found == {str(HERE / "two.cu"): kept}
 
 
 def test_without_ids_nothing_is_assigned() -> None:
-    assert module_ids.assigned([], ["one.cu"], HERE) == {}
-    assert module_ids.assigned(["nonsense", "def x"], ["one.cu"], HERE) == {}
+    for ids in ([], ["nonsense", "def x"]):
+        found = module_ids.matched(ids, ["one.cu"])
+        assert found.assigned(HERE) == {}
+        assert found.folder_of(["/root/one.cu"]) is None
+
+
+def test_the_folder_of_the_source_is_known_by_its_crc() -> None:
+    files = ["csrc/one.cu", "csrc/two.cu", "include/x.h"]
+    found = module_ids.matched([made(f"/home/me/x/{file}") for file in files[:2]], files)
+    assert found.folder_of(["/usr/include/stdio.h", "/home/me/x/include/x.h"]) == "/home/me/x"
+    assert found.folder_of(["/usr/include/stdio.h", "/home/me/y/include/x.h", "x.h", ""]) is None

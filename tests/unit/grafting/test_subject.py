@@ -35,7 +35,7 @@ def test_other_instructions_are_named() -> None:
     one, other = held(CUBIN), held(changed(code.offset))
     assert not subject.same_code(one, other)
     found = subject.code_difference(one, other)
-    assert found == (None, (code.name.removeprefix(".text."),), ())
+    assert found == (None, (code.name.removeprefix(".text."),), (), ())
     assert fitting.why_other_code(one, other).startswith(": the instructions of 1 function differ, such as ")
 
 
@@ -45,6 +45,12 @@ def test_another_compiler_explains_it() -> None:
     another = changed(code.offset).replace(version, b"13.0.0" + b"1" * (len(version) - 6))
     words = fitting.why_other_code(held(CUBIN), held(another))
     assert words == f": the base's compiler was {version.decode()}, the donor's 13.0.0{'1' * (len(version) - 6)}"
+
+
+def test_other_data_are_named() -> None:
+    data = section(".nv.info")
+    words = fitting.why_other_code(held(CUBIN), held(changed(data.offset + data.size - 1)))
+    assert words == f": their data differ ({data.name}), as where a path is in it"
 
 
 def test_a_note_of_the_tool_s_own_call_is_no_difference() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuwheel.cli import option_values, places
-from cuwheel.errors import CuwheelError, NewerSchemaError, UnsafeWheelError, UsageError
+from cuwheel.errors import CuwheelError, NewerSchemaError, ToolError, UnsafeWheelError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,11 +146,11 @@ def policy(text: str) -> str:
 
     if text == "auto":
         return text
-    problems = []
+    problems: list[UsageError | ToolError] = []
     for cpu in option_values.CPUS:
         try:
             policies.find(text, cpu)
-        except UsageError as error:
+        except (UsageError, ToolError) as error:  # auditwheel is for Linux alone
             problems.append(error)
         else:
             return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from cuwheel.cli.option_values import shortened
@@ -19,6 +19,8 @@ def _mode(text: str) -> int | None:
     try:
         return Path(text).stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
+        if any(len(part) > _LONGEST_NAME for part in Path(text).parts):  # of which Windows says no more than that
+            raise UsageError(f"{shortened(text)}: file name too long") from None
         return None
     except OSError as error:
         raise UsageError(f"{shortened(text)}: {error.strerror or error}") from None
@@ -88,8 +90,8 @@ def new_file(text: str) -> Path:
 
 def folder_below(text: str) -> str:
     """A folder of a source, named from its top."""
-    path = PurePosixPath(text)
-    if path.is_absolute() or ".." in path.parts:
+    path = PurePath(text)
+    if path.anchor or ".." in path.parts:
         raise UsageError(f"{shortened(text)!r} is outside the source")
     if any(len(os.fsencode(part)) > _LONGEST_NAME for part in path.parts):
         raise UsageError(f"{shortened(text)!r} is too long for a folder name")

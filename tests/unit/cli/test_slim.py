@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def test_an_environment_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["slim", "--env", str(env), "--for", "h100", "--html", str(tmp_path / "page.html")]) == 0
     shown = capsys.readouterr().out
     assert f"cuwheelslim--undo--env{env}" in "".join(shown.split())
-    assert "in the layer that installs" in shown
+    assert ("in the layer that installs" in shown) == (os.name == "posix")  # images are of Linux
     assert "libfoo.so" in (tmp_path / "page.html").read_text()
     assert main(["slim", "--undo", "--env", str(env), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)

@@ -18,6 +18,8 @@ import pytest
 from cuwheel import api
 from cuwheel.binary import pe_rules
 from cuwheel.buffer import FileBuffer
+from cuwheel.grafting import host
+from cuwheel.grafting.subject import Subject
 from cuwheel.inspection import pe
 from cuwheel.machine.fleet import Refinement
 from tests.fixtures import cache
@@ -53,10 +55,10 @@ CALLED = {"bitsandbytes 0.50.2", "xgboost 3.2.0", "nvidia-curand 10.4.0.35"}
 HOSTS = {"onnxruntime_providers_cuda.dll": "onnxruntime.dll"}  # the library that must load one, and prepares that
 
 
-def wheel_of(subject: str) -> Path:
+def wheel_of(subject: str, platform: str = "win_amd64") -> Path:
     name, version = subject.split()
     try:
-        return packages.wheel(Published(name=name, version=version, platform="win_amd64"))
+        return packages.wheel(Published(name=name, version=version, platform=platform))
     except UnavailableError as reason:
         pytest.skip(str(reason))
 
@@ -302,3 +304,27 @@ def test_a_signed_library_all_the_way(tmp_path: Path, subject: str, name: str) -
     assert (now.outcome, now.predicted_error) == (was.outcome, was.predicted_error)
     api.slim_undo(tmp_path / "site")
     assert library.read_bytes() == before
+
+
+def test_a_library_of_nvidias_for_arm64(tmp_path: Path) -> None:
+    """Slimmed twice and put together again: the rules, the readers and its host side; nothing here can load it."""
+    source = wheel_of("nvidia-curand 10.4.4.72", "win_arm64")
+    with zipfile.ZipFile(source) as archive:
+        member = next(each for each in archive.namelist() if each.endswith("curand64_10.dll"))
+    whole = _unpacked(source, member, tmp_path / "whole")
+    assert api.inspect(whole).libraries[0].machine == "aarch64"
+    parts = [tmp_path / "base.dll", tmp_path / "donor.dll"]
+    for part, machines in zip(parts, (("a100", "h100"), ("h100", "12.1")), strict=True):
+        assert api.slim(whole, machines=machines, drop_signature=True, output=part).written
+        assert part.stat().st_size < 0.5 * whole.stat().st_size
+        _same_but_smaller(whole, part)
+    grafted = tmp_path / "grafted.dll"
+    found = api.graft(*parts, output=grafted)
+    assert found.written, found.findings
+    _same_but_smaller(whole, grafted)
+    assert {str(each.arch) for each in engine.read(grafted).entries if each.kind == "cubin"} == {
+        *("sm_80", "sm_90", "sm_121"),
+    }
+    for each in (*parts, grafted):
+        with Subject(whole, "whole") as ours, Subject(each, each.name) as theirs:
+            assert host.difference(ours, theirs) == ""

@@ -25,7 +25,7 @@ class Published:
 
     @property
     def machine(self) -> str:
-        return next(each for each in ("x86_64", "aarch64", "amd64") if self.platform.endswith(each))
+        return next(each for each in ("x86_64", "aarch64", "amd64", "arm64") if self.platform.endswith(each))
 
 
 def published() -> list[Published]:

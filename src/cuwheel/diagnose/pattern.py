@@ -37,6 +37,7 @@ KINDS = {
 }
 _ZERO_WIDTH = {"b"}
 _WORD = re.compile(r"[a-z0-9_]+")  # of folded text
+_PART = 1 << 20  # letters whose words are listed at once
 _SHORTEST_NEEDLE = 3
 REACH = 2000  # how far from its needle the rest of a pattern may stand
 _HOLE = re.compile(r"\{([a-z]+)(?::([a-z_0-9]+))?\}")
@@ -60,7 +61,14 @@ class PatternError(ValueError):
 
 
 def words(folded: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(folded))
+    """A part of the text at a time: the list of all words, most of them many times over, would be large."""
+    found, place = set[str](), 0
+    while place < len(folded):
+        line_end = folded.find("\n", place + _PART)
+        end = len(folded) if line_end < 0 else line_end
+        found.update(_WORD.findall(folded, place, end))
+        place = end + 1
+    return frozenset(found)
 
 
 @cache

@@ -117,6 +117,12 @@ class Log(Struct, frozen=True, dict=True):  # no slots: what is worked out is ke
 
 def read(stream: BinaryIO) -> Log:
     """The whole, or the beginning and the end of what is too long; of the lines between them only the number."""
+    text, before_gap, skipped = _ends(stream)
+    return parse(text, before_gap=before_gap, skipped=skipped) if text else parse("")
+
+
+def _ends(stream: BinaryIO) -> tuple[str, int, int]:
+    """The text, the lines before the gap in it, and how many lines are missing there."""
     head = stream.read(HALF)
     tail: deque[bytes] = deque()
     kept = skipped = 0
@@ -127,14 +133,27 @@ def read(stream: BinaryIO) -> Log:
             kept -= len(tail[0])
             skipped += tail.popleft().count(b"\n")
     end = b"".join(tail)
+    tail.clear()
     excess = max(0, kept - HALF)
     skipped += end.count(b"\n", 0, excess)
-    text = encoding.decode(head + (b"\n" if skipped else b"") + end[excess:])
-    return parse(text, before_gap=head.count(b"\n") + 1, skipped=skipped) if text else parse("")
+    return encoding.decode(head + (b"\n" if skipped else b"") + end[excess:]), head.count(b"\n") + 1, skipped
 
 
 def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
     """`before_gap`: lines of the beginning of a log of whose middle `skipped` lines were left out."""
+    log = _as_printed(text, before_gap, skipped)
+    foreign = list(_foreign(log))
+    if not foreign:
+        return log  # with the words that were looked for already
+    return replace(
+        log,
+        lines=(*log.lines, *(english for _, english, _ in foreign)),
+        numbers=(*log.numbers, *(number for number, _, _ in foreign)),
+        printed={len(log.lines) + index: line for index, (_, _, line) in enumerate(foreign)},
+    )
+
+
+def _as_printed(text: str, before_gap: int, skipped: int) -> Log:
     plain = _without_decoration(encoding.bounded(text))
     numbered = list(_numbered(plain))
     if skipped:
@@ -148,29 +167,21 @@ def parse(text: str, *, before_gap: int = 0, skipped: int = 0) -> Log:
         *_split(numbered),
         *_split([*_unwrapped(numbered), *_broken(numbered), *islice(_continued(numbered), _MESSAGES)]),
     ]
-    log = Log(
+    return Log(
         lines=tuple(line for _, line in both),
         numbers=tuple(number for number, _ in both),
         total=total,
         truncated=skipped,
         prose=prose,
     )
-    foreign = list(_foreign(log))
-    if not foreign:
-        return log  # with the words that were looked for already
-    return replace(
-        log,
-        lines=(*log.lines, *(english for _, english, _ in foreign)),
-        numbers=(*log.numbers, *(number for number, _, _ in foreign)),
-        printed={len(both) + index: line for index, (_, _, line) in enumerate(foreign)},
-    )
 
 
 def _foreign(log: Log) -> Iterator[tuple[int, str, str]]:
     """The lines that are not in English, or whose quotation marks JSON escaped: their number, in plain, as printed."""
     text = "\n".join(log.lines)
-    translator = Translator(text, log.may_hold)
-    if translator or '\\"' in text:
+    translator, has_escaped = Translator(text, log.may_hold), '\\"' in text
+    del text
+    if translator or has_escaped:
         for number, line in zip(log.numbers, log.lines, strict=True):
             if (plain := _ESCAPED_QUOTE.sub('"', translator.english(line))) != line:
                 yield number, plain, line

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from cuwheel.diagnose import pattern
 from cuwheel.diagnose.pattern import PatternError, check_pattern, fold
 from cuwheel.diagnose.search import Search
 from cuwheel.diagnose.text import parse
@@ -60,3 +61,10 @@ def test_a_needle_on_every_line_does_not_hold_it_up() -> None:
 def test_far_down_a_very_long_line() -> None:
     line = "x" * 300_000 + " unsupported gnu version! " + "y" * 300_000
     assert Search(parse(line)).has("unsupported gnu version")
+
+
+def test_no_word_is_cut_where_a_text_is_read_in_parts() -> None:
+    """The parts end with lines; one line longer than a part is a part of its own."""
+    lines = [f"word{number} of_line" for number in range(120_000)]
+    lines[60_000] = " ".join(f"long{number}" for number in range(200_000))
+    assert pattern.words("\n".join(lines)) == frozenset(word for line in lines for word in line.split())

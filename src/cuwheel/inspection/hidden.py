@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _ELF = elf.MAGIC + b"\x02\x01"
 _CUDA = struct.pack("<H", elf.MACHINE_CUDA)
-_ZSTD = re.compile(re.escape(ZSTD_MAGIC))  # in compressed data, where no byte is rare, the fastest way
 _OVERLAP = elf.HEADER_SIZE
 _MOST = 1 << 18  # in one file; cuFFT has 24,448
 _SHOWN = 5
@@ -87,9 +85,9 @@ def _search_region(buffer: Buffer, name: str, start: int, end: int, containers: 
             if at < SCAN_CHUNK and chunk[at + 18 : at + 20] == _CUDA
         ]
         cubins += [
-            Hit(name, position + match.start(), end, compressed=True)
-            for match in _ZSTD.finditer(chunk)
-            if match.start() < SCAN_CHUNK
+            Hit(name, position + at, end, compressed=True)
+            for at in occurrences(chunk, ZSTD_MAGIC, 1)
+            if at < SCAN_CHUNK
         ]
         position += SCAN_CHUNK
 

@@ -126,7 +126,7 @@ def _elf(buffer: Buffer, *, search: Search) -> _Draft:
     elif dynamic.mentions(file, _CXX):
         draft.cxx11_abi = False
     if draft.type != "relocatable":
-        draft.torch_symbols = torch_symbols.imported(file)
+        draft.torch_symbols = torch_symbols.imported(file, draft.dynamic.soname)
     return draft
 
 

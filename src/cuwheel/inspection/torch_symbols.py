@@ -45,9 +45,11 @@ class TorchExports(NamedTuple):
     names: frozenset[str]
 
 
-def imported(file: Elf) -> tuple[str, ...]:
-    """What the loader must find in torch: mangled names, in order."""
+def imported(file: Elf, soname: str | None) -> tuple[str, ...]:
+    """What the loader must find in torch: mangled names, in order. Torch has its own by itself."""
     if not any(dynamic.mentions(file, each) for each in _TELLING):
+        return ()
+    if soname and packages.framework_of(soname) == "torch":
         return ()
     return tuple(sorted(_read(file, defined=False)))
 

@@ -262,14 +262,20 @@ class Conversation:
         self._child, self._errors = child, errors
         self._rest = b""
         self._pieces: queue.Queue[bytes] = queue.Queue(_AHEAD)
-        threading.Thread(target=self._read, daemon=True).start()
+        assert child.stdout  # noqa: S101 - it was started with a pipe
+        # A descriptor of the thread's own: when ours is closed, its number is soon that of the next program's pipe.
+        source = os.dup(child.stdout.fileno())
+        threading.Thread(target=self._read, args=(source,), daemon=True).start()
 
-    def _read(self) -> None:
+    def _read(self, source: int) -> None:
         """Beside us: on Windows nothing else can wait for a pipe with an end."""
-        assert self._child.stdout  # noqa: S101 - it was started with a pipe
-        with contextlib.suppress(OSError, ValueError):  # it is closed when the program is ended
-            while piece := os.read(self._child.stdout.fileno(), _PIECE):
+        try:
+            while piece := os.read(source, _PIECE):
                 self._pieces.put(piece)
+        except OSError as error:
+            log.debug("%s: %s", self.command[0], error)
+        finally:
+            os.close(source)
         self._pieces.put(b"")
 
     def send(self, line: bytes) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -135,3 +136,29 @@ def test_an_attended_text_is_run_by_a_shell(tmp_path: Path) -> None:
     text.chmod(0o644)
     with pytest.raises(ToolError, match="Permission denied"):
         process.attend([text])
+
+
+def test_the_reader_of_an_ended_program_takes_nothing_from_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread may be about to read when the pipe is closed, and the next pipe gets the same number."""
+    read, about_to, go_on = os.read, threading.Event(), threading.Event()
+
+    def held_back(descriptor: int, size: int) -> bytes:
+        if threading.current_thread() is not threading.main_thread():
+            about_to.set()
+            assert go_on.wait(30)
+        return read(descriptor, size)
+
+    monkeypatch.setattr(os, "read", held_back)
+    with process.conversing([sys.executable, "-c", "input()"]) as program:
+        number = program._child.stdout.fileno()  # type: ignore[union-attr]  # it has one
+        assert about_to.wait(30)
+    reading, writing = os.pipe()
+    os.dup2(reading, number)
+    os.write(writing, b"next")
+    go_on.set()
+    assert program.receive(30) == b""
+    os.close(writing)
+    assert read(reading, 10) == b"next"
+    os.close(reading)
+    if number != reading:
+        os.close(number)

@@ -116,3 +116,15 @@ def test_what_the_package_promises_is_there(name: str) -> None:
 def test_what_it_does_not_promise_is_not() -> None:
     with pytest.raises(AttributeError, match="NoSuchRequest"):
         cuwheel.NoSuchRequest  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_paths_may_be_given_as_text() -> None:
+    @takes(PackRequest)
+    def pack(request: PackRequest) -> PackRequest:
+        return request
+
+    given: dict[str, Any] = {"wheels": "a.whl", "to": "kit.pyz", "config": "checks.toml"}
+    request = pack(**given)
+    assert (request.to, request.config) == (Path("kit.pyz"), Path("checks.toml"))
+    assert request.wheels == ("a.whl",)
+    assert pack(PackRequest(wheels="a.whl", to=Path("kit.pyz"))).to == Path("kit.pyz")

@@ -9,7 +9,6 @@ import selectors
 import subprocess
 import threading
 import time
-from typing import IO
 
 from .capture import Capture
 
@@ -63,16 +62,17 @@ class PipesOfWindows(Pipes):
     def __init__(self, child: subprocess.Popen[bytes], capture: Capture) -> None:
         self._capture, self._open = capture, len(_STREAMS)
         self._pieces: queue.Queue[tuple[str, bytes]] = queue.Queue(_AHEAD)
-        self._threads = [
-            threading.Thread(target=self._read, args=(name, getattr(child, name)), daemon=True) for name in _STREAMS
-        ]
+        # Descriptors of the threads' own: when the child's are closed, their numbers are soon those of other pipes.
+        sources = {name: os.dup(getattr(child, name).fileno()) for name in _STREAMS}
+        self._threads = [threading.Thread(target=self._read, args=each, daemon=True) for each in sources.items()]
         for each in self._threads:
             each.start()
 
-    def _read(self, name: str, stream: IO[bytes]) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it was closed
-            while piece := os.read(stream.fileno(), _PIECE):
+    def _read(self, name: str, source: int) -> None:
+        with contextlib.suppress(OSError):
+            while piece := os.read(source, _PIECE):
                 self._pieces.put((name, piece))
+        os.close(source)
         self._pieces.put((name, b""))
 
     @property

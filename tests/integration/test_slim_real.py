@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import api, process
+from cuwheel import api, process, venvs
 from cuwheel.cli import main
 from tests.unit.slimming.packages import FOO, PER_CUDA, contents, make_environment, make_wheel, snapshot, wrong_records
 
@@ -79,8 +78,8 @@ def test_a_slimmed_environment_is_one_that_pip_understands(bare: Path, tmp_path:
 
 
 def test_uv_caches_stay_as_they_are(bare: Path, tmp_path: Path) -> None:
-    uv = shutil.which("uv")
-    if not uv or process.run([uv, "--version"], timeout=MINUTE, check=False).status:
+    uv = venvs.uv()
+    if not uv:
         pytest.skip("there is no uv here")
     cache = tmp_path / "cache"
     wheel = make_wheel(tmp_path, FOO)

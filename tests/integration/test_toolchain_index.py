@@ -56,7 +56,7 @@ def hidden(tmp_path: Path) -> dict[str, str]:
     return environ
 
 
-@pytest.mark.parametrize("version", ["13.0", "13.4"])
+@pytest.mark.parametrize("version", [pytest.param("13.0", marks=pytest.mark.slow), "13.4"])
 def test_it_compiles_for_everything_it_claims(version: str) -> None:
     installed(version)
     answer = api.toolchain_verify(version, providers=["index"], cache=cache.folder() / "store")
@@ -107,6 +107,7 @@ def test_the_second_time_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> No
     assert installed("13.0", offline=True).toolkits == made.toolkits
 
 
+@pytest.mark.slow
 def test_a_real_toolkit_from_archives(tmp_path: Path) -> None:
     """The index's toolkit, taken apart into NVIDIA's archives, served, and put together again: it still compiles."""
     (toolkit,) = installed("13.0").toolkits

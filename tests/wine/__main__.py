@@ -87,20 +87,26 @@ def run(names: tuple[str, ...], options: Sequence[str], *, limit: float = _PIECE
 def read(results: Path, piece: Piece, status: int | None) -> Piece:
     """With pytest's own account of the tests."""
     cases = list(ET.parse(results).getroot().iter("testcase"))  # noqa: S314 - pytest wrote it a moment ago
-    ends = [{each.tag: each.get("message", "") for each in case} for case in cases]
+    ends = [{each.tag for each in case} for case in cases]
     failed = [
         f"{case.get('classname')}::{case.get('name')}"
         for case, end in zip(cases, ends, strict=True)
-        if {"failure", "error"} & end.keys()
+        if {"failure", "error"} & end
     ]
     if status not in (0, _NOTHING_TO_DO) and not failed:
         failed = [f"{piece.name} ended with status {status}"]
     return dataclasses.replace(
         piece,
-        passed=len([end for end in ends if not {"skipped", "failure", "error"} & end.keys()]),
-        skipped=tuple(end["skipped"] for end in ends if "skipped" in end),
+        passed=len([end for end in ends if not {"skipped", "failure", "error"} & end]),
+        skipped=tuple(_reason(each) for case in cases for each in case.findall("skipped")),
         failed=tuple(failed),
     )
+
+
+def _reason(skipped: ET.Element) -> str:
+    """Of a whole file pytest has it in the text alone: its place, line and reason."""
+    told = skipped.get("message", "")
+    return told if told != "collection skipped" else (skipped.text or "").rpartition("Skipped: ")[2].rstrip("\"')")
 
 
 def _started(words: Sequence[str], limit: float) -> tuple[int | None, str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _FILES = {
     "test_good.py": "import pytest\ndef test_a(): pass\ndef test_b(): pytest.skip('not here')\n",
+    "test_absent.py": "import pytest\npytest.importorskip('nothing_of_this_name')\ndef test_a(): pass\n",
     "test_bad.py": "def test_a(): pass\ndef test_b(): assert 0\n",
     "test_hangs.py": "import time\ndef test_a(): pass\ndef test_b(): time.sleep(600)\n",
     "test_dies.py": "import os\ndef test_a(): os._exit(3)\n",
@@ -31,11 +32,12 @@ def test_every_end_is_told(place: Path) -> None:
         found[name] = job.run((windows.named(place / name),), options, limit=60.0 if name == "test_good.py" else 25.0)
     good = found["test_good.py"]
     assert (good.passed, good.skipped, good.failed) == (1, ("not here",), ())
+    assert "could not import 'nothing_of_this_name'" in found["test_absent.py"].skipped[0]
     assert (found["test_bad.py"].passed, len(found["test_bad.py"].failed)) == (1, 1)
     assert found["test_hangs.py"].failed[0].endswith("did not end within 25 s")
     assert found["test_dies.py"].failed[0].endswith("ended with status 3")
     assert len(found["test_broken.py"].failed) == 1
-    assert job.summary(list(found.values())).splitlines()[-1] == "2 passed, 1 skipped, 4 failed"
+    assert job.summary(list(found.values())).splitlines()[-1] == "2 passed, 2 skipped, 4 failed"
 
 
 def test_folders_are_their_files() -> None:

@@ -192,12 +192,15 @@ def _cmd_set(name: str, value: str) -> str:
 def powershell(words: Sequence[str]) -> str:
     first, *rest = words
     called = f"& {_powershell_text(first)}"
-    if not any(map(_lost_by_old_powershell, rest)):
-        return " ".join([called, *map(_powershell_word, rest)])
-    raw = " ".join(map(windows_word, rest))
-    if not set("|&%\r\n").intersection(raw):
-        return f"{called} --% {raw}"  # as it stands, in every version
+    if any(map(_lost_by_old_powershell, rest)) and (raw := _as_it_stands(rest)):
+        return f"{called} --% {raw}"
     return " ".join([called, *map(_powershell_word, rest)])
+
+
+def _as_it_stands(words: Sequence[str]) -> str:
+    """What every version hands on unread behind --%; nothing where there is a character that it reads even there."""
+    raw = " ".join(map(windows_word, words))
+    return "" if set("|&%\r\n").intersection(raw) else raw
 
 
 def _lost_by_old_powershell(word: str) -> bool:
@@ -220,7 +223,7 @@ def _powershell_script(what: Script) -> Iterator[str]:
     yield from (_powershell_set(name, "$null") for name in what.unset)
     yield from (_powershell_set(name, _powershell_text(value)) for name, value in what.setting.items())
     line = powershell(what.words)
-    if " --% " not in line and any(map(_lost_by_old_powershell, what.words[1:])):
+    if any(map(_lost_by_old_powershell, what.words[1:])) and not _as_it_stands(what.words[1:]):
         yield "# PowerShell 7.3 or later: older ones lose double quotes"
     yield line
     if what.cwd:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cuwheel import quoting
@@ -149,6 +149,7 @@ def test_a_line_break_is_refused_by_cmd(word: str) -> None:
         quoting.cmd(["nvcc", word + "\n"])
 
 
+@example(["", " --% "])
 @given(WORDS)
 def test_through_powershell(words: list[str]) -> None:
     program = "C:\\Program Files\\x\\nvcc.exe"

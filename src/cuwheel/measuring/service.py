@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from cuwheel import files, process
-from cuwheel.errors import ToolError, UnreadableError
+from cuwheel.errors import ToolError, UnreadableError, UsageError
 from cuwheel.measuring import journal
 
 Kind: TypeAlias = Literal["systemd", "systemd-user", "cron"]
@@ -82,6 +82,11 @@ def plan(file: Path, folder: Path, kind: Kind | None = None) -> Service:
 
 def default_kind() -> Kind:
     """systemd's where it runs the machine, for everybody if we are the administrator; else cron."""
+    if sys.platform == "win32":
+        raise UsageError(
+            "a service that resumes trials is for Linux: a unit of systemd, or a line of cron",
+            hint="Task Scheduler starts a command with Windows: cuwheel trials run FILE --resume",
+        )
     if not _RUNNING.is_dir() or shutil.which("systemctl") is None:
         return "cron"
     return "systemd" if os.geteuid() == 0 else "systemd-user"

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 LINUX = [each for each in packages.published() if each.platform.startswith("manylinux")]
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+# Where an old linker put all that is only read into one segment with the code, the part after the device code is now a
+# segment of its own, and as executable as before: loaders go by segments, whatever sections say.
+_STILL_EXECUTABLE = "loadable segment [#] is executable but contains no executable sections"
+# Where patchelf moved .dynsym to the end of a file, GNU's strip gives sections other numbers and symbols the old ones.
+# Loaders do not read these.
+_RENUMBERED = "st_value out of bounds"
 
 
 @pytest.mark.download
@@ -58,7 +64,8 @@ def slimmed(source: Path, target: Path) -> bool:
     for tool in ("patchelf", "strip"):  # one after the other, on both: patchelf's own work is complained of too
         changed(tool, source, machine)
         changed(tool, target, machine)
-        assert complaints(target) <= complaints(source), tool
+        new = complaints(target) - complaints(source)
+        assert not {each for each in new if tool != "strip" or not each.endswith(_RENUMBERED)}, tool
         assert len(engine.read(target).entries) == sum(each.keep for each in plan.entries), tool
         assert loads(target) or not loaded, tool
     target.unlink()
@@ -70,7 +77,7 @@ def complaints(path: Path) -> set[str]:
     said = subprocess.run(["readelf", "-lSdsrnW", path], capture_output=True, text=True, check=False).stderr
     if shutil.which("eu-elflint"):
         said += subprocess.run(["eu-elflint", "--gnu-ld", path], capture_output=True, text=True, check=False).stdout
-    return {_NUMBERS.sub("#", line) for line in said.splitlines() if line != "No errors"}
+    return {_NUMBERS.sub("#", line) for line in said.splitlines() if line != "No errors"} - {_STILL_EXECUTABLE}
 
 
 def loads(path: Path) -> bool:

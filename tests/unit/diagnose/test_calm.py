@@ -12,9 +12,9 @@ from cuwheel.diagnose.explain import explain
 INSTALLED = """\
 Using pip 25.1 from /venv/lib/python3.11/site-packages/pip (python 3.11)
 1 location(s) to search for versions of tracer-cu12:
-* https://pypi.org/simple/tracer-cu12/
-  Skipping link: none of the wheel's tags (cp311-cp311-win_amd64) are compatible (run pip debug --verbose to show compatible tags): https://files.pythonhosted.org/packages/1a/404f/tracer_cu12-1.2-cp311-cp311-win_amd64.whl#sha256=404ab1 (from https://pypi.org/simple/tracer-cu12/)
-  Link requires a different Python (3.11.7 not in: '>=3.7,<3.11'): https://files.pythonhosted.org/packages/2b/tracer_cu12-0.9-py3-none-any.whl (from https://pypi.org/simple/tracer-cu12/)
+* https://index.example/simple/tracer-cu12/
+  Skipping link: none of the wheel's tags (cp311-cp311-win_amd64) are compatible (run pip debug --verbose to show compatible tags): https://files.index.example/packages/1a/404f/tracer_cu12-1.2-cp311-cp311-win_amd64.whl#sha256=404ab1 (from https://index.example/simple/tracer-cu12/)
+  Link requires a different Python (3.11.7 not in: '>=3.7,<3.11'): https://files.index.example/packages/2b/tracer_cu12-0.9-py3-none-any.whl (from https://index.example/simple/tracer-cu12/)
   Downloading tracer_cu12-1.2-cp311-cp311-manylinux_2_28_x86_64.whl (404.9 MB)
 Successfully installed tracer-cu12-1.2
 """

@@ -63,14 +63,14 @@ def test_each_file_gets_the_id_that_it_had_wherever_it_was() -> None:
         "setup.py",
     ]
     there = ["csrc/one.cu", "csrc/a/kernel.cu", "csrc/b/kernel.cu", "csrc/odd-name.v2.cu"]
-    ids = [made(f"/home/runner/work/x/{file}", f"2c92614a_{number}") for number, file in enumerate(there)]
+    ids = [made(f"/build/x/{file}", f"2c92614a_{number}") for number, file in enumerate(there)]
     assert module_ids.matched(ids, files).assigned(HERE) == {
         str(HERE / file): text for file, text in zip(there, ids, strict=True)
     }
 
 
 def test_a_file_that_was_made_by_the_build_is_known_by_its_name() -> None:
-    ids = [made("/root/x/one.cu"), made("/root/x/two.cu"), made("/root/x/build/made.cu")]
+    ids = [made("/src/x/one.cu"), made("/src/x/two.cu"), made("/src/x/build/made.cu")]
     found = module_ids.matched(ids, ["one.cu", "two.cu"]).assigned(HERE)
     assert found == {str(HERE / "one.cu"): ids[0], str(HERE / "two.cu"): ids[1], "made_cu": ids[2]}
 
@@ -87,7 +87,7 @@ def test_without_ids_nothing_is_assigned() -> None:
     for ids in ([], ["nonsense", "def x"]):
         found = module_ids.matched(ids, ["one.cu"])
         assert found.assigned(HERE) == {}
-        assert found.folder_of(["/root/one.cu"]) is None
+        assert found.folder_of(["/src/one.cu"]) is None
 
 
 def test_the_folder_of_the_source_is_known_by_its_crc() -> None:

@@ -35,10 +35,10 @@ def arch_list(archs: Iterable[Arch]) -> tuple[str, str]:
 
 def as_if_at(folder: Path, other: str | None) -> tuple[str, ...]:
     """Paths that `assert` and `__FILE__` put into code, as they are where the source is in another folder."""
-    plain = (
-        other and os.name != "nt" and _PLAIN.fullmatch(f"{folder}{other}")
-    )  # nvcc splits at commas, and runs a shell
-    return ("-Xcompiler", f"-fmacro-prefix-map={folder}={other}") if plain else ()
+    # nvcc splits words at commas and runs a shell, and `other` was read from a wheel.
+    if not other or os.name == "nt" or not _PLAIN.fullmatch(f"{folder}{other}"):
+        return ()
+    return "-Xcompiler", f"-fmacro-prefix-map={folder}={other}"
 
 
 @cache

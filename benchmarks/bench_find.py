@@ -75,7 +75,7 @@ def main() -> int:
         ours=shown(taken["find"]),
         theirs=shown(taken["pip"]),
         value=taken["find"] / taken["pip"],
-        floor=3,
+        best=1.2,
         at_most=True,
     )
     return finish([measure])

@@ -70,7 +70,7 @@ def _measure(taken: dict[str, list[tuple[float, float]]], index: int, of: str) -
         ours=shown(ours),
         theirs=shown(theirs),
         value=(ours / theirs - 1) * 100,
-        floor=3.0,
+        promised=3.0,
         unit="% more",
         at_most=True,
     )

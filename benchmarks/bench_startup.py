@@ -24,7 +24,7 @@ def main() -> int:
         ours=shown(taken["cuwheel"]),
         theirs=shown(taken["bare"]),
         value=ratio,
-        floor=3.0,
+        best=2.0,
         at_most=True,
     )
     return finish([measure])

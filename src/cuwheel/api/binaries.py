@@ -28,7 +28,11 @@ def inspect(
 
     place = on_disk(target, platform)
     found = any_target.survey(
-        place, env=env, detail="entries" if entries else "containers", search="whole" if whole else "data"
+        place,
+        env=env,
+        detail="entries" if entries else "containers",
+        search="whole" if whole else "data",
+        python=False,  # nothing that is shown depends on it, and PyTorch's takes as long as its libraries
     )
     described, unclear = any_target.description(found, place, env=env)
     return report.answer_of(found, described, unclear, entries=entries)

@@ -60,7 +60,9 @@ def examine(machine: MachineProfile, there: Sequence[WithDeviceCode], known: Seq
 
 def _surveyed_and_judged(installed: WithDeviceCode, machines: Sequence[Machine]) -> tuple[str, tuple[Finding, ...]]:
     # Nearly everything that is installed runs, and that shows without looking for code in every corner.
-    name, found = judged(survey(installed.name, env=installed.folder, detail="containers", search="nowhere"), machines)
+    name, found = judged(
+        survey(installed.name, env=installed.folder, detail="containers", search="nowhere", python=False), machines
+    )
     if not any(_matters(each) for each in found):
         return name, ()
     return judged(survey(installed.name, env=installed.folder, detail="containers"), machines)

@@ -32,20 +32,27 @@ def remembered() -> Iterator[None]:
         _remembered.reset(token)
 
 
-def survey(target: str | Path, *, env: Path | None = None, detail: Detail = "rows", search: Search = "data") -> Survey:
+def survey(
+    target: str | Path,
+    *,
+    env: Path | None = None,
+    detail: Detail = "rows",
+    search: Search = "data",
+    python: bool = True,
+) -> Survey:
     """See `cuwheel.inspection.survey`."""
     known = _remembered.get()
     if known is None:
-        return _survey(target, env, detail, search)
+        return _survey(target, env, detail, search, python=python)
     key = (str(target), env, detail, search)
     if key not in known:
-        known[key] = _survey(target, env, detail, search)
+        known[key] = _survey(target, env, detail, search, python=True)  # the next question may be for a verdict
     return known[key]
 
 
-def _survey(target: str | Path, env: Path | None, detail: Detail, search: Search) -> Survey:
+def _survey(target: str | Path, env: Path | None, detail: Detail, search: Search, *, python: bool) -> Survey:
     if (facts := _facts(target)) is None:
-        return stage.survey(target, env=env, detail=detail, search=search)
+        return stage.survey(target, env=env, detail=detail, search=search, python=python)
     if detail == "entries" or search == "whole":
         raise UsageError(f"{target} has the facts of a wheel, not its bytes", hint="ask about the wheel itself")
     from cuwheel.inspection import wheel_facts  # noqa: PLC0415 - most targets have code in them

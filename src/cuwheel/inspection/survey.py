@@ -26,31 +26,39 @@ if TYPE_CHECKING:
 _WORKERS = 2
 
 
-def survey(target: str | Path, *, env: Path | None = None, detail: Detail = "rows", search: Search = "data") -> Survey:
+def survey(
+    target: str | Path,
+    *,
+    env: Path | None = None,
+    detail: Detail = "rows",
+    search: Search = "data",
+    python: bool = True,
+) -> Survey:
     """What is in `target`. `env`: the environment where a distribution is installed.
 
     `detail` lists containers and entries too. `search`: where device code outside its own sections is looked
-    for; "nowhere" also leaves a package's Python unread, and shows all the same whether all is well.
+    for; "nowhere" shows all the same whether all is well. `python`: whether the package's Python is read for what it
+    loads, which only a verdict or a facts file asks for, and only with containers.
     """
     found = source.find(target, env=env)
     try:
-        return _survey(found, detail, search=search)
+        return _survey(found, detail, search=search, python=python)
     finally:
         found.close()
 
 
 def survey_wheel(wheel: WheelFile, *, detail: Detail = "rows") -> Survey:
     """Of a wheel that is open already, and stays so."""
-    return _survey(source.of_wheel(wheel), detail, search="data")
+    return _survey(source.of_wheel(wheel), detail, search="data", python=True)
 
 
-def _survey(found: Source, detail: Detail, *, search: Search) -> Survey:
+def _survey(found: Source, detail: Detail, *, search: Search, python: bool) -> Survey:
     if found.kind == "file":
         libraries = [_read(found.items[0], detail, lambda _: None, search=search).library]
         findings: list[Finding] = []
     else:
         libraries, findings = _read_all(found, detail, search=search)
-    imported, loads = _loaded(found, libraries) if detail != "rows" and search != "nowhere" else ((), ())
+    imported, loads = _loaded(found, libraries) if python and detail != "rows" else ((), ())
     return Survey(
         target=found.target,
         kind=found.kind,

@@ -96,6 +96,18 @@ def test_libraries_together_get_the_same_verdicts(tmp_path: Path) -> None:
     assert facts.python_loads
 
 
+def test_inspecting_a_wheel_reads_none_of_its_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown does not depend on it, and PyTorch's takes as long as all of its libraries."""
+    files: dict[str, str | bytes] = {f"subject/{each.name}": each.read_bytes() for each in BIN.iterdir()}
+    wheel = packed(tmp_path, files | {"subject/__init__.py": "from subject import plain"})
+    parsed: list[str | None] = []
+    monkeypatch.setattr("cuwheel.inspection.imports.parse", parsed.append)
+    cuwheel.inspect(wheel)
+    assert not parsed
+    cuwheel.check(wheel, on=["h100"])
+    assert parsed
+
+
 def source(arch: int, body: str) -> bytes:
     """A relocatable object that is PTX alone."""
     text = f".version 9.0\n.target sm_{arch}\n{body}".encode()

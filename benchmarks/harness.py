@@ -20,7 +20,7 @@ BIN = Path(sys.executable).parent  # not resolved: the environment's, with the c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """`best`: the best figure measured on a quiet machine of two cores. The floor is 80 % of it, so that a loss is seen.
+    """`best`: the best figure measured on a quiet machine of two cores. The floor is 80 % of it: a loss is seen.
 
     `promised`: a floor that is a promise instead, for figures so small that noise decides, and for limits in docs.
     """

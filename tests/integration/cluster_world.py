@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuwheel.clusters import engine, target
+from cuwheel.clusters import certificates, engine, target
 from cuwheel.clusters.task import Task
 
 if TYPE_CHECKING:
@@ -37,7 +37,12 @@ class World:
         return self.folder / "cache"
 
     def environ(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        return {**os.environ, "CUWHEEL_CACHE": str(self.cache), **(more or {})}
+        own = {"CUWHEEL_CACHE": str(self.cache), certificates.FOLDER: str(self.certificates)}
+        return {**os.environ, **own, **(more or {})}
+
+    @property
+    def certificates(self) -> Path:
+        return certificates.folder() if certificates.FOLDER in os.environ else self.folder / "certificates"
 
     def start(
         self, name: str, *words: str, env: Mapping[str, str] | None = None, code: str = ""
@@ -58,7 +63,9 @@ class World:
         self.children[name] = child
         return child
 
-    def scheduler(self, address: str = "tcp://127.0.0.1:0", *more: str) -> str:
+    def scheduler(self, address: str = "tls://127.0.0.1:0", *more: str) -> str:
+        if not self.certificates.exists():
+            certificates.make(self.certificates)
         ready = self.folder / "address"
         ready.unlink(missing_ok=True)
         child = self.start("scheduler", "scheduler", address, "--ready", str(ready), *more)
@@ -82,7 +89,7 @@ class World:
 
     @contextlib.contextmanager
     def engine(self) -> Iterator[Engine]:
-        with engine.opened(target.parse(self.address), self.cache / "cluster") as made:
+        with engine.opened(target.parse(self.address), self.cache / "cluster", self.certificates) as made:
             yield made
 
     def end(self) -> None:

@@ -33,6 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[World]:
 @pytest.mark.slow
 def test_an_interrupted_build_ends_its_compilers_and_is_resumed(cluster: World, tmp_path: Path) -> None:
     here = world.World(folder=tmp_path).with_toolkits("13.0")
+    here.environ["CUWHEEL_CLUSTER"] = str(cluster.certificates)
     waits = f"from time import sleep; Path({str(tmp_path / 'begun')!r}).write_text(str(os.getpid()))\n"
     waits += f"    while not Path({str(tmp_path / 'go')!r}).exists(): sleep(0.05)"
     source = projects.bare(tmp_path / "source", settings="plan = { native = true }", before=waits)

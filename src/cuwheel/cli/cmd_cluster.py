@@ -19,8 +19,9 @@ EXAMPLES = """\
   cuwheel cluster stop tls://build01:8786
   cuwheel build --for h100,l40 --cluster tls://build01:8786
 
-Off this machine only tls:// addresses are used: whoever reaches a cluster can
-run programs on its workers.
+Only tls:// addresses are used, also on this machine: whoever reaches a cluster
+can run programs as the one who started it. insecure+tcp://127.0.0.1:PORT goes
+without, for a machine that nobody else is on.
 
 exit status: 0 done, or the cluster has workers; 1 it has none that can be used"""
 _ACTIONS = ("init", "scheduler", "worker", "status", "stop")
@@ -37,7 +38,7 @@ _BELONG = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", metavar="ACTION", choices=_ACTIONS, help=", ".join(_ACTIONS))
-    parser.add_argument("address", metavar="ADDRESS", nargs="?", help="tls://HOST:PORT, or tcp:// on this machine")
+    parser.add_argument("address", metavar="ADDRESS", nargs="?", help="tls://HOST:PORT")
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", type=places.new_folder, help="init: where the certificates go"
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CORES = 2  # of a local worker: configuring a project needs one, however many compilers could run
 _START_S = 60.0
 _SLURM_WORKERS = 4
+_LOCAL_DAYS = 30  # longer than any run; its certificates go with it
 _LOOK_S = 0.05
 
 
@@ -63,7 +64,11 @@ def opened(found: Target, certificate: Path | None = None) -> Iterator[Connectio
 
 @contextlib.contextmanager
 def _local(workers: int) -> Iterator[Connection]:
-    """Workers of two cores each, on loopback, ended with the block."""
+    """Workers of two cores each, on loopback, ended with the block.
+
+    With certificates of their own: every user of this machine reaches its loopback.
+    """
+    certificates.require()
     cores, memory = resources.available()
     count = workers or max(1, cores // CORES)
     each = max(1, min(CORES, cores // count))
@@ -71,11 +76,13 @@ def _local(workers: int) -> Iterator[Connection]:
     with tempfile.TemporaryDirectory(prefix="cuwheel-cluster-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         ready, output = folder / "address", folder / "log.txt"
+        certificates.make(folder / "certificates", days=_LOCAL_DAYS)
+        environ = {**os.environ, certificates.FOLDER: str(folder / "certificates")}
         stack.enter_context(
             process.beside(
-                [*ours, "scheduler", "tcp://127.0.0.1:0", "--ready", str(ready), "--quiet"],
+                [*ours, "scheduler", "tls://127.0.0.1:0", "--ready", str(ready), "--quiet"],
                 output=output,
-                env={**os.environ, service.CLIENT: str(os.getpid())},
+                env={**environ, service.CLIENT: str(os.getpid())},
             )
         )
         address = _waited(ready, output)
@@ -92,9 +99,10 @@ def _local(workers: int) -> Iterator[Connection]:
                 "--once",
                 "--quiet",
             ]
-            stack.enter_context(process.beside([*ours, *words], output=output))
+            stack.enter_context(process.beside([*ours, *words], output=output, env=environ))
         log.info("started %d workers of %d cores on this machine", count, each)
-        yield Connection(address=address, expected=count)
+        security = certificates.security("client", folder / "certificates")
+        yield Connection(address=address, security=security, expected=count)
 
 
 def _waited(ready: Path, output: Path) -> str:

@@ -8,6 +8,7 @@ import os
 import platform
 import signal
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -39,6 +40,8 @@ def settings() -> None:
             "distributed.admin.tick.limit": "30s",
             "distributed.comm.timeouts.connect": f"{_WAIT_S}s",
             "distributed.comm.timeouts.tcp": f"{_TTL_S}s",
+            "distributed.scheduler.http.routes": [],  # any user of the machine could read them
+            "distributed.worker.http.routes": [],
             "distributed.scheduler.worker-ttl": f"{_TTL_S}s",
             "distributed.scheduler.work-stealing": False,  # who does what is decided by the engine
             "distributed.worker.daemon": False,
@@ -60,9 +63,10 @@ def schedule(address: str, place: Path | None, ready: Path | None = None) -> Non
     async def work() -> None:
         made = Scheduler(host=listening.address, security=security, dashboard=False, dashboard_address=_INSIDE)
         async with made:
-            log.info("the scheduler listens at %s", made.address)
+            said = made.address if listening.secured else f"insecure+{made.address}"
+            log.info("the scheduler listens at %s", said)
             if ready:
-                files.write(ready, made.address)
+                files.write(ready, said)
             await _ended(made)
 
     try:
@@ -90,8 +94,10 @@ def _listening(address: str) -> Target:
     probe = f"{address[:-2]}:8786" if address.endswith(":0") else address
     found = target.parse(probe)
     if found.kind != "address":
-        raise UsageError(f"{address!r} is not an address", hint="tls://0.0.0.0:8786 or tcp://127.0.0.1:8786")
-    return target.Target(kind="address", address=address)
+        raise UsageError(f"{address!r} is not an address", hint="tls://0.0.0.0:8786 or tls://127.0.0.1:8786")
+    return target.Target(
+        kind="address", address=found.address if probe == address else f"{found.address.removesuffix('8786')}0"
+    )
 
 
 class WorkerWish(Struct, frozen=True, kw_only=True):
@@ -123,7 +129,9 @@ async def _worker(found: Target, security: Any, wish: WorkerWish, folder: Path) 
     from distributed import Worker
 
     cores, memory = resources.available()
-    host = None if found.secured else "tcp://127.0.0.1"
+    # One that works for this machine alone listens there alone.
+    scheme, _, place = found.address.partition("://")
+    host = f"{scheme}://127.0.0.1" if target.is_loopback(urlsplit(f"//{place}").hostname or "") else None
     while True:
         made = Worker(
             found.address,

@@ -109,7 +109,15 @@ WRONG = {
     "published": ("foo", "foo-1.0.tar.gz", "foo==", "foo==x", "../foo-1.0-py3-none-any.whl", "..-1.0-py3-none-any.whl"),
     "cpus": ("x86", "x86_64,banana", ",", "h100"),
     "built": ("MISSING", "FILE", "ftp://somewhere/x", "https://", "1.0+"),
-    "cluster": ("tcp://build01:8786", "tcp://10.0.0.1:1", "tls://x", "tls://:1", "ssh://a:1", "slurm:0", "tls://a:1/x"),
+    "cluster": (
+        "tcp://build01:8786",
+        "tcp://127.0.0.1:1",
+        "tls://x",
+        "tls://:1",
+        "ssh://a:1",
+        "slurm:0",
+        "tls://a:1/x",
+    ),
     "line": ("two\nlines", "\x1b[31mred", "x" * 501),
 }
 # Of these kinds, nonsense that happens to be a name or a text that they take.

@@ -1,4 +1,4 @@
-"""Nothing off this machine without TLS; certificates that only their owner reads."""
+"""Nothing without TLS, on this machine as elsewhere, unless that is said; certificates that only their owner reads."""
 
 from __future__ import annotations
 
@@ -16,17 +16,30 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    "text", ["tls://build01:8786", "tcp://127.0.0.1:8786", "tcp://[::1]:8786", "tcp://localhost:1", "local", "slurm:20"]
+    "text",
+    [
+        *("tls://build01:8786", "tls://127.0.0.1:8786", "local", "slurm:20"),
+        *(f"insecure+tcp://{host}" for host in ("127.0.0.1:8786", "[::1]:8786", "localhost:1")),
+    ],
 )
 def test_what_is_taken(text: str) -> None:
     found = target.parse(text)
-    assert found.secured == (text.startswith(("tls", "slurm")))
+    assert found.secured == (not text.startswith("insecure"))
+    assert found.address in ("", text.removeprefix("insecure+"))
 
 
-@pytest.mark.parametrize(
-    "text", ["tcp://build01:8786", "tcp://0.0.0.0:8786", "tcp://10.0.0.1:1", "tcp://[::]:8786", "tcp://127.0.0.1.x:1"]
-)
-def test_an_open_address_needs_tls(text: str) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1:8786", "[::1]:8786", "localhost:1"])
+def test_loopback_is_reached_by_every_user_of_the_machine(host: str) -> None:
+    with pytest.raises(UsageError, match="without TLS every user of this machine") as caught:
+        target.parse(f"tcp://{host}")
+    assert f"tls://{host}" in caught.value.hint
+    assert f"insecure+tcp://{host}" in caught.value.hint
+
+
+@pytest.mark.parametrize("place", ["build01:8786", "0.0.0.0:8786", "10.0.0.1:1", "[::]:8786", "127.0.0.1.x:1"])
+@pytest.mark.parametrize("scheme", ["tcp", "insecure+tcp"])
+def test_an_open_address_needs_tls(scheme: str, place: str) -> None:
+    text = f"{scheme}://{place}"
     with pytest.raises(UsageError, match="needs TLS") as caught:
         target.parse(text)
     assert "tls://" in caught.value.hint

@@ -7,10 +7,11 @@ commands have nothing to say, and it takes a tenth of their time.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from cuwheel import printable
+from cuwheel import masking, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +59,8 @@ def _write(level: str, message: str, values: tuple[object, ...]) -> None:
     if _threshold is not None:
         if number >= _threshold:
             safe = tuple(printable.line(each) if isinstance(each, str) else _Shown(each) for each in values)
-            sys.stderr.write(printable.message(message % safe if safe else message) + "\n")
+            text = masking.known(message % safe if safe else message, os.environ)
+            sys.stderr.write(printable.message(text) + "\n")
     elif logging := sys.modules.get("logging"):
         logging.getLogger("cuwheel").log(number, message, *values)
 

@@ -1,7 +1,8 @@
 """Secrets in variables, command lines, logs and addresses: kept and told as `***`.
 
-By the names of variables and options, by logins in addresses, and by the shapes of tokens that are known. A secret
-without any of these looks like other text. Code that keeps text (writes or returns it) calls `known`.
+By the names of variables, options and fields, by logins and signatures in addresses, by the shapes of tokens that are
+known, and by letters that only chance puts in a row. A secret without any of these looks like other text: a word,
+or a hash in hexadecimal. Code that keeps text (writes or returns it) calls `known`.
 The lists are the only ones: those of the C shims are written from them. Nothing but the standard library of Python 3.9:
 this also travels in the kit.
 """
@@ -22,21 +23,29 @@ _SHORTEST = 6  # of secrets that are looked for: a shorter one stands in ordinar
 
 # Names, in capitals, in parts between underscores (a dash is one); digits at the end of a part do not count.
 # A part that is one of these, or its plural: HF_TOKEN, TOKEN_OF_MINE.
-PARTS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "AUTH", "CREDENTIAL", "COOKIE", "NETRC")
-# The same of the last part alone: LLVM_NEW_PASS_MANAGER is none. DB_PASS, MYSQL_PWD, DJANGO_KEY, SENTRY_DSN.
-LAST_PARTS = ("PASS", "PWD", "KEY", "DSN", "PSWD")
+PARTS = (
+    *("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "AUTH", "CREDENTIAL", "CRED", "COOKIE", "NETRC"),
+    *("JWT", "SESSION", "BEARER"),
+)
+# The same of the last part alone: LLVM_NEW_PASS_MANAGER is none. DB_PASS, MYSQL_PWD, DJANGO_KEY, SENTRY_DSN, GH_PAT.
+LAST_PARTS = ("PASS", "PWD", "KEY", "DSN", "PSWD", "PAT", "PW")
 # A part that ends so, with two letters before it or more: PGPASSWORD, dbPassword, githubToken.
-TAILS = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "TOKEN", "CREDENTIALS")
+TAILS = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "TOKEN", "CREDENTIALS", "JWT", "SESSID")
 # The last part, where it ends so: SSHPASS, DBPWD.
 LAST_TAILS = ("PASS", "PWD")
 # Anywhere in the name.
 INSIDE = (
     *("API_KEY", "APIKEY", "ACCESS_KEY", "ACCESSKEY", "PRIVATE_KEY", "PRIVATEKEY", "SIGNING_KEY", "SIGNINGKEY"),
-    *("SECRET_KEY", "SECRETKEY", "SESSION_KEY", "CONNECTION_STRING", "CONNECTIONSTRING"),
+    *("SECRET_KEY", "SECRETKEY", "SESSION_KEY", "SESSIONID", "CONNECTION_STRING", "CONNECTIONSTRING"),
 )
+# The same, whatever the name ends in: who knows the address of a webhook may use it.
+ALWAYS = ("WEBHOOK",)
 # And what only looks like one: whole names, their beginnings, their ends, and words.
-HARMLESS = ("PWD", "OLDPWD", "SSH_AUTH_SOCK", "JOBSERVER_AUTH")  # make's: descriptors, or a pipe
-HARMLESS_HEADS = ("XDG_SESSION_",)
+HARMLESS = (
+    *("PWD", "OLDPWD", "SSH_AUTH_SOCK", "JOBSERVER_AUTH"),  # make's: descriptors, or a pipe
+    *("DESKTOP_SESSION", "KDE_FULL_SESSION", "GNOME_DESKTOP_SESSION_ID", "TERM_SESSION_ID", "WT_SESSION"),
+)
+HARMLESS_HEADS = ("XDG_SESSION_", "DBUS_SESSION_", "KDE_SESSION_")
 HARMLESS_ENDS = (
     *(
         "_FILE",
@@ -54,6 +63,7 @@ HARMLESS_ENDS = (
     ),
     *("_TTL", "_MANAGER", "_PROVIDER", "_ENABLED", "_URL", "_SOCK", "_PARALLELISM", "PUBLIC_KEY", "CACHE_KEY"),
     *("PRIMARY_KEY", "FOREIGN_KEY", "MAX_TOKENS", "MIN_TOKENS", "NUM_TOKENS", "N_TOKENS", "TOTAL_TOKENS"),
+    *("BOS_TOKEN", "EOS_TOKEN", "PAD_TOKEN", "UNK_TOKEN", "SEP_TOKEN", "CLS_TOKEN", "MASK_TOKEN", "_TOKEN_ID"),
 )
 HARMLESS_WORDS = (
     *("BYPASS", "COMPASS", "ENCOMPASS", "OVERPASS", "UNDERPASS", "TRESPASS", "SURPASS", "MULTIPASS", "SUBPASS"),
@@ -62,12 +72,15 @@ HARMLESS_WORDS = (
 # Short options that hold a secret, of the programs that have them: `joined` where it stands in the same word alone.
 SHORT_OPTIONS = {
     "sshpass": ("-p",),
-    "docker login": ("-p",),
-    "podman login": ("-p",),
-    "twine upload": ("-p",),
+    **dict.fromkeys(("docker login", "podman login", "buildah login", "skopeo login", "nerdctl login"), ("-p",)),
+    **dict.fromkeys(("twine upload", "az login", "oc login", "conan user"), ("-p",)),
+    "uv publish": ("-t", "-p"),
     "curl": ("-u", "-U", "--user", "--proxy-user", "-b", "--oauth2-bearer"),
-    "unzip": ("-P",),
-    "zip": ("-P",),
+    **dict.fromkeys(("unzip", "zip", "mosquitto_pub", "mosquitto_sub"), ("-P",)),
+    "smbclient": ("-U",),
+    "lftp": ("-u",),
+    "http": ("-a",),
+    "https": ("-a",),
     "ldapsearch": ("-w",),
     "redis-cli": ("-a",),
     "keytool": ("-storepass", "-keypass"),
@@ -81,12 +94,19 @@ SHORT_OPTIONS = {
     "mariadb": ("-p joined",),
     "7z": ("-p joined",),
 }
-# Tokens that are known by how they begin, with how many letters follow at least.
+# Tokens that are known by how they begin, with how many letters follow at least, and whether those are letters and
+# digits alone. Small letters alone are a name: npm_package_dependencies is a variable.
 TOKENS = {
-    **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "hf_", "npm_"), 20),
-    **dict.fromkeys(("glpat-", "pypi-", "dckr_pat_", "AKIA", "ASIA", "sk-proj-", "sk_live_"), 16),
-    **dict.fromkeys(("xoxa-", "xoxb-", "xoxp-", "xoxr-"), 10),
-    "AIza": 30,
+    **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "npm_", "dop_v1_", "shpat_"), (20, True)),
+    **dict.fromkeys(("AKIA", "ASIA"), (16, True)),
+    **dict.fromkeys(("github_pat_", "sk-ant-", "sk-proj-", "sk-svcacct-", "nvapi-", "rubygems_"), (20, False)),
+    **dict.fromkeys(("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "gloas-", "glsoat-"), (16, False)),
+    **dict.fromkeys(("pypi-", "dckr_pat_", "dckr_oat_", "sk_live_", "sk_test_", "rk_live_", "tskey-"), (16, False)),
+    **dict.fromkeys(("lin_api_", "sntrys_", "sntryu_", "wandb_v1_", "ATATT3x", "ATCTT3x", "hvs."), (20, False)),
+    **dict.fromkeys(("xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-"), (10, False)),
+    **dict.fromkeys(("ya29.", "AIza", "AGE-SECRET-KEY-1"), (30, False)),
+    "sk-": (32, True),
+    "SG.": (16, False),
 }
 
 _QUOTED = r"\\{0,3}\"[^\"\n]{0,2048}\"|'[^'\n]{0,2048}'"
@@ -95,24 +115,64 @@ _VALUE = rf"(?:{_QUOTED}|[^\s\"';]{{1,2048}})"
 _LOGIN = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://)(?P<login>[^\s/\"'<>]{1,512})@")
 _SHAPES = re.compile(
     r"\b(?:"
-    + "|".join(rf"{re.escape(head)}[\w-]{{{least},2048}}" for head, least in TOKENS.items())
-    + r"|eyJ[\w-]{10,4096}\.[\w-]{10,4096}\.[\w-]{5,4096})(?![\w-])",
+    + "|".join(
+        rf"{re.escape(head)}{'[A-Za-z0-9]' if plain else '[A-Za-z0-9_-]'}{{{least},2048}}"
+        for head, (least, plain) in TOKENS.items()
+    )
+    + r"|eyJ[\w-]{10,4096}\.[\w-]{10,4096}(?:\.[\w-]{0,4096}){0,3})(?![\w-])",
     re.ASCII,
 )
-_BLOCK = re.compile(r"(?P<head>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)[^-]{1,65536}", re.ASCII)
-_BEARER = re.compile(r"(?P<head>\b(?:Bearer|Basic)\s{1,4})[\w.~+/=-]{8,4096}", re.IGNORECASE | re.ASCII)
+_BLOCK = re.compile(
+    r"(?P<head>-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----).{1,65536}?(?P<end>-----END|\Z)", re.ASCII | re.DOTALL
+)
+_HOOKS = re.compile(
+    r"(?P<head>\b(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks"
+    r"|webhook\.office\.com/webhookb2|api\.telegram\.org)/)[^\s\"'<>]{1,2048}",
+    re.ASCII,
+)
+# In the query of an address; the rest of it stays readable.
+_QUERY = re.compile(r"(?P<head>[?&;](?P<name>[A-Za-z][\w.-]{1,80})=)(?P<value>[^\s&#;\"'<>]{1,4096})", re.ASCII)
+_SIGNATURES = ("SIG", "SIGNATURE", "CREDENTIAL", "HMAC", "AWSACCESSKEYID", "GOOGLEACCESSID")
+# `Basic structures` are words.
+_BEARER = re.compile(
+    r"(?P<head>\b(?:Bearer|Basic)\s{1,4})(?=[\w.-]{0,2048}(?:[\d=~+/]|\.\w))[\w.~+/=-]{8,4096}",
+    re.IGNORECASE | re.ASCII,
+)
 _HEADER = re.compile(
     r"(?P<head>\b(?:(?:Proxy-)?Authorization|(?:Set-)?Cookie)\s{0,4}:\s{0,4}(?:(?:Bearer|Basic|Digest|Token|Negotiate)\s{1,4})?)"
     r"[^\s\"'][^\n\"']{0,4095}",
     re.IGNORECASE | re.ASCII,
 )
 _ASSIGNED = re.compile(rf"(?P<define>(?<![\w-])[-/]D|\b)(?P<name>[A-Za-z_][\w-]{{1,80}})=(?P<value>{_VALUE})", re.ASCII)
-# JSON's and YAML's quoted names, and headers of HTTP: a bare `token:` is a compiler's word for other things.
+# JSON's and YAML's quoted names, and headers of HTTP.
 _FIELD = re.compile(
     rf"(?P<head>(?:(?P<quote>[\"'])(?P<name>[A-Za-z_][\w-]{{1,80}})\\{{0,3}}(?P=quote)|\b(?P<header>[A-Za-z]{{1,40}}(?:-[A-Za-z]{{1,40}}){{1,4}}))"
     rf"\s{{0,4}}:\s{{0,4}})(?P<value>{_VALUE})",
     re.ASCII,
 )
+# `password: X`. A bare `token:` or `key:` is a compiler's word for other things, unless something random follows.
+_SAID = re.compile(
+    rf"(?P<head>(?<![\w.\"'/-])(?<!::)(?P<name>[A-Za-z_][\w-]{{1,80}})[ \t]?:\\{{0,2}}[ \t]{{1,4}})(?P<value>{_VALUE})",
+    re.ASCII,
+)
+_CERTAIN = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "CREDENTIAL", "_TOKEN", *INSIDE)
+_PLAIN = re.compile(
+    r"(?:str|bytes|string|Optional|None|null|int|bool|[Tt]rue|[Ff]alse|Any)(?![\w+/=.@!#$%^&*-])", re.ASCII
+)
+# Words that may be random: neither part of a longer name or path, nor the digest of a hash that is named before it.
+_WORD = re.compile(
+    r"(?<![\w+/=.~\\$@%-])(?<!sha1[-=:])(?<!sha\d\d\d[-=:])(?<!SHA\d\d\d[-=:])(?<!md5[-=:])(?<!blake2b[-=:])"
+    r"(?P<word>[A-Za-z0-9][\w+/-]{19,511})(?P<end>={0,2})(?![\w+/\\.@$-])",
+    re.ASCII,
+)
+_LETTERS = re.compile("[A-Za-z0-9]+")
+_FOLDER = re.compile("[a-z]{4,}")  # then it is a path
+_TYPE_NAME = re.compile("[0-9][a-z]{4,}.*E_?$")  # of C++, mangled without what tells so
+_HEX = re.compile("[0-9a-fA-F]{32,}")
+_PIECE = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")  # of a name that is written InThisWay
+_LEAST_RANDOM = 20
+_LEAST_PIECES = 0.3  # for each letter: at random there are 0.45, in names 0.2
+_LONGEST_WORD = 6  # with its first letter: longer ones are hardly ever there by chance
 # `--password X`; of a single dash compilers have too many.
 _OPTION = re.compile(r"--(?P<name>[A-Za-z][\w-]{1,80})", re.ASCII)
 _SPACED = re.compile(
@@ -121,9 +181,12 @@ _SPACED = re.compile(
 _EXE = r"(?:\.(?:exe|EXE))?\"?"  # as Windows names programs, and quotes those with blanks in their path
 _PROGRAM = re.compile(
     rf"(?<![\w.-])(?P<program>{'|'.join(each.replace(' ', f'{_EXE} ') for each in SHORT_OPTIONS)})"
-    rf"(?P<end>{_EXE})(?P<rest>[ \t][^\n|;]{{1,8192}})",
+    rf"(?P<end>{_EXE})(?P<rest>[ \t](?:\"[^\"\n]{{0,2048}}\"|'[^'\n]{{0,2048}}'|[^\n|;]){{1,8192}})",
     re.ASCII,
 )
+# As a shell takes them apart; a quote that nothing closes stands alone.
+_SHELL_WORDS = re.compile(r"[ \t]+|(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])+|.", re.DOTALL)
+_CURL_FLAGS = re.compile(r"-[a-zA-Z#0-9]{1,20}[uU]")  # `-sSu`
 _VERB = re.compile(rf"{_EXE} ")
 
 
@@ -131,6 +194,8 @@ _VERB = re.compile(rf"{_EXE} ")
 def is_secret(name: str) -> bool:
     """Whether a variable of this name holds a secret, as far as its name tells."""
     big = name.upper().replace("-", "_")
+    if any(each in big for each in ALWAYS):
+        return True
     if big in HARMLESS or big.startswith(HARMLESS_HEADS) or (big.endswith(HARMLESS_ENDS) and big[:1] != "_"):
         return False
     if any(each in big for each in INSIDE):
@@ -146,26 +211,78 @@ def _is_one(part: str, words: Sequence[str]) -> bool:
     return part in words or (part.endswith("S") and part[:-1] in words)
 
 
-def text(value: str) -> str:
-    """Text with secrets in it made unreadable."""
+def text(value: str, *, random: bool = True) -> str:
+    """Text with secrets in it made unreadable. `random`: also words that have no mark but their letters."""
+    if len(value) < _SHORTEST:
+        return value
     value = _LOGIN.sub(_without_login, value) if "://" in value else value
-    value = _BLOCK.sub(rf"\g<head>{MASK}", value) if "PRIVATE KEY" in value else value
-    value = _SHAPES.sub(MASK, value)
-    value = _BEARER.sub(rf"\g<head>{MASK}", _HEADER.sub(rf"\g<head>{MASK}", value))
-    value = _PROGRAM.sub(_without_short, value)
-    value = _SPACED.sub(lambda match: match["head"] + MASK if is_secret(match["name"]) else match[0], value)
-    value = _FIELD.sub(
-        lambda match: (
-            match["head"] + _masked(match["value"]) if is_secret(match["name"] or match["header"]) else match[0]
-        ),
-        value,
-    )
-    return _ASSIGNED.sub(
-        lambda match: (
-            f"{match['define']}{match['name']}={_masked(match['value'])}" if is_secret(match["name"]) else match[0]
-        ),
-        value,
-    )
+    value = _BLOCK.sub(rf"\g<head>{MASK}\g<end>", value) if "PRIVATE KEY" in value else value
+    value = _SHAPES.sub(_of_shape, value)
+    if ":" in value or " " in value:
+        value = _BEARER.sub(rf"\g<head>{MASK}", _HEADER.sub(rf"\g<head>{MASK}", value))
+    if " " in value or "\t" in value:
+        value = _PROGRAM.sub(_without_short, value)
+        value = _SPACED.sub(lambda match: match["head"] + MASK if is_secret(match["name"]) else match[0], value)
+    if ":" in value:
+        value = _FIELD.sub(
+            lambda match: (
+                match["head"] + _masked(match["value"])
+                if is_secret(match["name"] or match["header"]) and not _PLAIN.match(match["value"])
+                else match[0]
+            ),
+            value,
+        )
+        value = _SAID.sub(lambda match: match["head"] + _masked(match["value"]) if _tells(match) else match[0], value)
+    if "/" in value:
+        value = _HOOKS.sub(rf"\g<head>{MASK}", value)
+    if "=" in value:
+        value = _QUERY.sub(lambda match: match["head"] + MASK if _signs(match["name"]) else match[0], value)
+        value = _ASSIGNED.sub(_without_value, value)
+    return _WORD.sub(_of_chance, value) if random else value
+
+
+def is_random(word: str, least: int = _LEAST_RANDOM) -> bool:
+    """Whether only chance makes such a row of letters. Of hashes in hexadecimal and names, mangled ones too: no."""
+    if (
+        word.startswith("sha")
+        or "_Z" in word
+        or _TYPE_NAME.search(word)
+        or any(map(_FOLDER.fullmatch, word.split("/")[:-1]))
+    ):
+        return False
+    # Base64 has two signs more; names have one of them after each word.
+    rows = _LETTERS.findall(word)
+    apart = (len(rows) - 1) * 12 > len(word) or any(each.isalpha() and len(each) > len("name") for each in rows)
+    for row in rows if apart else ["".join(rows)]:
+        if len(row) < least or row in (row.lower(), row.upper()) or not any(map(str.isdigit, row)):
+            continue
+        pieces = _PIECE.findall(row)
+        words = [each for each in pieces if len(each) > _LONGEST_WORD and not each.isupper()]
+        if len(pieces) - 1 >= _LEAST_PIECES * (len(row) - 1) and len(words) <= len(row) // 40:
+            return True
+    return False
+
+
+def _tells(match: re.Match[str]) -> bool:
+    name, value = match["name"], match["value"]
+    if not is_secret(name) or _PLAIN.match(value):
+        return False
+    big = name.upper().replace("-", "_")
+    if any(each in big for each in _CERTAIN):
+        return True
+    return is_random(value, 16) or (not big.endswith("KEY") and bool(_HEX.fullmatch(value)))
+
+
+def _signs(name: str) -> bool:
+    return is_secret(name) or any(each in _SIGNATURES for each in re.split("[_.-]", name.upper()))
+
+
+def _without_value(match: re.Match[str]) -> str:
+    if not is_secret(match["name"]) or _PLAIN.match(match["value"]):
+        return match[0]
+    if match["value"].startswith((f"{MASK}&", f"{MASK}#")):
+        return match[0]  # masked already, and the rest of the address stays
+    return f"{match['define']}{match['name']}={_masked(match['value'])}"
 
 
 def _masked(value: str) -> str:
@@ -180,7 +297,7 @@ def _without_login(match: re.Match[str]) -> str:
 
 
 def _without_short(match: re.Match[str]) -> str:
-    words = re.findall(r"[ \t]+|\"[^\"]*\"?|'[^']*'?|[^\s\"']+", match["rest"])
+    words = _SHELL_WORDS.findall(match["rest"])
     given = [each for each in words if each.strip()]
     hidden = iter(_short_hidden(_VERB.sub(" ", match["program"]), given))
     return match["program"] + match["end"] + "".join(next(hidden) if each.strip() else each for each in words)
@@ -196,7 +313,7 @@ def _short_hidden(program: str, given: Sequence[str]) -> list[str]:
         if behind:
             found.append(MASK)
             behind = False
-        elif word in apart:
+        elif word in apart or (program == "curl" and _CURL_FLAGS.fullmatch(word)):
             found.append(word)
             behind = True
         elif joined and len(joined) == len("-p") and len(word) > len(joined):
@@ -207,8 +324,11 @@ def _short_hidden(program: str, given: Sequence[str]) -> list[str]:
 
 
 def words(values: Sequence[str], hide: Callable[[str], str] = text) -> list[str]:
-    """A command's: what stands behind an option for a secret is one."""
-    given = [*values[:1], *_short_hidden(_program(values), values[1:])]
+    """A command's: what stands behind an option for a secret is one. `env` and `sudo` start a second command."""
+    given = list(values)
+    for at in range(len(given)):
+        if (program := _program(given[at:])) in SHORT_OPTIONS:
+            given[at + 1 :] = _short_hidden(program, given[at + 1 :])
     return [
         MASK if (option := _OPTION.fullmatch(before)) and is_secret(option["name"]) else hide(value)
         for before, value in zip(("", *given), given)  # noqa: B905 - Python 3.9 has no strict
@@ -224,15 +344,53 @@ def _program(values: Sequence[str]) -> str:
 
 
 def secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that hold some, and are long enough to be looked for."""
-    return {name: value for name, value in environ.items() if len(value) >= _SHORTEST and is_secret(name)}
+    """The variables that hold some, by their names or by what they look like, and are long enough to be looked for."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if len(value) >= _SHORTEST
+        and (is_secret(name) or MASK in (_SHAPES.sub(_of_shape, value), _WORD.sub(_of_chance, value)))
+    }
 
 
-def known(value: str, environ: Mapping[str, str]) -> str:
+def _of_shape(match: re.Match[str]) -> str:
+    return match[0] if match[0].islower() and not any(map(str.isdigit, match[0])) else MASK
+
+
+def _of_chance(match: re.Match[str]) -> str:
+    return MASK if is_random(match["word"]) else match[0]
+
+
+def known(value: str, environ: Mapping[str, str], *, random: bool = True) -> str:
     """Text that a program printed which had these variables: their secrets in it are made unreadable too."""
-    for secret in sorted(secrets(environ).values(), key=len, reverse=True):
-        value = value.replace(secret, MASK)
-    return text(value)
+    return hiding(environ, random=random)(value)
+
+
+def hiding(environ: Mapping[str, str], *, random: bool = True) -> Callable[[str], str]:
+    """The same for many texts."""
+    found = sorted(set(secrets(environ).values()), key=len, reverse=True)
+
+    def hide(value: str) -> str:
+        for secret in found:
+            value = value.replace(secret, MASK)
+        return text(value, random=random)
+
+    return hide
+
+
+class Lines:
+    """Text that comes line by line: a private key has many, and only its first and last say so."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._hide, self._in_key = hiding(environ), False
+
+    def masked(self, line: str) -> str:
+        if self._in_key:
+            self._in_key = "-----END" not in line
+            return MASK if self._in_key else line[line.index("-----END") :]
+        found = _BLOCK.search(line + " ") if "PRIVATE KEY" in line else None
+        self._in_key = found is not None and not found["end"]
+        return self._hide(line)
 
 
 def variable(name: str, value: str) -> str:
@@ -244,15 +402,20 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def within(value: T, hide: Callable[[str], str] = text) -> T:
-    """A value with all texts in it, at any depth."""
+    """A value with all texts in it, at any depth. What holds no secret is the value itself."""
     found: Any = value
     if isinstance(found, str):
-        found = hide(found)
+        hidden = hide(found)
+        found = found if hidden == found else hidden  # of a class of its own, which knows its parts
     elif isinstance(found, (tuple, list)):
-        found = type(found)(within(each, hide) for each in found)
+        changed = [within(each, hide) for each in found]
+        if any(a is not b for a, b in zip(changed, found)):  # noqa: B905 - Python 3.9 has no strict
+            found = type(found)(changed)
     elif isinstance(found, dict):
-        found = {key: within(each, hide) for key, each in found.items()}
+        found = {within(key, hide): within(each, hide) for key, each in found.items()}
     elif hasattr(found, "__struct_fields__"):  # a struct of msgspec, which the kit has not got
-        found = type(found)(**{name: within(getattr(found, name), hide) for name in found.__struct_fields__})
+        fields = {name: within(getattr(found, name), hide) for name in found.__struct_fields__}
+        if any(each is not getattr(found, name) for name, each in fields.items()):
+            found = type(found)(**fields)
     result: T = found
     return result

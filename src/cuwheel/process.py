@@ -148,7 +148,7 @@ def follow(
     words = _announced(command)
     with output.open("ab") as kept, _scratch(output.parent) as out, _for_reading(out) as source:
         child = _started(words, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=cwd)
-        tail = _Tail(source, kept, masking.secrets(os.environ if env is None else env), on_line)
+        tail = _Tail(source, kept, masking.Lines(os.environ if env is None else env), on_line)
         try:
             deadline = time.monotonic() + timeout
             while (status := _status(child, min(_LOOK_S, max(deadline - time.monotonic(), 0.0)))) is None:
@@ -369,9 +369,9 @@ class _Tail:
     """New lines of a file that another process writes, masked. An unfinished line is given when no more can come."""
 
     def __init__(
-        self, source: int, kept: IO[bytes], secrets: Mapping[str, str], on_line: Callable[[str], None] | None
+        self, source: int, kept: IO[bytes], lines: masking.Lines, on_line: Callable[[str], None] | None
     ) -> None:
-        self._source, self._kept, self._secrets, self._on_line = source, kept, secrets, on_line
+        self._source, self._kept, self._lines, self._on_line = source, kept, lines, on_line
         self._at, self._rest = 0, b""
 
     def read(self, *, last: bool = False) -> None:
@@ -392,7 +392,7 @@ class _Tail:
         self._kept.flush()
 
     def _pass_on(self, raw: bytes, end: bytes) -> None:
-        line = masking.known(raw.decode("utf-8", "surrogateescape"), self._secrets)
+        line = self._lines.masked(raw.decode("utf-8", "surrogateescape"))
         self._kept.write(line.encode("utf-8", "surrogateescape") + end)
         if self._on_line:
             self._on_line(line.encode("utf-8", "surrogateescape").decode(errors="replace"))

@@ -14,8 +14,17 @@ if TYPE_CHECKING:
 
     from tests.integration.build_world import World
 
-ENVIRON = {"MY_TOKEN": "of-no-known-shape", "UV_PUBLISH_TOKEN": "never-passed-on"}
-SECRETS = (*ENVIRON.values(), "written-in-the-file", "in-an-address")
+ENVIRON = {
+    "MY_TOKEN": "of-no-known-shape",
+    "MY_PLAIN": "q7Rk2ZpX9vLm4TbW8sYc1NdF6hJg3KtV",
+    "MY_JWT": "an-identity",
+    "MY_WEBHOOK_URL": "https://hook.example/anybody-may",
+    "UV_PUBLISH_TOKEN": "never-passed-on",
+}
+PRINTED = (
+    "echo $MY_TOKEN $DB_PASSWORD $MY_PLAIN $MY_JWT $MY_WEBHOOK_URL password: typed-in https://h/x?sig=signed-by-me"
+)
+SECRETS = (*ENVIRON.values(), "written-in-the-file", "in-an-address", "typed-in", "signed-by-me")
 
 
 @pytest.fixture
@@ -34,12 +43,15 @@ def configured(here: World, before: str, requires: str = "") -> Path:
 
 
 def told_of(here: World, printed: str) -> str:
-    return printed + "".join(path.read_text() for path in here.out.iterdir() if path.suffix in (".json", ".html"))
+    """Every file of the output, and every log and record that the store keeps."""
+    kept = [path for path in here.out.iterdir() if path.suffix in (".json", ".html")]
+    kept += [path for path in here.folder.rglob("*") if path.suffix in (".log", ".jsonl") and path.is_file()]
+    return printed + "".join(path.read_text(errors="replace") for path in kept)
 
 
 def test_a_wheel_and_its_report(here: World) -> None:
     source = here.project("setuptools_nvcc")
-    given = configured(here, "echo $MY_TOKEN $DB_PASSWORD")
+    given = configured(here, PRINTED)
     told = here.build(source, "--config", given, "--no-repair", env=ENVIRON)
     assert told.status == 0, told.all
     (wheel,) = world.wheels(here.out)
@@ -53,7 +65,7 @@ def test_a_wheel_and_its_report(here: World) -> None:
 def test_a_failure_that_printed_them(here: World, what: str) -> None:
     source = here.project("setuptools_nvcc")
     address = '"nothing @ https://me:in-an-address@127.0.0.1:9/nothing-1-py3-none-any.whl"'
-    given = configured(here, "echo $MY_TOKEN $DB_PASSWORD; exit 3", address if what == "requires" else "")
+    given = configured(here, f"{PRINTED}; exit 3", address if what == "requires" else "")
     told = here.build(source, "--config", given, env=ENVIRON)
     assert told.status == 1, told.all
     text = told_of(here, told.all)

@@ -12,6 +12,7 @@ import pytest
 from cuwheel import api, venvs
 from cuwheel.errors import UnreadableError
 from cuwheel.machine.fleet import Refinement
+from cuwheel.wheel import metadata, record
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import state, versions, wheel
 
@@ -38,7 +39,8 @@ def test_an_index_with_a_login(env: Path, tmp_path: Path) -> None:
     behaviour = Behaviour(login="me:secret")
     for each in (made, other):
         body = each.read_bytes()
-        link = f'<a href="/files/{each.name}#sha256={hashlib.sha256(body).hexdigest()}">x</a>'
+        address = f"/files/{each.name}?X-Amz-Expires=60&X-Amz-Signature=hunter2"
+        link = f'<a href="{address}#sha256={hashlib.sha256(body).hexdigest()}">x</a>'
         behaviour.files |= {f"/files/{each.name}": body, f"/simple/{each.name.partition('-')[0]}/": link.encode()}
     with serving(behaviour) as url:
         index = url.replace("://", "://me:secret@") + "/simple"
@@ -46,6 +48,13 @@ def test_an_index_with_a_login(env: Path, tmp_path: Path) -> None:
     assert done.succeeded, done
     assert versions(env) >= {"subject-1.0", "needed-1.0"}
     assert "secret" not in repr(done)
+    # An installer writes the address into the environment.
+    told = {path: path.read_bytes() for path in env.rglob("*.dist-info/*")}
+    assert not [path for path, text in told.items() if b"hunter2" in text or b"me:secret" in text]
+    (info,) = env.rglob("subject-1.0.dist-info")
+    rows = {row.path: row for row in metadata.record_rows(told[info / "RECORD"].decode())}
+    origin = rows["subject-1.0.dist-info/direct_url.json"]
+    assert origin.hash == record.digest_of(info / "direct_url.json").hash
     assert {login for _, path, login in behaviour.asked if path.startswith("/files")} == {"me:secret"}
 
 

@@ -171,6 +171,21 @@ def test_secrets_are_not_written(at: Bench) -> None:
     assert printed(record, record.calls[0])[0] == "https://***@host/x\n"
 
 
+def test_no_file_of_a_record_holds_a_secret_of_any_kind(at: Bench) -> None:
+    jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+    chance = "q7Rk2ZpX9vLm4TbW8sYc1NdF6hJg3KtV"
+    at.environ |= {"CI_JOB_JWT": "jwt-hunter2", "GH_PAT": "pat-hunter2", "SESSION_ID": "id-hunter2", "PLAIN": chance}
+    at.environ |= {"SLACK_WEBHOOK_URL": "https://hook.example/hunter2", "OTHER": "glpat-hunter2hunter2hunter2"}
+    printed = f"jwt-hunter2 pat-hunter2 id-hunter2 {jwt} {chance} password:\\ hunter2 AKIAHUNTER2HUNTER2XY"
+    record = at.sh(
+        "for each in " + printed + '; do gcc "out:$each" "err:$each" >/dev/null; done; '
+        "gcc out:https://host/x?X-Amz-Signature=hunter2 https://host/x?sig=hunter2; sh -c 'gcc curl -u me:hunter2'"
+    )
+    for path in Path(record.folder).rglob("*"):
+        text = path.read_bytes() if path.is_file() else b""
+        assert not [each for each in (b"hunter2", b"HUNTER2", jwt.encode(), chance.encode()) if each in text], path
+
+
 def test_secrets_of_variables_are_hidden_wherever_they_were_printed(at: Bench) -> None:
     at.environ |= {"HF_TOKEN": "plain-word-99"}
     record = at.sh("gcc out:it-was-plain-word-99 plain-word-99 >/dev/null; : plain-word-99")
@@ -195,6 +210,9 @@ def test_names_of_secrets_are_those_of_masking(at: Bench) -> None:
         "PWD",
         "DSN",
         "FILE",
+        "JWT",
+        "PAT",
+        "WEBHOOK",
     )
     names = {"_".join(each) for count in (1, 2, 3) for each in itertools.product(parts, repeat=count)}
     names |= {"OLDPWD", "SSH_AUTH_SOCK", "XDG_SESSION_KEY", "token", "MyApiKeyX", "SESSION_KEYS_A", "PASSWORDSS"}

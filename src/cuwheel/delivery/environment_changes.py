@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files, process, resolver, venvs
+from cuwheel import files, masking, process, resolver, venvs
 from cuwheel.delivery import candidates
 from cuwheel.network import addresses, index_settings, logins, transfer
 from cuwheel.resolver import Release
-from cuwheel.wheel import requirements
+from cuwheel.wheel import installed as dist_info
+from cuwheel.wheel import record, requirements
 from cuwheel.wheel.installed import distributions, site_packages
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import plain_name
@@ -216,6 +217,19 @@ def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
         command = [*venvs.pip_for(interpreter), "install", *options]
     done = process.run(command, timeout=_INSTALL_S, env=environ)
     return done.stdout + done.stderr
+
+
+def hide_origins(prefix: Path, releases: Iterable[Release]) -> None:
+    """An installer writes where a wheel came from into direct_url.json: a login, and the signature of an address."""
+    names = {normalised(each.name) for each in releases}
+    there = (each for folder in site_packages(prefix) for each in distributions(folder))
+    for info in (each.info for each in there if each.name in names):
+        before = dist_info.text(info, "direct_url.json")
+        if (hidden := masking.text(before, random=False)) == before:
+            continue
+        files.write(info / "direct_url.json", hidden)
+        digests = {f"{info.name}/direct_url.json": record.digest_of_bytes(hidden.encode())}
+        files.write(info / "RECORD", record.changed(dist_info.text(info, "RECORD"), digests))
 
 
 def _line(release: Release, found: Settings, scratch: Path) -> str:

@@ -280,6 +280,7 @@ def _apply_and_import(
                 planned = replace(planned, slimmed=cut.slimmed, findings=cut.findings)
             if releases:
                 environment_changes.apply(place.interpreter, releases, Path(scratch))
+                environment_changes.hide_origins(place.prefix, releases)
         for each in planned.pinned:
             pin_files.write(each, planned.settings.variables)
     except ToolError as error:

@@ -54,15 +54,15 @@ def built(cache: Path, environ: Mapping[str, str]) -> Native | None:
 
 def secret_lists() -> str:
     """The lists of `masking` as C has them: there is one truth about what a secret is."""
-    names = ("PARTS", "LAST_PARTS", "TAILS", "LAST_TAILS", "INSIDE")
+    names = ("PARTS", "LAST_PARTS", "TAILS", "LAST_TAILS", "INSIDE", "ALWAYS")
     harmless = ("HARMLESS", "HARMLESS_HEADS", "HARMLESS_ENDS", "HARMLESS_WORDS")
     lists = (
         f"static const char *const {name}[] = {{{', '.join(map(json.dumps, getattr(masking, name)))}, 0}};\n"
         for name in (*names, *harmless)
     )
-    tokens = ", ".join(f"{{{json.dumps(head)}, {least}}}" for head, least in masking.TOKENS.items())
-    shape = "struct token { const char *head; unsigned long least; };\n"
-    return "".join(lists) + shape + f"static const struct token TOKENS[] = {{{tokens}, {{0, 0}}}};\n"
+    tokens = ", ".join(f"{{{json.dumps(head)}, {least}, {plain:d}}}" for head, (least, plain) in masking.TOKENS.items())
+    shape = "struct token { const char *head; unsigned long least; int plain; };\n"
+    return "".join(lists) + shape + f"static const struct token TOKENS[] = {{{tokens}, {{0, 0, 0}}}};\n"
 
 
 def _made(folder: Path, environ: Mapping[str, str]) -> bool:

@@ -195,10 +195,10 @@ class _Reading:
         """Some callers try each folder of PATH in turn: such a search is one call, which failed for its best reason."""
         last: dict[tuple[object, ...], dict[str, Any]] = {}
         for event in self._refused:
-            search = (event.get("pid"), _text(event.get("name")), repr(event.get("words")))
-            if search not in last or last[search].get("errno") in _NOT_THERE:
+            search = (_integer(event.get("pid")), _text(event.get("name")), repr(event.get("words")))
+            if search not in last or _integer(last[search].get("errno")) in _NOT_THERE:
                 last[search] = event
-        ran = {(event.get("pid"), _text(event.get("name"))) for event in self._begun.values()}
+        ran = {(_integer(event.get("pid")), _text(event.get("name"))) for event in self._begun.values()}
         for key, event in last.items():
             if key[:2] not in ran:
                 yield event

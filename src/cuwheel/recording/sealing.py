@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     _Hide = Callable[[str], str]
 
 _PIECE = 1 << 22
+# Whose options stand in a word of their own, before the secret: only the list of words tells.
+_PROGRAMS = tuple({f'{each.split()[0]}"'.encode() for each in masking.SHORT_OPTIONS})
 
 
 def mask(folder: Path, environ: Mapping[str, str]) -> None:
@@ -25,8 +27,8 @@ def mask(folder: Path, environ: Mapping[str, str]) -> None:
 
     A file that holds no secret is not touched.
     """
-    secrets = {name: value for name, value in environ.items() if masking.is_secret(name)}
-    hide = partial(masking.known, environ=secrets)
+    secrets = masking.secrets(environ)
+    hide = masking.hiding(secrets)
     escaped = any(set('"\\') & set(each) or not (each.isascii() and each.isprintable()) for each in secrets.values())
     _change(folder / layout.CALLS, partial(_masked_events, hide, escaped))
     for path in (path for name in layout.FOLDERS for path in (folder / name).glob("*")):
@@ -61,7 +63,7 @@ def _masked_event(hide: _Hide, line: bytes, *, escaped: bool) -> bytes:
 
     `escaped`: JSON writes some secret otherwise than it is, so that only its strings tell.
     """
-    if not escaped and _masked_text(hide, [line]) == line:
+    if not escaped and not any(each in line for each in _PROGRAMS) and _masked_text(hide, [line]) == line:
         return line
     try:
         event = json.loads(line)

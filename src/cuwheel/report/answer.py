@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from cuwheel import codec
+from cuwheel import codec, masking
 
 SCHEMAS = Path(__file__).parent.parent / "schemas"
 
@@ -24,7 +25,15 @@ class Answer(Protocol):
 
 
 def to_json(answer: object) -> str:
-    return msgspec.json.format(codec.encode_any(answer), indent=2).decode() + "\n"
+    return msgspec.json.format(codec.encode_any(shown(answer)), indent=2).decode() + "\n"
+
+
+def shown(answer: T) -> T:
+    """As it leaves us, be it on a terminal or in a file: commands, addresses and messages in it may hold secrets.
+
+    What a program printed is masked where it is kept, also by its letters. Signatures and public keys look like those.
+    """
+    return masking.within(answer, masking.hiding(os.environ, random=False))
 
 
 def of_fields(answer: type[T], found: Any) -> T:  # noqa: ANN401 - a stage's value

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from cuwheel.report.answer import shown
+
 if TYPE_CHECKING:
     from cuwheel.report.answer import Answer
     from cuwheel.report.document import Document
@@ -16,5 +18,5 @@ def of(answer: Answer, *, verbose: bool) -> Document:
     """`cuwheel.doctor/1` is described by `report.doctor.document`, or by that of a module apart."""
     verb = answer.schema.removeprefix("cuwheel.").split("/")[0]
     module = importlib.import_module(f"cuwheel.report.{verb}{'_document' if verb in _APART else ''}")
-    document: Document = module.document(answer, verbose=verbose)
+    document: Document = module.document(shown(answer), verbose=verbose)
     return document

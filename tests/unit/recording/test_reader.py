@@ -10,7 +10,7 @@ import pytest
 
 from cuwheel import masking
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.recording import cachelog, layout, reader, sealing
+from cuwheel.recording import cachelog, layout, reader, sealing, summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,6 +151,20 @@ def test_searches_for_a_program(tmp_path: Path) -> None:
         ("/x/nvcc", "succeeded"),
     ]
     assert record.calls[0].problem == os.strerror(2)
+
+
+@pytest.mark.parametrize("wrong", [[1], {"a": 1}, "x", 1.5, True, None, [[]]])
+def test_values_of_any_type_in_any_field(tmp_path: Path, wrong: object) -> None:
+    """Each field of each kind of event in turn: read as if it were not there, or the line is damaged."""
+    given = start("a"), start("b") | {"event": "not-started", "errno": 2}, end("a", status=0, signal=None, memory=1)
+    more = {"ran": [], "parent": "", "phases": "", "searched": True, "stdout": "", "stderr": "", "hit": True}
+    fields = sorted({*given[0], *given[1], *given[2], *more})
+    for number, field in enumerate(fields):
+        lines = [each | {field: wrong} for each in given]
+        record = reader.read(made(tmp_path / str(number), *lines, *lines))
+        for call in record.calls:
+            reader.output(record, call)
+            summary.of(record)
 
 
 def test_masked_when_it_is_read(tmp_path: Path) -> None:

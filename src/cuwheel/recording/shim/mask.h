@@ -60,6 +60,9 @@ SHARED bool is_secret(const char *name, size_t length) {
     for (size_t index = 0; index < length; index++)
         big[index] = name[index] == '-' ? '_' : upper(name[index]);
     big[length] = 0;
+    for (const char *const *each = ALWAYS; *each; each++)
+        if (strstr(big, *each))
+            return true;
     if (is_harmless(big, length))
         return false;
     for (const char *const *each = INSIDE; *each; each++)
@@ -92,16 +95,18 @@ SHARED size_t token_at(const char *at, size_t left) {
         size_t head = strlen(each->head), size = head;
         if (left <= head || memcmp(at, each->head, head) != 0)
             continue;
-        while (size < left && (is_word(at[size]) || at[size] == '-'))
-            size++;
-        if (size - head >= each->least)
+        bool name = true; /* small letters alone are one */
+        for (; size < left && (is_word(at[size]) || at[size] == '-'); size++)
+            name = name && !(at[size] >= '0' && at[size] <= '9') && upper(at[size]) != at[size];
+        bool plain = !memchr(at + head, '_', size - head) && !memchr(at + head, '-', size - head);
+        if (size - head >= each->least && !name && (plain || !each->plain))
             return size;
     }
     if (left > 3 && memcmp(at, "eyJ", 3) == 0) {
         size_t size = 3, dots = 0;
         while (size < left && (is_word(at[size]) || at[size] == '-' || at[size] == '.'))
             dots += at[size++] == '.';
-        if (dots >= 2 && size >= 28)
+        if (dots >= 1 && size >= 24)
             return size;
     }
     return 0;

@@ -1,10 +1,15 @@
 """Values as JSON and back, the only place that calls msgspec for it.
 
 A text that knows its parts (`Arch`, `Capability`) is written as the text it is, and read by its own `restored`.
+
+Any thread may decode. msgspec describes a struct when it is first decoded, and keeps the description with the class
+*before* its fields are filled in (`StructInfo_Convert`): a second thread that comes meanwhile decodes with fields that
+are still null, and the process ends by SIGSEGV. So every type is described here, under a lock, before it is used.
 """
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -59,7 +64,7 @@ def decode(data: bytes | str, type_: type[T]) -> T: ...
 def decode(data: bytes | str, type_: Any = Any) -> Any:
     """JSON that somebody wrote. Whatever is wrong with it is a msgspec.DecodeError."""
     try:
-        return msgspec.json.decode(data, type=type_, dec_hook=_read)
+        return _decoder(type_).decode(data)
     except RecursionError:
         raise msgspec.DecodeError("it is nested too deeply") from None
     except UnicodeError as error:  # not of msgspec's own class
@@ -68,7 +73,31 @@ def decode(data: bytes | str, type_: Any = Any) -> Any:
 
 def convert(data: object, type_: type[T]) -> T:
     """Raises msgspec.ValidationError."""
+    _decoder(type_)
     return msgspec.convert(data, type_, dec_hook=_read)
+
+
+def pack(value: object) -> bytes:
+    """For what cuwheel alone reads again, and where bytes are to stay bytes."""
+    return msgspec.msgpack.encode(value, enc_hook=_written)
+
+
+def unpack(data: bytes, type_: type[T]) -> T:
+    """Raises msgspec.DecodeError."""
+    _decoder(type_)
+    return msgspec.msgpack.decode(data, type=type_, dec_hook=_read)
+
+
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+_DESCRIBING = threading.Lock()  # one for all types: those inside a type are described with it
+
+
+def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 - any annotation
+    found = _DECODERS.get(type_)
+    if found is None:
+        with _DESCRIBING:
+            found = _DECODERS.setdefault(type_, msgspec.json.Decoder(type_, dec_hook=_read))
+    return found
 
 
 def schema(type_: type) -> dict[str, Any]:

@@ -70,6 +70,19 @@ def test_texts_have_an_encoding() -> None:
     assert found == []
 
 
+def test_values_are_decoded_in_one_place() -> None:
+    """Elsewhere nothing describes a type before threads decode it, and the process may end by SIGSEGV."""
+    calls = re.compile(r"msgspec\.(convert|(json|msgpack|yaml)\.(decode|Decoder))$")
+    found = [
+        f"{path.relative_to(_SRC).as_posix()}:{node.lineno}"
+        for path in sorted(_SRC.rglob("*.py"))
+        if path.name != "codec.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and calls.match(ast.unparse(node))
+    ]
+    assert found == []
+
+
 def test_no_module_needs_one_that_needs_it() -> None:
     """Imports for type checkers count too: who reads one module of a circle has to read all."""
     graph = grimp.build_graph("cuwheel", exclude_type_checking_imports=False, cache_dir=None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cuwheel import files, log, system_calls
+from cuwheel import codec, files, log, system_calls
 from cuwheel.errors import CuwheelError
 from cuwheel.network import addresses, client, transfer
 
@@ -60,7 +60,7 @@ def _kept(place: Path, limit: int) -> Page | None:
     try:
         with place.open("rb") as file:
             data = system_calls.read_up_to(file, 2 * limit + 1)
-        return msgspec.msgpack.decode(data, type=Page) if len(data) <= 2 * limit else None
+        return codec.unpack(data, Page) if len(data) <= 2 * limit else None
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -69,6 +69,6 @@ def _keep(place: Path, page: Page) -> None:
     """A cache that cannot be written is no reason to fail."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        files.write(place, msgspec.msgpack.encode(page))
+        files.write(place, codec.pack(page))
     except (OSError, CuwheelError) as error:
         log.debug("%s is not kept: %s", page.url, error)

@@ -15,6 +15,8 @@ import pytest
 import cuwheel
 from cuwheel.buffer import FileBuffer
 from cuwheel.errors import MalformedError
+from cuwheel.inspection import description
+from cuwheel.inspection.description import Description
 from cuwheel.inspection.library import read
 from tests.fixtures import cache, grafts, manifest, wheels
 from tests.fixtures.small_wheel import Wheel
@@ -69,6 +71,7 @@ def rule_of(made: Graft) -> str:
     assert made.refused
     assert not made.succeeded
     (finding,) = made.findings
+    assert "{" not in finding.fix
     return finding.rule
 
 
@@ -112,6 +115,51 @@ def test_what_was_grafted_can_be_slimmed_stripped_and_grafted_again(tmp_path: Pa
             subprocess.run([tool, *words, again], check=True, capture_output=True)
             load(again)
             assert entries(again)[1:] == entries(library("both"))[1:]
+
+
+@pytest.mark.parametrize("donor", ["both", "both-other-later"])
+def test_a_witness_shows_nothing_of_what_stands_under_cuda_arch(tmp_path: Path, donor: str) -> None:
+    """Without a source that both recorded nothing tells these donors apart: then the answer says what was not seen."""
+    made, _ = grafted(tmp_path, "80", donor)
+    assert made.proof
+    (unseen,) = made.proof.not_compared
+    assert "sm_90" in unseen
+    assert "__CUDA_ARCH__" in unseen
+
+    recorded = {
+        sources: Wheel(
+            name="subject",
+            tag=TAG,
+            files={
+                "subject/lib.so": library(which).read_bytes(),
+                f"subject-1.0.dist-info/{description.NAME}": description.encoded(
+                    Description(cuda="13.0", archs=("sm_80",), sources=sources)
+                ),
+            },
+        ).write(tmp_path / sources)
+        for sources, which in (("a" * 64, "80"), ("b" * 64, donor))
+    }
+    base, other = recorded.values()
+    refused = cuwheel.graft(base, [other], output=tmp_path / "out")
+    assert rule_of(refused) == "graft-other-record"
+    assert "__CUDA_ARCH__" in refused.findings[0].message
+
+
+def test_sources_that_both_recorded_as_the_same_show_what_a_witness_cannot(tmp_path: Path) -> None:
+    told = description.encoded(Description(cuda="13.0", archs=("sm_80",), sources="a" * 64))
+    base, donor = (
+        Wheel(
+            name="subject",
+            tag=TAG,
+            files={"subject/lib.so": library(each).read_bytes(), f"subject-1.0.dist-info/{description.NAME}": told},
+        ).write(tmp_path / each)
+        for each in ("80", "both")
+    )
+    made = cuwheel.graft(base, [donor], output=tmp_path / "out")
+    assert made.proof
+    assert made.proof.kind == "witness"
+    assert not made.proof.not_compared
+    assert "the sources of both, by their hashes" in made.proof.compared
 
 
 REFUSED = [

@@ -84,7 +84,7 @@ def decide(base: Subject, about: Known, donors: Sequence[tuple[Subject, Known]],
             state[match.number] = _merged(match.there, match.added, (about.origin, of_donor.origin))
             added += match.added
     changed = {number: held for number, held in enumerate(state) if held != base.held[number]}
-    made = Decision(base, changed, tuple(added), _weakest(proofs), tuple(findings), refused=False)
+    made = Decision(base, changed, tuple(added), proof.weakest(proofs), tuple(findings), refused=False)
     try:
         if changed:
             growth.draft(base.buffer, made.contents, None, drop_signature=base.drop_signature)
@@ -102,9 +102,10 @@ def _shown(pair: Pair, about: Known, of_donor: Known) -> tuple[Proof | None, Mis
     """What proves that the donor's code fits, or why nothing does."""
     if misfit := fitting.misfit(pair):
         return None, misfit
-    interface = (f"kernels, parameters and variables of {len(pair.growing)} containers",)
-    if names := proof.witness(pair):
-        return Proof(kind="witness", witness=names, compared=(f"the code for {', '.join(names)}", *interface)), None
+    if isinstance(seen := proof.by_witness(pair, about.description, of_donor.description), Misfit):
+        return None, seen
+    if seen:
+        return seen, None
     same_origin = about.origin is not None and about.origin == of_donor.origin
     misfit = None if same_origin else proof.other_record(about.description, of_donor.description)
     if misfit and misfit.rule == "graft-other-record":
@@ -115,7 +116,7 @@ def _shown(pair: Pair, about: Known, of_donor: Known) -> tuple[Proof | None, Mis
     if misfit:
         return None, misfit
     what = "the wheel that both are parts of" if same_origin else "sources, flags, toolchain and list of both builds"
-    return Proof(kind="record", compared=(what, *interface, "the host sides")), None
+    return Proof(kind="record", compared=(what, proof.interface(pair), "the host sides")), None
 
 
 def _merged(there: Sequence[Held], added: Sequence[Held], origins: Sequence[Origin | None]) -> tuple[Held, ...]:
@@ -138,19 +139,6 @@ def _name(held: Held) -> str:
 def _usual(held: Held) -> tuple[int, str, int]:
     arch = held.entry.arch
     return arch.capability.number, arch.suffix, _KINDS.get(held.entry.kind, len(_KINDS))
-
-
-def _weakest(proofs: Sequence[Proof]) -> Proof | None:
-    """One for all donors: what holds of each of them."""
-    if not proofs:
-        return None
-    order = ("forced", "record", "witness")
-    kind = min((each.kind for each in proofs), key=order.index)
-    return Proof(
-        kind=kind,
-        witness=tuple(dict.fromkeys(name for each in proofs for name in each.witness)),
-        compared=tuple(dict.fromkeys(text for each in proofs for text in each.compared)),
-    )
 
 
 def _rows(added: Sequence[Held]) -> tuple[AddedCode, ...]:

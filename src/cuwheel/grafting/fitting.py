@@ -254,7 +254,11 @@ def _sizes(sizes: Sequence[int]) -> str:
     return ", ".join(map(str, sizes)) or "no"
 
 
-_SAME = "build the donor from the same source at the same path, with the same flags and file order, or with graft --add"
+# Names of kernels depend on the path, and two runs of `cuwheel build` share none: `graft --add` brings the base's.
+_SAME = (
+    "let cuwheel build the donor to fit: cuwheel graft BASE --add {added} --source FOLDER; or build it yourself from "
+    "the same source at the same path, with the same flags and file order"
+)
 RULES = (
     _Rule(rule="graft-unsupported", check=_lto, fix="build the donor without link-time optimisation"),
     _Rule(rule="graft-unsupported", check=_unnamed, fix="build the library again with all architectures"),
@@ -276,7 +280,8 @@ def misfit(pair: Pair) -> Misfit | None:
     for rule, check, fix in RULES:
         found = list(itertools.islice(check(pair), _SHOWN))
         if found:
-            return Misfit(rule, found[0], fix, tuple(found[1:]))
+            added = dict.fromkeys(str(each.entry.arch) for match in pair.growing for each in match.added)
+            return Misfit(rule, found[0], fix.replace("{added}", ",".join(added)), tuple(found[1:]))
     return None
 
 

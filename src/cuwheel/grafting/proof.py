@@ -9,17 +9,66 @@ from msgspec import Struct
 from cuwheel.grafting.fitting import Misfit, Pair
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuwheel.inspection.description import BuildRecord, Description
 
 ProofKind: TypeAlias = Literal["witness", "record", "forced"]
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """`compared`: what was found to be the same, in words. `witness`: architectures of both, with the same code."""
+    """`compared`: what was found to be the same, in words. `witness`: architectures of both, with the same code.
+
+    `not_compared`: where the two could differ all the same, because nothing that is there shows it.
+    """
 
     kind: ProofKind
     witness: tuple[str, ...] = ()
     compared: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
+
+
+def weakest(proofs: Sequence[Proof]) -> Proof | None:
+    """One for several libraries or donors: what holds of each of them."""
+    if not proofs:
+        return None
+    order = ("forced", "record", "witness")
+    return Proof(
+        kind=min((each.kind for each in proofs), key=order.index),
+        witness=tuple(dict.fromkeys(name for each in proofs for name in each.witness)),
+        compared=tuple(dict.fromkeys(text for each in proofs for text in each.compared)),
+        not_compared=tuple(dict.fromkeys(text for each in proofs for text in each.not_compared)),
+    )
+
+
+def by_witness(pair: Pair, base: Description | None, donor: Description | None) -> Proof | Misfit | None:
+    """What a witness shows; None without one.
+
+    The same code for one architecture is not the same source for another: what stands under
+    `#if __CUDA_ARCH__ >= 900` is in no witness for sm_80. The hashes of both sources decide that, where both are known.
+    """
+    names = witness(pair)
+    if not names:
+        return None
+    added = ", ".join(dict.fromkeys(each.words for match in pair.growing for each in match.added))
+    shown = (f"the code for {', '.join(names)}", interface(pair))
+    ours, theirs = (each.sources if each else "" for each in (base, donor))
+    if not ours or not theirs:
+        unseen = f"what the source has for {added} alone (#if __CUDA_ARCH__): no source is recorded in both"
+        return Proof(kind="witness", witness=names, compared=shown, not_compared=(unseen,))
+    if ours == theirs:
+        return Proof(kind="witness", witness=names, compared=(*shown, "the sources of both, by their hashes"))
+    return Misfit(
+        rule="graft-other-record",
+        why=f"the builds are of different sources: {_short(ours)} in the base, {_short(theirs)} in the donor. "
+        f"The code for {', '.join(names)} is the same, but it does not show what a source has for {added} alone "
+        "(#if __CUDA_ARCH__)",
+        fix="build the donor from the source of the base",
+    )
+
+
+def interface(pair: Pair) -> str:
+    return f"kernels, parameters and variables of {len(pair.growing)} containers"
 
 
 def witness(pair: Pair) -> tuple[str, ...]:

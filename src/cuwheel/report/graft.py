@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuwheel.finding import Finding
 from cuwheel.grafting.outcome import AddedCode, GraftedLibrary, WheelSize
-from cuwheel.grafting.proof import Proof
+from cuwheel.grafting.proof import Proof, weakest
 from cuwheel.report.document import Amount, Column, Document, Facts, Findings, Heading, Paragraph, Row, Table
 from cuwheel.units import file_name, size
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from cuwheel.grafting.outcome import Outcome
     from cuwheel.report.document import Block
-
-_ORDER = ("forced", "record", "witness")
 
 
 class Graft(Struct, frozen=True, kw_only=True):
@@ -52,7 +50,7 @@ def answer_of(made: Outcome, *, dry_run: bool, split: bool) -> Graft:
         base=made.base,
         donors=made.donors,
         added=_together([row for each in made.libraries for row in each.added]),
-        proof=_proof([each.proof for each in made.libraries if each.proof]),
+        proof=weakest([each.proof for each in made.libraries if each.proof]),
         libraries=made.libraries,
         dry_run=dry_run,
         written=made.written,
@@ -75,16 +73,6 @@ def _together(rows: Sequence[AddedCode]) -> tuple[AddedCode, ...]:
             bytes=sum(each.bytes for each in same),
         )
         for same in sums.values()
-    )
-
-
-def _proof(proofs: Sequence[Proof]) -> Proof | None:
-    if not proofs:
-        return None
-    return Proof(
-        kind=min((each.kind for each in proofs), key=_ORDER.index),
-        witness=tuple(dict.fromkeys(name for each in proofs for name in each.witness)),
-        compared=tuple(dict.fromkeys(text for each in proofs for text in each.compared)),
     )
 
 
@@ -153,3 +141,5 @@ def _proof_rows(proof: Proof) -> Iterator[Row]:
     yield Row("proof", words[proof.kind])
     if proof.compared:
         yield Row("compared", "; ".join(proof.compared))
+    if proof.not_compared:
+        yield Row("not seen", "; ".join(proof.not_compared))

@@ -300,7 +300,7 @@ def _state(status: int | None, signal_: int | None, refused: int | None) -> Call
 def _problem(event: dict[str, Any], refused: int | None) -> str:
     if not refused:
         return ""
-    reason = os.strerror(refused)
+    reason = os.strerror(refused) if abs(refused) < 1 << 31 else f"error {refused}"
     return f"{reason} (in any folder of PATH)" if event.get("searched") is True else reason
 
 

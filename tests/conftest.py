@@ -7,17 +7,21 @@ import os
 import signal
 import socket
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
 import pytest
 
 from tests.fixtures import systems
 
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 TESTS = Path(__file__).parent
 KINDS = ("unit", "property", "oracle", "integration", "browser", "gpu", "wine")
+PROCESSOR = pytest.StashKey[float]()  # what it had done when the last report was made
 SLOWEST = 100  # as many as `--times` names
 ONLY_WITH_ALL = {
     "download": "fetches large packages",
@@ -44,26 +48,48 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--times", action="store_true", help="print the time of each folder and the slowest tests")
 
 
+def _processor_s() -> float:
+    """Of this process, and of those that it started and that ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Every report takes along what the processor did since the last one, from the workers too."""
+    report = yield
+    now = _processor_s()
+    report.processor_s = now - item.config.stash.get(PROCESSOR, now)  # type: ignore[attr-defined]
+    item.config.stash[PROCESSOR] = now
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """A test's time is that of its fixtures too, wherever in the run they were made for it."""
+    """Times on the clock, and on the processor: on a busy machine only the latter can be compared.
+
+    A test's time is that of the fixtures too that were made for it first.
+    """
     if not config.getoption("--times"):
         return
+    clock: dict[str, float] = defaultdict(float)
+    processor: dict[str, float] = defaultdict(float)
     tests: Counter[str] = Counter()
     for each in itertools.chain.from_iterable(terminalreporter.stats.values()):
         if isinstance(each, pytest.TestReport):
-            tests[each.nodeid] += each.duration
-    folders: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
-    for name, seconds in tests.items():
-        folder = name.partition("::")[0].rpartition("/")[0]
-        folders[folder] += seconds
-        counts[folder] += 1
+            folder = each.nodeid.partition("::")[0].rpartition("/")[0]
+            tests[folder] += each.when == "setup"
+            for name in (each.nodeid, folder):
+                clock[name] += each.duration
+                processor[name] += getattr(each, "processor_s", 0.0)
     terminalreporter.section("time of each folder")
-    for folder, seconds in folders.most_common():
-        terminalreporter.line(f"| {folder} | {counts[folder]:,} cases | {seconds:,.1f} s |")
-    terminalreporter.section(f"the {SLOWEST} slowest of {len(tests):,} tests")
-    for name, seconds in tests.most_common(SLOWEST):
-        terminalreporter.line(f"{seconds:7.2f} s  {name}")
+    terminalreporter.line("| folder | tests | processor s | clock s |")
+    terminalreporter.line("|---|--:|--:|--:|")
+    for folder in sorted(tests, key=processor.__getitem__, reverse=True):
+        row = f"{tests[folder]:,} | {processor[folder]:,.1f} | {clock[folder]:,.1f}"
+        terminalreporter.line(f"| `{folder}` | {row} |")
+    terminalreporter.section(f"the {SLOWEST} slowest tests: seconds of the clock, of the processor")
+    for name in sorted(clock.keys() - tests.keys(), key=clock.__getitem__, reverse=True)[:SLOWEST]:
+        terminalreporter.line(f"{clock[name]:8.2f} {processor[name]:8.2f}  {name}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -95,7 +95,7 @@ def _files(example: str) -> list[Path]:
     return [path for path in paths if not any(part in skipped for part in path.parts)]
 
 
-@pytest.mark.parametrize("example", ["setuptools_nvcc", "cargo_kernel"])
+@pytest.mark.parametrize("example", ["setuptools_nvcc", pytest.param("cargo_kernel", marks=pytest.mark.slow)])
 def test_for_one_version(here: World, example: str) -> None:
     here.with_toolkits("13.0")
     told = here.build(here.project(example))

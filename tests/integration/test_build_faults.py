@@ -117,6 +117,7 @@ def test_no_room_to_build(here: World) -> None:
     assert_works(here, source)
 
 
+@pytest.mark.slow
 def test_no_room_for_the_wheel(here: World) -> None:
     """It was built, and where it should go there is none."""
     source = world.tiny(here.folder)
@@ -165,6 +166,7 @@ def test_killed_in_the_middle_of_a_download(empty: World) -> None:
     assert empty.left_behind() == []
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_unpacking(empty: World) -> None:
     source = world.tiny(empty.folder)
     world.toolkit("13.0")
@@ -280,6 +282,7 @@ def test_a_backend_that_writes_no_wheel(here: World, body: str, said: str) -> No
     assert_clean(here)
 
 
+@pytest.mark.slow
 def test_a_wrong_hash(empty: World) -> None:
     """An archive that is not what the manifest says: not unpacked, not kept; the next mirror is as good as new."""
     mirror = empty.folder / "mirror"

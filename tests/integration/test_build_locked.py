@@ -66,6 +66,7 @@ def test_the_lock_names_what_python_needs_and_an_offline_build_needs_no_more(her
     assert again["wheel"]["libraries"] == first["wheel"]["libraries"]
 
 
+@pytest.mark.slow
 def test_they_are_carried_along(here: World, source: Path) -> None:
     lock, kit = here.folder / "cuwheel.lock", here.folder / "kit"
     built(here, source, "--lock", lock)

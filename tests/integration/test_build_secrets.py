@@ -61,7 +61,7 @@ def test_a_wheel_and_its_report(here: World) -> None:
     assert [secret for secret in SECRETS if secret in text] == []
 
 
-@pytest.mark.parametrize("what", ["before", "requires"])
+@pytest.mark.parametrize("what", ["before", pytest.param("requires", marks=pytest.mark.slow)])
 def test_a_failure_that_printed_them(here: World, what: str) -> None:
     source = here.project("setuptools_nvcc")
     address = '"nothing @ https://me:in-an-address@127.0.0.1:9/nothing-1-py3-none-any.whl"'

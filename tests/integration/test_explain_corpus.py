@@ -58,6 +58,7 @@ def test_no_false_alarm_on_what_is_not_cuda(cases: list[dict[str, Any]]) -> None
     assert [_answers(case)[0] for case in cases if case["cause"] == NOT_CUDA and _answers(case)[0] != NOT_CUDA] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vary", VARIATIONS, ids=lambda vary: vary.__name__)
 def test_the_answer_holds_however_it_was_printed(
     cases: list[dict[str, Any]], vary: Callable[[str, random.Random], str]

@@ -29,6 +29,8 @@ SEVERAL = ("find", "catalogue")  # these look at many wheels: one that cannot be
 # Of a wheel that is damaged or lies: what is read is told (0, 1), or it is refused (5, 13). 2 is for `plan --like`,
 # where a wheel without the right device code says nothing about sizes.
 OF_WHEELS = {0, 1, 5, 13}
+# Every third command here, so that each file meets a third of the verbs and each verb a third of the files.
+SOME = pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
 SECONDS, MEMORY, OUTPUT = 30, 512 << 20, 1 << 20  # of any command, whatever it is given
 
 
@@ -89,14 +91,16 @@ def problems(label: str, end: dict[str, Any], allowed: set[int]) -> Iterable[str
         yield f"{label}: {end['seconds']} s, {end['memory'] >> 20} MiB, {end['written']:,} bytes of output"
 
 
-def of_wheels(cases: Iterable[tuple[str, bytes]], folder: Path, allowed: Callable[[str], set[int]]) -> list[str]:
+def of_wheels(
+    cases: Iterable[tuple[str, bytes]], folder: Path, allowed: Callable[[str], set[int]], step: int = 1
+) -> list[str]:
     labels, commands = [], []
     for number, (name, data) in enumerate(cases):
         place = folder / str(number)
         place.mkdir()
         (place / NAME).write_bytes(data)
         _listed(place)
-        for verb, words in verbs(str(place / NAME), str(place / "out")).items():
+        for verb, words in list(verbs(str(place / NAME), str(place / "out")).items())[number % step :: step]:
             labels.append((verb, name))
             commands.append(words)
     ends = ended(commands, folder)
@@ -117,8 +121,9 @@ def _listed(place: Path) -> None:
     page.write_text(f'<!DOCTYPE html><html><body><a href="{link}">{name}</a></body></html>')
 
 
-def test_an_unsafe_wheel_is_an_error_of_its_own_in_every_verb(tmp_path: Path) -> None:
-    found = of_wheels(hostile.unsafe_wheels(GOOD), tmp_path, lambda verb: {1} if verb in SEVERAL else {UNSAFE})
+@SOME
+def test_an_unsafe_wheel_is_an_error_of_its_own_in_every_verb(tmp_path: Path, step: int) -> None:
+    found = of_wheels(hostile.unsafe_wheels(GOOD), tmp_path, lambda verb: {1} if verb in SEVERAL else {UNSAFE}, step)
     assert not found
 
 
@@ -139,8 +144,10 @@ def test_an_unsafe_wheel_is_not_installed(tmp_path: Path) -> None:
     assert sorted(environment.rglob("*")) == before
 
 
-def test_wheels_that_lie_in_their_texts(tmp_path: Path) -> None:
-    assert not of_wheels(hostile.wheels(GOOD), tmp_path, lambda verb: OF_WHEELS | ({2} if verb == "plan" else set()))
+@SOME
+def test_wheels_that_lie_in_their_texts(tmp_path: Path, step: int) -> None:
+    allowed = {"plan": OF_WHEELS | {2}}
+    assert not of_wheels(hostile.wheels(GOOD), tmp_path, lambda verb: allowed.get(verb, OF_WHEELS), step)
 
 
 @pytest.mark.slow
@@ -157,13 +164,15 @@ def test_damaged_wheels(tmp_path: Path) -> None:
     assert not found
 
 
-def of_documents(cases: Iterable[tuple[str, bytes]], folder: Path, suffix: str, rows: dict[str, Any]) -> list[str]:
+def of_documents(
+    cases: Iterable[tuple[str, bytes]], folder: Path, suffix: str, rows: dict[str, Any], step: int
+) -> list[str]:
     """`rows`: a command with FILE in it → the statuses that it may end with."""
     labels, commands, allowed = [], [], []
     for number, (name, data) in enumerate(cases):
         path = folder / f"{number}{suffix}"
         path.write_bytes(data)
-        for words, statuses in rows.items():
+        for words, statuses in list(rows.items())[number % step :: step]:
             labels.append(f"{words} of {name}")
             commands.append([word.replace("FILE", str(path)) for word in words.split()])
             allowed.append(statuses)
@@ -175,7 +184,8 @@ def of_documents(cases: Iterable[tuple[str, bytes]], folder: Path, suffix: str, 
     ]
 
 
-def test_documents_in_toml(tmp_path: Path) -> None:
+@SOME
+def test_documents_in_toml(tmp_path: Path, step: int) -> None:
     """Those that a person wrote: all wrong with them is wrong with the command line, 2."""
     source = tmp_path / "source"
     source.mkdir()
@@ -193,20 +203,22 @@ def test_documents_in_toml(tmp_path: Path) -> None:
         f"install pkg --no-index --find-links {tmp_path} --lock FILE -o {tmp_path}/install.lock": {1, 2},
         f"install -r FILE --dry-run --no-index --find-links {tmp_path} --on h100": {1, 2, 3, 5, 6},
     }
-    assert not of_documents(hostile.toml(), tmp_path, ".toml", rows)
+    assert not of_documents(hostile.toml(), tmp_path, ".toml", rows, step)
 
 
-def test_workflows(tmp_path: Path) -> None:
+@SOME
+def test_workflows(tmp_path: Path, step: int) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "cuwheel.toml").write_text('for = ["h100"]\ncuda = ["13.0"]\n')
     rows = {f"ci {service} --check --source {source} --file FILE": {1, 5} for service in ("github", "gitlab")}
     rows[f"ci github --write --source {source} --file FILE"] = {0, 2, 5}
     rows[f"ci cibuildwheel --check --source {source} --file FILE"] = {1, 2, 5}
-    assert not of_documents(hostile.yaml(), tmp_path, ".yml", rows)
+    assert not of_documents(hostile.yaml(), tmp_path, ".yml", rows, step)
 
 
-def test_documents_in_json(tmp_path: Path) -> None:
+@SOME
+def test_documents_in_json(tmp_path: Path, step: int) -> None:
     wheel = Wheel().write(tmp_path)
     rows = {
         f"check {wheel} --on FILE": {2},
@@ -220,7 +232,7 @@ def test_documents_in_json(tmp_path: Path) -> None:
         "explain FILE": {0, 1},
         "ci matrix FILE": {2, 5, 6},
     }
-    assert not of_documents(hostile.json(), tmp_path, ".json", rows)
+    assert not of_documents(hostile.json(), tmp_path, ".json", rows, step)
 
 
 def test_journals(tmp_path: Path) -> None:

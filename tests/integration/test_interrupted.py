@@ -23,8 +23,18 @@ def struck(job: str, mode: str, strikes: int | None) -> None:
     assert found.tried > 0
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("job", ["slim-wheel", "slim-environment", "slim-undo", "record", "page", "toolchain-fetch"])
+JOBS = ("slim-wheel", "slim-environment", "slim-undo", "record", "page", "toolchain-fetch")
+
+
+@pytest.mark.parametrize(
+    ("job", "mode"),
+    [
+        # Every job in one mode, the next one in the next; in the other modes with `--all`.
+        pytest.param(job, mode, marks=[pytest.mark.slow] if (number - MODES.index(mode)) % len(MODES) else [])
+        for number, job in enumerate(JOBS)
+        for mode in MODES
+    ],
+)
 def test_nothing_half_done(job: str, mode: str) -> None:
     struck(job, mode, 8)
 
@@ -32,7 +42,7 @@ def test_nothing_half_done(job: str, mode: str) -> None:
 @pytest.mark.parametrize(
     ("job", "mode"),
     [
-        *(("trials", mode) for mode in MODES),
+        ("trials", "once"),
         ("install", "full"),
         ("install-undo", "kill"),
         ("catalogue", "full"),
@@ -56,7 +66,10 @@ def test_nothing_half_done_of_larger_installs(job: str, mode: str) -> None:
     struck(job, mode, 4)
 
 
-@pytest.mark.parametrize(("mode", "strikes"), [("kill", None), ("torn", 8), ("once", 8), ("full", 8)])
+@pytest.mark.parametrize(
+    ("mode", "strikes"),
+    [("kill", 8), ("torn", 8), pytest.param("kill", None, marks=pytest.mark.slow), ("once", 8), ("full", 8)],
+)
 def test_a_lock_is_struck(mode: str, strikes: int | None) -> None:
     struck("toolchain-lock", mode, strikes)
 

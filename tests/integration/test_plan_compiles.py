@@ -25,7 +25,7 @@ add_library(one SHARED one.cu)
 """
 
 
-@pytest.fixture(params=["12.4", "13.0"])
+@pytest.fixture(params=[pytest.param("12.4", marks=pytest.mark.slow), "13.0"])
 def cuda(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 pytestmark = pytest.mark.integration
-_FEW, _MANY = 10, 100
+_FEW, _MANY = 3, 100
 _TIMEOUT_S = 120
 
 
@@ -128,7 +128,7 @@ def _all_killed(ground: _Ground, seeds: Sequence[int]) -> list[str]:
     return [each for seed in seeds for each in _killed_at(ground, seed)]
 
 
-def test_killed_at_ten_moments(ground: _Ground) -> None:
+def test_killed_at_a_few_moments(ground: _Ground) -> None:
     assert _all_killed(ground, range(_FEW)) == []
 
 

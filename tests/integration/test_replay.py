@@ -246,6 +246,7 @@ def test_a_build_script_that_hides_what_nvcc_says(toolkit: Path, tmp_path: Path)
     assert f"is set by {crate / '.cargo' / 'config.toml'}".replace(" ", "") in told.replace(" ", "")
 
 
+@pytest.mark.slow
 def test_two_toolkits(toolkit: Path, tmp_path: Path) -> None:
     """The build took another nvcc than the shell would: by versions, and by what differs."""
     try:

@@ -91,12 +91,13 @@ def test_every_verb_is_called(text: str) -> None:
     assert {f"cuwheel.{each}" for each in cuwheel.__all__ if inspect.isfunction(getattr(cuwheel, each))} <= called
 
 
-@pytest.mark.parametrize("checker", _CHECKERS)
+# With mypy `./run lint` checks it too.
+@pytest.mark.parametrize("checker", ["pyright", pytest.param("mypy", marks=pytest.mark.slow)])
 def test_a_users_program_types(checker: str, tmp_path: Path) -> None:
     assert _CHECKERS[checker](_USER, sys.executable, tmp_path) == set()
 
 
-@pytest.mark.parametrize("checker", _CHECKERS)
+@pytest.mark.parametrize("checker", ["pyright", pytest.param("mypy", marks=pytest.mark.slow)])
 def test_a_mistake_in_a_call_is_found(checker: str, tmp_path: Path) -> None:
     file = tmp_path / "mistaken.py"
     file.write_text(f"import cuwheel\n{_MISTAKES}")
@@ -104,7 +105,7 @@ def test_a_mistake_in_a_call_is_found(checker: str, tmp_path: Path) -> None:
     assert _CHECKERS[checker](file, sys.executable, tmp_path) == set(range(2, count + 2))
 
 
-@pytest.mark.parametrize("checker", _CHECKERS)
+@pytest.mark.parametrize("checker", ["mypy", pytest.param("pyright", marks=pytest.mark.slow)])
 def test_the_installed_wheel_types(checker: str, tmp_path: Path, installed: Path) -> None:
     """Without `py.typed` in the wheel, mypy would call every import of it untyped."""
     assert _CHECKERS[checker](_USER, installed, tmp_path) == set()

@@ -81,8 +81,8 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("nothing_runs")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(EVENT, max_size=6), st.dictionaries(TEXT, TEXT, max_size=4), st.booleans())
-@example([{"event": "start", "id": "1"}, {"event": "end", "id": "1", "errno": 1 << 31}], {}, True)  # no C int
+@given(events=st.lists(EVENT, max_size=6), environ=st.dictionaries(TEXT, TEXT, max_size=4), masked=st.booleans())
+@example(events=[{"event": "not-started", "id": "1", "errno": 1 << 31}], environ={}, masked=True)  # that is no C int
 def test_any_record_is_answered(events: list[dict[str, object]], environ: dict[str, str], masked: bool) -> None:  # noqa: FBT001
     folder = Path(tempfile.mkdtemp(prefix="cuwheel-hostile-"))
     try:

@@ -73,7 +73,7 @@ def test_whatever_a_variant_matches_is_served(found: Survey) -> None:
                     assert verdict.outcome in variant_reach.SERVED, (variant, capability, cuda, verdict.outcome)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(wheels())
 def test_every_value_that_is_true_is_said_or_follows_from_those_that_are(found: Survey) -> None:
     """By trying every value with every driver, and not by halves."""

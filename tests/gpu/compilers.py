@@ -9,19 +9,19 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from cuwheel import process
 from cuwheel.inspection.survey import survey
 from tests.fixtures import cache, toolkits
 from tests.gpu import assemble
-from tests.gpu.variants import KERNELS, SITES
+from tests.gpu.variants import KERNELS, SITES, UnitKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.gpu.codes import Part, Piece
-    from tests.gpu.variants import Build, Shape
+    from tests.gpu.variants import Build, Shape, Unit
 
 # To be raised where the same pieces are compiled otherwise: what the cache holds is then made again.
 _RECIPE = "1"
@@ -101,10 +101,23 @@ def library(build: Build, version: str) -> bytes:
     key = ("build", repr(build), version)
 
     def make(work: Path) -> Path:
-        objects = [*_objects(build, version, work), *_without_kernels(build, version, work)]
-        return _link(objects, build, version, work)
+        made = _units(build, version, work) if build.units else _objects(build, version, work)
+        return _link([*made, *_without_kernels(build, version, work)], build, version, work)
 
     return _cached(key, make)
+
+
+def ptx(build: Build, version: str) -> bytes:
+    """The text alone, as nvcc -ptx writes it."""
+    ((part, arch),) = build.objects
+
+    def make(work: Path) -> Path:
+        out = work / "out.ptx"
+        options = ["-ptx", f"-arch={arch}", *build.options, *_defines(part, _BUILT[part])]
+        _nvcc(version, [*options, _SOURCE.get(part, "whole.cu"), "-o", out], SOURCES)
+        return out
+
+    return _cached(("ptx", repr(build), version), make)
 
 
 def built_markers(build: Build) -> list[list[dict[str, int]]]:
@@ -175,6 +188,36 @@ def _objects(build: Build, version: str, work: Path) -> list[Path]:
     return made
 
 
+def _units(build: Build, version: str, work: Path) -> list[Path]:
+    """The objects of a mixture, and those of its device links."""
+    made = [work / f"u{place}.o" for place in range(len(build.units))]
+    for place, unit in enumerate(build.units):
+        made[place].write_bytes(unit_object(unit, place, version))
+    for place, text in enumerate(build.links):
+        out = work / f"linked{place}.o"
+        inside = [path for path, unit in zip(made, build.units, strict=False) if unit.link == place]
+        devrt = [] if build.devrt else _NO_DEVRT
+        options = ["-dlink", *_HOST, *devrt, *build.link_options, *_gencode(text)]
+        _nvcc(version, [*options, *inside, "-o", out], work)
+        made.append(out)
+    return made
+
+
+def unit_object(unit: Unit, place: int, version: str) -> bytes:
+    """Compiled once for all mixtures that have it in the same place."""
+
+    def make(work: Path) -> Path:
+        source, out = work / f"unit{place}.cu", work / "out.o"  # a source of its own: a module id of its own
+        shutil.copyfile(SOURCES / "unit.cu", source)
+        kind = get_args(UnitKind).index(unit.kind) + 1
+        defines = [f"-DKIND={kind}", f"-DNAME=u{place}", f"-DMARK={11 * (place + 1)}", f"-DOLDEST={unit.oldest}0"]
+        options = [*_HOST, *unit.options, *(["-rdc=true"] if unit.link is not None else []), *_gencode(unit.archs)]
+        _nvcc(version, [*options, *defines, f"-I{SOURCES}", "-c", source, "-o", out], work)
+        return out
+
+    return _cached(("unit", repr(unit), str(place), version), make)
+
+
 def _link(objects: Sequence[Path], build: Build, version: str, work: Path) -> Path:
     out = work / "out.so"
     if build.link_arch:
@@ -202,7 +245,7 @@ def _without_kernels(build: Build, version: str, work: Path) -> Iterator[Path]:
     """Source files without a kernel, one for each list, and the main function of a program."""
     sources = [(f"nothing{index}", _gencode(text), "") for index, text in enumerate(build.nothing)]
     if build.program:
-        sources.append(("main", [], _main(KERNELS[part] for part, _ in build.objects)))
+        sources.append(("main", [], _main(build.asked or [KERNELS[part] for part, _ in build.objects])))
     for name, gencode, text in sources:
         source = work / f"{name}.cu"
         source.write_text(text or f'extern "C" int {name}() {{ return 0; }}\n')

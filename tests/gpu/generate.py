@@ -73,6 +73,8 @@ def entry(code: Code, numbers: Numbers) -> assemble.Entry:
 
 def contents(variant: Variant, numbers: Numbers) -> bytes:
     """The file."""
+    if variant.build and variant.form == "ptx":
+        return compilers.ptx(variant.build, variant.toolkit)
     if variant.build:
         return compilers.library(variant.build, variant.toolkit)
     if variant.package:
@@ -112,7 +114,7 @@ def markers(variant: Variant, numbers: Numbers) -> list[list[dict[str, int]]]:
             [compilers.markers(code.piece, numbers[code.piece]) for code in container]
             for container in variant.containers
         ]
-    return compilers.built_markers(variant.build)
+    return [] if variant.build.units else compilers.built_markers(variant.build)
 
 
 def describe(variant: Variant, name: str, data: bytes, numbers: Numbers) -> dict[str, Any]:
@@ -138,6 +140,8 @@ def _runtime(toolkit: str) -> str:
 
 def predict(folder: Path, variant: dict[str, Any]) -> dict[str, Any]:
     on = predictions.machine(DRIVER, DRIVER_CUDA, variant["jit"])
+    if variant["form"] == "ptx":
+        return {"outcome": "unknown", "error": None, "kernels": {}}
     said = predictions.of(folder / variant["file"], on, variant["markers"], variant["kernels"])
     found: dict[str, Any] = to_builtins(said)
     return found
@@ -157,6 +161,10 @@ def main() -> None:
     numbers = Numbers(wanted)
     out.mkdir(parents=True, exist_ok=True)
     numbers.compile()
+    mixed = [(variant, *pair) for variant in wanted if variant.build for pair in enumerate(variant.build.units)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(lambda row: compilers.unit_object(row[2], row[1], row[0].toolkit), mixed):
+            pass
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         if args.kept:

@@ -1,8 +1,16 @@
-"""What the runner saw, and where it is not what was predicted."""
+"""What the runner saw, and where it is not what was predicted: python -m tests.gpu.observations SET results.json
+
+That prints where a run differs from what was predicted when the set was made, on any machine with Python.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -93,7 +101,9 @@ def differences(prediction: Prediction, run: Run, pieces: Mapping[str, str]) -> 
     elif prediction.error is not None and prediction.error not in run.errors:
         yield Difference(run=run, what="error", predicted=str(prediction.error), seen=_listed(run.errors))
     for name, seen in run.kernels.items():
-        expected = prediction.kernels[name]
+        expected = prediction.kernels.get(name)
+        if expected is None:  # of a mixture only the whole is predicted
+            continue
         if expected.error != seen.error:
             told = f"{name}: {expected.error or 'runs'}"
             yield Difference(run=run, what="error", predicted=told, seen=f"{name}: {seen}")
@@ -116,3 +126,25 @@ def _entry(marker: int | None, pieces: Mapping[str, str]) -> str:
 
 def _listed(errors: tuple[int, ...]) -> str:
     return ", ".join(map(str, errors))
+
+
+def main(folder: str, results: str) -> None:
+    manifest = json.loads((Path(folder) / "manifest.json").read_text())
+    rows = {row["id"]: row for row in manifest["variants"]}
+    runs = list(read(json.loads(Path(results).read_text()), {name: row["launches"] for name, row in rows.items()}))
+    lines: Counter[str] = Counter()
+    for run in runs:
+        said = rows[run.id]["prediction"]
+        kernels = {name: SimpleNamespace(**each) for name, each in said["kernels"].items()}
+        predicted: Any = SimpleNamespace(**{**said, "kernels": kernels})
+        told = "; ".join(f"{name} {seen}" for name, seen in run.kernels.items())
+        for each in differences(predicted, run, manifest["pieces"]):
+            where = f"{run.id} | {run.way} {run.loading.lower()}"
+            lines[f"{where} | {each.what}: predicted {each.predicted}, seen {each.seen} | {told}"] += 1
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    wrong = len({line.split(" | ")[0] for line in lines})
+    sys.stdout.write(f"{len(runs)} runs of {len({run.id for run in runs})} variants, {wrong} differ\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

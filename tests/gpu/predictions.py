@@ -57,13 +57,18 @@ def machine(driver: str, driver_cuda: str, jit: Jit = "allowed") -> Machine:
 
 
 def of(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Prediction:
-    """`markers`: for each container of the file, objects before what was linked from them.
+    """`markers`: for each container of the file, objects before what was linked from them; none of a mixture, of which
+    only the verdict is compared.
 
     `kernels`: in the order of the containers that they are in.
     """
     if zipfile.is_zipfile(path):
         return _of_package(path, on, markers, kernels)
     (library,) = survey(path, detail="entries").libraries
+    if not markers:
+        said = predict(library, on)
+        error = said.predicted_error.code if said.predicted_error else None
+        return Prediction(outcome=said.outcome, error=error, kernels={})
     device = drivers.device_of(library, on)
     if device is None:
         raise ValueError("the machine's capability is not known")

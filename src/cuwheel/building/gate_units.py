@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _READ_LIMIT = 1 << 28
 _NAMED = 2
 # What libcudadevrt.a defines, and nobody else: names with this beginning are NVIDIA's.
-_RUNTIME = ("__cuda", "cuda")
 _RUNTIME_BY_NAME = Origin("libcudadevrt.a (by the names of its functions)", of_toolkit=True)
 _NAME_WIDTH = 60
 
@@ -196,7 +195,7 @@ class _Reader:
         if unit.inert or self._as_wanted(unit):
             return unit
         origin = self._archives.origin([piece_of(self._buffer, entry) for entry in entries])
-        if origin is None and not self._wanted.toolkit_root and not unit.linked and _is_runtime(symbols):
+        if origin is None and not self._wanted.toolkit_root and not unit.linked and symbols and symbols.of_runtime:
             origin = _RUNTIME_BY_NAME  # the toolkit is in a container: its archive cannot be compared
         return replace(unit, origin=origin)
 
@@ -220,12 +219,6 @@ class _Reader:
             return cubin.toolkit(data), cubin.read(self._library.path, data).symbols()
         except MalformedError:  # the survey says so
             return None, None
-
-
-def _is_runtime(symbols: Symbols | None) -> bool:
-    if symbols is None or symbols.kernels or not symbols.functions:
-        return False
-    return all(name.startswith(_RUNTIME) for name in symbols.functions)
 
 
 def _codes(rows: Sequence[DeviceCode], entries: Sequence[RawEntry]) -> tuple[Code, ...]:

@@ -15,14 +15,14 @@ from cuwheel.compat.entries import code as code_of
 from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures, libraries
 from cuwheel.inspection.image import FATBIN_SECTIONS
-from cuwheel.inspection.libraries import Symbols
+from cuwheel.inspection.libraries import Absent, Symbols
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from cuwheel.facts.arch import Arch
-    from cuwheel.inspection.libraries import DeviceCode, Library
+    from cuwheel.inspection.libraries import Container, DeviceCode, Library
 
 _DEVICE_LINKED = 2  # the version of a wrapper
 _REGISTERING = ("elf", "pe")  # the others are loaded as a whole
@@ -36,6 +36,7 @@ class Module(Struct, frozen=True):
 
     `empty`: it holds nothing at all, as opposed to nothing that a driver could load. `own`: it is not registered with
     the runtime; the library's own code finds and loads it. `symbols`: of a relocatable object, where they are known.
+    `absent`: what the host registers and some of its entries have not, by their place in `codes`.
     """
 
     codes: tuple[Code, ...]
@@ -46,6 +47,7 @@ class Module(Struct, frozen=True):
     own: bool = False
     symbols: Symbols | None = None
     count: int = 1
+    absent: tuple[Absent, ...] = ()
 
     @property
     def words(self) -> str:
@@ -78,7 +80,8 @@ def modules(library: Library) -> tuple[Module, ...]:
     """What the runtime registers, and what the library's own code loads from elsewhere in the file.
 
     Left out: LTO-IR alone, which no driver loads; what stands in the sections of registered code without being
-    registered, as linkers leave it behind; what holds no kernel, which no GPU can miss; and the driver's own code.
+    registered, as linkers leave it behind; what holds neither a kernel nor a variable that the host registers, which no
+    GPU can miss; and the driver's own code.
     Objects and archives have the modules of what will be linked from them.
     """
     if of_driver(library):
@@ -100,7 +103,7 @@ def modules(library: Library) -> tuple[Module, ...]:
         made_by_link = index in linked or (kept and not linked and all(row.linked for row in code))
         own = registers and container.section not in FATBIN_SECTIONS
         made = _module(code, codes, container.section, device_linked=made_by_link, own=own)
-        found.append(replace(made, symbols=container.symbols))
+        found.append(replace(made, symbols=container.symbols, absent=tuple(_absent(container, code))))
     inside = {index for container in library.containers for index in container.code}
     found += [
         _module(
@@ -128,7 +131,8 @@ def _counted(found: Iterable[Module]) -> tuple[Module, ...]:
     alike: dict[tuple[object, ...], list[Module]] = {}
     for each in found:
         names = id(each.symbols) if each.symbols else None
-        key = (id(each.codes), each.section, each.relocatable, each.device_linked, each.empty, each.own, names)
+        kind = (each.section, each.relocatable, each.device_linked, each.empty, each.own)
+        key = (id(each.codes), *kind, names, each.absent)
         alike.setdefault(key, []).append(each)
     return tuple(replace(each[0], count=len(each)) for each in alike.values())
 
@@ -185,14 +189,19 @@ def _codes(rows: Iterable[DeviceCode]) -> Iterable[Code]:
     return (found for row in rows if (found := code_of(row)))
 
 
-def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:
-    """The relocatable objects without those that libcudadevrt brought, which has code for every architecture.
+def _absent(container: Container, rows: Sequence[DeviceCode]) -> Iterable[Absent]:
+    """Counted without the entries that no driver chooses among."""
+    places = [place for place, row in enumerate(rows) if code_of(row)]
+    return (replace(each, entry=places.index(each.entry)) for each in container.absent if each.entry in places)
 
-    So it has more than the device link was asked for; where all objects have, they are the library's.
+
+def objects_of_its_own(found: Sequence[Module]) -> tuple[Module, ...]:
+    """The relocatable objects without those that libcudadevrt brought, told by the names of its functions.
+
+    Where all objects were compiled for the same, names are not known, and each fits or none does.
     """
-    asked_for = {arch for each in found if each.device_linked for arch in each.machine_code}
     objects = [each for each in found if each.relocatable]
-    own = [each for each in objects if not (asked_for and each.machine_code > asked_for)]
+    own = [each for each in objects if each.symbols is None or not each.symbols.of_runtime]
     return tuple(own or objects)
 
 

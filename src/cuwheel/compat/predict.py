@@ -77,6 +77,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     """`missing`: what the containers that nothing serves hold. `heuristic`: that it chooses kernels is a guess.
 
     `for_chosen_gpus`: some of `missing` is architecture-specific, so files were given lists of their own on purpose.
+    `absent`: kernels and variables that its host code registers and the code that is taken has not: 500 for each.
     `mixed_objects`: of its relocatable objects only some fit. `alternatives`: errors that it may give instead; then
     kernels of the objects that fit may run, too. `link_too_new`: its objects are of a newer toolkit than the driver's.
     `stops`: all that stands in the way before its code is looked at. `code`: what its code alone comes to, once
@@ -95,6 +96,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     code: Prediction | None = None
     link_too_new: bool = False
     mixed_objects: bool = False
+    absent: tuple[str, ...] = ()
     alternatives: tuple[CudaError, ...] = ()
     conditions: tuple[str, ...] = ()
 
@@ -103,11 +105,15 @@ NOTHING = Prediction(outcome="unknown", basis="nothing")
 
 
 class _Judged(Struct, frozen=True):
-    """`kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind."""
+    """`kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind.
+
+    `absent`: what the host registers and the entry that is taken has not.
+    """
 
     module: Module
     choice: Choice
     kept: bool = False
+    absent: tuple[str, ...] = ()
 
 
 def predict(library: Library, machine: Machine) -> Prediction:
@@ -138,12 +144,11 @@ def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_n
     judged = [each for each in everything if not each.module.relocatable]
     linked = [each for each in judged if each.module.device_linked]
     plain = [each for each in judged if not each.module.device_linked]
-    if not (linked or objects) or any(each.choice.how in _GOOD for each in linked):
+    # Linked code that fits is taken, though it may lack everything: then nothing is linked at load.
+    if not (linked or objects) or any(each.choice.how in _GOOD or each.absent for each in linked):
         return _summed(chooses, judged)
     own = objects_of_its_own(found)
-    made = relink.link(
-        [relink.Object(each.module, each.choice, own=each.module in own) for each in objects], too_new=too_new
-    )
+    made = relink.link([relink.Object(each.module, each.choice) for each in objects], too_new=too_new)
     mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
     if made.error is None:
         return replace(_relinked(chooses, plain, made), mixed_objects=mixed)
@@ -163,7 +168,10 @@ def _loadable(found: Sequence[Module]) -> bool:
 def _judged(module: Module, device: Device) -> _Judged:
     choice = choose(module.codes, device)
     if choice.how != "none" or (device.jit == "allowed" and choice.error == NO_KERNEL_IMAGE):
-        return _Judged(module, choice)
+        lacks = next((each for each in module.absent if each.entry == choice.entry and choice.how != "none"), None)
+        if lacks and lacks.everything:
+            choice = replace(choice, how="none", error=SYMBOL_NOT_FOUND)
+        return _Judged(module, choice, absent=lacks.names if lacks else ())
     return _Judged(module, choice, kept=choose(module.codes, Device(capability=device.capability)).how != "none")
 
 
@@ -213,8 +221,12 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
         outcome = next(how for how in reversed(_GOOD) if hows[how])
     else:
         outcome = "fails" if none == total or next_to_nothing else "partial"
+    absent = tuple(dict.fromkeys(name for each in judged for name in each.absent))
+    if absent and outcome in _GOOD and not by_itself:
+        outcome, errors = "partial", Counter({SYMBOL_NOT_FOUND: 1})
     return Prediction(
         outcome=outcome,
+        absent=absent,
         predicted_error=errors.most_common(1)[0][0] if outcome in ("fails", "partial") else None,
         containers=containers,
         taken=_taken(judged),

@@ -3,7 +3,7 @@
 - An object that would have to be compiled and cannot be, or a cubin of a toolkit that is newer than the driver, spoils
   the link for all kernels; the first in the order of the file gives the error.
 - Objects that nothing in them fits are left out. If another one calls into them the link fails: 300 for all kernels.
-- Otherwise the kernels in the objects that fit run, and those in the others have no name: 500.
+- Otherwise the kernels in the objects that fit run, and those in the others have no name: 500. So it is with variables.
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ _BUILT_IN = frozenset({"vprintf", "malloc", "free", "__assertfail", "__assert_fa
 
 
 class Object(Struct, frozen=True):
-    """A relocatable object, and what the driver would take of it.
-
-    `own`: not one of libcudadevrt's, whose kernels are nobody's to launch.
-    """
+    """A relocatable object, and what the driver would take of it."""
 
     module: Module
     choice: Choice
-    own: bool = True
 
     @property
     def fits(self) -> bool:
@@ -65,7 +61,7 @@ def link(objects: Sequence[Object], *, too_new: bool) -> Link:
             return Link(error=each.choice.error)
     fitting = tuple(each for each in objects if each.fits)
     missing = tuple(each for each in objects if not each.fits)
-    if not any(each.own for each in fitting):
+    if not fitting:
         return Link(error=SYMBOL_NOT_FOUND)
     if not missing:
         return Link(in_it=fitting)
@@ -73,11 +69,14 @@ def link(objects: Sequence[Object], *, too_new: bool) -> Link:
         return Link(error=SYMBOL_NOT_FOUND, alternatives=(INVALID_SOURCE,))
     if _wants(fitting, missing):
         return Link(error=INVALID_SOURCE)
-    if not any(each.own and each.symbols and each.symbols.kernels for each in fitting):
+    if not any(map(_registered, fitting)):
         return Link(error=SYMBOL_NOT_FOUND)
-    # An object that nothing is left of had kernels, for all that is known.
-    with_kernels = tuple(each for each in missing if each.own and (each.symbols is None or each.symbols.kernels))
-    return Link(in_it=fitting, left_out=with_kernels)
+    return Link(in_it=fitting, left_out=tuple(filter(_registered, missing)))
+
+
+def _registered(each: Object) -> bool:
+    """Whether the host has names of it. An object that nothing is left of had kernels, for all that is known."""
+    return each.symbols is None or bool(each.symbols.kernels or each.symbols.variables)
 
 
 def _wants(fitting: Sequence[Object], missing: Sequence[Object]) -> bool:

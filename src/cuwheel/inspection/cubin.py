@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from cuwheel.inspection.elf import Elf
 
 ABI_7, ABI_8 = 7, 8
-_TYPE_OBJECT, _TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 1, 2, 1, 2
+_TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 2, 1, 2
+_TYPE_VARIABLE = frozenset({1, 10, 11, 12, 13})  # in relocatable code textures, surfaces, samplers, variables
 _OTHER_ENTRY = 0x10
 _TABLE_LIMIT = 1 << 28
 # .nv.info is a list of attributes: format, attribute, then as the format says.
@@ -42,6 +43,11 @@ _PTX_ENTRY = re.compile(rb"^[ \t]*(?:\.(?:visible|weak|extern)[ \t]+)*\.entry[ \
 _PTX_NAME = re.compile(
     rb"^[ \t]*\.(visible|weak|extern)[ \t]+\.(?:func[ \t]*(?:\([^)]*\))?|(?:global|const)\b[^;={}]*?)[ \t\n]*"
     rb"([\w$]+)[ \t\n]*[(;=\[]",
+    re.MULTILINE | re.ASCII,
+)
+# As many variables as a file may have: those that no other object sees, too.
+_PTX_VARIABLE = re.compile(
+    rb"^[ \t]*(?:\.(?:visible|weak|common)[ \t]+)?\.(?:global|const)\b[^;={}]*?[ \t]([\w$]+)[ \t\n]*[;=\[]",
     re.MULTILINE | re.ASCII,
 )
 
@@ -113,6 +119,7 @@ class Cubin(NamedTuple):
             kernels=tuple(name for name, each in named if each.section and each.other & _OTHER_ENTRY),
             functions=tuple(name for name, each in named if each.section and not each.other & _OTHER_ENTRY),
             wanted=tuple(name for name, each in named if not each.section and each.binding == _BIND_GLOBAL),
+            variables=tuple(name for name, _ in _variables(self.elf)),
         )
 
 
@@ -161,6 +168,7 @@ def ptx_symbols(text: bytes) -> Symbols:
         kernels=tuple(each.name for each in ptx_kernels(text)),
         functions=tuple(name for how, name in named if how != b"extern"),
         wanted=tuple(name for how, name in named if how == b"extern"),
+        variables=tuple(name.decode() for name in _PTX_VARIABLE.findall(text)),
     )
 
 
@@ -192,7 +200,7 @@ def _named(elf: Elf) -> Iterator[tuple[str, _Symbol]]:
     """
     for name, kind, symbol in _all_symbols(elf):
         seen = symbol.binding in (_BIND_GLOBAL, _BIND_WEAK) or symbol.other & _OTHER_ENTRY
-        if seen and kind in (_TYPE_OBJECT, _TYPE_FUNCTION):
+        if seen and (kind in _TYPE_VARIABLE or kind == _TYPE_FUNCTION):
             yield name, symbol
 
 
@@ -200,7 +208,7 @@ def _variables(elf: Elf) -> Iterator[tuple[str, int]]:
     """Local ones too: a whole program's code makes them so."""
     places = {each.number for each in elf.headers if each.name.startswith(_VARIABLES)}
     for name, kind, symbol in _all_symbols(elf):
-        if kind == _TYPE_OBJECT and symbol.section in places:
+        if kind in _TYPE_VARIABLE and symbol.section in places:
             yield name, symbol.size
 
 

@@ -1,4 +1,4 @@
-"""Which containers hold no kernel: nobody can launch anything from them, so that they decide nothing.
+"""Which containers hold nothing that the host registers, neither kernel nor variable, so that they decide nothing.
 
 nvcc links one for its default architecture into plain executables and libraries, and makes one for every source file
 that has no kernel.
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     from cuwheel.inspection.fatbin import RawContainer, RawEntry, Walk
     from cuwheel.inspection.libraries import DeviceCode
+    from cuwheel.inspection.objects import Host
 
 _LARGE = 1 << 20  # an entry of this size has kernels, for all that is looked
 _BYTES, _ENTRIES = 1 << 25, 40_000  # read for it, at most
 
 
-def find(walk: Walk, rows: Sequence[DeviceCode], device_linked: Collection[int | None]) -> frozenset[int]:
+def find(walk: Walk, rows: Sequence[DeviceCode], host: Host, device_linked: Collection[int]) -> frozenset[int]:
     """Their places in the file's list. `device_linked`: the containers that a device link made.
 
     Containers of one architecture list serve the same GPUs. So the largest of a list is read first, and where that one
@@ -31,7 +32,7 @@ def find(walk: Walk, rows: Sequence[DeviceCode], device_linked: Collection[int |
         if container.entries:
             compiled_for = objects.compiled_for(container.entries, rows)
             alike.setdefault((compiled_for, container.section, index in device_linked), []).append(index)
-    reader = _Reader(walk, rows)
+    reader = _Reader(walk, rows, host)
     found: set[int] = set()
     for group in alike.values():
         for index in sorted(group, key=lambda each: _size(walk.containers[each]), reverse=True):
@@ -48,8 +49,8 @@ def _size(container: RawContainer) -> int:
 class _Reader:
     """Reads entries until it has read enough; of the others it is taken that they hold kernels."""
 
-    def __init__(self, walk: Walk, rows: Sequence[DeviceCode]) -> None:
-        self._walk, self._rows = walk, rows
+    def __init__(self, walk: Walk, rows: Sequence[DeviceCode], host: Host) -> None:
+        self._walk, self._rows, self._host = walk, rows, host
         self._bytes, self._entries = _BYTES, _ENTRIES
 
     def without_kernels(self, entries: Sequence[RawEntry]) -> bool:
@@ -65,4 +66,4 @@ class _Reader:
             limits.met(read, "the rest of the containers are assumed to hold kernels")
             return False
         names = objects.names(self._walk, entry, self._rows[entry.row])
-        return names is not None and not names.kernels
+        return names is not None and not names.kernels and not any(map(self._host.registers, names.variables))

@@ -20,6 +20,8 @@ PartName: TypeAlias = Literal["host code", "host data", "device code", "debug", 
 Detail: TypeAlias = Literal["rows", "containers", "entries"]
 Search: TypeAlias = Literal["nowhere", "data", "whole"]
 
+_DEVICE_RUNTIME = ("__cuda", "cuda")
+
 
 class DeviceCode(Struct, frozen=True, kw_only=True):
     """The entries of one library that are alike."""
@@ -65,13 +67,35 @@ class Symbols(Struct, frozen=True, kw_only=True):
     kernels: tuple[str, ...]
     functions: tuple[str, ...]  # variables too
     wanted: tuple[str, ...]
+    variables: tuple[str, ...] = ()  # those that the host fills and reads by name, local ones too
+
+    @property
+    def of_runtime(self) -> bool:
+        """Whether it is an object of libcudadevrt's, which has no kernels, and names by which it is known."""
+        if self.kernels or not self.functions:
+            return False
+        return all(name.startswith(_DEVICE_RUNTIME) for name in self.functions)
+
+
+class Absent(Struct, frozen=True, kw_only=True):
+    """Kernels and variables that the host registers and one entry of a container has not.
+
+    `entry`: its place in the container's `code`. `names`: the first of them, mangled. `everything`: it has none at all
+    of what the host registers.
+    """
+
+    entry: int
+    names: tuple[str, ...]
+    everything: bool = False
 
 
 class Container(Struct, frozen=True, kw_only=True):
     """One fat binary. `code` has an index into the library's `device_code` for each entry, in order.
 
     `symbols`: of relocatable objects, where those of the library were compiled for different architectures.
-    `without_kernels`: known to hold no kernel, so that no GPU can lack one in it.
+    `without_kernels`: known to hold neither a kernel nor a variable that the host registers, so that no GPU can lack
+    one in it. `absent`: of code that a device link made, what its objects have and it has not; of other code, what
+    its entries have for some architectures only.
     """
 
     section: str
@@ -80,6 +104,7 @@ class Container(Struct, frozen=True, kw_only=True):
     code: tuple[int, ...]
     symbols: Symbols | None = None
     without_kernels: bool = False
+    absent: tuple[Absent, ...] = ()
 
 
 class Wrapper(Struct, frozen=True, kw_only=True):

@@ -298,9 +298,12 @@ def _device_linked(registration: Registration, rows: Sequence[DeviceCode]) -> bo
 
 
 def _containers(draft: _Draft) -> tuple[Container, ...]:
-    symbols = objects.symbols(draft.walk, draft.rows)
-    linked = {each.container for each in draft.registration.wrappers if each.version == wrappers.VERSION_LINKED}
-    kernelless_ones = kernelless.find(draft.walk, draft.rows, linked)
+    host = objects.Host(draft.buffer, draft.sections)
+    named = [each.container for each in draft.registration.wrappers if each.version == wrappers.VERSION_LINKED]
+    linked = tuple(each for each in named if each is not None)
+    symbols = objects.symbols(draft.walk, draft.rows, host, linked)
+    absent = objects.absent(draft.walk, draft.rows, host, linked, symbols)
+    kernelless_ones = kernelless.find(draft.walk, draft.rows, host, linked)
     return tuple(
         Container(
             section=each.section,
@@ -309,6 +312,7 @@ def _containers(draft: _Draft) -> tuple[Container, ...]:
             code=tuple(entry.row for entry in each.entries),
             symbols=symbols.get(index),
             without_kernels=index in kernelless_ones,
+            absent=absent.get(index, ()),
         )
         for index, each in enumerate(draft.walk.containers)
     )

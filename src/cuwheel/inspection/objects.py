@@ -1,29 +1,66 @@
-"""What relocatable objects bring and want, by name: where only some of them fit a GPU, it decides what runs."""
+"""What containers hold by name, and which of it the host registers: where some lack it, it decides what runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import cubin, limits, payload
 from cuwheel.inspection.image import FATBIN_SECTIONS
+from cuwheel.inspection.libraries import Absent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from cuwheel.buffer import Buffer
     from cuwheel.inspection.fatbin import RawEntry, Walk
+    from cuwheel.inspection.image import Section
     from cuwheel.inspection.libraries import DeviceCode, Symbols
 
 _LIMIT = 1 << 28  # decompressed for it, at most; of the objects behind that no name is known
+_COMPARED = 1 << 25  # of code that no device link made: in a file with more of it the entries are not compared
+_STRINGS = (".rodata", ".rdata")
+_STRINGS_LIMIT = 1 << 28
+_SHOWN = 8
 
 
-def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
-    """By container. Nothing where all objects were compiled for the same: then every one fits a GPU, or none does."""
+class Host:
+    """Which kernels and variables a file's host code registers with the runtime.
+
+    It hands over their names, which stand as strings in its read-only data. Where there is no such data, as in a bare
+    fat binary, everything that any entry holds is taken for registered.
+    """
+
+    def __init__(self, buffer: Buffer, sections: Sequence[Section]) -> None:
+        self._buffer = buffer
+        self._places = [(each.offset, each.size) for each in sections if each.name.startswith(_STRINGS) and each.size]
+        if sum(size for _, size in self._places) > _STRINGS_LIMIT:
+            self._places = []
+        self._data: bytes | None = None
+
+    def registers(self, name: str) -> bool:
+        """Linkers let one string be the end of another: what stands before it tells nothing."""
+        if not self._places:
+            return True
+        if self._data is None:
+            self._data = b"".join(self._buffer.read(offset, size) for offset, size in self._places)
+        return name.encode() + b"\0" in self._data
+
+    def of(self, found: Symbols) -> Iterator[str]:
+        yield from filter(self.registers, (*found.kernels, *found.variables))
+
+
+def symbols(walk: Walk, rows: Sequence[DeviceCode], host: Host, device_linked: Collection[int]) -> dict[int, Symbols]:
+    """By container. Nothing where all objects were compiled for the same, and so was what a device link made of them:
+    then every one fits a GPU, or none does.
+    """
     found: dict[int, Symbols] = {}
-    objects = {
-        index: each.entries for index, each in enumerate(walk.containers) if FATBIN_SECTIONS.get(each.section) is False
-    }
-    if len({compiled_for(entries, rows) for entries in objects.values()}) <= 1:
+    objects = _relocatable(walk)
+    linked = [walk.containers[index].entries for index in device_linked if walk.containers[index].entries]
+    lists = {compiled_for(entries, rows) for entries in objects.values()}
+    if len(lists) <= 1 and not any(_left_out(entries, linked, rows) for entries in objects.values()):
         return found
     budget = _LIMIT
     for index, entries in objects.items():
@@ -35,8 +72,66 @@ def symbols(walk: Walk, rows: Sequence[DeviceCode]) -> dict[int, Symbols]:
             continue
         budget -= smallest.real
         if read := names(walk, smallest, rows[smallest.row]):
-            found[index] = read
+            found[index] = replace(read, variables=tuple(filter(host.registers, read.variables)))
     return found
+
+
+def _relocatable(walk: Walk) -> dict[int, tuple[RawEntry, ...]]:
+    return {
+        index: tuple(each.entries)
+        for index, each in enumerate(walk.containers)
+        if FATBIN_SECTIONS.get(each.section) is False
+    }
+
+
+def _left_out(entries: Sequence[RawEntry], linked: Sequence[Sequence[RawEntry]], rows: Sequence[DeviceCode]) -> bool:
+    """Whether a device link may have had nothing to take from this object."""
+    own = {rows[entry.row].arch for entry in entries}
+    return any(rows[entry.row].arch not in own for each in linked for entry in each)
+
+
+def absent(
+    walk: Walk, rows: Sequence[DeviceCode], host: Host, device_linked: Collection[int], known: Mapping[int, Symbols]
+) -> dict[int, tuple[Absent, ...]]:
+    """By container. `known`: what the relocatable objects hold, where a device link may have left some out."""
+    found: dict[int, tuple[Absent, ...]] = {}
+    links = [index for index in device_linked if walk.containers[index].entries]
+    if known and links:
+        of_links = {index: _names_by_entry(walk, rows, index) for index in links}
+        inside = {name for read in of_links.values() for each in read for name in each or ()}
+        # A kernel that no link has belongs to any of them: the first will do.
+        nowhere = [name for each in known.values() for name in host.of(each) if name not in inside]
+        for index, read in of_links.items():
+            found[index] = tuple(_absent(read, host, nowhere if index == links[0] else ()))
+    apart = [
+        index
+        for index, each in enumerate(walk.containers)
+        if index not in device_linked and FATBIN_SECTIONS.get(each.section, not each.section) and len(each.entries) > 1
+    ]
+    if sum(entry.real for index in apart for entry in walk.containers[index].entries) <= _COMPARED:
+        for index in apart:
+            found[index] = tuple(_absent(_names_by_entry(walk, rows, index), host))
+    return {index: each for index, each in found.items() if each}
+
+
+def _names_by_entry(walk: Walk, rows: Sequence[DeviceCode], index: int) -> list[dict[str, None] | None]:
+    """The kernels and variables of each entry; None where they cannot be read."""
+    read = [
+        names(walk, entry, rows[entry.row]) if rows[entry.row].kind in ("cubin", "ptx") else None
+        for entry in walk.containers[index].entries
+    ]
+    return [dict.fromkeys((*each.kernels, *each.variables)) if each else None for each in read]
+
+
+def _absent(read: Sequence[Mapping[str, None] | None], host: Host, nowhere: Sequence[str] = ()) -> Iterator[Absent]:
+    every = dict.fromkeys(name for each in read for name in each or ())
+    for place, each in enumerate(read):
+        if each is None:
+            continue
+        missing = [*nowhere, *(name for name in every if name not in each and host.registers(name))]
+        if missing:
+            everything = not any(map(host.registers, each))
+            yield Absent(entry=place, names=tuple(missing[:_SHOWN]), everything=everything)
 
 
 def least_to_read(entries: Sequence[RawEntry], rows: Sequence[DeviceCode]) -> RawEntry | None:

@@ -20,6 +20,7 @@ from cuwheel.finding import Finding
 from cuwheel.inspection import description
 from cuwheel.inspection.description import Description
 from cuwheel.inspection.libraries import (
+    Absent,
     Compression,
     Container,
     Cudart,
@@ -75,7 +76,8 @@ class ContainerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Containers that are alike, `count` of them. `code`: rows of the library, an index for each entry, in order.
 
     `wrappers`: the versions of those that name it; none where it is not registered. `symbols`: of relocatable objects,
-    the names that decide whether those that fit a GPU can be linked without the others.
+    the names that decide whether those that fit a GPU can be linked without the others. `absent`: what the host
+    registers and some of its entries have not.
     """
 
     code: tuple[Count, ...] = ()
@@ -84,6 +86,7 @@ class ContainerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     wrappers: tuple[Count, ...] = (1,)
     without_kernels: bool = False
     symbols: Symbols | None = None
+    absent: tuple[Absent, ...] = ()
 
 
 class LibraryFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -218,6 +221,7 @@ def _container_facts(library: Library) -> Iterator[ContainerFacts]:
             wrappers=tuple(sorted(naming.get(index, ()))),
             without_kernels=each.without_kernels,
             symbols=_deciding(each.symbols, wanted) if each.symbols else None,
+            absent=each.absent,
         )
         for index, each in enumerate(library.containers)
     )
@@ -225,12 +229,17 @@ def _container_facts(library: Library) -> Iterator[ContainerFacts]:
 
 
 def _deciding(symbols: Symbols, wanted: frozenset[str]) -> Symbols:
-    """Of what an object brings only what another one wants; and whether it has a kernel at all."""
+    """Of what an object brings only what another one wants; and whether it has a kernel or a variable at all.
+
+    Of libcudadevrt's objects one function more, by which they are known.
+    """
     kernels = tuple(each for each in symbols.kernels if each in wanted) or symbols.kernels[:1]
+    functions = tuple(each for each in symbols.functions if each in wanted)
     return Symbols(
         kernels=kernels,
-        functions=tuple(each for each in symbols.functions if each in wanted),
+        functions=functions or (symbols.functions[:1] if symbols.of_runtime else ()),
         wanted=symbols.wanted,
+        variables=symbols.variables[:1],
     )
 
 
@@ -324,6 +333,7 @@ def _container(facts: ContainerFacts) -> Container:
         code=facts.code,
         symbols=facts.symbols,
         without_kernels=facts.without_kernels,
+        absent=facts.absent,
     )
 
 

@@ -13,3 +13,12 @@
     if ((out[5] = cudaMemcpy(out, device, 4, cudaMemcpyDeviceToHost))) return 5; \
     return 0;                                                                  \
   }
+// The same for a variable: what it holds is read by its symbol.
+#define READER(name, variable)                                                 \
+  extern "C" int GLUE_(run_, name)(int *out) {                                 \
+    int *device = nullptr;                                                     \
+    if ((out[1] = cudaMalloc(&device, sizeof(int)))) return 1;                 \
+    if ((out[5] = cudaMemcpyFromSymbol(out, variable, sizeof(int)))) return 5; \
+    return 0;                                                                  \
+  }
+#define GLUE_(a, b) GLUE(a, b)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cuwheel.facts.arch import Arch, Capability
 from cuwheel.inspection.libraries import (
+    Absent,
     Compression,
     Container,
     Cudart,
@@ -36,9 +37,13 @@ def library(
     platform: str | None = None,
     containers: bool = True,
     symbols: tuple[Symbols | None, ...] = (),
+    absent: tuple[Absent, ...] = (),
     **fields: Any,
 ) -> Library:
-    """`plain` containers stand alone; `linked` ones were made from `objects` (of these `symbols`) by a link."""
+    """`plain` containers stand alone; `linked` ones were made from `objects` (of these `symbols`) by a link.
+
+    `absent`: from the first container.
+    """
     rows: list[DeviceCode] = []
     found: list[Container] = []
     groups = [(text, True) for text in plain] + [(text, True) for text in linked] + [(text, False) for text in objects]
@@ -52,6 +57,7 @@ def library(
         found.append(Container(section=SECTIONS[is_linked], offset=index * 4096, size=4096, code=tuple(code)))
     for index, names in enumerate(symbols, len(plain) + len(linked)):
         found[index] = replace(found[index], symbols=names)
+    found[:1] = [replace(each, absent=absent) for each in found[:1]]
     after_plain = range(len(plain), len(plain) + len(linked))
     wrappers = tuple(Wrapper(version=2 if index in after_plain else 1, container=index) for index in range(len(groups)))
     values: dict[str, Any] = {

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuwheel.compat import check_rules
 from cuwheel.compat.matrix import judge_all
-from cuwheel.inspection.libraries import Symbols
+from cuwheel.inspection.libraries import Absent, Symbols
 from cuwheel.inspection.torch_symbols import TorchExports
 from tests.unit.compat.subjects import library, machine, survey
 
@@ -46,6 +46,10 @@ CASES: dict[str, tuple[Verdict, Verdict]] = {
     "device-link-without-code": (
         _judge(library(linked=("sm_80",), objects=("sm_80",))),
         _judge(library(linked=("sm_90",), objects=("sm_90",))),
+    ),
+    "registered-but-absent": (
+        _judge(library("sm_90", absent=(Absent(entry=0, names=("gone",)),))),
+        _judge(library("sm_80 sm_90", absent=(Absent(entry=0, names=("gone",)),))),
     ),
     "objects-newer-than-driver": (
         _judge(library(linked=("sm_80",), objects=("sm_90",), cuda=13, toolkits=("13.4",))),
@@ -190,6 +194,7 @@ def test_what_they_say() -> None:
     assert "error 209 (cudaErrorNoKernelImageForDevice)" in _message("no-code-for-gpu")
     assert "1 of 2 containers have nothing for the GPU of capability 9.0" in _message("code-for-gpu-in-part")
     assert "error 500" in _message("device-link-without-code")
+    assert "takes lacks kernels or variables that it registers" in _message("registered-but-absent")
     assert "cannot link objects written by CUDA 13.4" in _message("objects-newer-than-driver")
     assert "PTX (ISA 9.4) is newer than the driver (ISA 9.0)" in _message("ptx-newer-than-driver")
     assert "CUDA_DISABLE_PTX_JIT" in _message("jit-switched-off")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuwheel.compat.predict import Containers, Prediction, predict
 from cuwheel.facts.arch import Arch
-from cuwheel.inspection.libraries import Cudart, Registration, Symbols, Wrapper
+from cuwheel.inspection.libraries import Absent, Cudart, Library, Registration, Symbols, Wrapper
 from cuwheel.inspection.library import NOTHING
 from tests.unit.compat.subjects import library, machine
 
@@ -93,7 +93,8 @@ def test_plain_containers_beside_a_device_link_stand_alone() -> None:
 
 def test_objects_of_libcudadevrt_prove_nothing() -> None:
     devrt = "sm_75 sm_80 sm_86 sm_90 sm_100"
-    told = predict(library(linked=("sm_80",), objects=("sm_80", devrt)), machine("9.0", **DRIVER))
+    names = (OTHER, Symbols(kernels=(), functions=("cudaGetDevice", "__cudaCDP2Free"), wanted=()))
+    told = predict(library(linked=("sm_80",), objects=("sm_80", devrt), symbols=names), machine("9.0", **DRIVER))
     assert _told(told) == ("fails", 500)
     assert not told.mixed_objects
     mixed = predict(library(linked=("sm_80",), objects=("sm_80", "sm_80 compute_80")), machine("9.0", **DRIVER))
@@ -104,6 +105,38 @@ def test_objects_of_libcudadevrt_prove_nothing() -> None:
 KERNEL = Symbols(kernels=("mark",), functions=(), wanted=("helper", "vprintf"))
 OTHER = Symbols(kernels=("mark_2",), functions=(), wanted=("helper",))
 HELPER = Symbols(kernels=(), functions=("helper",), wanted=("vprintf",))
+
+
+def _lacking(*codes: str, linked: bool = False, entry: int = 0, everything: bool = False) -> Library:
+    lacks = (Absent(entry=entry, names=("_Z4gonev",), everything=everything),)
+    return library(linked=codes, objects=codes, absent=lacks) if linked else library(*codes, absent=lacks)
+
+
+def test_what_the_host_registers_and_the_code_lacks() -> None:
+    def told(made: Library) -> tuple[str, int | None, tuple[str, ...]]:
+        said = predict(made, machine("9.0", **DRIVER))
+        return *_told(said), said.absent
+
+    for linked in (False, True):
+        assert told(_lacking("sm_90", linked=linked)) == ("partial", 500, ("_Z4gonev",))
+        assert told(_lacking("sm_90", linked=linked, everything=True)) == ("fails", 500, ("_Z4gonev",))
+    assert told(_lacking("sm_80 sm_90", entry=0)) == ("native", None, ())  # of another entry than the one taken
+    assert told(_lacking("sm_80 sm_90", entry=1)) == ("partial", 500, ("_Z4gonev",))
+    assert told(_lacking("lto_90 sm_80 sm_90", entry=2)) == ("partial", 500, ("_Z4gonev",))
+    assert told(_lacking("sm_80", entry=0)) == ("fails", 209, ())
+
+
+def test_more_architectures_than_the_link_do_not_make_an_object_the_runtimes() -> None:
+    made = library(linked=("sm_80",), objects=("sm_80 sm_90", "sm_80"), symbols=(KERNEL, HELPER))
+    assert _told(predict(made, machine("9.0", **DRIVER))) == ("fails", 300)
+
+
+def test_variables_of_objects_that_do_not_fit_are_missed() -> None:
+    variable = Symbols(kernels=(), functions=("table",), wanted=(), variables=("table",))
+    for names, expected in (((OTHER, variable), ("partial", 500)), ((variable, OTHER), ("partial", 500))):
+        free = tuple(replace(each, wanted=()) for each in names)
+        made = library(linked=("sm_80",), objects=("sm_90", "sm_80"), symbols=free)
+        assert _told(predict(made, machine("9.0", **DRIVER))) == expected
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,11 @@ def _cubin(sm: int, *, kernel: bool) -> bytes:
     return build.entry(build.CUBIN, sm, build.cubin(KERNEL if kernel else {}, sm=sm))
 
 
-def _found(*containers: bytes) -> list[bool]:
-    read = library.read(MemoryBuffer("x.so", build.library(*containers).build()), detail="containers")
+def _found(*containers: bytes, strings: bytes = b"nothing of the device\0") -> list[bool]:
+    """`strings`: what the host's read-only data holds."""
+    made = build.library(*containers)
+    made.sections.append(build.Section(name=".rodata", data=strings))
+    read = library.read(MemoryBuffer("x.so", made.build()), detail="containers")
     return [each.without_kernels for each in read.containers]
 
 
@@ -36,6 +39,14 @@ def test_machine_code_and_ptx() -> None:
         build.container(_cubin(90, kernel=True)),
         build.container(),
     ) == [True, True, False, False, False]
+
+
+def test_a_variable_that_the_host_registers_decides() -> None:
+    only_variable = build.container(build.entry(build.PTX, 80, NO_PTX))
+    assert _found(only_variable, strings=b"counter\0") == [False]
+    assert _found(only_variable, strings=b"another_counter\0") == [False]  # linkers let it be the end of another
+    assert _found(only_variable, strings=b"counters\0") == [True]
+    assert _found(only_variable, strings=b"") == [False]  # nothing tells what is registered: all is
 
 
 def test_every_entry_must_be_without() -> None:

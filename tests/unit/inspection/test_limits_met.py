@@ -88,9 +88,9 @@ def test_archives_that_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_containers_that_are_searched_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernelless, "_ENTRIES", 1)
-    monkeypatch.setattr("cuwheel.inspection.objects.names", lambda *_: Mock(kernels=()))
+    monkeypatch.setattr("cuwheel.inspection.objects.names", lambda *_: Mock(kernels=(), variables=()))
     entry = Mock(real=1, row=0)
-    reader = kernelless._Reader(Mock(), [Mock(kind="cubin")])
+    reader = kernelless._Reader(Mock(), [Mock(kind="cubin")], Mock())
     with limits.collected() as met:
         assert not reader.without_kernels([entry, entry])
     assert "assumed to hold kernels" in only(met)

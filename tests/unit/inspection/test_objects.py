@@ -32,7 +32,10 @@ ret;
 
 def test_names_in_ptx() -> None:
     assert cubin.ptx_symbols(PTX) == Symbols(
-        kernels=("mark",), functions=("counter", "table", "brought"), wanted=("_Z6helperv", "quiet", "state")
+        kernels=("mark",),
+        functions=("counter", "table", "brought"),
+        wanted=("_Z6helperv", "quiet", "state"),
+        variables=("counter", "table"),
     )
 
 

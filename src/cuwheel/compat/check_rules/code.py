@@ -68,7 +68,7 @@ def no_code_for_gpu(case: Case) -> Iterator[Found]:
 )
 def code_for_gpu_in_part(case: Case) -> Iterator[Found]:
     code = case.code
-    if code.outcome == "partial" and not code.link_too_new and code.predicted_error:
+    if code.outcome == "partial" and not code.link_too_new and code.predicted_error and code.containers.none:
         count, total = code.containers.none, sum(_counts(case))
         yield Found(
             message=f"{count} of {total} containers have nothing for the {case.gpu}: their kernels fail with "
@@ -96,7 +96,11 @@ def _counts(case: Case) -> tuple[int, int, int, int]:
 )
 def device_link_without_code(case: Case) -> Iterator[Found]:
     code = case.code
-    if code.outcome != "fails" or not (_failed_by(case, SYMBOL_NOT_FOUND) or _failed_by(case, INVALID_SOURCE)):
+    if (
+        code.absent
+        or code.outcome != "fails"
+        or not (_failed_by(case, SYMBOL_NOT_FOUND) or _failed_by(case, INVALID_SOURCE))
+    ):
         return
     if code.alternatives:
         reason = f"only some of its relocatable objects fit: {error_words(SYMBOL_NOT_FOUND)}, or "
@@ -112,6 +116,29 @@ def device_link_without_code(case: Case) -> Iterator[Found]:
         evidence=_holds(case),
         fix=_more_architectures(case),
     )
+
+
+@rule(
+    "registered-but-absent",
+    severity="error",
+    why="""The host code registers kernels and variables by name, whatever the device code holds. A device link leaves
+    out the objects that have nothing for its architecture, and a source file may hide a kernel from some of them. The
+    code that fits a GPU is taken all the same; what it lacks fails with error 500 when it is first used, the rest
+    runs.""",
+    source="measured on an H200: objects for sm_90 and sm_80 linked for sm_90, and kernels behind `__CUDA_ARCH__`",
+    fix="compile every object for each architecture that is linked, and no kernel for some architectures only",
+)
+def registered_but_absent(case: Case) -> Iterator[Found]:
+    code = case.code
+    if code.absent and code.outcome in ("fails", "partial"):
+        linked = any(each.device_linked and each.absent for each in case.modules)
+        why = "the device link left them out" if linked else "they were compiled for other architectures only"
+        yield Found(
+            message=f"the code that the {case.gpu} takes lacks kernels or variables that it registers ({why}): "
+            f"{error_words(SYMBOL_NOT_FOUND)}",
+            evidence=tuple(f"it lacks {name}" for name in code.absent[:3]),
+            fix="compile every object for each architecture that is linked" if linked else "",
+        )
 
 
 def _driver(case: Case, knows: str) -> str:
@@ -322,6 +349,7 @@ RULES = (
     no_code_for_gpu,
     code_for_gpu_in_part,
     device_link_without_code,
+    registered_but_absent,
     objects_newer_than_driver,
     ptx_newer_than_driver,
     jit_switched_off,

@@ -41,5 +41,8 @@ def require(purpose: str, *, modules: Sequence[str] = (), programs: Sequence[str
 
 def _is_there(module: str) -> bool:
     """A folder of that name, such as `build` where somebody works, is none: it has no file of its own to import."""
-    spec = importlib.util.find_spec(module)
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # of `ruamel.yaml` it is `ruamel` that is imported to look into it
+        return False
     return spec is not None and spec.origin is not None

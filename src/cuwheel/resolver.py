@@ -7,10 +7,8 @@ is configured pip is not asked: it would look for private names on the public in
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -137,18 +135,10 @@ def _telling(error: Exception) -> str:
     return " ".join([lines[0], *telling[-1:]]) if lines else repr(error)
 
 
-def pip() -> list[str] | None:
-    """cuwheel's own interpreter may have none: any will do for wheels that hold no Python."""
-    if importlib.util.find_spec("pip"):
-        return [sys.executable, "-m", "pip"]
-    found = shutil.which("pip") or shutil.which("pip3")
-    return [found] if found else None
-
-
 @functools.cache
 def public_index() -> str:
     """The index that pip and uv ask where nobody names one, as their own help says."""
-    asked = ([venvs.uv() or "", "pip", "install", "--help"], [*(pip() or [""]), "download", "--help"])
+    asked = ([venvs.uv() or "", "pip", "install", "--help"], [*(venvs.pip() or [""]), "download", "--help"])
     for command in (each for each in asked if each[0]):
         try:
             printed = process.run(command, timeout=_ASK_S, check=False, env=pip_environment()).stdout
@@ -174,7 +164,7 @@ def pip_environment() -> dict[str, str]:
 
 
 def _by_pip(wanted: Wanted, environ: dict[str, str] | None = None) -> tuple[Release, ...]:
-    program = pip()
+    program = venvs.pip()
     if program is None:
         return ()
     options = ["--dry-run", "--quiet", "--ignore-installed", "--only-binary=:all:"]
@@ -185,7 +175,7 @@ def _by_pip(wanted: Wanted, environ: dict[str, str] | None = None) -> tuple[Rele
         options += ["--python-version", wanted.python] if wanted.python else []
         options += ["--target", unused] if wanted.platform or wanted.python else []
         command = [*program, "install", *options, "--report", "-", *wanted.requirements]
-        done = process.run(command, timeout=_RESOLVE_S, env=environ or pip_environment())
+        done = venvs.ask_installer(command, timeout=_RESOLVE_S, env=environ or pip_environment())
     return tuple(_from_report(each) for each in codec.decode(done.stdout)["install"])
 
 
@@ -220,7 +210,7 @@ def _by_uv(wanted: Wanted, given: dict[str, str] | None = None) -> tuple[Release
         listed = Path(folder, "requirements.in")
         listed.write_text("".join(f"{each}\n" for each in wanted.requirements), encoding="utf-8")
         command = [program, "--quiet", "pip", "compile", str(listed), *options]
-        done = process.run(command, timeout=_RESOLVE_S, env=environ)
+        done = venvs.ask_installer(command, timeout=_RESOLVE_S, env=environ)
     return tuple(_from_lock(each, wanted) for each in decode.toml(done.stdout.encode())["packages"])
 
 
@@ -293,30 +283,33 @@ def _release(name: str, version: str, entry: dict[str, Any]) -> Release:
     )
 
 
-def would_install(
-    interpreter: Path, requirements: Sequence[str], environ: dict[str, str], *, binary: Iterable[str] = (":all:",)
-) -> tuple[Release, ...]:
-    """What has to be installed or replaced in an environment so that these are there. `binary`: what of it as wheels.
+def would_install(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
+    """What has to be installed or replaced in an environment so that these are there: wheels, and no code runs.
 
     pip says that with addresses and hashes. Where there is none, uv says the versions, and then where they are.
     """
     try:
         program = venvs.pip_for(interpreter)
     except MissingExtraError:
-        if not (any_pip := pip()):
-            return _by_uv_into(interpreter, requirements, environ)
-        program = [*any_pip, "--python", str(interpreter)]
+        return _by_uv_into(interpreter, requirements, environ)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        options = ["--dry-run", *(f"--only-binary={each}" for each in binary), "--report", str(report)]
-        process.run([*program, "install", *options, *requirements], timeout=_RESOLVE_S, env=environ)
-        return tuple(_from_report(each) for each in codec.decode(report.read_bytes())["install"])
+        options = ["--dry-run", "--only-binary=:all:", "--report", str(report)]
+        venvs.ask_installer([*program, "install", *options, *requirements], timeout=_RESOLVE_S, env=environ)
+        reported = codec.decode(report.read_bytes())["install"]
+    for each in reported:
+        # Of addresses, only those that were asked for: a wheel's own requirements may lead anywhere.
+        if each["is_direct"] and not each["requested"]:
+            raise venvs.SourceRefusedError(
+                f"{each['metadata']['name']} @ {addresses.plain(each['download_info']['url'])}"
+            )
+    return tuple(map(_from_report, reported))
 
 
 def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[str, str]) -> tuple[Release, ...]:
     its_environ, options = index_settings.for_uv(environ)
     command = [venvs.uv() or "uv", "pip", "install", "--dry-run", "--only-binary=:all:", "--python", str(interpreter)]
-    done = process.run([*command, *options, *requirements], timeout=_RESOLVE_S, env=its_environ)
+    done = venvs.ask_installer([*command, *options, *requirements], timeout=_RESOLVE_S, env=its_environ)
     pins = tuple(_ADDED.findall(done.stdout + done.stderr))
     if not pins:
         return ()
@@ -325,6 +318,6 @@ def _by_uv_into(interpreter: Path, requirements: Sequence[str], environ: dict[st
         file = Path(folder, "requirements.in")
         file.write_text("".join(f"{each}\n" for each in pins), encoding="utf-8")
         command = [venvs.uv() or "uv", "--quiet", "pip", "compile", str(file), *listed]
-        lock = process.run(command, timeout=_RESOLVE_S, env=its_environ).stdout
+        lock = venvs.ask_installer(command, timeout=_RESOLVE_S, env=its_environ).stdout
     wanted = Wanted(requirements=pins, python=venvs.version_of(interpreter))
     return tuple(_from_lock(each, wanted) for each in decode.toml(lock.encode())["packages"])

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,13 +20,41 @@ from cuwheel.network import index_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _ASK_S = 20.0
 _MAKE_S = 120.0
 _INSTALL_S = 3600.0
 _VERSION = re.compile(r"(?:python|cp|py)?-?(\d)\.?(\d{1,2})(?:\.\d+)?", re.ASCII)
 _QUESTION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+_PIP_OPTIONS = ("--disable-pip-version-check",)
+_PIP_FOLDER = re.compile(r"^pip \S+ from (.+) \(python [\d.]+\)", re.MULTILINE)
+# pip's --only-binary does not cover requirements with an address (`foo @ https://…/foo.tar.gz`), not even those that
+# a wheel of an index has: it fetches the source and runs it to learn its metadata. A pip that starts no program cannot.
+# Those that it may start say what this machine is, or know passwords.
+_NO_PROGRAMS = """\
+import os, runpy, sys
+sys.path[:1] = [each for each in sys.path[:1] if each]
+STARTS = "subprocess.Popen os.system os.exec os.posix_spawn os.spawn os.fork os.forkpty os.startfile".split()
+HARMLESS = "keyring", "ld-musl", "lsb_release", "rustc", "uname"
+def refuse(event, args):
+    if event in STARTS:
+        name = os.path.basename(str(next((each for each in args if isinstance(each, (str, bytes))), event)))
+        if not name.startswith(HARMLESS):
+            raise PermissionError("refused by cuwheel: pip was about to run " + name)
+sys.addaudithook(refuse)
+sys.argv[:2] = sys.argv[1:2]
+if sys.argv[0] == "pip":
+    runpy.run_module("pip", run_name="__main__", alter_sys=True)
+else:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+PIP_WITHOUT_PROGRAMS = ("-c", _NO_PROGRAMS, "pip", *_PIP_OPTIONS)
+_WOULD_RUN = re.compile(r"refused by cuwheel: pip was about to run")
+_COLLECTED = re.compile(r"^\s*(?:Collecting|Processing) (.+)$", re.MULTILINE)
+_UV_REFUSED = re.compile(
+    r"Package `(.+?)` was included as a URL dependency|Building source distributions for `(.+?)` is disabled"
+    r"|Failed to build `(.+?)`\s+.*Building source distributions is disabled"
+)
 
 
 class Python(Struct, frozen=True, kw_only=True):
@@ -130,31 +159,77 @@ def install(
     options += [] if index else ["--no-index"]
     options += [] if dependencies else ["--no-deps"]
     options += [] if sources else ["--only-binary", ":all:"]
-    command = _installer(interpreter, offline=offline)
+    command = _installer(interpreter, offline=offline, sources=sources)
     if uv():
         env, inherited = index_settings.for_uv(env)  # it does not read pip's configuration by itself
         options += [each for each in inherited if each not in options]
     with log.progress(f"installing {', '.join(str(each) for each in requirements)}"):
-        done = process.run([*command, *options, *map(str, requirements)], timeout=timeout, env=env)
+        done = ask_installer([*command, *options, *map(str, requirements)], timeout=timeout, env=env)
     return done.stdout + done.stderr
 
 
-def _installer(interpreter: Path, *, offline: bool) -> list[str]:
+def _installer(interpreter: Path, *, offline: bool, sources: bool) -> list[str]:
     if tool := uv():
         return [tool, "pip", "install", "--python", str(interpreter), *(["--offline"] if offline else [])]
-    return [*pip_for(interpreter), "install", *(["--no-index"] if offline else [])]
+    program = [str(interpreter), "-m", "pip", *_PIP_OPTIONS] if sources and _runs_pip(interpreter) else None
+    return [*(program or pip_for(interpreter)), "install", *(["--no-index"] if offline else [])]
+
+
+def ask_installer(
+    command: Sequence[str | Path], *, timeout: float, env: Mapping[str, str] | None = None
+) -> process.Completed:
+    """Run pip or uv for wheels alone; what they refuse to build is said in words of ours."""
+    try:
+        return process.run(command, timeout=timeout, env=env)
+    except ToolError as error:
+        found = _UV_REFUSED.search(error.output)
+        what = next(filter(None, found.groups())) if found else ""
+        if _WOULD_RUN.search(error.output):
+            what = (_COLLECTED.findall(error.output) or ["a requirement"])[-1]
+        if what:
+            raise SourceRefusedError(what) from error
+        raise
+
+
+class SourceRefusedError(UnavailableError):
+    """A requirement is, or leads to, a source or an address that nobody asked for: getting it would run its code."""
+
+    def __init__(self, what: str) -> None:
+        hint = "put its wheel on an index or into a --find-links folder (cuwheel build makes one)"
+        super().__init__(f"{what}: only wheels of your indexes are taken, and nothing is built", hint=hint)
 
 
 def pip_for(interpreter: Path) -> list[str]:
-    """An environment's own pip, else that of cuwheel's, which can work for another environment."""
-    options = ["-m", "pip", "--disable-pip-version-check"]
-    for command in ([str(interpreter), *options], [sys.executable, *options, "--python", str(interpreter)]):
-        try:
-            process.run([*command, "--version"], timeout=_ASK_S)
-        except ToolError:
-            continue
-        return command
+    """A pip that works for an environment, its own or another's, and runs no code of packages."""
+    if _runs_pip(interpreter):
+        return [str(interpreter), *PIP_WITHOUT_PROGRAMS]
+    if runner := _pip_runner():
+        return [str(interpreter), "-c", _NO_PROGRAMS, runner, *_PIP_OPTIONS]
     raise MissingExtraError(["uv"], f"installing into {interpreter.parent.parent}, which has no pip,", "build")
+
+
+def pip() -> list[str] | None:
+    """Any pip, which runs no code of packages: for wheels that are for another Python, or hold none."""
+    if _runs_pip(sys.executable):
+        return [sys.executable, *PIP_WITHOUT_PROGRAMS]
+    runner = _pip_runner()
+    return [sys.executable, "-c", _NO_PROGRAMS, runner, *_PIP_OPTIONS] if runner else None
+
+
+def _runs_pip(interpreter: str | Path) -> bool:
+    return process.run([interpreter, "-m", "pip", "--version"], timeout=_ASK_S, check=False).status == 0
+
+
+def _pip_runner() -> str | None:
+    """What starts the pip of one environment with the interpreter of another."""
+    programs = ([sys.executable, "-m", "pip"], *([found] for name in ("pip", "pip3") if (found := shutil.which(name))))
+    for program in programs:
+        done = process.run([*program, "--version"], timeout=_ASK_S, check=False)
+        if match := _PIP_FOLDER.search(done.stdout):
+            runner = Path(match[1]) / "__pip-runner__.py"
+            if runner.is_file():
+                return str(runner)
+    return None
 
 
 def conflicts(interpreter: Path, env: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -63,6 +63,29 @@ class Behaviour:
         page = f'<!DOCTYPE html><html><body><a href="{href}#sha256={digest}">{file}</a></body></html>'
         return cls(files={f"/simple/{project}/": page.encode(), f"/files/{file}": body}, **options)  # type: ignore[arg-type]
 
+    @classmethod
+    def of(cls, *paths: Path, at: str = "/simple") -> Behaviour:
+        """Of these wheels and sources, with their hashes."""
+        pages: dict[str, str] = {}
+        found = cls()
+        for path in paths:
+            project = path.name.rsplit("-", 1 if path.suffix == ".gz" else 4)[0].lower().replace("_", "-")
+            body = path.read_bytes()
+            link = f'<a href="/files/{path.name}#sha256={hashlib.sha256(body).hexdigest()}">{path.name}</a>'
+            pages[project] = pages.get(project, "<!DOCTYPE html>") + link
+            found.files[f"/files/{path.name}"] = body
+        found.files |= {f"{at}/{project}/": page.encode() for project, page in pages.items()}
+        return found
+
+    @classmethod
+    def folder(cls, root: Path) -> Behaviour:
+        """What `cuwheel publish` wrote, as a server of files shows it: pages without `index.html`."""
+        found = cls()
+        for path in (each for each in root.rglob("*") if each.is_file()):
+            name = f"/{path.relative_to(root).as_posix()}"
+            found.files[name.removesuffix("index.html")] = path.read_bytes()
+        return found
+
 
 class _Handler(BaseHTTPRequestHandler):
     behaviour: Behaviour

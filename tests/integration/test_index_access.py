@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import resolver, venvs
+from cuwheel import venvs
 from cuwheel.errors import NetworkError, UnknownNameError
 from cuwheel.inspection import index
 from cuwheel.network import addresses, logins
@@ -55,9 +55,9 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if name == "uv":
         if venvs.uv() is None:
             pytest.skip("uv is not installed here")
-        monkeypatch.setattr(resolver, "pip", lambda: None)
+        monkeypatch.setattr(venvs, "pip", lambda: None)
     else:
-        if resolver.pip() is None:
+        if venvs.pip() is None:
             pytest.skip("pip is not installed here")
         monkeypatch.setattr(venvs, "uv", lambda: None)
     return name
@@ -175,7 +175,7 @@ class TestUvAlone:
         self, given: Callable[..., None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It would take a stranger's project of that name from the public index."""
-        monkeypatch.setattr(resolver, "pip", lambda: pytest.fail("pip was asked"))
+        monkeypatch.setattr(venvs, "pip", lambda: pytest.fail("pip was asked"))
         with site.serving(site.Behaviour.index()) as url:
             given(UV_INDEX=f"ours={url}/simple", UV_DEFAULT_INDEX=f"{url}/simple")
             with pytest.raises(UnknownNameError):
@@ -284,7 +284,7 @@ def test_a_name_that_nobody_knows(given: Callable[..., None]) -> None:
 
 
 def test_one_of_two_is_not_reachable(given: Callable[..., None]) -> None:
-    if resolver.pip() is None:
+    if venvs.pip() is None:
         pytest.skip("pip is not installed here, and uv stops where one of its indexes does not answer")
     with site.serving(site.Behaviour.index()) as url:
         given(PIP_INDEX_URL=f"{url}/simple", PIP_EXTRA_INDEX_URL=f"{_refused()}/simple")

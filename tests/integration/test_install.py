@@ -221,7 +221,7 @@ def test_requirements_come_from_the_same_index(
             raise MissingExtraError(["pip"], "this test", "build")
 
         monkeypatch.setattr(venvs, "pip_for", no_pip)
-        monkeypatch.setattr("cuwheel.resolver.pip", lambda: None)
+        monkeypatch.setattr(venvs, "pip", lambda: None)
     done = api.install("subject", env=env, indexes=[str(tmp_path / "simple")])
     assert done.succeeded
     assert {(each.name, each.to) for each in done.changes} == {("subject", "1.0"), ("needed", "2.0")}

@@ -7,12 +7,15 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api, files, venvs
 from cuwheel.errors import UnreadableError
+from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Refinement
 from cuwheel.wheel import metadata, record
+from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import Behaviour, clean_environment, serving
 from tests.integration.install_world import state, versions, wheel
 
@@ -141,3 +144,33 @@ def test_a_python_without_the_gil_has_to_be_asked_for(tmp_path: Path, python: st
     chosen, other = told.candidates
     assert (chosen.chosen, str(chosen.version)) == (True, version)
     assert (other.outcome, "the GIL" in other.reasons[0]) == ("fails", True)
+
+
+def test_facts_that_the_file_contradicts_install_nothing(env: Path, tmp_path: Path) -> None:
+    """The index says that the wheel has code for the T4, which only another wheel has."""
+    made = wheel(tmp_path / "dist", "subject", "1.0", library="plain-130.so", tag=LINUX)
+    other = wheel(tmp_path / "other", "subject", "1.0", library="names-130.so", tag=LINUX)
+    index = tmp_path / "index"
+    assert api.publish([made], to=index).succeeded
+    with WheelFile(other) as opened:
+        forged = msgspec.structs.replace(wheel_facts.of_wheel(opened), sha256=files.sha256(made))
+    place = index / "files" / f"{made.name}{wheel_facts.SUFFIX}"
+    before, after = place.read_bytes(), wheel_facts.encoded(forged)
+    place.write_bytes(after)
+    old, new = (hashlib.sha256(each).hexdigest().encode() for each in (before, after))
+    for page in (each for each in (index / "simple").rglob("*") if each.is_file()):
+        page.write_bytes(page.read_bytes().replace(old, new))
+    behaviour = Behaviour.folder(index)
+    untouched = state(env)
+    with serving(behaviour) as url:
+        told = api.install("subject", env=env, indexes=[f"{url}/simple"], on=["t4"], dry_run=True)
+        assert [each.outcome for each in told.packages] == ["native"]
+        done = api.install("subject", env=env, indexes=[f"{url}/simple"], on=["t4"])
+        assert not done.succeeded
+        assert [each.rule for each in done.findings] == ["facts-contradict-file"]
+        assert "fails here" in done.problem
+        again = api.install("subject", env=env, indexes=[f"{url}/simple"], on=["t4"], dry_run=True)
+        assert not again.succeeded, "what the file says is remembered"
+        assert state(env) == untouched
+        honest = api.install("subject", env=env, indexes=[f"{url}/simple"], on=["h100"])
+    assert honest.succeeded, "what the file has for another GPU"

@@ -1,18 +1,18 @@
-"""`name==version` into its source archive, through the user's own uv or pip and their configuration.
+"""`name==version` into its source archive, through the user's own uv, with its configuration or pip's.
 
-uv is asked first: it reads what the index says, where pip would run the project's own code to learn its metadata.
+uv reads what the index says; pip is not asked, which would run the project's own code to learn its metadata.
 """
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cuwheel import files, log, process, resolver
-from cuwheel.errors import CuwheelError, NetworkError, UnknownNameError
+from cuwheel import files, log, resolver, venvs
+from cuwheel.errors import CuwheelError, MissingExtraError, NetworkError, UnknownNameError
 from cuwheel.network import addresses, transfer
 
-_DOWNLOAD_S = 1800.0
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def download(pinned: str, cache: Path, *, offline: bool) -> Path:
@@ -26,21 +26,16 @@ def download(pinned: str, cache: Path, *, offline: bool) -> Path:
             "its source is not in the cache, and --offline forbids downloading it",
             hint="run this once without --offline",
         )
-    tried: list[str] = []
-    for way in (_by_uv, _by_pip):
-        try:
-            if found := way(pinned, kept):
-                return found
-        except NetworkError:
-            raise
-        except CuwheelError as error:
-            tried += error.answers if isinstance(error, resolver.NotFoundError) else [str(error)]
-    hint = "download its source yourself and give the folder or file: cuwheel build NAME-VERSION.tar.gz"
-    raise UnknownNameError("source release on your index", pinned, hint="\n".join([hint, *tried]))
-
-
-def _by_uv(pinned: str, kept: Path) -> Path:
-    (release,) = resolver.resolve(resolver.Wanted(requirements=(pinned,), dependencies=False, source=True))
+    if venvs.uv() is None:
+        raise MissingExtraError(["uv"], "finding the source of a release", "build")
+    try:
+        (release,) = resolver.resolve(resolver.Wanted(requirements=(pinned,), dependencies=False, source=True))
+    except NetworkError:
+        raise
+    except CuwheelError as error:
+        tried = error.answers if isinstance(error, resolver.NotFoundError) else [str(error)]
+        hint = "download its source yourself and give the folder or file: cuwheel build NAME-VERSION.tar.gz"
+        raise UnknownNameError("source release on your index", pinned, hint="\n".join([hint, *tried])) from error
     place = kept / release.file
     if local := addresses.local_path(release.url):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -48,16 +43,3 @@ def _by_uv(pinned: str, kept: Path) -> Path:
     log.info("downloading %s", place.name)
     transfer.download(release.url, place, sha256=release.sha256, size=release.size)
     return place
-
-
-def _by_pip(pinned: str, kept: Path) -> Path | None:
-    pip = resolver.pip()
-    if pip is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        options = ["--no-deps", "--no-binary=:all:", "--dest", folder]
-        command = [*pip, "download", "--quiet", *options, pinned]
-        process.run(command, timeout=_DOWNLOAD_S, env=resolver.pip_environment())
-        (found,) = Path(folder).iterdir()
-        kept.mkdir(parents=True, exist_ok=True)
-        return files.copy(found, kept / found.name)

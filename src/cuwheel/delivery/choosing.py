@@ -17,8 +17,11 @@ from cuwheel.delivery.judging import Ruling
 from cuwheel.delivery.source_build import PlannedBuild
 from cuwheel.errors import CuwheelError, UnknownNameError
 from cuwheel.facts import packages
+from cuwheel.finding import Finding
+from cuwheel.inspection import wheel_facts
 from cuwheel.network import client
 from cuwheel.network.remote import Budget
+from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import WheelName
 
@@ -155,6 +158,35 @@ def _judged(wheel: Path, found: Found, request: InstallRequest) -> Ruling:
     bench = judging.Bench(found.machines, request.env, installed=True)
     with client.Session() as session:
         return bench.rule(Ruling(candidate=candidate), wheel_reading.read(candidate, session, Budget(request.budget)))
+
+
+def disagreement(choice: Choice, wheel: Path, prefix: Path) -> Finding | None:
+    """What the file itself says, where it is not what the index's facts said when it was chosen.
+
+    Facts spare the download of every candidate. Whoever can change them can make any wheel the best one, so what is
+    installed is read once more, before it is.
+    """
+    told = choice.ruling
+    if told is None or told.origin == "wheel" or choice.fallback == "source build":
+        return None
+    with WheelFile(wheel) as opened:
+        facts = wheel_facts.of_wheel(opened, sha256=told.candidate.listing.sha256)
+    wheel_reading.keep(told.candidate, facts)  # in place of what may be wrong there
+    bench = judging.Bench(choice.found.machines, prefix, installed=True)
+    read = bench.rule(Ruling(candidate=told.candidate), wheel_reading.Contents(wheel_facts.survey(facts), "wheel"))
+    compared = ("outcome", "rank", "reasons", "requires", "device_code", "needs")
+    if all(getattr(read, name) == getattr(told, name) for name in compared):
+        return None
+    seen = {each: "; ".join(getattr(read, each)) for each in ("reasons", "requires")}
+    said = {each: "; ".join(getattr(told, each)) for each in ("reasons", "requires")}
+    differing = [f"{each}: {said[each] or 'nothing'}; in the file: {seen[each] or 'nothing'}" for each in seen]
+    return Finding(
+        rule="facts-contradict-file",
+        severity="error",
+        message=f"{told.candidate.file} is {read.outcome} here, and its {told.origin} says {told.outcome}",
+        evidence=(f"listed by {told.candidate.index}", *differing),
+        fix="ask whoever publishes that index; cuwheel publish --check finds facts that are not those of the files",
+    )
 
 
 def _cpu_build(start: Choice, request: InstallRequest, asked: FindRequest) -> Choice | str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cuwheel import files, masking, process, resolver, venvs
+from cuwheel import files, masking, resolver, venvs
 from cuwheel.delivery import candidates
 from cuwheel.network import addresses, index_settings, logins, transfer
 from cuwheel.resolver import Release
@@ -20,7 +20,7 @@ from cuwheel.wheel.metadata import normalised
 from cuwheel.wheel.name import plain_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from cuwheel.delivery.choosing import Choice
     from cuwheel.delivery.install_lock import LockedFile
@@ -72,10 +72,11 @@ def planned(
     """
     own: dict[str, Release] = {}
     asked: list[str] = []
+    given = {each.name for each in choices} | (listed.addressed if listed else set())
     for choice in choices:
         release, requires = _own(choice)
         own[release.name] = release
-        asked += _required(requires, candidates.wanted(choice.wanted).extras)
+        asked += _required(release.file, requires, candidates.wanted(choice.wanted).extras, given)
     if listed is None:  # what one of them requires of another is what was chosen
         asked += [_exactly(own[each.name]) for each in choices[1:]]
     others: tuple[Release, ...] = ()
@@ -100,7 +101,7 @@ def _resolved(
         file = Path(folder, "requirements.txt")
         file.touch(mode=0o600)
         file.write_text("".join(f"{each}\n" for each in _lines(listed, own, asked)), encoding="utf-8")
-        return resolver.would_install(interpreter, ["--requirement", str(file)], environ, binary=own)
+        return resolver.would_install(interpreter, ["--requirement", str(file)], environ)
 
 
 def _exactly(release: Release) -> str:
@@ -155,11 +156,18 @@ def _is_there(own: Release, choice: Choice, there: Mapping[str, str]) -> bool:
     return there.get(own.name) == own.version and choice.fallback != "source build"
 
 
-def _required(texts: Iterable[str], extras: Iterable[str]) -> list[str]:
-    """Conditions stay, for pip to decide where it installs; those of an extra hold if it was asked for."""
+def _required(file: str, texts: Iterable[str], extras: Iterable[str], given: Collection[str]) -> list[str]:
+    """Conditions stay, for pip to decide where it installs; those of an extra hold if it was asked for.
+
+    One with an address is refused, unless the package is `given`: that a wheel names a place is not asking for it.
+    """
     wanted = {normalised(each) for each in extras}
     found = []
     for each in filter(None, map(requirements.parse, texts)):
+        if each.url and normalised(each.name) in given:
+            continue
+        if each.url and requirements.holds(each, wanted):
+            raise venvs.SourceRefusedError(f"{file} requires {each.name} @ {addresses.plain(each.url)}")
         condition = str(each.marker) if each.marker else ""
         if "extra" not in condition:
             found.append(str(each))
@@ -211,11 +219,11 @@ def apply(interpreter: Path, releases: Sequence[Release], scratch: Path) -> str:
     options = ["--no-deps", *(["--require-hashes"] if hashed else []), "--requirement", str(listed)]
     if uv := venvs.uv():
         environ, inherited = index_settings.for_uv()
-        command = [uv, "pip", "install", "--python", str(interpreter), *inherited, *options]
+        command = [uv, "pip", "install", "--python", str(interpreter), "--only-binary=:all:", *inherited, *options]
     else:
         environ = resolver.pip_environment()
         command = [*venvs.pip_for(interpreter), "install", *options]
-    done = process.run(command, timeout=_INSTALL_S, env=environ)
+    done = venvs.ask_installer(command, timeout=_INSTALL_S, env=environ)
     return done.stdout + done.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ from cuwheel.verifying.outcomes import Result
 from cuwheel.wheel.metadata import normalised
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cuwheel.delivery.request import InstallRequest
     from cuwheel.delivery.requirements_file import RequirementsFile
@@ -274,6 +275,9 @@ def _apply_and_import(
 ) -> Installed:
     try:
         with tempfile.TemporaryDirectory(prefix="cuwheel-") as scratch:
+            releases, contradicted = _read_first(planned.choices, releases, place.prefix, Path(scratch))
+            if contradicted:
+                return replace(planned, findings=contradicted, problem=contradicted[0].message)
             if slim_for:
                 cut = slimmed_wheels.slim(releases, slim_for, Path(scratch))
                 releases = cut.releases
@@ -295,6 +299,24 @@ def _apply_and_import(
         return replace(planned, checks=checks)
     causes = inquiry.causes("\n".join(f"{each.output}\n{each.problem}" for each in bad))
     return replace(planned, checks=checks, causes=causes, problem=f"{bad[0].name}: {bad[0].problem or bad[0].outcome}")
+
+
+def _read_first(
+    choices: Sequence[Choice], releases: Sequence[Release], prefix: Path, scratch: Path
+) -> tuple[tuple[Release, ...], tuple[Finding, ...]]:
+    """The files that were chosen by facts, here and read; and what they contradict."""
+    own = {each.name: each for each in choices if each.ruling and each.ruling.origin != "wheel"}
+    here: list[Release] = []
+    findings: list[Finding] = []
+    for release in releases:
+        choice = own.get(normalised(release.name))
+        if choice is None:
+            here.append(release)
+            continue
+        path = environment_changes.on_disk(release, scratch)
+        here.append(with_fields(release, url=path.absolute().as_uri()))
+        findings += filter(None, [choosing.disagreement(choice, path, prefix)])
+    return tuple(here), tuple(findings)
 
 
 def _broken_requirements(problems: set[str]) -> tuple[Finding, ...]:

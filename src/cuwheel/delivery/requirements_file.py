@@ -34,10 +34,14 @@ _PASSED = ("--no-binary", "--only-binary", "--prefer-binary", "--require-hashes"
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """`requirement`: by name alone, as it is judged; None for one with an address. `hashes`: as they are written."""
+    """`requirement`: by name alone, as it is judged; None for one with an address, whose name is `addressed`.
+
+    `hashes`: as they are written.
+    """
 
     text: str
     requirement: str | None
+    addressed: str = ""
     hashes: str = ""
 
     @property
@@ -59,6 +63,11 @@ class RequirementsFile(Struct, frozen=True, kw_only=True):
     @property
     def named(self) -> tuple[str, ...]:
         return tuple(each.requirement for each in self.lines if each.requirement)
+
+    @property
+    def addressed(self) -> set[str]:
+        """Packages that somebody asked for by an address."""
+        return {each.addressed for each in self.lines if each.addressed}
 
     def applied(self, request: InstallRequest) -> InstallRequest:
         """With its indexes, where nobody named others."""
@@ -158,7 +167,15 @@ class _Reader:
         if found.marker and not found.marker.evaluate(self._environment):
             return
         found.marker = None
-        self.lines.append(Line(text=line, requirement=None if found.url else str(found), hashes=hashes))
+        if found.url is None:
+            self.lines.append(Line(text=line, requirement=str(found), hashes=hashes))
+        elif found.url.partition("#")[0].partition("?")[0].endswith(".whl"):
+            self.lines.append(Line(text=line, requirement=None, addressed=normalised(found.name), hashes=hashes))
+        else:
+            self.problems.append(
+                f"{where}: {found.name} comes as a source, whose code would run to install it: "
+                "build it first (cuwheel build), and give its wheel"
+            )
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:

@@ -47,7 +47,7 @@ def from_facts(
     facts = _checked(data, candidate) if data else None
     if facts is None:
         return None
-    _keep(candidate, facts)
+    keep(candidate, facts)
     return Contents(wheel_facts.survey(facts), "facts file")
 
 
@@ -97,7 +97,7 @@ def facts_of(candidate: Candidate, session: client.Session, budget: Budget) -> W
         return kept
     with _opened(candidate, session, budget) as wheel:
         facts = wheel_facts.of_wheel(wheel, sha256=None if candidate.path else candidate.listing.sha256)
-    _keep(candidate, facts)
+    keep(candidate, facts)
     return facts
 
 
@@ -136,7 +136,7 @@ def _kept(candidate: Candidate) -> WheelFacts | None:
     return facts if facts.sha256 == candidate.listing.sha256 and facts.file == candidate.file else None
 
 
-def _keep(candidate: Candidate, facts: WheelFacts) -> None:
+def keep(candidate: Candidate, facts: WheelFacts) -> None:
     """A cache that cannot be written is no reason to fail."""
     place = _place(candidate)
     if place is None:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from packaging.tags import sys_tags
 
-from cuwheel import files, log, process, venvs
+from cuwheel import files, log, venvs
 from cuwheel.errors import MissingExtraError, ToolError
+from cuwheel.network import addresses
+from cuwheel.wheel import requirements
+from cuwheel.wheel.file import WheelFile
 from cuwheel.wheel.name import WheelName
 from cuwheel.wheel.unlabelled import unlabelled
 
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-_ASK_S = 30.0
 _DOWNLOAD_S = 3600.0
 _NEWEST_GLIBC, _OLDEST_GLIBC = 39, 4  # minors of glibc 2 that manylinux tags name
 _PACE = "--disable-pip-version-check", "--no-input", "--progress-bar", "off"
@@ -35,29 +37,41 @@ def download(
     place = folder / files.sha256_of(str(wheel).encode())[:12]
     place.mkdir()
     wheel = unlabelled(wheel, place / "plain")
+    _refuse_addresses(wheel)
     options = ["--only-binary", ":all:", "--dest", str(place), *_target(wheel, python)]
     options += [word for each in find_links for word in ("--find-links", str(each))]
     options += ["--no-index"] if offline else []
     with log.progress(f"downloading what {wheel.name} requires"):
         try:
-            process.run([*_pip(offline=offline), "download", *_PACE, *options, str(wheel), *extra], timeout=_DOWNLOAD_S)
+            asked = [*_pip(offline=offline), "download", *_PACE, *options, str(wheel), *extra]
+            venvs.ask_installer(asked, timeout=_DOWNLOAD_S)
         except ToolError as error:
             hint = "leave out --pack-requirements and use the packages of that machine: --system-site-packages"
             raise ToolError(error.command, "could not get the requirements as wheels", error.output, hint) from error
-    return tuple(sorted(each for each in place.iterdir() if each.suffix == ".whl" and each.name != wheel.name))
+    found = sorted(each for each in place.iterdir() if each.suffix == ".whl" and each.name != wheel.name)
+    for each in found:
+        _refuse_addresses(each)
+    return tuple(found)
+
+
+def _refuse_addresses(wheel: Path) -> None:
+    """What a wheel requires by an address comes from no index of the user's, and may be a source."""
+    with WheelFile(wheel) as opened:
+        requires = opened.distribution.requires
+    for each in filter(None, map(requirements.parse, requires)):
+        if each.url and requirements.holds(each):
+            raise venvs.SourceRefusedError(f"{wheel.name} requires {each.name} @ {addresses.plain(each.url)}")
 
 
 def _pip(*, offline: bool) -> list[str]:
-    """That of cuwheel's environment, else the one that uv brings."""
-    own = [sys.executable, "-m", "pip"]
-    try:
-        process.run([*own, "--version"], timeout=_ASK_S)
-    except ToolError:
-        tool = venvs.uv()
-        if tool is None:
-            raise MissingExtraError(["uv"], "packing requirements", "build") from None
-        return [tool, *(["--offline"] if offline else []), "tool", "run", "pip"]
-    return own
+    """Any pip that is here, else the one that uv brings."""
+    if found := venvs.pip():
+        return found
+    tool = venvs.uv()
+    if tool is None:
+        raise MissingExtraError(["uv"], "packing requirements", "build")
+    words = ["--offline"] if offline else []
+    return [tool, *words, "tool", "run", "--from", "pip", "python", *venvs.PIP_WITHOUT_PROGRAMS]
 
 
 def _target(wheel: Path, python: str | None) -> Iterator[str]:

@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 # What conditions ask for, of the systems that CUDA is made for.
 SYSTEMS: Mapping[str, Mapping[str, str]] = {
@@ -50,6 +50,11 @@ def brought(
 @functools.cache
 def _here() -> Mapping[str, str]:
     return {name: str(value) for name, value in default_environment().items()}
+
+
+def holds(requirement: Requirement, extras: Collection[str] = ()) -> bool:
+    """On this machine, without an extra or with one of these."""
+    return any(_holds(requirement, {**_here(), "extra": each}) for each in ("", *extras))
 
 
 def _holds(requirement: Requirement, environment: Mapping[str, str]) -> bool:

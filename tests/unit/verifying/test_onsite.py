@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import sys
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,6 +111,9 @@ def test_requirements_are_those_of_the_platform(
     monkeypatch.setattr(requirements, "_pip", lambda **_: ["pip"])
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("cuwheel.process.run", lambda words, **_: called.extend(words))
+    with zipfile.ZipFile(tmp_path / f"foo-1.0-{tag}.whl", "w") as made:
+        made.writestr("foo-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: foo\nVersion: 1.0\n")
+        made.writestr("foo-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
     requirements.download(tmp_path / f"foo-1.0-{tag}.whl", tmp_path)
     found = [value for word, value in itertools.pairwise(called) if word == "--platform"]
     assert found[: len(platforms)] == platforms

@@ -33,7 +33,9 @@ from cuwheel.building.results import JobResult
 from cuwheel.building.tables import Table
 from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
 from cuwheel.facts import toolkits
+from cuwheel.machine import fleet
 from cuwheel.planning import plans
+from cuwheel.planning.settings import ALL
 from cuwheel.toolchains import lock, provide
 from cuwheel.toolchains.downloads import Supply
 from cuwheel.toolchains.request import toolkit_from
@@ -145,12 +147,23 @@ class Steps:
                 "no GPUs were given, neither on the command line nor in a configuration",
                 hint='cuwheel build --for h100,l40   (or in pyproject.toml: [tool.cuwheel] for = ["h100", "l40"])',
             )
-        made = plans.make([self._machine(each) for each in table.for_], table.cuda, table.plan, torch=self._torch())
+        # A cluster's workers may have other processors. A donor is compiled for a list that it is given; `all` asks for
+        # every architecture, not for every machine.
+        elsewhere = self.request.cluster or self.request.fit or ALL in map(str.lower, table.for_)
+        made = plans.make(
+            [self._machine(each) for each in table.for_],
+            table.cuda,
+            table.plan,
+            torch=self._torch(),
+            built_on=None if elsewhere else fleet.cpu_here(),
+        )
         self.unserved = made.unserved
         planned = tuple(job for job in made.jobs if job.archs or job.ptx)
         if not planned:
             reasons = "; ".join(f"{each.machine}: {', '.join(each.why)}" for each in made.unserved)
-            raise UsageError(f"no wheel can serve these machines: {reasons}", hint="cuwheel plan shows what would")
+            fixes = dict.fromkeys(each.fix for each in made.unserved if each.fix)
+            hint = "; ".join(fixes) or "cuwheel plan shows what would"
+            raise UsageError(f"no wheel can serve these machines: {reasons}", hint=hint)
         self._choose_names([job.cuda for job in planned])
         return planned
 

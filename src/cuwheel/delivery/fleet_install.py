@@ -25,7 +25,7 @@ from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.install_lock import InstallLock, LockedFile, Part
 from cuwheel.errors import UsageError
 from cuwheel.facts import versions
-from cuwheel.machine import named
+from cuwheel.machine import fleet, named
 from cuwheel.machine.fleet import Machine
 from cuwheel.network import addresses, transfer
 from cuwheel.units import size
@@ -77,7 +77,7 @@ def _complete(machine: Machine) -> Machine:
         raise UsageError(
             f"the fleet file does not say which Python {machine.name} has", hint='add python = "3.12", or give --python'
         )
-    return replace(machine, os=machine.os or "linux", cpu=machine.cpu or tag_order.cpu_name())
+    return replace(machine, os=machine.os or "linux", cpu=machine.cpu or fleet.cpu_here())
 
 
 def _resolved(request: InstallRequest, alike: tuple[Machine, ...]) -> Resolved:

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from cuwheel import codec, files
 from cuwheel.building import pipeline
 from cuwheel.building.request import BuildRequest
-from cuwheel.delivery.tag_order import cpu_name
 from cuwheel.diagnose import failed_job
 from cuwheel.errors import UnavailableError, UsageError
 from cuwheel.facts import versions
+from cuwheel.machine import fleet
 from cuwheel.network import transfer
 from cuwheel.wheel import metadata, requirements
 from cuwheel.wheel.metadata import normalised
@@ -109,7 +109,7 @@ def _prepared(candidate: Candidate, machines: Sequence[Machine], python: str) ->
 def _must_be_like_here(machines: Sequence[Machine]) -> None:
     if not all(each.capability for each in machines):
         raise UnavailableError("the GPU to build for is not known", hint="name one: --on h100")
-    here = {"os": platform.system().lower(), "cpu": cpu_name()}
+    here = {"os": platform.system().lower(), "cpu": fleet.cpu_here()}
     for machine in machines:
         for name, own in here.items():
             if getattr(machine, name) not in (None, own):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from typing import TYPE_CHECKING
 
 from packaging import tags
 
 from cuwheel.facts import versions
+from cuwheel.machine import fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _GLIBC_2 = 60  # a minor version that no system has yet
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 _WINDOWS = {"x86_64": "win_amd64", "aarch64": "win_arm64"}
-_CPUS = {"amd64": "x86_64", "arm64": "aarch64"}
 LAST = sys.maxsize
 
 
@@ -50,14 +49,8 @@ def platform_of(machine: Machine) -> str:
     return next(_platforms(machine))
 
 
-def cpu_name() -> str:
-    """This machine's processor, as wheels for Linux name it."""
-    here = platform.machine().lower()
-    return _CPUS.get(here, here)
-
-
 def _platforms(machine: Machine) -> Iterator[str]:
-    cpu = machine.cpu or cpu_name()
+    cpu = machine.cpu or fleet.cpu_here()
     if (machine.os or ("windows" if sys.platform == "win32" else "linux")) == "windows":
         yield _WINDOWS.get(cpu, f"win_{cpu}")
         return

@@ -5,6 +5,7 @@ What is not known is never assumed: it becomes a condition of the verdict.
 
 from __future__ import annotations
 
+import platform
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -29,6 +30,12 @@ _CPUS = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 _SYSTEMS: dict[str, System] = {"Linux": "linux", "Windows": "windows"}
 WITHOUT_GIL = "t"  # behind a version of Python, as its own tags have it
 _SWITCHES: tuple[tuple[str, Jit], ...] = (("CUDA_FORCE_PTX_JIT", "forced"), ("CUDA_DISABLE_PTX_JIT", "disabled"))
+
+
+def cpu_here() -> str:
+    """This machine's processor, as wheels for Linux name it."""
+    name = platform.machine().lower()
+    return _CPUS.get(name, name)
 
 
 class Software(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cuwheel.errors import CuwheelError, UsageError
 from cuwheel.planning import planner, reading, settings, sizes
+from cuwheel.planning.plan import NotServed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +29,12 @@ def make(
     refine: Refinement | None = None,
     cmake: str | None = None,
     torch: str | None = None,
+    built_on: str | None = None,
 ) -> Plan:
     """The smallest architecture list for these machines, and without `cuda` the fewest CUDA versions too.
 
-    `torch`: the release that a build compiles with, where it is known.
+    `torch`: the release that a build compiles with, where it is known. `built_on`: the processor that compiles; what
+    it makes runs on no other, whatever the GPU.
     """
     errors: list[CuwheelError] = []
     rows = settings.find_toolkits(cuda, errors)
@@ -40,10 +43,23 @@ def make(
     if not found and not errors:
         errors.append(UsageError("no machine to plan for was given", hint="cuwheel plan --for h100,l40"))
     conflicts = tuple(settings.conflicts(wishes))
-    made = planner.make(found, rows, settings.compatible(wishes), cmake=version, torch=torch)
+    foreign = [each for each in found if built_on and each.cpu not in (None, built_on)]
+    fitting = [each for each in found if each not in foreign]
+    made = planner.make(fitting, rows, settings.compatible(wishes), cmake=version, torch=torch)
     if errors or conflicts:
         settings.refuse(errors, [*conflicts, *planner.contradictions(made.unserved)])
-    return made
+    return replace(made, unserved=(*made.unserved, *(_for_another_processor(each, built_on) for each in foreign)))
+
+
+def _for_another_processor(machine: Machine, here: str | None) -> NotServed:
+    where = "the Jetson itself" if machine.runs_l4t else f"a machine with {machine.cpu}"
+    return NotServed(
+        machine=machine.name,
+        count=machine.count,
+        capability=machine.capability,
+        why=(f"its processor is {machine.cpu}, and what is built here is for {here}",),
+        fix=f"build it on {where}",
+    )
 
 
 def with_sizes(jobs: Sequence[Job], like: Survey) -> tuple[Job, ...]:

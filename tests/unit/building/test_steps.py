@@ -227,3 +227,20 @@ def test_a_python_that_is_not_there_is_told_before_a_toolkit_is_downloaded(
     with pytest.raises(UnavailableError, match=r"3\.10 was not found; Python 3\.12 was not found"):
         steps(tmp_path, {"python": ("3.10", "3.12")}).decide({})
     assert asked == []
+
+
+def test_machines_with_another_processor_are_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An x86-64 wheel with sm_87 in it runs on no Jetson, however well its architecture list fits."""
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    for name in ("orin", "8.7", "gh200"):
+        with pytest.raises(UsageError, match="processor is aarch64") as caught:
+            steps(tmp_path, {"for_": (name,)}).plan()
+        assert caught.value.hint
+    made = steps(tmp_path, {"for_": ("h100", "orin")})
+    assert [str(each) for job in made.plan() for each in job.archs] == ["sm_90"]
+    assert [each.machine for each in made.unserved] == ["orin"]
+    every = steps(tmp_path, {"for_": ("all",)})
+    assert every.plan()
+    assert not every.unserved
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert steps(tmp_path, {"for_": ("orin",), "cuda": ("13.2",)}).plan()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # What RECORD may be signed with (PEP 427: sha256 or better); Python has more under these names than wheels use.
 ALGORITHMS = ("sha256", "sha384", "sha512")
+_WEAK = ("md5", "sha1", "sha224")  # nobody may rely on these, but what they say must be true too
 
 
 class Hashed(Protocol):
@@ -41,24 +42,27 @@ class Compared(NamedTuple):
 
 
 def is_strong(text: str) -> bool:
-    """`sha256=…` and its like; only these are compared."""
+    """`sha256=…` and its like."""
     return text.partition("=")[0] in ALGORITHMS
 
 
 def wrong(wheel: Hashed) -> list[str]:
     """The files that are not what RECORD says of them, or cannot be unpacked."""
-    hashes = {row.path: row.hash for row in record_rows(wheel.record or "")}
-    listed = {name: text for name, text in hashes.items() if is_strong(text)}
+    rows = [row for row in record_rows(wheel.record or "") if row.path in wheel.members]
+    listed = {row.path: row.hash for row in rows if row.hash}
     # What RECORD has no hash of has the checksum of the zip.
     unlisted = dict.fromkeys((name for name in wheel.members if name not in listed), f"{ALGORITHMS[0]}=")
     found, unpacked = compare(wheel, listed), compare(wheel, unlisted)
-    return sorted({*found.wrong, *found.broken, *unpacked.broken})
+    sizes = {row.path for row in rows if row.size and row.size != str(wheel.sizes[row.path])}
+    lost = {row.path for row in record_rows(wheel.record or "") if is_strong(row.hash)} - wheel.members.keys()
+    return sorted({*found.wrong, *found.broken, *unpacked.broken, *sizes, *lost})
 
 
 def compare(wheel: Hashed, listed: Mapping[str, str]) -> Compared:
-    """`listed`: members, and their hashes as RECORD writes them."""
-    wanted = {name: text.partition("=") for name, text in listed.items() if is_strong(text)}
-    differing: set[str] = set()
+    """`listed`: members, and their hashes as RECORD writes them; a hash of a kind that nobody knows is wrong."""
+    split = {name: text.partition("=") for name, text in listed.items()}
+    wanted = {name: parts for name, parts in split.items() if parts[0] in (*ALGORITHMS, *_WEAK)}
+    differing = split.keys() - wanted.keys()
     broken: dict[str, str] = {}
     with log.progress("hashing", sum(wheel.sizes.get(name, 0) for name in wanted)) as progress:
         for name, (algorithm, _, encoded) in wanted.items():
@@ -66,7 +70,7 @@ def compare(wheel: Hashed, listed: Mapping[str, str]) -> Compared:
             if member is None:
                 broken[name] = "it is not in the wheel"
                 continue
-            hasher = hashlib.new(algorithm)
+            hasher = hashlib.new(algorithm, usedforsecurity=False)
             try:
                 for chunk in wheel.zip.chunks(member):
                     hasher.update(chunk)

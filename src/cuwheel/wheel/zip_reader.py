@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import struct
 import zipfile
 import zlib
@@ -83,6 +84,10 @@ class ZipReader:
         """A buffer over the member; a large one is inflated here, and `advance` and `capture` hear of it."""
         packed = self._packed(member)
         if member.method == zipfile.ZIP_STORED:
+            # Of a wheel on a server only the pieces that are needed come here.
+            if isinstance(self.source, FileBuffer):
+                for _ in self.chunks(member):
+                    pass
             advance(member.size)
             return SliceBuffer(self.source, packed.offset, member.size, member.name)
         if member.size > IN_MEMORY:
@@ -178,6 +183,8 @@ class ZipReader:
             return _Problem("zip-duplicate", "another member has the same name")
         if info.header_offset < end or info.header_offset + _LOCAL.size + info.compress_size > directory:
             return _Problem("zip-overlap", "it overlaps another member or the directory")
+        if stat.S_ISLNK(info.external_attr >> 16):
+            return _Problem("zip-link", "it is a symbolic link, which wheels cannot hold")
         if info.flag_bits & _ENCRYPTED:
             return _Problem("zip-encrypted", "it is encrypted")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -120,6 +120,7 @@ def patched(path: Path, signature: bytes, offset: int, value: bytes, *, nth: int
     [
         (10, struct.pack("<H", 12), "zip-method"),
         (8, struct.pack("<H", 1), "zip-encrypted"),
+        (38, struct.pack("<I", 0o120777 << 16), "zip-link"),
         (16, struct.pack("<I", 1), "library-unreadable"),  # the checksum
         (24, struct.pack("<I", 100), "library-unreadable"),  # it inflates to more than that
         (24, struct.pack("<I", len(LIBRARY) + 1), "library-unreadable"),
@@ -130,6 +131,17 @@ def test_a_zip_that_lies(tmp_path: Path, offset: int, value: bytes, rule: str) -
     found = survey(patched(path, b"PK\x01\x02", offset, value, nth=4))
     assert rule in [each.rule for each in found.findings]
     assert "pkg/good.so" in [each.path for each in found.libraries]
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_nothing_is_said_of_a_library_whose_checksum_is_wrong(tmp_path: Path, compression: int) -> None:
+    path = tmp_path / NAME
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, data in {"pkg/lib.so": LIBRARY, **INFO}.items():
+            archive.writestr(name, data)
+    found = survey(patched(path, b"PK\x01\x02", 16, struct.pack("<I", 1)))
+    assert found.libraries == ()
+    assert [each.rule for each in found.findings] == ["library-unreadable"]
 
 
 @pytest.mark.parametrize(

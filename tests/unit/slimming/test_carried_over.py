@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel import api
 from cuwheel.errors import MalformedError
 from cuwheel.inspection.description import Description
 from cuwheel.slimming import wheel
@@ -74,3 +75,38 @@ def test_a_version_that_would_be_a_path(tmp_path: Path) -> None:
         text = archive.read(name).replace(b"Version: 1.0+cu130", b"Version: 1.0/../../x")
     with pytest.raises(MalformedError, match="is not a version"):
         wheel.slim(replaced(source, name, text), request(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("writer", [*WRITERS, "repair"])
+@pytest.mark.parametrize("wrong", ["md5", "size", "unknown"])
+def test_a_wrong_record_is_not_made_right(tmp_path: Path, wrong: str, writer: str) -> None:
+    """Whatever RECORD says of a file must be true, be it by a hash that nobody should use any more."""
+    source = make_wheel(tmp_path / "in", FOO)
+    with zipfile.ZipFile(source) as archive:
+        (record,) = (name for name in archive.namelist() if name.endswith("/RECORD"))
+        lines = archive.read(record).decode().splitlines(keepends=True)
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("foo/libfoo.so,"))
+    path, strong, size = lines[at].strip().split(",")
+    weak = {"md5": "md5=AAAAAAAAAAAAAAAAAAAAAA", "unknown": "crc9=AAAA"}.get(wrong, strong)
+    lines[at] = f"{path},{weak},{int(size) + (wrong == 'size')}\n"
+    replaced(source, record, "".join(lines).encode())
+    if writer == "repair":
+        answer = api.repair([source], output=tmp_path / "out")
+        assert not answer.succeeded
+        assert "foo/libfoo.so" in repr(answer)
+        return
+    with pytest.raises(MalformedError, match=r"foo/libfoo\.so"):
+        WRITERS[writer](source, tmp_path / "out")
+    assert not list(tmp_path.glob("out/*"))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_link_is_not_passed_on(tmp_path: Path, writer: str) -> None:
+    source = make_wheel(tmp_path / "in", FOO)
+    data = bytearray(source.read_bytes())
+    at = data.index(b"PK\x01\x02")
+    data[at + 38 : at + 42] = (0o120777 << 16).to_bytes(4, "little")
+    source.write_bytes(data)
+    with pytest.raises(MalformedError, match="symbolic link"):
+        WRITERS[writer](source, tmp_path / "out")
+    assert not list(tmp_path.glob("out/*"))

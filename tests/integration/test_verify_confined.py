@@ -173,7 +173,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("what", ["verify", "kit"])
-def test_what_a_killed_run_leaves_dies_or_is_cleared_by_the_next(tmp_path: Path, what: str) -> None:
+def test_what_a_killed_run_started_dies_and_the_next_clears_its_files(tmp_path: Path, what: str) -> None:
     mark, scratch = tmp_path / "mark", tmp_path / "scratch"
     scratch.mkdir()
     # A child, and one that has left the session: both are to die.
@@ -200,9 +200,10 @@ def test_what_a_killed_run_leaves_dies_or_is_cleared_by_the_next(tmp_path: Path,
         child.wait(20)
     direct, orphan = map(int, mark.read_text().split())
     deadline = time.monotonic() + 5
-    while alive(direct) and time.monotonic() < deadline:
+    while (alive(direct) or alive(orphan)) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not alive(direct)
+    assert not alive(orphan)
     assert list(scratch.iterdir())
     other = Wheel(name="other", files={"other/__init__.py": ""}).write(tmp_path)
     if what == "kit":
@@ -212,5 +213,4 @@ def test_what_a_killed_run_leaves_dies_or_is_cleared_by_the_next(tmp_path: Path,
     else:
         words = [*words[:-2], str(other), "--offline"]
     subprocess.run(words, env=environ, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
-    assert not alive(orphan)
     assert list(scratch.iterdir()) == []

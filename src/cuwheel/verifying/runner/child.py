@@ -56,7 +56,7 @@ def run(
     watch = _Watch(child, limits, began)
     try:
         _limit(child.pid, limits)
-        with contextlib.closing(pipes.of(child, capture)) as streams:
+        with processes.ended_with_us(child.pid, mark), contextlib.closing(pipes.of(child, capture)) as streams:
             stopped = _attend(child, streams, watch)
             remaining = () if stopped else _still_running(child.pid, mark, streams)
     finally:

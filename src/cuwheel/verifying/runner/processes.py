@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,38 @@ MARK = "CUWHEEL_CHECK"
 GROUPS = importlib.import_module(f"{__package__.partition('.')[0]}.process_groups")  # of cuwheel, or of the kit
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _MOST_ENVIRON = 1 << 20
+# Waits beside us. A byte: the check has ended in order. None: we were killed, and what the check started is ended
+# here. The system itself ends only the check, not what that started.
+_KEEPER = """\
+import os, sys, time
+session, mark = int(sys.argv[1]), sys.argv[2].encode()
+if sys.stdin.buffer.read(1):
+    os._exit(0)
+
+def marked():
+    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        try:
+            with open("/proc/" + name + "/environ", "rb") as file:
+                if int(name) != os.getpid() and mark in file.read(1 << 20):
+                    yield int(name)
+        except OSError:
+            pass
+
+for _ in range(20):
+    try:
+        os.killpg(session, 9)
+    except OSError:
+        pass
+    found = list(marked())
+    for pid in found:
+        try:
+            os.kill(pid, 9)
+        except OSError:
+            pass
+    if not found:
+        break
+    time.sleep(0.05)
+"""
 _ROUNDS = 20  # a process that forks while it is ended is met again
 _STATE, _SESSION, _RSS = 0, 3, 21  # of /proc/PID/stat, counted behind the name
 
@@ -65,6 +98,25 @@ def end(session: int, mark: str) -> None:
                 os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.01)
         remaining = of_check(session, mark)
+
+
+@contextlib.contextmanager
+def ended_with_us(session: int, mark: str) -> Iterator[None]:
+    """What a check started ends when we are killed, too. Windows does that by itself: see `started` of its job."""
+    if sys.platform == "win32":
+        yield
+        return
+    words = [sys.executable, "-I", "-S", "-c", _KEEPER, str(session), mark]
+    environ = {name: value for name, value in os.environ.items() if name != MARK}
+    null = subprocess.DEVNULL
+    keeper = subprocess.Popen(
+        words, env=environ, cwd="/", stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # somebody ended it
+            keeper.communicate(b".")
 
 
 def end_marked(mark: str) -> None:

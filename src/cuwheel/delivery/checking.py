@@ -142,7 +142,8 @@ def _leftovers(index: IndexFolder, projects: Mapping[str, Project]) -> Iterator[
                 fix="publish it (cuwheel publish FOLDER/files --to FOLDER), or delete it",
             ),
         )
-    if index.journal() is not None:
+    journal = index.journal()
+    if journal is not None:
         yield (
             str(index.root),
             Finding(
@@ -153,6 +154,7 @@ def _leftovers(index: IndexFolder, projects: Mapping[str, Project]) -> Iterator[
             ),
         )
     known = {channel for page in projects.values() for each in page.files for channel in each.channels}
+    known |= set(journal.channels) if journal is not None else set()  # half made, as was said above
     for path in sorted({*index.root.glob("*/simple"), *index.root.glob("*/*/simple")}):
         channel = path.parent.relative_to(index.root).as_posix()
         if layout.is_channel(channel) and channel not in known:

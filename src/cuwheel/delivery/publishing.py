@@ -65,11 +65,13 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Published(Struct, frozen=True, kw_only=True):
-    """`channels`: all that the index has afterwards. `removed`, `yanked`: names of files."""
+    """`channels`: all that the index has afterwards. `removed`, `yanked`, `unyanked`: names of files."""
 
     wheels: tuple[PublishedWheel, ...]
     channels: tuple[str, ...]
     removed: tuple[str, ...]
+    yanked: tuple[str, ...]
+    unyanked: tuple[str, ...]
     changes: tuple[Change, ...]
     variants: tuple[PublishedVariant, ...]
     findings: tuple[Finding, ...]
@@ -95,10 +97,13 @@ def publish(request: PublishRequest) -> Published:
         todo = [] if refused else steps.of(index, wanted, _generators(index, request), _signer(index, request.sign))
         if not refused and not request.dry_run:
             transaction.execute(index, todo, wanted.journal)
+    yanked, unyanked = ((), ()) if refused else wanted.withdrawn
     return Published(
         wheels=tuple(_wheel(each, wanted, refused) for each in given),
         channels=wanted.all_channels,
         removed=() if refused else wanted.gone,
+        yanked=yanked,
+        unyanked=unyanked,
         changes=tuple(_changes(todo)),
         variants=() if refused else made.variants,
         findings=(*_findings(given, wanted, request), *made.findings, *unattested),

@@ -21,6 +21,8 @@ _HEAD = """\
 <head>
 <meta charset="utf-8">
 <meta name="pypi:repository-version" content="{version}">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'">
+<meta name="referrer" content="no-referrer">
 <meta name="viewport" content="width=device-width">
 <title>{title}</title>
 </head>

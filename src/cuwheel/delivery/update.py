@@ -59,6 +59,14 @@ class Update(Struct, frozen=True, kw_only=True, dict=True):
         there = {each.filename for project in self.before.values() for each in project.files}
         return tuple(sorted({*there, *(self.repairs.files if self.repairs else ())} - kept))
 
+    @property
+    def withdrawn(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of files that are yanked now and were not, or for another reason; and of those that no longer are."""
+        there = {each.filename: each.yanked for project in self.before.values() for each in project.files}
+        changed = [each for name, each in self._files.items() if there.get(name, False) != each.yanked]
+        yanked = sorted(each.filename for each in changed if each.yanked is not False)
+        return tuple(yanked), tuple(sorted(each.filename for each in changed if each.yanked is False))
+
     @cached_property
     def channels(self) -> tuple[str, ...]:
         """Those that have, or had, a file of a project that is touched."""

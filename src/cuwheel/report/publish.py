@@ -26,9 +26,9 @@ _SHOWN = 20
 
 
 class Publish(Struct, frozen=True, kw_only=True):
-    """`channels`: all that the index has. `removed`: file names. `changes`: every file of the folder that is written
-    or removed; with `dry_run` nothing was, and these are those that would be. Where `action` is "check", `wheels` are
-    those of the index, each sound or wrong.
+    """`channels`: all that the index has. `removed`, `yanked`, `unyanked`: file names. `changes`: every file of the
+    folder that is written or removed; with `dry_run` nothing was, and these are those that would be. Where `action` is
+    "check", `wheels` are those of the index, each sound or wrong.
     """
 
     schema: Literal["cuwheel.publish/1"] = "cuwheel.publish/1"
@@ -39,6 +39,8 @@ class Publish(Struct, frozen=True, kw_only=True):
     channels: tuple[str, ...]
     variants: tuple[PublishedVariant, ...] = ()
     removed: tuple[str, ...] = ()
+    yanked: tuple[str, ...] = ()
+    unyanked: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -55,6 +57,8 @@ def answer_of(published: Published, to: Path, *, dry_run: bool) -> Publish:
         channels=published.channels,
         variants=published.variants,
         removed=published.removed,
+        yanked=published.yanked,
+        unyanked=published.unyanked,
         changes=published.changes,
         findings=published.findings,
     )
@@ -83,8 +87,8 @@ def _blocks(answer: Publish, *, verbose: bool) -> Iterator[Block]:
         yield _wheels(shown if verbose else shown[:_SHOWN])
         if len(shown) > _SHOWN and not verbose:
             yield hidden(len(shown) - _SHOWN)
-    if answer.removed and answer.succeeded:
-        yield Paragraph(f"{'would be removed' if answer.dry_run else 'removed'}: {', '.join(answer.removed)}")
+    for word, names in _gone(answer).items() if answer.succeeded else ():
+        yield Paragraph(f"{'would be ' if answer.dry_run else ''}{word}: {', '.join(names)}")
     if answer.channels:
         yield Paragraph(f"channels: {', '.join(answer.channels)}")
     yield from variants.published(answer.variants)
@@ -123,6 +127,11 @@ def _sum(answer: Publish) -> str:
         return f"dry run: {len(answer.wheels)} would be uploaded"
     added = sum(each.added for each in answer.wheels)
     parts = [f"{added} added"] if added else []
-    parts += [f"{len(answer.removed)} removed"] if answer.removed else []
+    parts += [f"{len(names)} {word}" for word, names in _gone(answer).items()]
     parts = parts or [f"{len(answer.changes)} files written" if answer.changes else "nothing to change"]
     return f"{'dry run: ' if answer.dry_run else ''}{', '.join(parts)}"
+
+
+def _gone(answer: Publish) -> dict[str, tuple[str, ...]]:
+    every = {"removed": answer.removed, "yanked": answer.yanked, "no longer yanked": answer.unyanked}
+    return {word: names for word, names in every.items() if names}

@@ -122,8 +122,8 @@ class ProofWheel(Struct, frozen=True, kw_only=True):
 
     @property
     def succeeded(self) -> bool:
-        """A wheel that fails as predicted is not a success."""
-        passed = all(each.outcome in ("passed", "skipped") for each in self.checks)
+        """A wheel that fails as predicted is not a success, nor is one that nothing was tried of."""
+        passed = bool(self.checks) and all(each.outcome in ("passed", "skipped") for each in self.checks)
         fails = self.prediction is not None and self.prediction.outcome == "fails"
         return not self.problem and passed and not fails and self.agreement != "contradicted"
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cuwheel
-from cuwheel import api
+from cuwheel import api, codec
 from cuwheel.cli import main
+from cuwheel.delivery.index_folder import JOURNAL, Journal
 from cuwheel.errors import UnreadableError
 from tests.unit.delivery.published import cuda_wheel, wheel
 
@@ -186,3 +187,25 @@ def test_what_is_wrong_with_pages_is_mended_by_publishing_the_files_again(index:
 def test_where_there_is_no_index(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="no index here"):
         api.publish_check(tmp_path)
+
+
+def test_a_channel_that_an_interrupted_run_began(index: Path, tmp_path: Path) -> None:
+    """Killed with the first file of a channel under its hidden name: that is said, and the next run clears it away."""
+    journal = Journal(projects=("foo",), channels=("cu124",), files=())
+    (index / JOURNAL).parent.mkdir(parents=True)
+    (index / JOURNAL).write_bytes(codec.encode(journal))
+    begun = index / "cu124" / "simple" / "foo" / ".index.html.0123.part"
+    begun.parent.mkdir(parents=True)
+    begun.write_bytes(b"<!DOC")
+    assert {each.rule for each in api.publish_check(index).findings} == {"publish-interrupted"}
+    again = cuwheel.publish(wheel(tmp_path / "more", name="other"), to=index)
+    assert "publish-interrupted" in {each.rule for each in again.findings}
+    assert not (index / "cu124").exists()
+    assert api.publish_check(index).findings == ()
+
+
+def test_pages_of_the_simple_index_load_and_tell_nothing(index: Path) -> None:
+    for path in (index / "simple").rglob("*.html"):
+        text = path.read_text()
+        assert "Content-Security-Policy\" content=\"default-src 'none'" in text
+        assert '<meta name="referrer" content="no-referrer">' in text

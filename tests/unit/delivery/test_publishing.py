@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import cuwheel
 from cuwheel.delivery import transaction
 from cuwheel.delivery.request import PublishRequest
 from cuwheel.errors import MalformedError, NewerSchemaError, UnknownNameError, UnreadableError, UsageError
+from cuwheel.report import documents, terminal
 from tests.fixtures import systems
 from tests.unit.delivery import published
 from tests.unit.delivery.published import cuda_wheel, names, page, state, wheel
@@ -138,13 +140,21 @@ def test_html_in_metadata_is_text(dist: Path, index: Path) -> None:
 def test_yanked_with_a_reason_and_back(dist: Path, index: Path) -> None:
     cuwheel.publish(wheel(dist), to=index)
     before = state(index)
-    cuwheel.publish(to=index, yank=[FOO], reason="wrong results")
+    dry = cuwheel.publish(to=index, yank=[FOO], dry_run=True)
+    assert (dry.yanked, state(index)) == ((FOO,), before)
+    done = cuwheel.publish(to=index, yank=[FOO], reason="wrong results")
+    assert (done.yanked, done.unyanked) == ((FOO,), ())
+    told = io.StringIO()
+    terminal.write(documents.of(done, verbose=False), told)
+    assert f"yanked: {FOO}\n" in told.getvalue()
+    assert told.getvalue().endswith("1 yanked\n")
     assert page(index, "simple/foo")["files"][0]["yanked"] == "wrong results"
     assert 'data-yanked="wrong results"' in published.anchors(index, "simple/foo")[0][1]
     cuwheel.publish(to=index, yank=["foo==1.0"])
     assert page(index, "simple/foo")["files"][0]["yanked"] is True
     assert 'data-yanked=""' in published.anchors(index, "simple/foo")[0][1]
-    cuwheel.publish(to=index, unyank=[FOO])
+    done = cuwheel.publish(to=index, unyank=[FOO])
+    assert (done.yanked, done.unyanked) == ((), (FOO,))
     assert state(index) == before
 
 

@@ -56,6 +56,12 @@ def test_an_earlier_judgement_that_claimed_less_is_no_forgery() -> None:
     assert [(each.rule, each.severity) for each in found.findings] == [("proof-inconsistent", "warning")]
 
 
+def test_a_wheel_of_which_nothing_was_tried_is_not_proven() -> None:
+    found = parsed(proofs.proof(proofs.wheel(), succeeded=False))
+    assert not found.succeeded
+    assert "not proven" in shown(proofs.proof(proofs.wheel(), succeeded=False))
+
+
 def test_a_failure_foretold_is_no_success() -> None:
     found = parsed(proofs.proof(proofs.wheel(proofs.check(outcome="failed", output=REFUSED), outcome="fails")))
     assert found.wheels[0].agreement == "agreed"

@@ -178,8 +178,8 @@ def _is_whole(archive: zipfile.ZipFile, item: Mapping[str, Any]) -> bool:
 
 
 def _succeeded(wheel: Mapping[str, Any]) -> bool:
-    """A wheel that fails here as predicted is not a success."""
-    passed = all(each["outcome"] in ("passed", "skipped") for each in wheel["checks"])
+    """A wheel that fails here as predicted is not a success, nor is one that nothing was tried of."""
+    passed = bool(wheel["checks"]) and all(each["outcome"] in ("passed", "skipped") for each in wheel["checks"])
     fails = bool(wheel["prediction"]) and wheel["prediction"]["outcome"] == "fails"
     return not wheel["problem"] and passed and not fails and wheel["agreement"] != "contradicted"
 

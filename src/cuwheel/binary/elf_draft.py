@@ -79,6 +79,8 @@ def check(file: Elf) -> None:
         raise MalformedError(name, f"{behind:,} bytes follow the end of the file, which may be a signature")
     if disjoint(file.sections())[1]:
         raise MalformedError(name, "its sections overlap")
+    programs = elf_writer.read(file).programs
+    loader.must_have_all_segments(file, programs.offset, programs.end)
 
 
 def _packed(file: Elf, containers: Sequence[NewContainer]) -> tuple[dict[int, Packed], Annex | None]:

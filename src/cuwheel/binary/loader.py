@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING
 from cuwheel.binary import references
 from cuwheel.errors import MalformedError
 from cuwheel.inspection import dynamic
-from cuwheel.inspection.elf import PT_INTERP, PT_LOAD, PT_NOTE, SHT_DYNSYM, SHT_HASH, SHT_NOTE, SHT_RELA, SHT_STRTAB
+from cuwheel.inspection.elf import (
+    PT_DYNAMIC,
+    PT_INTERP,
+    PT_LOAD,
+    PT_NOTE,
+    SHT_DYNAMIC,
+    SHT_DYNSYM,
+    SHT_HASH,
+    SHT_NOBITS,
+    SHT_NOTE,
+    SHT_RELA,
+    SHT_STRTAB,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +33,8 @@ if TYPE_CHECKING:
     from cuwheel.buffer import Buffer
     from cuwheel.inspection.elf import Elf, Header, Segment
 
-_ALLOC = 0x2
+_ALLOC, _TLS = 0x2, 0x400
+_PT_PHDR, _PT_TLS = 6, 7
 _AT_ONCE = 1 << 20
 _HASH, _STRTAB, _SYMTAB, _GNU_HASH, _VERSYM = 4, 5, 6, 0x6FFFFEF5, 0x6FFFFFF0
 _RELA, _RELASZ, _VERDEF, _VERNEED = 7, 8, 0x6FFFFFFC, 0x6FFFFFFE
@@ -66,6 +79,30 @@ def must_agree(elf: Elf, changing: Sequence[Header]) -> None:
             if tag in _ADDRESSES and header.address <= value < header.address + header.size:
                 raise MalformedError(name, f"its dynamic section points into its device code, at {value:#x}")
     _relocations_agree(elf, dict(tags))
+
+
+def must_have_all_segments(elf: Elf, start: int, end: int) -> None:
+    """Raises MalformedError where the count of program headers is not true: what is rewritten by it does not load.
+
+    `start`, `end`: of their table, by that count.
+    """
+    name, count = elf.buffer.name, len(elf.segments)
+    if any(each.type == _PT_PHDR and each.file_size != end - start for each in elf.segments):
+        raise MalformedError(name, f"it claims {count} program headers, and its table of them has another size")
+    there = [each for each in elf.headers if each.type not in (0, SHT_NOBITS) and each.size]
+    if any(each.offset < end and start < each.offset + each.size for each in there):
+        raise MalformedError(name, f"it claims {count} program headers, which reach into a section")
+    loads = [each for each in elf.segments if each.type == PT_LOAD]
+    if any(each.memory_size < each.file_size or _end(each) > elf.buffer.size for each in loads):
+        raise MalformedError(name, "a segment is larger than what there is of it")
+    for section in (each for each in there if each.flags & _ALLOC):
+        if not any(each.offset <= section.offset and section.offset + section.size <= _end(each) for each in loads):
+            raise MalformedError(name, f"it claims {count} program headers, and none of them loads {section.name}")
+    kinds = {each.type for each in elf.segments}
+    if any(each.type == SHT_DYNAMIC for each in there) and PT_DYNAMIC not in kinds:
+        raise MalformedError(name, f"it claims {count} program headers, and none of them is for its dynamic section")
+    if any(each.flags & _TLS for each in elf.headers) and _PT_TLS not in kinds:
+        raise MalformedError(name, f"it claims {count} program headers, and none of them is for its threads' data")
 
 
 def _relocations_agree(elf: Elf, tags: dict[int, int]) -> None:

@@ -96,7 +96,7 @@ def _both(request: CiRequest) -> tuple[Path, str | None, str, list[Finding]]:
     """The file, what is in it, what would be, and what of the configuration it does not do."""
     source = request.source
     found = config.find(source, request.config, {})
-    path = request.file or source / rendering.path_of(request.service, request.cuda)
+    path = request.file or _own_place(source, rendering.path_of(request.service, request.cuda))
     own = _shown(found.path, source) if found.path else ""
     wanted = rendering.render(request.service, found.table, own, request.cuda)
     data = files.read_if_present(path, _LARGEST, "a workflow")
@@ -104,6 +104,17 @@ def _both(request: CiRequest) -> tuple[Path, str | None, str, list[Finding]]:
         return path, None if data is None else data.decode(), wanted, list(_further(request, found.table))
     except UnicodeDecodeError as error:
         raise MalformedError(path, f"is not UTF-8: {error.reason}") from error
+
+
+def _own_place(source: Path, name: str) -> Path:
+    """Nobody named it: a link on the way would lead what is written out of the project. Services follow none either."""
+    path = source / name
+    for each in (path, *path.parents):
+        if each == source:
+            break
+        if each.is_symlink():
+            raise MalformedError(each, "is a link: nothing is written through it", hint="name the file with --file")
+    return path
 
 
 def _further(request: CiRequest, table: Table) -> Iterator[Finding]:

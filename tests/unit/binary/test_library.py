@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -71,6 +72,24 @@ def test_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
     result = slim_library(NAMES, tmp_path / "out.so", engine.plan(NAMES))
     assert not result.written
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 40, 0xFFFF])
+def test_a_count_of_program_headers_that_is_not_true(tmp_path: Path, count: int) -> None:
+    """The file has six: a loader that goes by another count finds no dynamic section, or sections for headers."""
+    source, target = tmp_path / "in.so", tmp_path / "out.so"
+    plan = engine.plan(BIN / "plain-130.so", "9.0")
+    data = bytearray((BIN / "plain-130.so").read_bytes())
+    assert data[56] == 6
+    data[56:58] = count.to_bytes(2, "little")
+    source.write_bytes(data)
+    try:
+        with contextlib.suppress(MalformedError):
+            plan = engine.plan(source, "9.0")
+        assert not slim_library(source, target, plan).written
+    except MalformedError:
+        pass
+    assert not target.exists()
 
 
 def test_a_plan_for_another_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import cuwheel
 from cuwheel import api
 from cuwheel.building import config
-from cuwheel.errors import ConfigurationError, CuwheelError, UsageError
+from cuwheel.errors import ConfigurationError, CuwheelError, MalformedError, UsageError
 from cuwheel.facts import ci as facts
 from cuwheel.workflows import references, rendering, yaml_file
 from cuwheel.workflows.matrix import KEYS
@@ -204,3 +204,13 @@ def test_references(expression: str, problem: str) -> None:
     jobs = {"plan": {"outputs": {"x": "1"}, "steps": []}, "other": {"steps": []}, "build": build}
     told = list(references.problems({"on": {"workflow_dispatch": {"inputs": {"cuda": {}}}}, "jobs": jobs}, ()))
     assert [problem in each for each in told] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize("link", [".github", ".github/workflows", _FILE])
+def test_nothing_is_written_through_a_link(project: Path, tmp_path_factory: pytest.TempPathFactory, link: str) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (project / link).parent.mkdir(parents=True, exist_ok=True)
+    (project / link).symlink_to(elsewhere / "file" if link == _FILE else elsewhere)
+    with pytest.raises(MalformedError, match="is a link"):
+        cuwheel.ci("github", source=project, write=True)
+    assert list(elsewhere.rglob("*")) == []

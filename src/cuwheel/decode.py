@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 import typing
 from functools import cache
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from cuwheel import codec, system_calls, typos
-from cuwheel.errors import ConfigurationError, FactsError, NewerSchemaError, UnreadableError
+from cuwheel.errors import MOST_SOUGHT, ConfigurationError, FactsError, NewerSchemaError, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,9 +23,13 @@ _MOST_BYTES = 8 << 20
 
 
 def convert(data: object, type_: type[T], where: str, problems: list[str]) -> T | None:
-    """`data` as a `type_`, or None with every problem appended to `problems`, each starting with `where`."""
-    found = list(_problems(data, type_, where))
-    if found:
+    """`data` as a `type_`, or None with every problem appended to `problems`, each starting with `where`.
+
+    Naming one takes time, for names that are alike: of a file that has them by the thousand, the first are enough.
+    """
+    sought = max(MOST_SOUGHT - len(problems), 0)
+    found = list(itertools.islice(_problems(data, type_, where), sought))
+    if found or not sought:
         problems.extend(found)
         return None
     return codec.convert(data, type_)

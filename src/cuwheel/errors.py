@@ -19,6 +19,7 @@ EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 _SHOWN = 5
 _MOST_PROBLEMS = 100
+MOST_SOUGHT = 1000  # problems of one file, after which nobody looks for more
 _WINDOWS_LONGEST = 259
 _LONGEST_NAME = 200
 
@@ -57,7 +58,8 @@ class ConfigurationError(UsageError):
         self.problems = tuple(problems)
         listed = _listed(self.problems, _MOST_PROBLEMS)
         count = "one problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        super().__init__(f"{path} has {count}:{listed}", hint)
+        least = "at least " if len(self.problems) == MOST_SOUGHT else ""  # where the search ended
+        super().__init__(f"{path} has {least}{count}:{listed}", hint)
 
 
 class UnknownNameError(CuwheelError):

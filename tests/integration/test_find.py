@@ -14,6 +14,7 @@ import pytest
 
 from cuwheel import api
 from cuwheel.cli import main
+from cuwheel.delivery import best_candidate
 from cuwheel.inspection import wheel_facts
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.report.answer import SCHEMAS, to_json
@@ -259,3 +260,24 @@ def test_code_in_an_older_release_is_found_behind_one_without(tmp_path: Path) ->
     _wheel(dist, "2.0", None, "py3-none-any")
     _wheel(dist, "1.0", NATIVE)
     assert _chosen(_find(find_links=[str(dist)], no_index=True)) == "1.0"
+
+
+@pytest.mark.parametrize("facts", [True, False])
+def test_an_index_that_lists_more_than_anybody_reads(facts: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+    """Wheels without end, none of which is there: so many are asked for, and the rest say why they are not."""
+    monkeypatch.setattr(best_candidate, "_MOST_FACTS", 20)
+    monkeypatch.setattr(best_candidate, "_MOST_READ", 10)
+    told = {"_facts": {"sha256": "ab" * 32}} if facts else {}
+    names = [f"demo-1.{number}-{TAG}.whl" for number in range(200)]
+    rows = [{"filename": each, "url": each, "hashes": {"sha256": "cd" * 32}, **told} for each in names]
+    page = json.dumps({"meta": {"api-version": "1.1"}, "name": "demo", "files": rows}).encode()
+    behaviour = Behaviour(files={"/simple/demo/": page})
+    behaviour.headers["Content-Type"] = "application/vnd.pypi.simple.v1+json"
+    with serving(behaviour) as url:
+        found = api.find("demo", indexes=[f"{url}/simple"], on=["h100"], refine=LINUX)
+    wheels = {path for _, path, _ in behaviour.asked if path.endswith(".whl")}
+    assert len(wheels) == 10
+    assert len({path for _, path, _ in behaviour.asked}) <= 1 + 10 + 20 + 3
+    reasons = [each.reasons[0] for each in found.candidates]
+    assert len(reasons) == 200
+    assert sum("name a version to ask about this one" in each for each in reasons) == 190

@@ -117,6 +117,24 @@ def test_a_server_that_trickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert time.monotonic() - began < 8
 
 
+def test_a_document_that_drips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the time that a large document may take at a decent rate."""
+
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        for _ in range(100):
+            connection.sendall(b"x")
+            time.sleep(0.1)
+
+    monkeypatch.setattr(transfer, "_DOCUMENT_START_S", 0.5)
+    with speaking(drip) as url:
+        began = time.monotonic()
+        with pytest.raises(NetworkError, match=r"not complete within 0.5 s: \d+ bytes came") as caught:
+            transfer.fetch(url, limit=10_000)
+        assert time.monotonic() - began < 8
+        assert "use a mirror" in caught.value.hint
+
+
 def test_a_server_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     def fall_silent(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nx")

@@ -7,9 +7,15 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from cuwheel import codec, decode
+from cuwheel import codec, decode, typos
+from cuwheel.building import config
+from cuwheel.errors import MOST_SOUGHT, ConfigurationError
+from cuwheel.machine import fleet_file
+from cuwheel.measuring import trials_file
+from cuwheel.recording import matrix
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 
@@ -114,3 +120,45 @@ def test_whatever_is_wrong_with_json_is_one_error(text: bytes | str, type_: Any)
 
 def test_json_of_a_type() -> None:
     assert codec.decode(b'{"a": "b"}', dict[str, str]) == codec.decode('{"a": "b"}') == {"a": "b"}
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words for which names that are alike were sought."""
+    sought: list[str] = []
+    real = typos.alike
+
+    def alike(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+        sought.append(word)
+        return real(word, known, most)
+
+    monkeypatch.setattr(typos, "alike", alike)
+    return sought
+
+
+def test_names_alike_are_sought_for_the_first_problems_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    sought = _counted(monkeypatch)
+    for count in (20_000, 40_000):
+        sought.clear()
+        problems: list[str] = []
+        data = {"title": "t", **{f"titel{number}": 1 for number in range(count)}}
+        assert decode.convert(data, Outer, "file", problems) is None
+        assert decode.convert({"titel": 1}, Outer, "another part of it", problems) is None
+        assert len(problems) == len(sought) == MOST_SOUGHT
+    message = ConfigurationError("a.toml", problems).message
+    assert message.startswith("a.toml has at least 1000 problems")
+    assert message.endswith("and 900 more")
+
+
+@pytest.mark.parametrize(
+    "load", [lambda path: config.load(None, path, {}), trials_file.load, matrix.load, fleet_file.read]
+)
+def test_a_file_of_unknown_keys_is_refused_in_time(
+    load: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sought = _counted(monkeypatch)
+    path = tmp_path / "cuwheel.toml"
+    unknown = "".join(f"pythn{number} = 1\n" for number in range(30_000))
+    path.write_text(f'{unknown}[[machine]]\nname = "a"\ngpu = "h100"\n{unknown}')  # of a fleet, in a row too
+    with pytest.raises(ConfigurationError, match="problem"):
+        load(path)
+    assert len(sought) <= MOST_SOUGHT

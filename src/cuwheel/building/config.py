@@ -27,6 +27,7 @@ FILE = "cuwheel.toml"
 PYPROJECT = "pyproject.toml"
 _HINT = "every key is explained in docs/build.md"
 _INJECT = "inject"  # `guard = "inject"`, in short for `guard = { inject = true }`
+_hints = functools.cache(typing.get_type_hints)  # a file may have thousands of rows of a kind
 _LISTS = ("for_", "cuda", "python")  # a text of these may be a list with commas, as on the command line
 
 
@@ -93,10 +94,11 @@ def settings(data: dict[str, Any], where: str, problems: list[str]) -> dict[str,
 
 def _readable(named: dict[str, Any], type_: Any = Table) -> dict[str, Any]:  # noqa: ANN401
     """What has the right shape: a key that has not must not hide what is wrong with the others."""
-    hints = typing.get_type_hints(type_)
+    hints = _hints(type_)
     good: dict[str, Any] = {}
     for key, value in named.items():
-        hint = hints.get(key)
+        if (hint := hints.get(key)) is None:
+            continue  # an unknown key, which was reported
         if decode.is_value(hint) and isinstance(value, dict):
             good[key] = _readable(value, hint)
         elif typing.get_origin(hint) is dict and isinstance(value, dict):
@@ -162,7 +164,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 def _by_field(data: dict[str, Any], type_: Any, where: str, problems: list[str]) -> dict[str, Any]:  # noqa: ANN401
     """Keys as the fields are called, in tables of tables too; a single text where a list of texts is meant."""
-    hints = typing.get_type_hints(type_)
+    hints = _hints(type_)
     result: dict[str, Any] = {}
     for written, value in data.items():
         name = _field(str(written), hints)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8
 _MISSES = 3  # facts files that are not there, before an index is taken to have none
+_MOST_FACTS = 2000  # facts files that are asked for, of the newest releases
+_MOST_READ = 100  # wheels that are read, one after the other
 _OLDER_READ = 3  # older releases that are read for device code where a newer one has none
 MAY_BE_TAKEN = 2  # the highest rank that is
 
@@ -124,12 +126,12 @@ def _by_facts(
         candidate = ruling.candidate
         read[candidate.file] = _facts(ruling, session, catalogues, ask=candidate.index in with_facts)
 
-    rest = [each for each in undecided if each.candidate.file not in read]
+    rest = [each for each in undecided if each.candidate.file not in read][:_MOST_FACTS]
     with ThreadPoolExecutor(_AT_ONCE) as pool, log.progress("reading facts", len(rest)):
         list(pool.map(look, rest))
     bench.expect([each.survey for each in read.values() if each])
     return [
-        bench.rule(each, known) if not each.decided and (known := read[each.candidate.file]) else each
+        bench.rule(each, known) if not each.decided and (known := read.get(each.candidate.file)) else each
         for each in rulings
     ]
 
@@ -166,9 +168,14 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
     best = min((each for each in rulings if each.decided and each.rank <= MAY_BE_TAKEN), key=_rank, default=None)
     read: set[Version] = set()  # releases that were, after one that nothing speaks against
     patched = _last_patches(rulings)
+    count = 0
     for each in rulings:
         if each.decided:
             yield each
+            continue
+        if count == _MOST_READ:
+            reason = f"not looked into: {_MOST_READ} newer wheels were read; name a version to ask about this one"
+            yield replace(each, reasons=(reason,), decided=True)
             continue
         patch = patched.get(_release(each).release[:2])
         if best and patch and _release(patch) >= _release(each):
@@ -180,6 +187,7 @@ def _by_wheels(rulings: Sequence[Ruling], bench: Bench, session: client.Session,
             runs = "runs" if best.rank == 0 else "has nothing that speaks against it"
             yield replace(each, reasons=(f"not looked into: {best.candidate.version} {runs}",), decided=True)
             continue
+        count += 1
         judged = _read(each, bench, session, budget)
         if judged.rank <= MAY_BE_TAKEN and (best is None or judged.rank < best.rank):
             best = judged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import tempfile
 from pathlib import Path
@@ -172,8 +173,9 @@ def _required(file: str, texts: Iterable[str], extras: Iterable[str], given: Col
         if "extra" not in condition:
             found.append(str(each))
         elif each.marker and any(each.marker.evaluate({"extra": extra}) for extra in wanted):
-            each.marker = None
-            found.append(str(each))
+            plain = copy.copy(each)
+            plain.marker = None
+            found.append(str(plain))
     return found
 
 

@@ -23,7 +23,7 @@ ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+ht
 _JSON = ("application/vnd.pypi.simple.v1+json", "application/json")
 _HASH = re.compile(r"(?:^|&)sha256=([0-9a-fA-F]{64})(?:&|$)", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_MOST_FILES = 200_000
+_MOST_FILES = 100_000  # of one project; those with a release for every night have some ten thousand
 _LONGEST = 4096
 _SAFE = ("http", "https")
 
@@ -53,14 +53,15 @@ class _JsonPage(msgspec.Struct):
 def files(body: bytes, kind: str, url: str) -> tuple[IndexFile, ...]:
     """`kind`: the media type. `url`: of the page, which its links are relative to."""
     is_json = kind in _JSON or (not kind and body.lstrip()[:1] == b"{")
-    found = _from_json(body, url) if is_json else _from_html(body, url)
-    listed = []
-    for each in found:
-        listed.append(each)
-        if len(listed) == _MOST_FILES:
-            log.warning("%s lists more than %s files: the rest are not looked at", url, f"{_MOST_FILES:,}")
-            break
-    return tuple(listed)
+    return tuple(_from_json(body, url) if is_json else _from_html(body, url))
+
+
+class _TooManyError(MalformedError):
+    """Not read in part: pages list their newest files last, as often as not."""
+
+    def __init__(self, url: str) -> None:
+        hint = "no project has so many: name another index with --index, or a folder of wheels with --find-links"
+        super().__init__(url, f"lists more than {_MOST_FILES:,} files", hint)
 
 
 def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
@@ -70,6 +71,8 @@ def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
         raise MalformedError(url, f"is not a page of a package index: {error}") from error
     if not page.meta.api_version.startswith("1."):
         raise NewerSchemaError(url, f"simple API {page.meta.api_version}", simple_api.API_VERSION)
+    if len(page.files) > _MOST_FILES:
+        raise _TooManyError(url)
     for raw in page.files:
         try:
             published = codec.decode(raw, simple_api.PublishedFile)
@@ -91,7 +94,7 @@ def _from_json(body: bytes, url: str) -> Iterator[IndexFile]:
 
 
 def _from_html(body: bytes, url: str) -> Iterator[IndexFile]:
-    parser = _Links()
+    parser = _Links(url)
     try:
         parser.feed(body.decode("utf-8", "replace"))
         parser.close()
@@ -115,8 +118,9 @@ def _from_html(body: bytes, url: str) -> Iterator[IndexFile]:
 
 
 class _Links(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
+        self.url = url
         self.base = ""
         self.links: list[dict[str, str]] = []
 
@@ -124,7 +128,9 @@ class _Links(HTMLParser):
         given = {name: value or "" for name, value in attrs}
         if tag == "base" and not self.base:
             self.base = given.get("href", "")
-        elif tag == "a" and given.get("href") and len(self.links) < _MOST_FILES:
+        elif tag == "a" and given.get("href"):
+            if len(self.links) == _MOST_FILES:
+                raise _TooManyError(self.url)
             self.links.append(given)
 
 

@@ -9,11 +9,12 @@ from dataclasses import replace  # noqa: TID251 - of its own dataclasses
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 
 from cuwheel import files, resolver
 from cuwheel.errors import ConfigurationError
-from cuwheel.wheel.metadata import normalised
+from cuwheel.wheel.metadata import MOST_REQUIREMENTS, normalised
+from cuwheel.wheel.requirements import checked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 _LARGEST = 1 << 22
 _DEEPEST = 10
 _VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}", re.ASCII)
-_COMMENT = re.compile(r"(^|\s+)#.*$")
-_HASH = re.compile(r"\s+--hash[=\s]\S+")
+# One blank, not all before it: of a line of a million blanks every one would be a start.
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_HASH = re.compile(r"\s--hash[=\s]\S+")
+_SPLIT = "split the file, and install one part after the other"
 _HINT = "install what is not a package of an index with pip, before or after"
 # Options with a value, as they are called here; those without one are True.
 _PLACES = {"-i": "index", "--index-url": "index", "--extra-index-url": "extra", "-f": "links", "--find-links": "links"}
@@ -36,17 +39,14 @@ _PASSED = ("--no-binary", "--only-binary", "--prefer-binary", "--require-hashes"
 class Line(Struct, frozen=True, kw_only=True):
     """`requirement`: by name alone, as it is judged; None for one with an address, whose name is `addressed`.
 
-    `hashes`: as they are written.
+    `hashes`: as they are written. `name`: normalised, of one with a requirement.
     """
 
     text: str
     requirement: str | None
     addressed: str = ""
     hashes: str = ""
-
-    @property
-    def name(self) -> str:
-        return normalised(Requirement(self.requirement).name) if self.requirement else ""
+    name: str = ""
 
 
 class RequirementsFile(Struct, frozen=True, kw_only=True):
@@ -116,6 +116,7 @@ class _Reader:
         self.problems: list[str] = []
         self.options: list[str] = []
         self.switches: set[str] = set()
+        self._read = 0
         self.places: dict[str, list[str]] = {"index": [], "extra": [], "links": []}
         short = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python} if python else {}
         self._environment = {"extra": "", **short}
@@ -126,6 +127,9 @@ class _Reader:
             return
         text = files.read(path, _LARGEST, "a requirements file").decode("utf-8", "replace")
         for number, line in _logical(text):
+            self._read += 1
+            if self._read > MOST_REQUIREMENTS:  # of all files together: each line may be a search of an index
+                raise ConfigurationError(path, [f"it asks for more than {MOST_REQUIREMENTS:,} things"], _SPLIT)
             where = f"{path.name}, line {number}"
             if line.startswith("-"):
                 self._option(line, where, path, depth)
@@ -160,7 +164,7 @@ class _Reader:
         hashes = "".join(_HASH.findall(line)).strip()
         text = _HASH.sub("", line).strip()
         try:
-            found = Requirement(text)
+            found = checked(text)
         except InvalidRequirement:
             self.problems.append(f"{where}: {text[:80]!r} is not a package with versions")
             return
@@ -168,7 +172,7 @@ class _Reader:
             return
         found.marker = None
         if found.url is None:
-            self.lines.append(Line(text=line, requirement=str(found), hashes=hashes))
+            self.lines.append(Line(text=line, requirement=str(found), hashes=hashes, name=normalised(found.name)))
         elif found.url.partition("#")[0].partition("?")[0].endswith(".whl"):
             self.lines.append(Line(text=line, requirement=None, addressed=normalised(found.name), hashes=hashes))
         else:

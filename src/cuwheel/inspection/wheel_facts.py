@@ -36,7 +36,7 @@ from cuwheel.inspection.libraries import (
     Symbols,
     Wrapper,
 )
-from cuwheel.wheel.metadata import Distribution
+from cuwheel.wheel.metadata import Distribution, too_many
 from cuwheel.wheel.variant import Variant
 
 if TYPE_CHECKING:
@@ -272,6 +272,8 @@ class _Named(msgspec.Struct):
 
 def _problems(facts: WheelFacts) -> Iterator[str]:
     """What the types do not say."""
+    if problem := too_many(facts.requires_dist):
+        yield problem
     total = sum(each.count for library in facts.libraries for each in library.containers)
     total += sum(library.stray_wrappers for library in facts.libraries)
     if total > _MOST_CONTAINERS:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LARGEST = 32 * 10**9  # bytes of a download whose size nobody announced
 _DOCUMENT_S = 120.0
+_DOCUMENT_START_S = 20.0  # after which a document has to come at the slowest rate, too
 _START_S = 300.0
 _SLOWEST = 16_000  # bytes a second over the whole download: a server that trickles does not hold us for ever
 _RESUMED = 3  # times that a download which breaks off is continued, within one call
@@ -34,14 +35,16 @@ def fetch(url: str, *, limit: int, session: client.Session | None = None) -> byt
 
 
 def body_of(response: httpx.Response, limit: int) -> bytes:
-    deadline = time.monotonic() + _DOCUMENT_S
+    began = time.monotonic()
     body = bytearray()
     for chunk in _decoded(response, limit):
         body += chunk
         if len(body) > limit:
             raise NetworkError(str(response.url), f"the answer is larger than the {limit:,} bytes allowed")
-        if time.monotonic() > deadline:
-            raise NetworkError(str(response.url), f"the answer was not complete within {_DOCUMENT_S:g} s")
+        allowed = min(_DOCUMENT_S, _DOCUMENT_START_S + len(body) / _SLOWEST)
+        if time.monotonic() - began > allowed:
+            problem = f"the answer was not complete within {allowed:.3g} s: {len(body):,} bytes came"
+            raise NetworkError(str(response.url), problem, "the server is too slow: try again later, or use a mirror")
     return bytes(body)
 
 

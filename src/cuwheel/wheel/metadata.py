@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from cuwheel.errors import MalformedError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cuwheel.wheel.name import WheelName
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _RECORD_FIELDS = 3
+MOST_REQUIREMENTS = 5000  # of one distribution; the largest on the index have some hundred
+_SHORTER = "no package has so many: its metadata is damaged, or made to keep its readers busy"
+_MOST_TEXT = 1 << 20  # characters of them all
 
 
 class Distribution(Struct, frozen=True, kw_only=True):
@@ -36,14 +41,26 @@ def from_texts(metadata: str, wheel: str, name: WheelName | None = None) -> Dist
     """From METADATA and WHEEL; what they do not say is taken from the name of the file, and the tags first of all."""
     written = list(fields(metadata))
     first = dict(reversed(written))
+    requires = tuple(value for key, value in written if key == "requires-dist")
+    if problem := too_many(requires):
+        raise MalformedError(first.get("name") or (name.name if name else "METADATA"), problem, _SHORTER)
     tags = tuple(value for key, value in fields(wheel) if key == "tag")
     return Distribution(
         name=first.get("name") or (name.name if name else ""),
         version=first.get("version") or (name.version if name else ""),
         tags=name.tags if name else tags,
-        requires=tuple(value for key, value in written if key == "requires-dist"),
+        requires=requires,
         build=name.build if name else None,
     )
+
+
+def too_many(requires: Sequence[str]) -> str | None:
+    """Why nobody reads all these requirements; None where they are as many as a package may have."""
+    if len(requires) > MOST_REQUIREMENTS:
+        return f"it has {len(requires):,} requirements, of at most {MOST_REQUIREMENTS:,}"
+    if (total := sum(map(len, requires))) > _MOST_TEXT:
+        return f"its requirements have {total:,} characters, of at most {_MOST_TEXT:,}"
+    return None
 
 
 class RecordRow(NamedTuple):

@@ -9,6 +9,8 @@ from packaging.markers import UndefinedEnvironmentName, default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from cuwheel.wheel import metadata
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -18,24 +20,28 @@ SYSTEMS: Mapping[str, Mapping[str, str]] = {
     "windows": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
 }
 _MOST_BRACKETS = 50
+_LONGEST = 10_000  # characters, conditions included: those of real packages have some hundred
 
 
 def checked(text: str) -> Requirement:
     """Or InvalidRequirement, also where brackets are nested by the thousand: packaging would run out of stack."""
+    if len(text) > _LONGEST:
+        raise InvalidRequirement(f"longer than {_LONGEST:,} characters")
     if text.count("(") > _MOST_BRACKETS:
         raise InvalidRequirement(f"more than {_MOST_BRACKETS} brackets")
     return Requirement(text)
 
 
+@functools.lru_cache(maxsize=2 * metadata.MOST_REQUIREMENTS)  # rule after rule asks for those of one wheel
 def parse(text: str) -> Requirement | None:
-    """None where it is not a requirement: strangers wrote it."""
+    """None where it is not a requirement: strangers wrote it. Every caller gets the same value: change a copy of it."""
     try:
         return checked(text)
     except InvalidRequirement:
         return None
 
 
-@functools.lru_cache(maxsize=16)  # a wheel is judged on hundreds of machines, and may have 100,000 requirements
+@functools.lru_cache(maxsize=16)  # a wheel is judged on hundreds of machines, and may have thousands of requirements
 def brought(
     requires: tuple[str, ...], *, system: str = "linux", cpu: str = "x86_64", python: str | None = None
 ) -> dict[str, str | None]:

@@ -89,3 +89,20 @@ def test_what_is_not_a_page(body: bytes) -> None:
 def test_a_newer_protocol_is_said_to_be_one() -> None:
     with pytest.raises(NewerSchemaError, match=r"simple API 2\.0"):
         index_listing.files(_json(version="2.0"), JSON, PAGE)
+
+
+@pytest.mark.parametrize("kind", [JSON, "text/html"])
+def test_a_page_without_end_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole, and before its files are looked at: the newest may be the last."""
+    monkeypatch.setattr(index_listing, "_MOST_FILES", 1000)
+
+    def page(count: int) -> bytes:
+        names = [f"demo-{number}-py3-none-any.whl" for number in range(count)]
+        return (
+            _json(*map(_told, names)) if kind == JSON else "".join(f"<a href={each}>x</a>" for each in names).encode()
+        )
+
+    assert len(index_listing.files(page(1000), kind, PAGE)) == 1000
+    with pytest.raises(MalformedError, match="lists more than 1,000 files") as caught:
+        index_listing.files(page(1001), kind, PAGE)
+    assert "--find-links" in caught.value.hint

@@ -50,3 +50,24 @@ def test_everything_that_is_wrong_at_once(tmp_path: Path) -> None:
         requirements_file.read(path, None)
     with pytest.raises(UnreadableError):
         requirements_file.read(tmp_path / "missing.txt", None)
+
+
+def test_work_grows_with_the_file_and_has_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("".join(f"package-{number}\n" for number in range(50_000)))
+    with pytest.raises(ConfigurationError, match="more than 5,000") as caught:
+        requirements_file.read(path, "3.12")
+    assert "split the file" in caught.value.hint
+    path.write_text("torch ; " + " or ".join(["python_version > '3'"] * 20_000) + "\n")
+    with pytest.raises(ConfigurationError, match="is not a package"):
+        requirements_file.read(path, "3.12")
+    path.write_text("torch" + " " * 3_000_000 + "==2.9.0\n")  # blanks that no comment and no hash follows
+    with pytest.raises(ConfigurationError, match="is not a package"):
+        requirements_file.read(path, "3.12")
+
+
+def test_files_that_name_others_count_together(tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("torch\n" * 3000)
+    (tmp_path / "requirements.txt").write_text("-r more.txt\n" * 2)
+    with pytest.raises(ConfigurationError, match="more than 5,000"):
+        requirements_file.read(tmp_path / "requirements.txt", "3.12")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from cuwheel.errors import MalformedError
+from cuwheel.wheel import metadata
 from cuwheel.wheel.requirements import brought, parse
 
 
@@ -29,3 +31,22 @@ def test_what_an_installer_brings_is_what_holds_on_the_machine() -> None:
 @pytest.mark.parametrize("text", ["", "a;", "((((", "a; " + "(" * 5000 + "os_name == 'posix'", "\0"])
 def test_what_is_no_requirement(text: str) -> None:
     assert parse(text) is None
+
+
+def test_a_requirement_is_parsed_once() -> None:
+    text = "torch>=2; " + " or ".join(["python_version > '3'"] * 400)
+    before = parse.cache_info().misses
+    assert all(parse(text) is parse(text) for _ in range(20))
+    assert parse.cache_info().misses == before + 1
+    assert parse("torch>=2; " + " or ".join(["python_version > '3'"] * 20_000)) is None
+
+
+@pytest.mark.parametrize(
+    ("requires", "words"),
+    [(["a>=1"] * 50_000, "50,000 requirements, of at most 5,000"), (["a" * 9000] * 200, "1,800,000 characters")],
+)
+def test_metadata_that_keeps_its_readers_busy(requires: list[str], words: str) -> None:
+    text = "Name: demo\nVersion: 1.0\n" + "".join(f"Requires-Dist: {each}\n" for each in requires)
+    with pytest.raises(MalformedError, match=f"demo: .*{words}") as caught:
+        metadata.from_texts(text, "")
+    assert "made to keep its readers busy" in caught.value.hint

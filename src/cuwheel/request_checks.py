@@ -30,3 +30,22 @@ def must_be_positive(**given: float | None) -> None:
 def as_paths(given: str | Path | Sequence[str | Path]) -> tuple[str | Path, ...]:
     """One file, or several."""
     return (given,) if isinstance(given, (str, Path)) else tuple(given)
+
+
+def environment_folder(env: str | Path | None) -> Path | None:
+    """The folder itself, whatever it is called: behind links, relative, with dots in it.
+
+    A journal belongs to one folder, and what is below it is told by comparing paths: both need one spelling. Where it
+    cannot be resolved (links in a circle), whoever reads it says so.
+    """
+    if env is None:
+        return None
+    try:
+        return Path(env).expanduser().resolve()
+    except (OSError, RuntimeError):
+        return Path(env)
+
+
+def resolve_environment(request: object) -> None:
+    """The field `env` of a request."""
+    object.__setattr__(request, "env", environment_folder(getattr(request, "env")))  # noqa: B009 - any request

@@ -111,6 +111,30 @@ def test_a_failing_import_leaves_the_environment_as_it_was(
     assert "put back as it was" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("spelling", ["link", "relative", "dots", "slash", "active"])
+def test_an_environment_by_any_of_its_names(
+    env: Path, dist: Path, spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a link, relative, active: it is one environment, put back and undone under each of its names."""
+    (tmp_path / "link").symlink_to(env)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    names = {"link": tmp_path / "link", "relative": "../env", "dots": f"{env}/../elsewhere/../env", "slash": f"{env}/"}
+    words = ["--env", str(names[spelling])] if spelling != "active" else []
+    if spelling == "active":
+        monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "link"))
+    before = state(env)
+    wheel(dist, "subject", "1.0", "raise ImportError('no')")
+    source = ["--find-links", str(dist), "--no-index", "--quiet"]
+    assert main(["install", "subject", *words, *source]) == 1
+    assert state(env) == before
+    wheel(dist, "subject", "2.0")
+    assert main(["install", "subject", *words, *source]) == 0
+    assert "subject-2.0" in versions(env)
+    assert main(["install", "--undo", "--env", str(env)]) == 0
+    assert state(env) == before
+
+
 def test_an_installed_package_is_replaced_only_if_that_is_allowed(env: Path, dist: Path) -> None:
     wheel(dist, "torch", "2.8.0")
     _install("torch", env, dist)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.inspection.pinned import on_disk
+from cuwheel.request_checks import environment_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,7 @@ def inspect(
     from cuwheel.inspection import any_target
     from cuwheel.report import inspect as report
 
+    env = environment_folder(env)
     place = on_disk(target, platform)
     found = any_target.survey(
         place,
@@ -46,7 +48,7 @@ def kernels(
     from cuwheel.report.answer import of_fields
     from cuwheel.report.kernels import Kernels
 
-    return of_fields(Kernels, stage.kernels(on_disk(target, platform), pattern, env=env))
+    return of_fields(Kernels, stage.kernels(on_disk(target, platform), pattern, env=environment_folder(env)))
 
 
 def compare(
@@ -64,6 +66,7 @@ def compare(
     from cuwheel.report.answer import of_fields
     from cuwheel.report.compare import Compare
 
+    env = environment_folder(env)
     targets = [on_disk(target, platform) for target in (before, after)]
     old, new = (survey(target, env=env) for target in targets)
     named = [kernel_stage.kernels(target, env=env) for target in targets] if kernels else None

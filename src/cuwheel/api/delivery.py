@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuwheel.delivery.request import CatalogueRequest, FindRequest, InstallRequest, PublishRequest
+from cuwheel.request_checks import environment_folder
 from cuwheel.request_or_fields import takes
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def install_undo(env: Path | None = None) -> Install:
     from cuwheel.delivery import installing
     from cuwheel.report import install as report
 
-    return report.answer_of(installing.undo(env))
+    return report.answer_of(installing.undo(environment_folder(env)))
 
 
 @takes(CatalogueRequest)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cuwheel.inspection.any_target import survey
 from cuwheel.inspection.pinned import on_disk
+from cuwheel.request_checks import environment_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,7 @@ def check(
     from cuwheel.machine import named, torch_installed
     from cuwheel.report.check import Check, targets_of
 
+    env = environment_folder(env)
     machines = named.asked(on, refine, env=env)
     if cluster:
         from cuwheel.clusters import surveys

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cuwheel.request_checks import environment_folder
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -22,7 +24,7 @@ def doctor(*, on: MachineProfile | Path | None = None, env: Path | None = None, 
 
     wanted = prerequisites.parse(needs)
     saved = profile.of(on)
-    found = examination.of_profile(saved) if saved else examination.of_this_machine(env)
+    found = examination.of_profile(saved) if saved else examination.of_this_machine(environment_folder(env))
     return report.answer_of(found.machine, found.findings, prerequisites.examine(wanted, found.machine))
 
 

@@ -128,7 +128,7 @@ def undo(env: Path | None) -> Installed:
 
 def _place(env: Path | None) -> _Place:
     python, folders = python_environment.locate(World.here(), env)
-    prefix = Path(python.prefix).expanduser().absolute()
+    prefix = Path(python.prefix).resolve()  # the active one may be named by a link as well
     interpreter = venvs.interpreter(prefix)
     if not folders or not interpreter.exists():
         raise UnreadableError(prefix, "is not a Python environment", hint="python -m venv .venv, then --env .venv")

@@ -13,7 +13,7 @@ from cuwheel.errors import NetworkError, UsageError
 from cuwheel.inspection import pinned
 from cuwheel.machine.fleet import Machine, Refinement
 from cuwheel.network import addresses
-from cuwheel.request_checks import as_paths, freeze, must_be_positive
+from cuwheel.request_checks import as_paths, freeze, must_be_positive, resolve_environment
 
 _SCHEMES = ("https://", "http://")
 _SHOWN = 100
@@ -130,6 +130,7 @@ class FindRequest:
 
     def __post_init__(self) -> None:
         freeze(self, "on", "gpus", "indexes", "find_links", "catalogues")
+        resolve_environment(self)
         must_be_positive(budget=self.budget)
         if self.wanted:
             candidates.wanted(self.wanted)

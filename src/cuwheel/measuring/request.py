@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel.errors import UsageError
-from cuwheel.request_checks import freeze, must_be_positive
+from cuwheel.request_checks import freeze, must_be_positive, resolve_environment
 
 MOST_AT_ONCE = 1024
 
@@ -39,6 +39,7 @@ class BenchRequest:
 
     def __post_init__(self) -> None:
         freeze(self, "settings", "against", "at_once")
+        resolve_environment(self)
         must_be_positive(calls=self.calls, seconds=self.seconds, blocks=self.blocks, timeout=self.timeout)
         if not self.what:
             raise UsageError("nothing to measure was given", hint="cuwheel bench work.py:call, or -- COMMAND")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuwheel.errors import UsageError
 from cuwheel.machine.fleet import Machine
-from cuwheel.request_checks import as_paths, freeze
+from cuwheel.request_checks import as_paths, freeze, resolve_environment
 
 _LEVELS = range(10)  # zlib's
 
@@ -44,6 +44,7 @@ class SlimRequest:
 
     def __post_init__(self) -> None:
         freeze(self, "machines", "used")
+        resolve_environment(self)
         object.__setattr__(self, "targets", as_paths(self.targets))
         if self.level is not None and self.level not in _LEVELS:
             raise UsageError(f"level must be a number from 0 to 9, not {self.level}")

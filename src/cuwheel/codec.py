@@ -49,8 +49,12 @@ def _replaced(value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def indented(value: object, indent: int = 1, *, order: Literal["deterministic"] | None = None) -> bytes:
-    """For files that people open: it ends with a line break."""
-    return msgspec.json.format(encode(value, order=order), indent=indent) + b"\n"
+    """For files that people open: it ends with a line break. Bytes that were no text are replaced."""
+    try:
+        data = encode(value, order=order)
+    except UnicodeEncodeError:
+        data = encode(_replaced(builtins(value)), order=order)
+    return msgspec.json.format(data, indent=indent) + b"\n"
 
 
 def builtins(value: object) -> Any:  # noqa: ANN401 - any JSON
@@ -104,9 +108,11 @@ def schema(type_: type) -> dict[str, Any]:
     return msgspec.json.schema(type_, schema_hook=_described)
 
 
-def _written(value: object) -> str:
+def _written(value: object) -> object:
     if isinstance(value, str | Path):
         return str(value)
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value)
     raise NotImplementedError
 
 

@@ -31,14 +31,28 @@ NEEDED_VARIABLES = (
     else ()
 )
 _LEAST = 1 << 16
+_FICLONE = 0x40049409  # linux/fs.h
 _LOOK_S = 0.05
 _IN_USE = "it cannot be replaced: a program has it open (end it and try again), or nobody may change it"
 _PATIENCE_S = 2.0  # for a file that a virus scanner or an indexer has open
 
 
-def open_file(path: str | Path, flags: int, mode: int = 0o666) -> int:
-    """A descriptor for bytes that children do not inherit."""
-    return os.open(path, flags | _ALWAYS, mode)
+def open_file(path: str | Path, flags: int, mode: int = 0o666, *, at: int | None = None) -> int:
+    """A descriptor for bytes that children do not inherit. `at`: of the folder that a path starts from."""
+    return os.open(path, flags | _ALWAYS, mode, dir_fd=at)
+
+
+def clone(source: int, to: int) -> bool:
+    """An open file's bytes become another's without being copied; False where the file system does not do that."""
+    if sys.platform != "linux":
+        return False
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    try:
+        fcntl.ioctl(to, _FICLONE, source)
+    except OSError:
+        return False
+    return True
 
 
 def home_variables(home: Path, temporary: Path) -> dict[str, str]:

@@ -53,15 +53,15 @@ def _configured(folder: Path) -> None:
 
 
 def _journal_left(folder: Path) -> bool:
-    from cuwheel.slimming import changes
+    from cuwheel import journal
 
-    return changes.folder_of(folder / "env").is_dir()
+    return journal.folder_of(folder / "env").is_dir()
 
 
 def _kept_install(folder: Path) -> bool:
-    from cuwheel.delivery import environment_copy
+    from cuwheel import journal
 
-    return (folder / "env" / environment_copy.FOLDER / "journal.json").is_file()
+    return any(journal.folder_of(folder / "env", "install").glob("*/journal.jsonl"))
 
 
 def _plain_wheel(folder: Path) -> Path:

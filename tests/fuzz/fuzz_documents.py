@@ -19,6 +19,7 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 with atheris.instrument_imports(include=["cuwheel"]):
+    from cuwheel import journal
     from cuwheel.building import config, pyproject
     from cuwheel.diagnose import explain
     from cuwheel.diagnose import text as log
@@ -27,7 +28,6 @@ with atheris.instrument_imports(include=["cuwheel"]):
     from cuwheel.measuring import journal as trials_journal
     from cuwheel.network import addresses, pip_settings, uv_settings
     from cuwheel.recording import failures, matrix, reader, summary
-    from cuwheel.slimming import changes, journal
     from cuwheel.toolchains import lock
     from cuwheel.verifying import proof
 
@@ -63,7 +63,7 @@ class World:
         self.root.mkdir()
         self.record = self.root / "record"
         records.record(self.record, records.call(["nvcc", "-c", "a.cu"], status=1, err="error: x\n"))
-        self.journal = changes.folder_of(self.root) / "0001"
+        self.journal = journal.folder_of(self.root) / "0001"
         self.journal.mkdir(parents=True)
 
     def file(self, name: str, data: bytes) -> Path:
@@ -91,7 +91,7 @@ class World:
         self.journal.mkdir(parents=True, exist_ok=True)
         (self.journal / "journal.jsonl").write_bytes(data)
         try:
-            changes.undo(self.root)
+            journal.undo(self.root)
         finally:
             if self.victim.read_text() != "untouched" or {each.name for each in self.folder.iterdir()} != {
                 "root",

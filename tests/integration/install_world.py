@@ -8,7 +8,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from cuwheel.delivery.environment_copy import FOLDER
+from cuwheel import journal
+from cuwheel.journal import FOLDER
 from tests.fixtures.small_wheel import digest
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "bin"
@@ -24,8 +25,9 @@ def wheel(
     library: str = "",
     tag: str = "py3-none-any",
     files: dict[str, str] | None = None,
+    members: dict[str, bytes] | None = None,
 ) -> Path:
-    """`library`, and the values of `files`: fixtures."""
+    """`library`, and the values of `files`: fixtures. `members`: what else is in it."""
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / f"{name}-{version}-{tag}.whl"
     info = f"{name}-{version}.dist-info"
@@ -37,6 +39,8 @@ def wheel(
             archive.write(FIXTURES / library, f"{name}/libdemo.so")
         for path, fixture in (files or {}).items():
             archive.write(FIXTURES / fixture, path)
+        for path, data in (members or {}).items():
+            archive.writestr(path, data)
         wanted = f"Requires-Dist: {requires}\n" if requires else ""
         archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{wanted}")
         archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: {pure}\nTag: {tag}\n")
@@ -56,6 +60,20 @@ def state(env: Path) -> dict[str, tuple[Any, ...]]:
         times = (status.st_mtime_ns, status.st_ino) if path.is_file() and not path.is_symlink() else ()
         found[str(path.relative_to(env))] = (status.st_mode, told, *times)
     return found
+
+
+def lost(env: Path, before: dict[str, tuple[Any, ...]]) -> list[str]:
+    """Files of an environment that are neither where they were nor kept by the journal, byte for byte."""
+    kept: dict[str, list[Path]] = {}
+    for folder in env.glob(f"{FOLDER}/install/*"):
+        for step in journal.read(folder, env.resolve()).steps:
+            kept.setdefault(step.path, []).extend(folder / part / str(step.number) for part in ("originals", "copies"))
+    wanted = {path: told[1] for path, told in before.items() if isinstance(told[1], bytes)}
+    return [
+        path
+        for path, data in wanted.items()
+        if not any(each.is_file() and each.read_bytes() == data for each in (env / path, *kept.get(path, ())))
+    ]
 
 
 def versions(env: Path) -> set[str]:

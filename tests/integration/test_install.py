@@ -13,13 +13,22 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from cuwheel import api, venvs
+from cuwheel import api, journal, venvs
 from cuwheel.cli import main
-from cuwheel.delivery.environment_copy import FOLDER
-from cuwheel.errors import CuwheelError, MalformedError, MissingExtraError, NewerSchemaError, UsageError
+from cuwheel.errors import (
+    CuwheelError,
+    MalformedError,
+    MissingExtraError,
+    NewerSchemaError,
+    UnreadableError,
+    UsageError,
+)
+from cuwheel.journal import FileState, Header, Pinned, Root, Step, Writer
 from cuwheel.report.answer import SCHEMAS, to_json
+from cuwheel.wheel import record
 from tests.integration.index_server import clean_environment
-from tests.integration.install_world import state, versions, wheel
+from tests.integration.install_world import lost, state, versions, wheel
+from tests.unit.slimming.packages import contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,9 +197,17 @@ def test_an_install_that_is_ended_is_put_back(env: Path, dist: Path, how: int, t
     assert mark.exists()
     if how == signal.SIGKILL:
         assert "subject-2.0" in versions(env)
+        assert not lost(env, before), "each file is where it was, or kept"
         wheel(dist, "other", "1.0")
-        assert _install("other", env, dist, dry_run=True).recovered == "subject"
+        between = state(env)
+        with pytest.raises(UnreadableError, match="an install of subject was interrupted") as raised:
+            _install("other", env, dist, dry_run=True)
+        assert "cuwheel install --undo" in raised.value.hint
+        assert state(env) == between, "a dry run changes nothing"
+        assert api.install_undo(env).name == "subject"
     assert state(env) == before
+    assert api.install_undo(env).name == "subject", "the install before it can still be undone"
+    assert "subject-1.0" not in versions(env)
 
 
 def test_what_was_changed_since_is_not_undone(env: Path, dist: Path) -> None:
@@ -207,7 +224,7 @@ def test_what_was_changed_since_is_not_undone(env: Path, dist: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda told: told.replace(b"journal/1", b"journal/2"), NewerSchemaError),
+        (lambda told: told.replace(b"cuwheel.journal/3", b"cuwheel.journal/4"), NewerSchemaError),
         (lambda told: told[:-20], MalformedError),
         (lambda told: told.replace(b'"inode":', b'"inode":1'), MalformedError),
         (lambda told: told.replace(b'"path":"lib/', b'"path":"../lib/'), CuwheelError),
@@ -218,11 +235,108 @@ def test_a_journal_is_not_believed_blindly(
 ) -> None:
     wheel(dist, "subject", "1.0")
     _install("subject", env, dist)
-    journal = env / FOLDER / "journal.json"
-    journal.write_bytes(change(journal.read_bytes()))
+    (kept,) = env.glob(".cuwheel/install/*/journal.jsonl")
+    kept.write_bytes(change(kept.read_bytes()))
     before = state(env)
-    with pytest.raises(error):
+    with pytest.raises(error) as raised:
         api.install_undo(env)
+    assert "remove" not in raised.value.hint, "an undo needs it"
+    assert state(env) == before
+    assert kept.exists()
+
+
+@pytest.mark.parametrize("dry_run", ["dry", ""])
+@pytest.mark.parametrize("state_of_it", ["installing", "undoing", "done"])
+@pytest.mark.parametrize("way", ["own link", "link that is there", "setting"])
+def test_a_hostile_journal_reaches_nothing(
+    env: Path, dist: Path, way: str, state_of_it: str, dry_run: str, tmp_path: Path
+) -> None:
+    """It knows its folder, so it could be a real one: it makes a link and writes through it, or sets a variable."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / ".profile").write_text("# >>> cuwheel pins >>>\nBNB_CUDA_VERSION=122\n# <<< cuwheel pins <<<\n")
+    wheel(dist, "subject", "1.0")
+    run = env / ".cuwheel" / "install" / f"0001-{'ab' * 8}"
+    (run / "originals").mkdir(parents=True)
+    (run / "originals" / "2").write_text("evil\n")
+    there = FileState(size=5, mtime_ns=(run / "originals" / "2").stat().st_mtime_ns, inode=0, mode=0o644)
+    link = FileState(size=5, mtime_ns=1, inode=1, mode=0o777, kind="link", target=str(victim))
+    pinned = Pinned(kind="env-file", path=str(victim / ".profile"), before={"LD_PRELOAD": "/tmp/evil.so"})
+    steps = [Step(number=1, action="keep", path="way", before=link)] if way == "own link" else []
+    if way == "link that is there":
+        (env / "way").symlink_to(victim)
+    steps += [Step(number=2, action="keep", path="way/.profile", before=there)] if way != "setting" else []
+    writer = Writer(run)
+    pins = (pinned,) if way == "setting" else ()
+    writer.start(Header(tool="stranger", targets=("subject",), root=Root.of(env.resolve()), pinned=pins))
+    writer.steps(steps)
+    writer.state(state_of_it)  # type: ignore[arg-type]
+    before, mine = state(env), state(victim)
+    for undo in (False, True):
+        with pytest.raises(MalformedError) as raised:
+            _ = api.install_undo(env) if undo else _install("subject", env, dist, dry_run=bool(dry_run))
+        assert "nothing was changed" in str(raised.value) or "out of its folder" in str(raised.value)
+        assert (state(env), state(victim)) == (before, mine)
+
+
+@pytest.mark.parametrize(
+    "place", ["slim/0001/journal.jsonl", "install/0002/journal.jsonl", "slim/0001/originals/1", "x"]
+)
+def test_no_wheel_brings_files_into_the_journal(env: Path, dist: Path, place: str) -> None:
+    """Nor over one that `slim` left, which can still be undone."""
+    (env / "data").write_bytes(b"as it was")
+    with journal.locked(env.resolve()), journal.begin(env.resolve(), Header(tool="tests", targets=())) as slimmed:
+        staged = slimmed.stage()
+        staged.write_bytes(b"cut")
+        slimmed.replace(env / "data", staged, record.digest_of_bytes(b"cut"))
+        slimmed.apply()
+    wheel(dist, "subject", "1.0", members={f"subject-1.0.data/data/.cuwheel/{place}": b"evil"})
+    before, own = state(env), contents(env / ".cuwheel")
+    done = _install("subject", env, dist)
+    assert done.rolled_back
+    assert "that folder is cuwheel's own" in done.problem
+    assert (state(env), contents(env / ".cuwheel")) == (before, own)
+    api.slim_undo(env)
+    assert (env / "data").read_bytes() == b"as it was"
+
+
+def test_files_that_an_import_changes_in_place_come_back(env: Path, dist: Path) -> None:
+    wheel(dist, "other", "1.0")
+    _install("other", env, dist)
+    (mode,) = env.rglob("other/data/more.txt")
+    mode.chmod(0o640)
+    before = state(env)
+    writes = "import other, pathlib, os\np = pathlib.Path(other.__file__).parent / 'data' / 'more.txt'\n"
+    writes += "f = open(p, 'r+'); f.write('X' * 30); f.close(); os.chmod(p, 0o600)\n"
+    wheel(dist, "subject", "1.0", writes + "raise ImportError('no')")
+    assert _install("subject", env, dist).rolled_back
+    after = state(env)
+    changed = [path for path in before if (before[path][:3]) != after[path][:3]]  # all but the inode
+    assert (changed, after.keys()) == ([], before.keys())
+    wheel(dist, "subject", "2.0", writes)
+    assert _install("subject", env, dist).written
+    assert mode.read_text() == "X" * 30
+    api.install_undo(env)
+    assert (mode.read_text(), mode.stat().st_mode & 0o777) == ("1.0", 0o640)
+
+
+def test_names_that_are_no_text(env: Path, dist: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bytes that are no UTF-8, backslashes and ends of lines: in files, folders and the targets of links."""
+    odd = os.fsdecode(b"caf\xe9 \\xe9 \n")
+    folder = env / "lib" / odd
+    folder.mkdir()
+    (folder / odd).write_text("mine")
+    (env / odd).symlink_to(odd)
+    before = state(env)
+    wheel(dist, "subject", "1.0", f"import shutil\nshutil.rmtree({str(folder)!r})\nraise ImportError('no')")
+    words = ["install", "subject", "--env", str(env), "--find-links", str(dist), "--no-index"]
+    assert main(words) == 1, capsys.readouterr()
+    assert state(env) == before
+    rest = f"import os, shutil\nshutil.rmtree({str(folder)!r})\nos.unlink({str(env / odd)!r})"
+    wheel(dist, "subject", "2.0", rest)
+    assert main([*words, "--json"]) == 0, capsys.readouterr()
+    assert not folder.exists()
+    assert main(["install", "--undo", "--env", str(env), "--json"]) == 0, capsys.readouterr()
     assert state(env) == before
 
 

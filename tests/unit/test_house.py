@@ -15,7 +15,7 @@ _SRC = Path(cuwheel.__file__).parent
 _LINES, _PARAMETERS, _API = 60, 9, 1000
 _WITH_ENCODING = {"read_text": 1, "write_text": 2}  # so many arguments
 # The seam itself, files that a process has loaded, and what travels without the rest of the house.
-_MAY_REPLACE = ("system_calls.py", "slimming/in_use.py", "verifying/runner/boot.py", "verifying/onsite/main.py")
+_MAY_REPLACE = ("system_calls.py", "confined.py", "verifying/runner/boot.py", "verifying/onsite/main.py")
 
 
 def _functions() -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:

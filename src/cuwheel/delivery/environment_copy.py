@@ -1,293 +1,169 @@
-"""An environment as it was before an install: every file linked aside, so that it can be put back file by file.
-
-The copy is made of hard links, in the environment itself: it takes no room until a file is replaced. Installers write
-new files and never into old ones.
-"""
+"""An environment as it was before an install, kept file by file in the journal until the next install."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import stat
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import codec, confined, files, system_calls
+from cuwheel import journal, quoting
 from cuwheel.delivery import pin_files
-from cuwheel.delivery.pin_files import Pinned
-from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError, UsageError
-from cuwheel.slimming.journal import Root
+from cuwheel.errors import CuwheelError, MalformedError, UnreadableError, UsageError
+from cuwheel.journal import Header, Journal
+from cuwheel.version import __version__
 from cuwheel.wheel.installed import site_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-FOLDER = ".cuwheel-install"
-SCHEMA = "cuwheel.install-journal/1"
-_JOURNAL = "journal.json"
+    from cuwheel.finding import Finding
+    from cuwheel.journal import Pinned
+
 _SCRIPTS = ("bin", "Scripts")
-_CACHE = "__pycache__"
-
-# installing, undoing: to be finished by whoever comes next. done: kept for `install --undo`.
-State: TypeAlias = Literal["installing", "done", "undoing"]
-# Where the originals are, by state: two folders, so that a journal and its originals always belong together.
-_STORES: dict[State, str] = {"installing": "everything", "done": "replaced", "undoing": "replaced"}
-
-
-class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file, folder or link of an environment, and enough to know it again. `path` is relative to the prefix."""
-
-    path: str
-    kind: Literal["file", "folder", "link"] = "file"
-    size: int = 0
-    mtime_ns: int = 0
-    inode: int = 0
-    mode: int = 0
-    target: str = ""
-
-    def is_same(self, other: Entry | None) -> bool:
-        if other is None or self.kind != other.kind:
-            return False
-        if self.kind != "file":
-            return self.target == other.target
-        return (self.size, self.mtime_ns, self.inode) == (other.size, other.mtime_ns, other.inode)
-
-
-class Journal(Struct, frozen=True, kw_only=True):
-    """`before`: what was there; once it is done, only what is there no longer. `added`: what is there instead.
-
-    `pinned`: files with settings, which may lie anywhere.
-    """
-
-    schema: str = SCHEMA
-    state: State
-    name: str
-    root: Root
-    before: tuple[Entry, ...]
-    added: tuple[Entry, ...] = ()
-    pinned: tuple[Pinned, ...] = ()
+_OLD = ".cuwheel-install/journal.json"  # of an earlier cuwheel
+_INTERRUPTED = (b'"state":"installing"', b'"state":"undoing"')
 
 
 class Copy:
-    """Of one environment. The folder is locked by the caller."""
+    """Of one environment, which is resolved. Whoever changes it holds the journal's lock."""
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
-        self._folder = prefix / FOLDER
+        self._begun: tuple[Path, Journal] | None = None
 
     def begin(self, name: str, pinned: tuple[Pinned, ...] = ()) -> None:
-        """What `install --undo` could have put back until now is forgotten. `pinned`: settings that will be written."""
-        self.forget()
-        before = tuple(self._entries())
-        store = self._folder / _STORES["installing"]
-        try:
-            store.mkdir(parents=True)
-            for number, entry in enumerate(before):
-                if entry.kind == "file":
-                    _link(self.prefix / entry.path, store / str(number))
-        except OSError as error:
-            raise UnreadableError.from_os(error, store) from error
-        self._write(Journal(state="installing", name=name, root=Root.of(self.prefix), before=before, pinned=pinned))
+        """Every file is kept. `pinned`: settings that will be written."""
+        header = Header(tool=f"cuwheel {__version__}", targets=(name,), pinned=pinned)
+        self._begun = journal.keep_all(self.prefix, header, self._scope())
 
-    def journal(self) -> Journal | None:
-        """What a run left; None where there is nothing to put back."""
-        path = self._folder / _JOURNAL
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise UnreadableError.from_os(error, path) from error
-        try:
-            found = codec.decode(data, Journal)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    def must_keep_out(self) -> None:
+        """A wheel can bring files for any place in an environment, but not for the journal's."""
+        folder, found = self._kept()
+        before = {each.path: each.before for each in found.steps if each.path.startswith(f"{journal.FOLDER}/")}
+        now = journal.all_there(self.prefix, [journal.FOLDER], folder)
+        if strange := sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path)):
             raise MalformedError(
-                path, f"is not the journal of an install: {error}", hint=f"remove {path.parent}"
-            ) from error
-        if found.schema != SCHEMA:
-            raise NewerSchemaError(path, found.schema, SCHEMA)
-        if found.root != Root.of(self.prefix):
-            raise MalformedError(
-                path, "is about another environment; nothing was changed", hint=f"remove {path.parent}"
+                self.prefix / strange[0],
+                "came with a package, but that folder is cuwheel's own: it keeps its journal there",
             )
-        try:
-            for entry in (*found.before, *found.added):
-                confined.inside(self.prefix, entry.path, path)
-        except MalformedError as error:
-            raise MalformedError(path, error.problem, hint=f"remove {path.parent}") from error
-        return found
 
-    def recover(self) -> str:
-        """What a run that was killed left, put back; the package that it was about, or nothing."""
-        journal = self.journal()
-        if journal is None or journal.state == "done":
-            return ""
-        if journal.state == "installing":
-            self.restore()
-        else:
-            self._undo(journal)
-        return journal.name
-
-    def restore(self) -> None:
+    def restore(self) -> tuple[Finding, ...]:
         """As it was before `begin`: what is new goes, what is gone or replaced comes back."""
-        journal = self.journal()
-        if journal is None:
-            return
-        before = {each.path: each for each in journal.before}
-        now = {each.path: each for each in self._entries()}
-        for number, entry in enumerate(journal.before):
-            if not entry.is_same(now.get(entry.path)):
-                self._put_back(journal, number)
-        for path in sorted(now.keys() - before.keys(), reverse=True):  # what is in a folder before the folder
-            _remove(self.prefix / path)
-        self._settle(journal)
-
-    def _settle(self, journal: Journal) -> None:
-        for each in journal.pinned:
-            pin_files.restore(each)
-        self._folder_times(journal.before)
-        self.forget()
+        folder, found = self._kept()
+        found = journal.settle(self.prefix, folder, found, "undoing", self._scope())
+        self._begun = None
+        return self._undo(folder, found)
 
     def finish(self) -> None:
-        """What the install replaced is kept, for `undo`; the links to all else go."""
-        journal = self.journal()
-        if journal is None:
-            return
-        now = {each.path: each for each in self._entries()}
-        gone = [number for number, each in enumerate(journal.before) if not each.is_same(now.get(each.path))]
-        same = {each.path for each in journal.before} - {journal.before[number].path for number in gone}
-        everything, replaced = (self._folder / _STORES[state] for state in ("installing", "done"))
-        replaced.mkdir()
-        for number, old in enumerate(gone):
-            if journal.before[old].kind == "file":
-                _link(everything / str(old), replaced / str(number))
-        self._write(
-            replace(
-                journal,
-                state="done",
-                before=tuple(journal.before[number] for number in gone),
-                added=tuple(each for path, each in now.items() if path not in same),
-            )
-        )
-        shutil.rmtree(everything, ignore_errors=True)
+        """What the install replaced is kept, for `undo`; the copies of all else go, and so does the install before."""
+        folder, found = self._kept()
+        journal.settle(self.prefix, folder, found, "done", self._scope())
+        self._begun = None
+        self._forget_older()
 
-    def undo(self) -> str:
+    def interrupted(self) -> str:
+        """What a run that was killed had begun to install; nothing where none was. Changes nothing."""
+        self._must_not_be_older()
+        names = [_name(found) for _, found in self._journals() if found.state in ("installing", "undoing")]
+        return names[0] if names else ""
+
+    def recover(self) -> tuple[str, tuple[Finding, ...]]:
+        """What a run that was killed left, put back; what it was about, or nothing."""
+        name = self.interrupted()
+        findings: tuple[Finding, ...] = ()
+        for folder, found in self._journals():
+            if found.state == "installing":  # and with it goes whatever a wheel brought for this folder
+                self._begun = folder, found
+                findings = self.restore()
+            elif found.state == "undoing":
+                findings = self._undo(folder, found)
+        journal.recover(self.prefix, "install")
+        self._forget_older()
+        journal.recover(self.prefix)
+        return name, findings
+
+    def undo(self) -> tuple[str, tuple[Finding, ...]]:
         """What the last install did, put back; what was installed. Refused where its files were changed since."""
-        journal = self.journal()
-        if journal is None or journal.state != "done":
+        done = [(folder, found) for folder, found in self._journals() if found.state in ("done", "kept")]
+        if not done:
+            if (self.prefix / _OLD).is_file():
+                raise UnreadableError(
+                    self.prefix / _OLD,
+                    "is the journal of an earlier cuwheel, in a form that is no longer read",
+                    hint="undo that install with the cuwheel that made it, or install the versions you want by name",
+                )
             raise UsageError(f"there is no install to undo in {self.prefix}", hint="cuwheel install NAME")
-        now = {each.path: each for each in self._entries()}
-        own = [each for each in journal.added if _CACHE not in each.path]
-        if changed := [each.path for each in own if not each.is_same(now.get(each.path))]:
+        folder, found = done[-1]
+        if changed := journal.changed_since(self.prefix, found.steps) if found.state == "done" else []:
+            where = ["--env", str(self.prefix)]
+            slim = " if it was slimmed: " + quoting.here(["cuwheel", "slim", "--undo", *where]) + " first; else"
             raise UsageError(
-                f"{changed[0]} was changed since {journal.name} was installed: nothing was put back",
-                hint=f"pip uninstall {journal.name}; to forget that install: rm -r {self._folder}",
+                f"{changed[0]} was changed since {_name(found)} was installed: nothing was put back",
+                hint=f"{slim.strip()} pip uninstall {_name(found)}",
             )
-        journal = replace(journal, state="undoing")
-        self._write(journal)
-        self._undo(journal)
-        return journal.name
+        found = replace(found, state="undoing")
+        self._must_be_ours(folder, found)
+        journal.Writer(folder).state("undoing")
+        return _name(found), self._undo(folder, found)
 
-    def _undo(self, journal: Journal) -> None:
-        for number in range(len(journal.before)):
-            self._put_back(journal, number)
-        old = {each.path for each in journal.before}
-        for entry in sorted(journal.added, key=lambda each: each.path, reverse=True):
-            if entry.path not in old:
-                _remove(self.prefix / entry.path)
-        self._settle(journal)
+    def _undo(self, folder: Path, found: Journal) -> tuple[Finding, ...]:
+        """Settings outside first: the journal goes with the last file. Those inside are files like any other."""
+        inside = {str(self.prefix / each.path) for each in found.steps}
+        for each in found.header.pinned if found.header else ():
+            if each.path not in inside:
+                pin_files.restore(each)
+        return tuple(journal.undo_one(self.prefix, folder, found))
 
-    def forget(self) -> None:
-        """The journal first: without it nothing is put back."""
-        (self._folder / _JOURNAL).unlink(missing_ok=True)
-        for name in set(_STORES.values()):
-            shutil.rmtree(self._folder / name, ignore_errors=True)
+    def _kept(self) -> tuple[Path, Journal]:
+        if self._begun is None:
+            raise ValueError(self.prefix)
+        return self._begun
 
-    def _write(self, journal: Journal) -> None:
-        files.write(self._folder / _JOURNAL, codec.encode(journal), durable=True)
+    def _journals(self) -> list[tuple[Path, Journal]]:
+        """One that is to be put back first removes what else a wheel may have left beside it, read or not."""
+        readable: list[tuple[Path, Journal]] = []
+        refused: CuwheelError | None = None
+        for folder in journal.folders(self.prefix, "install"):
+            try:
+                found = journal.read(folder, self.prefix)
+                if found.state == "preparing" and any(each.action != "keep" for each in found.steps):
+                    raise MalformedError(folder, "its journal was cut short; nothing was changed")
+                self._must_be_ours(folder, found)
+                readable.append((folder, found))
+            except CuwheelError as error:
+                refused = refused or error
+        unfinished = [each for each in readable if each[1].state == "installing"]
+        if refused and not unfinished:
+            raise refused
+        return unfinished if refused else readable
 
-    def _put_back(self, journal: Journal, number: int) -> None:
-        """Moved, not copied: that needs no room, and there is no moment without the old file or the new one."""
-        entry = journal.before[number]
-        place = self.prefix / entry.path
-        kept = self._folder / _STORES[journal.state] / str(number)
-        try:
-            if entry.kind == "folder" and place.is_dir() and not place.is_symlink():
-                place.chmod(entry.mode)
-                return
-            if entry.kind == "file" and not kept.exists() and place.is_file():
-                return  # by a run that was killed
-            if os.path.lexists(place) and (entry.kind != "file" or (place.is_dir() and not place.is_symlink())):
-                _remove(place)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if entry.kind == "folder":
-                place.mkdir(mode=entry.mode)
-            elif entry.kind == "link":
-                place.symlink_to(entry.target)
-            else:
-                system_calls.rename_over(kept, place)
-        except OSError as error:
-            hint = f"what was there is kept in {self._folder}, and the next cuwheel install puts it back"
-            raise UnreadableError.from_os(error, place, hint=hint) from error
+    def _must_be_ours(self, folder: Path, found: Journal) -> None:
+        for each in found.header.pinned if found.header else ():
+            pin_files.must_be_ours(each, folder)
 
-    def _folder_times(self, before: tuple[Entry, ...]) -> None:
-        for entry in reversed(before):
-            if entry.kind == "folder":
-                with contextlib.suppress(OSError):
-                    os.utime(self.prefix / entry.path, ns=(entry.mtime_ns, entry.mtime_ns))
+    def _forget_older(self) -> None:
+        """Only the last install is undone."""
+        done = [folder for folder, found in self._journals() if found.state == "done"]
+        for folder in done[:-1]:
+            journal.discard(folder)
 
-    def _entries(self) -> Iterator[Entry]:
+    def _must_not_be_older(self) -> None:
+        path = self.prefix / _OLD
+        if path.is_file() and not path.is_symlink() and any(each in path.read_bytes() for each in _INTERRUPTED):
+            raise UnreadableError(
+                path,
+                "tells of an install by an earlier cuwheel that was interrupted, in a form that is no longer read",
+                hint="let the cuwheel that began it put the environment back, or make a new environment",
+            )
+
+    def _scope(self) -> list[str]:
         """All of an environment of its own; of a Python that is the system's, its packages and programs alone."""
         if (self.prefix / "pyvenv.cfg").is_file() or (self.prefix / "conda-meta").is_dir():
-            yield from self._walk(self.prefix)
-            return
+            return [""]
         scripts = [self.prefix / each for each in _SCRIPTS if (self.prefix / each).is_dir()]
-        for folder in (*site_packages(self.prefix), *scripts):
-            if folder.is_relative_to(self.prefix):
-                yield from self._walk(folder)
-
-    def _walk(self, folder: Path) -> Iterator[Entry]:
-        try:
-            with os.scandir(folder) as found:
-                listed = sorted(found, key=lambda each: each.name)
-        except OSError as error:
-            raise UnreadableError.from_os(error, folder) from error
-        for each in listed:
-            path = folder / each.name
-            if path == self._folder:
-                continue
-            status = each.stat(follow_symlinks=False)
-            relative = path.relative_to(self.prefix).as_posix()
-            common = {"path": relative, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
-            if stat.S_ISLNK(status.st_mode):
-                yield Entry(kind="link", target=str(path.readlink()), **common)  # type: ignore[arg-type]
-            elif stat.S_ISDIR(status.st_mode):
-                yield Entry(kind="folder", mode=stat.S_IMODE(status.st_mode), **common)  # type: ignore[arg-type]
-                yield from self._walk(path)
-            elif stat.S_ISREG(status.st_mode):
-                yield Entry(size=status.st_size, mode=stat.S_IMODE(status.st_mode), **common)  # type: ignore[arg-type]
+        inside = [each for each in (*site_packages(self.prefix), *scripts) if each.is_relative_to(self.prefix)]
+        return [*(each.relative_to(self.prefix).as_posix() for each in inside), journal.FOLDER]
 
 
-def _link(source: Path, to: Path) -> None:
-    try:
-        os.link(source, to, follow_symlinks=False)
-    except OSError:  # another disk, or a file system without links
-        shutil.copy2(source, to)
-
-
-def _remove(path: Path) -> None:
-    """A folder only if nothing but compiled Python is left in it."""
-    try:
-        if not path.is_dir() or path.is_symlink():
-            path.unlink(missing_ok=True)
-            return
-        shutil.rmtree(path / _CACHE, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            path.rmdir()
-    except OSError as error:
-        raise UnreadableError.from_os(error, path) from error
+def _name(found: Journal) -> str:
+    return ", ".join(found.header.targets) if found.header else ""

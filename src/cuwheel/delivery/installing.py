@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace as with_fields  # noqa: TID251 - of its own dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import locking, log, venvs
+from cuwheel import journal, log, quoting, venvs
 from cuwheel.compat.pins import Pin
 from cuwheel.delivery import (
     candidates,
@@ -28,16 +29,16 @@ from cuwheel.delivery import (
 )
 from cuwheel.delivery.choosing import Choice
 from cuwheel.delivery.environment_changes import Change
-from cuwheel.delivery.environment_copy import FOLDER, Copy
+from cuwheel.delivery.environment_copy import Copy
 from cuwheel.delivery.fleet_install import Fleet
 from cuwheel.delivery.install_lock import InstallLock, Part
-from cuwheel.delivery.pin_files import Pinned
 from cuwheel.delivery.pinning import Settings
 from cuwheel.delivery.slimmed_wheels import Slimmed
 from cuwheel.diagnose import inquiry
 from cuwheel.diagnose.diagnosis import Cause
 from cuwheel.errors import CuwheelError, ToolError, UnavailableError, UnreadableError
 from cuwheel.finding import Finding
+from cuwheel.journal import Pinned
 from cuwheel.machine import named, python_environment
 from cuwheel.machine.fleet import Machine
 from cuwheel.machine.world import World
@@ -103,8 +104,14 @@ def install(request: InstallRequest) -> Installed:
         files = fleet_install.download(lock, request.download, request.find_links)
         return Installed(name=request.locked.name, prefix="", downloaded=files)
     place = _place(request.env)
-    with locking.locked(place.prefix / FOLDER):
-        recovered = place.copy.recover()
+    if request.dry_run and (name := place.copy.interrupted()):
+        raise UnreadableError(
+            place.prefix,
+            f"an install of {name} was interrupted here, and a dry run puts nothing back",
+            hint=quoting.here(["cuwheel", "install", "--undo", "--env", str(place.prefix)]),
+        )
+    with nullcontext() if request.dry_run else journal.locked(place.prefix):
+        recovered, findings = ("", ()) if request.dry_run else place.copy.recover()
         if recovered:
             log.warning("an earlier install of %s was interrupted: the environment was restored", recovered)
         if request.locked:
@@ -113,17 +120,18 @@ def install(request: InstallRequest) -> Installed:
             done = _from_requirements_file(request, place, request.requirements)
         else:
             done = _from_choices(request, place, (choosing.choose(request, request.wanted, place.prefix),))
-    return replace(done, recovered=recovered)
+    return replace(done, recovered=recovered, findings=(*findings, *done.findings))
 
 
 def undo(env: Path | None) -> Installed:
     place = _place(env)
-    with locking.locked(place.prefix / FOLDER):
+    with journal.locked(place.prefix):
         before = environment_changes.installed(place.prefix)
-        recovered = place.copy.recover()
-        name = recovered or place.copy.undo()
+        name, findings = place.copy.recover()
+        if not name:
+            name, findings = place.copy.undo()
         changes = environment_changes.between(before, environment_changes.installed(place.prefix))
-    return Installed(name=name, prefix=str(place.prefix), changes=changes, written=True, undone=True)
+    return Installed(name=name, prefix=str(place.prefix), changes=changes, findings=findings, written=True, undone=True)
 
 
 def _place(env: Path | None) -> _Place:
@@ -260,8 +268,7 @@ def _apply_or_restore(
     try:
         done = _apply_and_import(planned, place, releases, slim_for)
         if done.problem:
-            place.copy.restore()
-            return replace(done, rolled_back=True)
+            return replace(done, rolled_back=True, findings=(*done.findings, *place.copy.restore()))
     except BaseException:
         place.copy.restore()
         raise
@@ -284,6 +291,7 @@ def _apply_and_import(
                 planned = replace(planned, slimmed=cut.slimmed, findings=cut.findings)
             if releases:
                 environment_changes.apply(place.interpreter, releases, Path(scratch))
+                place.copy.must_keep_out()
                 environment_changes.hide_origins(place.prefix, releases)
         for each in planned.pinned:
             pin_files.write(each, planned.settings.variables)

@@ -7,20 +7,23 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cuwheel import files, system_calls
 from cuwheel.errors import MalformedError, UnreadableError, UsageError
+from cuwheel.facts import packages
+from cuwheel.journal import Pinned
+from cuwheel.journal import SettingsKind as Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-Kind: TypeAlias = Literal["activate", "activate.fish", "activate.csh", "env-file", "systemd", "dockerfile"]
 KINDS = ("activate", "env-file", "systemd", "dockerfile")
 _BEGIN, _END = "# >>> cuwheel pins >>>", "# <<< cuwheel pins <<<"
 _LARGEST = 1 << 24
+_OWN_VALUE = re.compile(r"[0-9][0-9.]{0,15}", re.ASCII)
 _NAME, _VALUE = r"([A-Z][A-Z0-9_]*)", r"([A-Za-z0-9._/:+-]+)"
 # How each writes a variable.
 _LINES: dict[Kind, str] = {
@@ -40,19 +43,6 @@ class Place(Struct, frozen=True, kw_only=True):
 
     kind: Kind
     path: str = ""
-
-
-class Pinned(Struct, frozen=True, kw_only=True):
-    """A file, and the settings that its block had before: None where it had none. `made`: it was not there.
-
-    `ended`: its last line had an end.
-    """
-
-    kind: Kind
-    path: str
-    before: dict[str, str] | None
-    made: bool = False
-    ended: bool = True
 
 
 def place(text: str) -> Place:
@@ -110,13 +100,34 @@ def write(pinned: Pinned, settings: Mapping[str, str | None]) -> None:
     _rewrite(pinned, _updated(pinned.before or {}, settings))
 
 
+def must_be_ours(pinned: Pinned, journal: Path) -> None:
+    """A journal names any file: it may put back what cuwheel itself sets there, and no more."""
+    path = Path(pinned.path)
+    text = _read(path)
+    there = (_settings(text, pinned.kind, path) or {}) if text is not None else None
+    for name, value in (pinned.before or {}).items():
+        own = name in packages.choosing_variables() and _OWN_VALUE.fullmatch(value)
+        if not own and there is not None and there.get(name) != value:
+            raise MalformedError(
+                journal,
+                f"would set {name[:60]} in {path}, which cuwheel does not set; nothing was changed",
+                hint=f"if you changed that line of {path} yourself, change it back first",
+            )
+
+
 def restore(pinned: Pinned) -> None:
-    """The block as it was. A file that somebody removed meanwhile stays so."""
+    """The block as it was. A file that somebody removed meanwhile stays so.
+
+    Variables that are not cuwheel's own stay as the file has them, whatever the journal says.
+    """
     path = Path(pinned.path)
     text = _read(path)
     if text is None or _parts(text, path) is None:
         return
-    _rewrite(pinned, pinned.before or {}, ended=pinned.ended)
+    known = packages.choosing_variables()
+    others = {name: value for name, value in (_settings(text, pinned.kind, path) or {}).items() if name not in known}
+    own = {name: value for name, value in (pinned.before or {}).items() if name in known}
+    _rewrite(pinned, {**others, **own}, ended=pinned.ended)
     if pinned.made and not (_read(path) or "").strip():
         path.unlink(missing_ok=True)
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuwheel import quoting, system_calls
+from cuwheel import journal, quoting, system_calls
 from cuwheel.binary import library
 from cuwheel.errors import UnknownNameError, UnreadableError
 from cuwheel.files import must_have_room
 from cuwheel.finding import Finding
-from cuwheel.slimming import changes as journalled
+from cuwheel.journal import Header
 from cuwheel.slimming import distributions, guard, licence, note, proposal, use, workers
-from cuwheel.slimming.journal import Header
 from cuwheel.slimming.outcome import FileChange, Outcome
 from cuwheel.units import some
 from cuwheel.wheel import record
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from cuwheel.binary.decisions import FileResult, LibraryPlan
     from cuwheel.inspection.libraries import Library
-    from cuwheel.slimming.changes import Changes
+    from cuwheel.journal import Changes
     from cuwheel.slimming.distributions import Layout, Owner
     from cuwheel.slimming.proposal import Proposal
     from cuwheel.slimming.task import Task
@@ -45,9 +44,9 @@ class _Rows(Struct, kw_only=True):
 
 def slim(layout: Layout, task: Task, only: Sequence[str] = ()) -> Outcome:
     """`only`: the distributions, by any spelling of their names; all without one."""
-    guard = nullcontext() if task.request.dry_run else journalled.locked(layout.root)
+    guard = nullcontext() if task.request.dry_run else journal.locked(layout.root)
     with guard:
-        recovered = () if task.request.dry_run else journalled.recover(layout.root)
+        recovered = () if task.request.dry_run else journal.recover(layout.root)
         libraries, unread = distributions.read(layout)
         names = distributions.owners(layout, (each.path for each in libraries))
         if only:
@@ -69,7 +68,7 @@ def _act(layout: Layout, task: Task, plan: Proposal, names: dict[str, Owner], fi
     _must_be_ours(root, [*plan.removed, *(each.path for each in plan.to_write)])
     must_have_room(root, sum(each.bytes_after_estimate for each in plan.to_write))
     header = Header(tool=note.TOOL, targets=note.names_of(task.options.targets))
-    with journalled.begin(root, header) as changes:
+    with journal.begin(root, header) as changes:
         results = _stage_libraries(changes, plan.to_write)
         for path in plan.removed:
             owner = names.get(path)
@@ -82,7 +81,7 @@ def _act(layout: Layout, task: Task, plan: Proposal, names: dict[str, Owner], fi
             findings += distributions.without_record((each.path for each in files if each.fate != "unchanged"), names)
             changes.apply()
     if task.request.commit:
-        journalled.commit(root)
+        journal.commit(root)
     findings += proposal.met(plan, (result for result, _ in results))
     return outcome(plan, files, findings, written=True)
 

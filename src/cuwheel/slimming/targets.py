@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuwheel import quoting
+from cuwheel import journal, quoting
 from cuwheel.errors import UnreadableError, UsageError
 from cuwheel.finding import Finding
 from cuwheel.inspection import pinned
 from cuwheel.machine.fleet import Machine
-from cuwheel.slimming import changes, copies, distributions, in_place, task, wheel
+from cuwheel.slimming import copies, distributions, in_place, task, wheel
 from cuwheel.slimming.outcome import FileChange, Outcome
 from cuwheel.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuwheel.slimming.journal import Step
+    from cuwheel.journal import Step
     from cuwheel.slimming.request import SlimRequest
     from cuwheel.slimming.task import Task
 
@@ -116,12 +116,12 @@ def settle(root: Path) -> Outcome:
 
 def _settle(root: Path, *, undo: bool) -> Outcome:
     root = root.resolve()
-    if not os.path.lexists(changes.folder_of(root)):
+    if not os.path.lexists(journal.folder_of(root)):
         raise UnreadableError(
             root, "was not slimmed by cuwheel (no journal found)", hint="perhaps it was already committed or undone"
         )
-    with changes.locked(root):
-        steps, findings = (changes.undo if undo else changes.commit)(root)
+    with journal.locked(root):
+        steps, findings = (journal.undo if undo else journal.commit)(root)
     libraries = [step for step in steps if step.before]
     freed = sum(step.before.size for step in libraries if step.before)
     word = (

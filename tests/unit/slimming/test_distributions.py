@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from cuwheel import api, locking
+from cuwheel import api, codec, journal, locking
 from cuwheel.binary import library
+from cuwheel.cli import main
 from cuwheel.errors import UnknownNameError, UnreadableError, UsageError
 from cuwheel.finding import Finding
-from cuwheel.slimming import changes, decide
+from cuwheel.slimming import decide
 from cuwheel.slimming import targets as slim
 from cuwheel.slimming.request import SlimRequest
 from tests.unit.slimming.packages import BIN, FOO, contents, make_environment, snapshot, wrong_records
@@ -199,7 +200,7 @@ def test_too_little_room_is_known_before_any_work(env: Path, monkeypatch: pytest
 
 def test_a_second_run_at_the_same_time(env: Path) -> None:
     before = snapshot(env)
-    with locking.locked(changes.folder_of(env.resolve())):
+    with locking.locked(journal.folder_of(env.resolve())):
         for attempt in (run, slim.take_back, slim.settle):
             with pytest.raises(UnreadableError, match="another cuwheel"):
                 attempt(env)
@@ -297,3 +298,24 @@ def test_undo_says_no_where_something_could_not_be_restored(env: Path) -> None:
     assert [path.read_bytes() for path in env.glob(".cuwheel/slim/*/originals/*")] == [original]
     assert api.slim_commit(env).succeeded
     assert not (env / ".cuwheel").exists()
+
+
+def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the environment, a library, and the row of RECORD that lists it: bytes are bytes, there and back."""
+    odd = os.fsdecode(b"caf\xe9 \\xe9")
+    env = tmp_path / odd
+    site = make_environment(env)
+    library_ = site / "foo" / f"{odd}.so"
+    shutil.copy(BIN / "all-124.so", library_)
+    (listed,) = site.glob("foo-*.dist-info/RECORD")
+    listed.write_bytes(os.fsencode(f"foo/{odd}.so,sha256=x,1\n") + listed.read_bytes())
+    before = snapshot(env)
+    size = library_.stat().st_size
+    assert main(["slim", "--env", str(env), "--for", "h100,a100", "--json"]) == 0, capsys.readouterr()
+    assert library_.stat().st_size < size
+    assert os.fsencode(f"foo/{odd}.so,sha256=x,") not in listed.read_bytes()
+    assert os.fsencode(f"foo/{odd}.so,sha256=") in listed.read_bytes()
+    told = codec.indented({"path": odd, "earlier": msgspec.Raw(b'{"path":"x"}')})  # as the note of a second run
+    assert codec.decode(told) == {"path": "caf\ufffd \\xe9", "earlier": {"path": "x"}}
+    assert main(["slim", "--env", str(env), "--undo", "--json"]) == 0, capsys.readouterr()
+    assert snapshot(env) == before

@@ -2,28 +2,28 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cuwheel import locking
+from cuwheel import journal, locking
+from cuwheel.confined import Tree
 from cuwheel.errors import MalformedError, NewerSchemaError, UnreadableError
-from cuwheel.slimming import changes, journal
-from cuwheel.slimming.journal import FileState, Header, Root, Step, Writer
+from cuwheel.journal import FileState, Header, Root, Step, Writer
 from cuwheel.wheel import record
 from tests.unit.slimming.packages import contents, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from cuwheel.slimming.journal import State
+    from cuwheel.journal import State
 
 HEADER = Header(tool="tests", targets=("h100 (9.0)",))
 STEP = Step(number=1, action="create", path="a", before=None, after=FileState(size=1, mtime_ns=2, inode=3, sha256="f"))
 
 
-def staged(one: changes.Changes, data: bytes) -> tuple[Path, record.Digest]:
+def staged(one: journal.Changes, data: bytes) -> tuple[Path, record.Digest]:
     path = one.stage()
     path.write_bytes(data)
     return path, record.digest_of_bytes(data)
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def change(root: Path, *, fail: Callable[[], None] = lambda: None) -> None:
-    with changes.begin(root, HEADER) as one:
+    with journal.begin(root, HEADER) as one:
         one.replace(root / "a", *staged(one, b"new a"))
         one.replace(root / "b", *staged(one, b"B" * 1000))  # of the same size
         one.remove(root / "c")
@@ -69,7 +69,7 @@ def test_a_line_cut_short_was_never_acted_upon(tmp_path: Path, cut: int) -> None
 
 
 def test_a_newer_journal_is_left_alone(tmp_path: Path) -> None:
-    Writer(tmp_path).start(Header(tool="later", targets=(), schema="cuwheel.slim-journal/3"))
+    Writer(tmp_path).start(Header(tool="later", targets=(), schema="cuwheel.journal/4"))
     with pytest.raises(NewerSchemaError):
         journal.read(tmp_path)
 
@@ -80,7 +80,7 @@ def test_undo_restores_every_byte_mode_and_time(root: Path) -> None:
     assert (root / "a").read_bytes() == b"new a"
     assert not (root / "c").exists()
     assert (root / "b").stat().st_mode == mode
-    steps, findings = changes.undo(root)
+    steps, findings = journal.undo(root)
     assert (len(steps), findings) == (4, ())
     assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
 
@@ -88,17 +88,17 @@ def test_undo_restores_every_byte_mode_and_time(root: Path) -> None:
 def test_runs_are_undone_in_reverse(root: Path) -> None:
     before = snapshot(root)
     change(root)
-    with changes.begin(root, HEADER) as one:
+    with journal.begin(root, HEADER) as one:
         one.replace(root / "a", *staged(one, b"newer a"))
         one.apply()
-    changes.undo(root)
+    journal.undo(root)
     assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
 
 
 def test_commit_frees_the_originals(root: Path) -> None:
     change(root)
     after = {path: data for path, data in contents(root).items() if ".cuwheel" not in path}
-    steps, _ = changes.commit(root)
+    steps, _ = journal.commit(root)
     assert len(steps) == 4
     assert contents(root) == after
 
@@ -109,7 +109,7 @@ def test_hard_links_are_never_written_through(root: Path, tmp_path: Path) -> Non
     inode = cache.stat().st_ino
     change(root)
     assert cache.read_bytes() == b"a" * 1000
-    changes.undo(root)
+    journal.undo(root)
     assert (root / "a").stat().st_ino == inode  # linked to the cache again
 
 
@@ -127,14 +127,14 @@ def test_what_fails_before_the_switch_changes_nothing(root: Path) -> None:
 
 def test_what_fails_in_the_switch_is_taken_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(root)
-    switch = changes._switch
+    switch = journal._switch
 
     def fails(*args: object) -> None:
         if args[2].path == "c":  # type: ignore[attr-defined]
             raise PermissionError(1, "Operation not permitted", str(root / "c"))
         switch(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(changes, "_switch", fails)
+    monkeypatch.setattr(journal, "_switch", fails)
     with pytest.raises(UnreadableError, match="not permitted"):
         change(root)
     assert snapshot(root) == before
@@ -154,7 +154,7 @@ def test_undo_leaves_what_others_changed_since(root: Path) -> None:
     change(root)
     (root / "a").write_bytes(b"upgraded")
     (root / "d").unlink()
-    _, findings = changes.undo(root)
+    _, findings = journal.undo(root)
     assert (root / "a").read_bytes() == b"upgraded"
     assert (root / "b").read_bytes() == b"b" * 1000
     assert [each.rule for each in findings] == ["changed-since"]
@@ -166,7 +166,7 @@ def test_an_interrupted_switch_is_finished_or_taken_back(
     root: Path, stop: int, then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a kill would leave it: some files switched, the journal that never ended."""
-    before, switch = snapshot(root), changes._switch
+    before, switch = snapshot(root), journal._switch
     done: list[object] = []
 
     class Killed(BaseException):
@@ -178,8 +178,8 @@ def test_an_interrupted_switch_is_finished_or_taken_back(
         switch(*args)  # type: ignore[arg-type]
         done.append(args)
 
-    monkeypatch.setattr(changes, "_switch", dies)
-    monkeypatch.setattr(changes, "_take_back", lambda *_: None)
+    monkeypatch.setattr(journal, "_switch", dies)
+    monkeypatch.setattr(journal, "_take_back", lambda *_: None)
     if stop < 4:
         with pytest.raises(Killed):
             change(root)
@@ -187,11 +187,11 @@ def test_an_interrupted_switch_is_finished_or_taken_back(
         change(root)
     monkeypatch.undo()
     if then == "slim":
-        assert changes.recover(root) == ()
+        assert journal.recover(root) == ()
         assert (root / "a").read_bytes() == b"new a"
         assert (root / "d").read_bytes() == b"new d"
         assert not (root / "c").exists()
-    changes.undo(root)
+    journal.undo(root)
     assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
 
 
@@ -203,7 +203,7 @@ def test_without_hard_links_originals_are_copied(root: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "link", cannot)
     change(root)
-    changes.undo(root)
+    journal.undo(root)
     assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
 
 
@@ -211,23 +211,24 @@ def test_without_hard_links_originals_are_copied(root: Path, monkeypatch: pytest
 def loaded(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Inodes of files that a process of Windows has loaded: they can be renamed, not replaced or removed."""
     found: set[int] = set()
-    replace, unlink = Path.replace, Path.unlink
+    replace, unlink = Tree.replace, Tree.unlink
 
-    def is_loaded(path: Path) -> bool:
-        return os.path.lexists(path) and path.lstat().st_ino in found
+    def is_loaded(tree: Tree, name: str) -> bool:
+        there = tree.status(name)
+        return there is not None and there.st_ino in found
 
-    def replaced(self: Path, target: Path) -> Path:
-        if is_loaded(target):
-            raise PermissionError(13, "Access is denied", str(target))
-        return replace(self, target)
+    def replaced(self: Tree, made: str, name: str) -> None:
+        if is_loaded(self, name):
+            raise PermissionError(13, "Access is denied", name)
+        replace(self, made, name)
 
-    def unlinked(self: Path, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - as pathlib has it
-        if is_loaded(self):
-            raise PermissionError(13, "Access is denied", str(self))
-        unlink(self, missing_ok=missing_ok)
+    def unlinked(self: Tree, name: str) -> None:
+        if is_loaded(self, name):
+            raise PermissionError(13, "Access is denied", name)
+        unlink(self, name)
 
-    monkeypatch.setattr(Path, "replace", replaced)
-    monkeypatch.setattr(Path, "unlink", unlinked)
+    monkeypatch.setattr(Tree, "replace", replaced)
+    monkeypatch.setattr(Tree, "unlink", unlinked)
     return found
 
 
@@ -238,7 +239,7 @@ def test_loaded_libraries_are_renamed_first(root: Path, loaded: set[int]) -> Non
     assert (root / "a").read_bytes() == b"new a"
     assert not (root / "c").exists()
     loaded.add((root / "a").stat().st_ino)  # the new one was loaded since
-    steps, findings = changes.undo(root)
+    steps, findings = journal.undo(root)
     assert (len(steps), findings) == (4, ())
     assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
 
@@ -250,24 +251,23 @@ def test_killed_while_a_loaded_library_was_aside(
     """Nothing has its name then: the next run knows that it was not somebody else who removed it."""
     before = snapshot(root)
     loaded.add((root / "a").stat().st_ino)
-    monkeypatch.setattr(changes, "_take_back", lambda *_: None)  # killed: nothing is taken back
-    rename = Path.rename
+    monkeypatch.setattr(journal, "_take_back", lambda *_: None)  # killed: nothing is taken back
+    rename = Tree.replace
 
-    def killed(self: Path, target: Path) -> Path:
-        if self.name == "a":
-            rename(self, target)
+    def killed(self: Tree, made: str, name: str) -> None:
+        rename(self, made, name)
+        if made == "a":
             raise KeyboardInterrupt
-        return rename(self, target)
 
-    monkeypatch.setattr(Path, "rename", killed)
+    monkeypatch.setattr(Tree, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         change(root)
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(Tree, "replace", rename)
     assert not (root / "a").exists()
     if way == "finished":
-        assert changes.recover(root) == ()
+        assert journal.recover(root) == ()
         assert (root / "a").read_bytes() == b"new a"
-    assert changes.undo(root)[1] == ()
+    assert journal.undo(root)[1] == ()
     assert {path: state for path, state in snapshot(root).items() if ".cuwheel" not in path} == before
 
 
@@ -276,12 +276,12 @@ def test_a_file_that_others_removed_is_not_taken_for_one_aside(root: Path, loade
     change(root)
     loaded.clear()
     (root / "a").unlink()
-    _, findings = changes.undo(root)
+    _, findings = journal.undo(root)
     assert [each.rule for each in findings] == ["changed-since"]
 
 
 def test_a_second_run_is_told_who_is_there(tmp_path: Path) -> None:
-    folder = changes.folder_of(tmp_path)
+    folder = journal.folder_of(tmp_path)
     with locking.locked(folder):
         with (
             pytest.raises(UnreadableError, match=f"another cuwheel process \\({os.getpid()}\\)"),
@@ -293,7 +293,7 @@ def test_a_second_run_is_told_who_is_there(tmp_path: Path) -> None:
 
 
 def test_a_lock_file_that_nobody_holds_is_no_lock(tmp_path: Path) -> None:
-    folder = changes.folder_of(tmp_path)
+    folder = journal.folder_of(tmp_path)
     folder.mkdir(parents=True)
     (folder / "lock").write_text("999999\n")
     with locking.locked(folder):
@@ -326,26 +326,26 @@ def outside(root: Path) -> dict[str, str]:
 def test_undo_keeps_the_originals_of_what_it_could_not_restore(root: Path) -> None:
     change(root)
     (root / "a").write_bytes(b"upgraded")
-    steps, (finding,) = changes.undo(root)
+    steps, (finding,) = journal.undo(root)
     assert {each.path for each in steps} == {"b", "c", "d"}
     assert (finding.rule, finding.severity) == ("changed-since", "error")
     ((kept, data),) = originals(root).items()
     assert data == b"a" * 1000
     assert kept in finding.message
     # Slimmed anew, undone again: nothing of the first run is done twice, and its original is still there.
-    assert changes.recover(root) == ()
-    with changes.begin(root, HEADER) as one:
+    assert journal.recover(root) == ()
+    with journal.begin(root, HEADER) as one:
         one.replace(root / "b", *staged(one, b"B" * 1000))
         one.create(root / "d", *staged(one, b"new d"))
         one.apply()
-    assert changes.recover(root) == ()
+    assert journal.recover(root) == ()
     assert (root / "d").exists()
-    _, (again,) = changes.undo(root)
+    _, (again,) = journal.undo(root)
     assert again == finding
     assert originals(root)[kept] == b"a" * 1000
     # Put right by hand: then there is nothing left to undo.
     (root / kept).replace(root / "a")
-    assert changes.undo(root)[1] == ()
+    assert journal.undo(root)[1] == ()
     assert not list((root / ".cuwheel" / "slim").iterdir())
     assert set(outside(root)) == {"a", "b", "c"}
 
@@ -353,8 +353,8 @@ def test_undo_keeps_the_originals_of_what_it_could_not_restore(root: Path) -> No
 def test_what_undo_kept_is_given_up_by_commit_alone(root: Path) -> None:
     change(root)
     (root / "a").write_bytes(b"upgraded")
-    changes.undo(root)
-    steps, findings = changes.commit(root)
+    journal.undo(root)
+    steps, findings = journal.commit(root)
     assert ([each.path for each in steps], findings) == (["a"], ())
     assert (root / "a").read_bytes() == b"upgraded"
     assert not originals(root)
@@ -364,13 +364,13 @@ def test_an_undo_killed_half_way_keeps_them_too(root: Path) -> None:
     change(root)
     (root / "a").write_bytes(b"upgraded")
     Writer(root / ".cuwheel" / "slim" / "0001").state("undoing")
-    (finding,) = changes.recover(root)
+    (finding,) = journal.recover(root)
     assert finding.severity == "error"
     assert list(originals(root).values()) == [b"a" * 1000]
 
 
 def test_what_changed_during_the_switch_keeps_its_original(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    switch = changes._switch
+    switch = journal._switch
 
     def interfered(*args: object) -> None:
         if args[2].path == "c":  # type: ignore[attr-defined]
@@ -378,7 +378,7 @@ def test_what_changed_during_the_switch_keeps_its_original(root: Path, monkeypat
             raise PermissionError(1, "Operation not permitted")
         switch(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(changes, "_switch", interfered)
+    monkeypatch.setattr(journal, "_switch", interfered)
     with pytest.raises(UnreadableError, match="not permitted"):
         change(root)
     assert b"a" * 1000 in originals(root).values()
@@ -417,7 +417,7 @@ def hostile(tmp_path: Path, path: str, state: State, *, root: Root | None) -> Pa
     for number in ("1", "2", "3"):
         (run / "new" / number).write_text("evil\n")
         (run / "originals" / number).write_text("evil\n")
-    mine = changes._state((tmp_path / "victim" / ".profile").lstat())
+    mine = journal._state((tmp_path / "victim" / ".profile").lstat())
     evil = FileState(size=5, mtime_ns=0, inode=0, sha256=record.digest_of_bytes(b"evil\n").sha256)
     writer = Writer(run)
     writer.start(Header(tool="stranger", targets=(), root=root or Root.of(folder.resolve())))
@@ -438,7 +438,7 @@ def test_no_journal_reaches_out_of_its_folder(tmp_path: Path, victim: Path, path
     """Even one that knows the folder it is in."""
     folder = hostile(tmp_path, path.replace("/VICTIM", str(victim)), state, root=None)
     before = contents(tmp_path)
-    for act in (changes.recover, changes.undo, changes.commit):
+    for act in (journal.recover, journal.undo, journal.commit):
         with pytest.raises(MalformedError, match=r"outside its folder|out of its folder"):
             act(folder)
         assert contents(tmp_path) == before
@@ -454,7 +454,7 @@ def test_a_journal_of_another_folder_is_refused(tmp_path: Path, victim: Path, ro
             '{"header": {"tool": "x", "targets": [], "schema": "cuwheel.slim-journal/1"}}\n{"state": "done"}\n'
         )
     before = contents(tmp_path)
-    for act in (changes.recover, changes.undo, changes.commit):
+    for act in (journal.recover, journal.undo, journal.commit):
         with pytest.raises(MalformedError, match=r"is a journal of changes to|was written by an earlier") as raised:
             act(folder)
         assert str(folder / ".cuwheel") in raised.value.hint
@@ -468,9 +468,9 @@ def test_a_copied_environment_is_not_undone(root: Path, tmp_path_factory: pytest
     shutil.copytree(root, copy)
     before = contents(copy)
     with pytest.raises(MalformedError, match="this is another folder"):
-        changes.undo(copy)
+        journal.undo(copy)
     assert contents(copy) == before
-    changes.undo(root)
+    journal.undo(root)
     assert (root / "a").read_bytes() == b"a" * 1000
 
 
@@ -479,9 +479,9 @@ def test_a_moved_environment_is_not_undone(root: Path, tmp_path_factory: pytest.
     moved = tmp_path_factory.mktemp("moved") / "env"
     root.rename(moved)
     with pytest.raises(MalformedError, match="this is another folder"):
-        changes.undo(moved)
+        journal.undo(moved)
     moved.rename(root)
-    assert changes.undo(root)[1] == ()
+    assert journal.undo(root)[1] == ()
 
 
 LINKS = [".cuwheel", ".cuwheel/slim", ".cuwheel/slim/0001", ".cuwheel/slim/0001/originals", ".cuwheel/slim/0001/new"]
@@ -497,8 +497,8 @@ def test_folders_of_the_journal_are_no_links(root: Path, tmp_path_factory: pytes
     (away / "precious").write_text("mine")
     (root / place).symlink_to(away)
     before = contents(away)
-    for act in (changes.undo, changes.commit):
-        with pytest.raises(MalformedError, match="not a folder of its own"), changes.locked(root):
+    for act in (journal.undo, journal.commit):
+        with pytest.raises(MalformedError, match="not a folder of its own"), journal.locked(root):
             act(root)
     assert contents(away) == before
 
@@ -520,8 +520,8 @@ def test_files_of_the_journal_are_no_links(
         os.link(precious, path)
     else:
         os.mkfifo(path)
-    with pytest.raises(MalformedError), changes.locked(root):
-        changes.undo(root)
+    with pytest.raises(MalformedError), journal.locked(root):
+        journal.undo(root)
     assert precious.read_bytes() == data
 
 
@@ -532,7 +532,7 @@ def test_nothing_is_changed_behind_a_link_out_of_the_folder(root: Path, victim: 
     inner.mkdir()
     (inner / "x").write_text("x")
     (inner / "info").symlink_to(victim)
-    with pytest.raises(MalformedError, match="out of its folder"), changes.begin(inner, HEADER) as one:
+    with pytest.raises(MalformedError, match="out of its folder"), journal.begin(inner, HEADER) as one:
         one.replace(inner / "info" / "x", *staged(one, b"evil"))
     assert (victim / "x").read_text() == "mine"
 

@@ -1,0 +1,157 @@
+"""An environment that an installer changes, killed at every call that changes the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuwheel import journal
+from cuwheel.delivery.environment_copy import Copy
+from cuwheel.errors import UsageError
+from tests.integration.install_world import lost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SITE = "lib/python3.12/site-packages"
+_CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link", "os.chmod", "os.utime")
+_left: list[int] = []  # calls until the end; empty where nobody is to die
+
+
+class Killed(BaseException):
+    pass
+
+
+def _hook(event: str, args: tuple[Any, ...]) -> None:
+    """From its last moment on, a killed process changes nothing, whatever its handlers try."""
+    if _left and (event in _CHANGES or (event == "open" and isinstance(args[2], int) and args[2] & os.O_CREAT)):
+        _left[0] -= 1
+        if _left[0] < 0:
+            raise Killed
+
+
+@contextlib.contextmanager
+def killed_after(calls: int) -> Iterator[list[bool]]:
+    """Tells afterwards whether it came to that."""
+    if not getattr(_hook, "added", False):
+        sys.addaudithook(_hook)
+        _hook.added = True  # type: ignore[attr-defined]
+    died = [False]
+    _left[:] = [calls]
+    try:
+        yield died
+    except Killed:
+        pass
+    finally:
+        died[0] = _left[0] < 0
+        _left.clear()
+
+
+def state(env: Path) -> dict[str, tuple[Any, ...]]:
+    found: dict[str, tuple[Any, ...]] = {}
+    for path in sorted(each for each in env.rglob("*") if journal.FOLDER not in each.relative_to(env).parts):
+        status = path.lstat()
+        told = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        times = status.st_mtime_ns if not path.is_symlink() else 0
+        found[str(path.relative_to(env))] = (status.st_mode, told, times)
+    return found
+
+
+def environment(folder: Path) -> Path:
+    site = folder / SITE
+    for name in ("kept", "gone", "turned", os.fsdecode(b"caf\xe9")):
+        (site / name).mkdir(parents=True)
+        (site / name / "file.py").write_text(name, encoding="utf-8", errors="surrogateescape")
+    (site / "link").symlink_to("kept")
+    (folder / "pyvenv.cfg").write_text("version = 3.12.0\n")
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            os.utime(path, ns=(10**18, 10**18))
+    return folder.resolve()
+
+
+def install(env: Path) -> None:
+    """What an installer, and an import, may do to files, folders and links."""
+    site = env / SITE
+    with (site / "kept" / "file.py").open("r+") as file:
+        file.write("changed in place")
+    (site / "kept" / "file.py").chmod(0o600)
+    (site / os.fsdecode(b"caf\xe9") / "file.py").unlink()
+    (site / os.fsdecode(b"caf\xe9") / "file.py").write_text("new")
+    shutil.rmtree(site / "gone")
+    shutil.rmtree(site / "turned")
+    (site / "turned").symlink_to("/")
+    (site / "link").unlink()
+    (site / "link").mkdir()
+    (site / "link" / "file.py").write_text("made")
+    (site / "made" / "deep").mkdir(parents=True)
+    (site / "made" / "deep" / "file.py").write_text("made")
+
+
+def _back(env: Path) -> None:
+    copy = Copy(env)
+    copy.begin("foo")
+    with unhurt():
+        install(env)
+    copy.restore()
+
+
+def _done(env: Path) -> None:
+    copy = Copy(env)
+    copy.begin("foo")
+    with unhurt():
+        install(env)
+    copy.finish()
+
+
+def _undone(env: Path) -> None:
+    with unhurt():
+        _done(env)
+    Copy(env).undo()
+
+
+@contextlib.contextmanager
+def unhurt() -> Iterator[None]:
+    """What is no part of the trial. Who is dead already does not come here."""
+    held = list(_left)
+    _left.clear()
+    yield
+    _left[:] = held
+
+
+@pytest.mark.parametrize("act", [_back, _done, _undone])
+def test_killed_at_any_call_nothing_is_lost(act: Callable[[Path], None], tmp_path: Path) -> None:
+    after = environment(tmp_path / "after")
+    install(after)
+    changed = {path: told[:2] for path, told in state(after).items()}
+    calls, died = 0, [True]
+    while died[0]:
+        env = environment(tmp_path / str(calls))
+        before = state(env)
+        with killed_after(calls) as died:
+            act(env)
+        where = f"{act.__name__}, killed after {calls} calls"
+        between = state(env)
+        for path in before.keys() | between.keys() | changed.keys():
+            now = between.get(path, (None, None))[:2]
+            known = [told.get(path, (None, None))[:2] for told in (before, changed)]
+            assert now[1] in [each[1] for each in known], f"{where}: {path} is neither as before nor as after"
+        assert not lost(env, before), where
+        with killed_after(calls // 2):  # and the next run is killed as well
+            Copy(env).recover()
+        assert not lost(env, before), where
+        Copy(env).recover()
+        if act is _done and state(env) != before:
+            assert {path: told[:2] for path, told in state(env).items()} == changed, where
+        with contextlib.suppress(UsageError):
+            Copy(env).undo()
+        assert state(env) == before, where
+        assert not list(env.glob(f"{journal.FOLDER}/install/*/journal.jsonl")), where
+        calls += 1
+    assert calls > 20, "calls that change the disk are seen"

@@ -140,8 +140,6 @@ def _runtime(toolkit: str) -> str:
 
 def predict(folder: Path, variant: dict[str, Any]) -> dict[str, Any]:
     on = predictions.machine(DRIVER, DRIVER_CUDA, variant["jit"])
-    if variant["form"] == "ptx":
-        return {"outcome": "unknown", "error": None, "kernels": {}}
     said = predictions.of(folder / variant["file"], on, variant["markers"], variant["kernels"])
     found: dict[str, Any] = to_builtins(said)
     return found

@@ -58,14 +58,14 @@ def machine(driver: str, driver_cuda: str, jit: Jit = "allowed") -> Machine:
 
 def of(path: Path, on: Machine, markers: Markers, kernels: Sequence[str]) -> Prediction:
     """`markers`: for each container of the file, objects before what was linked from them; none of a mixture, of which
-    only the verdict is compared.
+    only the verdict is compared, as it is of bare PTX.
 
     `kernels`: in the order of the containers that they are in.
     """
     if zipfile.is_zipfile(path):
         return _of_package(path, on, markers, kernels)
     (library,) = survey(path, detail="entries").libraries
-    if not markers:
+    if not markers or library.format == "ptx":
         said = predict(library, on)
         error = said.predicted_error.code if said.predicted_error else None
         return Prediction(outcome=said.outcome, error=error, kernels={})

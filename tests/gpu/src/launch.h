@@ -13,12 +13,14 @@
     if ((out[5] = cudaMemcpy(out, device, 4, cudaMemcpyDeviceToHost))) return 5; \
     return 0;                                                                  \
   }
-// The same for a variable: what it holds is read by its symbol.
+// The same for a variable: what it holds is read by its symbol. An error stays the last one until it is asked for, and
+// the next launch must not be told it.
 #define READER(name, variable)                                                 \
   extern "C" int GLUE_(run_, name)(int *out) {                                 \
     int *device = nullptr;                                                     \
     if ((out[1] = cudaMalloc(&device, sizeof(int)))) return 1;                 \
-    if ((out[5] = cudaMemcpyFromSymbol(out, variable, sizeof(int)))) return 5; \
-    return 0;                                                                  \
+    out[5] = cudaMemcpyFromSymbol(out, variable, sizeof(int));                 \
+    cudaGetLastError();                                                        \
+    return out[5] ? 5 : 0;                                                     \
   }
 #define GLUE_(a, b) GLUE(a, b)

@@ -67,6 +67,7 @@ __global__ void PASTE(NAME, _reads)(int *out) { *out = PASTE(NAME, _is); }
 static int fill(int *out) {
   int mark = MARK;
   out[2] = cudaMemcpyToSymbol(PASTE(NAME, _is), &mark, sizeof mark);
+  cudaGetLastError();
   return out[2] ? 2 : 0;
 }
 LAUNCHER_(PASTE(launch_, NAME), PASTE(NAME, _reads))

@@ -34,7 +34,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         metavar="TARGET",
-        help="a wheel or its facts file, a library, executable, object, archive, .fatbin, .cubin or folder; "
+        help="a wheel or its facts file, a library, executable, object, archive, .fatbin, .cubin, .ptx or folder; "
         "the name of an installed distribution; or name==version",
     )
     add_where(parser)

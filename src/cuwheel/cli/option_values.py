@@ -162,9 +162,12 @@ def cuda_minor(text: str) -> str:
 
 def torch(text: str) -> str:
     cleaned = text.strip()
-    if not _TORCH.fullmatch(cleaned) or not cleaned[-1].isalnum():
+    if not _TORCH.fullmatch(cleaned):
         raise wrong(text, "a version of torch, such as 2.7.1")
-    return cleaned
+    try:
+        return version(cleaned)
+    except UsageError:
+        raise wrong(text, "a version of torch, such as 2.7.1") from None
 
 
 def python(text: str) -> str:

@@ -29,6 +29,8 @@ class CudaError(Struct, frozen=True, kw_only=True):
 
 NO_KERNEL_IMAGE = CudaError(code=209, name="cudaErrorNoKernelImageForDevice")
 UNSUPPORTED_PTX = CudaError(code=222, name="cudaErrorUnsupportedPtxVersion")
+INVALID_SYMBOL = CudaError(code=13, name="cudaErrorInvalidSymbol")
+INVALID_PTX = CudaError(code=218, name="cudaErrorInvalidPtx")
 JIT_DISABLED = CudaError(code=223, name="cudaErrorJitCompilationDisabled")
 SYMBOL_NOT_FOUND = CudaError(code=500, name="cudaErrorSymbolNotFound")
 INVALID_SOURCE = CudaError(code=300, name="cudaErrorInvalidSource")

@@ -141,7 +141,7 @@ def profile_of(survey: Survey) -> PackageProfile | None:
 
 def is_loadable(library: Library) -> bool:
     """Objects and static archives are for building; executables (ptxas, protoc) run on their own."""
-    return library.type not in ("relocatable", "executable") or library.format in ("fatbin", "cubin")
+    return library.type not in ("relocatable", "executable") or library.format in ("fatbin", "cubin", "ptx")
 
 
 def _one(profile: PackageProfile, paths: Sequence[str], machine: Machine) -> Loading:

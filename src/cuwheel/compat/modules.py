@@ -37,6 +37,7 @@ class Module(Struct, frozen=True):
     `empty`: it holds nothing at all, as opposed to nothing that a driver could load. `own`: it is not registered with
     the runtime; the library's own code finds and loads it. `symbols`: of a relocatable object, where they are known.
     `absent`: what the host registers and some of its entries have not, by their place in `codes`.
+    `managed`: it holds variables in managed memory alone.
     """
 
     codes: tuple[Code, ...]
@@ -48,6 +49,7 @@ class Module(Struct, frozen=True):
     symbols: Symbols | None = None
     count: int = 1
     absent: tuple[Absent, ...] = ()
+    managed: bool = False
 
     @property
     def words(self) -> str:
@@ -103,7 +105,8 @@ def modules(library: Library) -> tuple[Module, ...]:
         made_by_link = index in linked or (kept and not linked and all(row.linked for row in code))
         own = registers and container.section not in FATBIN_SECTIONS
         made = _module(code, codes, container.section, device_linked=made_by_link, own=own)
-        found.append(replace(made, symbols=container.symbols, absent=tuple(_absent(container, code))))
+        lacks = tuple(_absent(container, code))
+        found.append(replace(made, symbols=container.symbols, absent=lacks, managed=container.managed))
     inside = {index for container in library.containers for index in container.code}
     found += [
         _module(
@@ -131,7 +134,7 @@ def _counted(found: Iterable[Module]) -> tuple[Module, ...]:
     alike: dict[tuple[object, ...], list[Module]] = {}
     for each in found:
         names = id(each.symbols) if each.symbols else None
-        kind = (each.section, each.relocatable, each.device_linked, each.empty, each.own)
+        kind = (each.section, each.relocatable, each.device_linked, each.empty, each.own, each.managed)
         key = (id(each.codes), *kind, names, each.absent)
         alike.setdefault(key, []).append(each)
     return tuple(replace(each[0], count=len(each)) for each in alike.values())

@@ -16,9 +16,12 @@ from msgspec.structs import replace
 from cuwheel.compat import drivers, gpu_support, platforms, relink
 from cuwheel.compat.choose import (
     INSUFFICIENT_DRIVER,
+    INVALID_PTX,
+    INVALID_SYMBOL,
     NO_DEVICE,
     NO_KERNEL_IMAGE,
     SYMBOL_NOT_FOUND,
+    UNSUPPORTED_PTX,
     Choice,
     Code,
     CudaError,
@@ -107,13 +110,15 @@ NOTHING = Prediction(outcome="unknown", basis="nothing")
 class _Judged(Struct, frozen=True):
     """`kept`: it would serve, were it not for the driver's age or a variable that keeps it from code of a kind.
 
-    `absent`: what the host registers and the entry that is taken has not.
+    `absent`: what the host registers and the entry that is taken has not; `managed`: all of it variables in managed
+    memory, whose error is another.
     """
 
     module: Module
     choice: Choice
     kept: bool = False
     absent: tuple[str, ...] = ()
+    managed: bool = False
 
 
 def predict(library: Library, machine: Machine) -> Prediction:
@@ -132,7 +137,13 @@ def of_modules(library: Library, found: Sequence[Module], chooses: Choosing, mac
     # With some of its toolkits newer it is not known which of them wrote the objects: that becomes a condition.
     known = drivers.cuda(updated, drivers.system(library, machine)) is not None
     too_new = known and bool(newer) and len(newer) == len(library.toolkits)
-    return stopped(by_code(found, chooses, device, too_new=too_new), library, machine)
+    said = by_code(found, chooses, device, too_new=too_new)
+    if library.format == "ptx" and said.predicted_error == NO_KERNEL_IMAGE:
+        # There is nothing to choose from: the text is read, its version first.
+        isa = max((row.ptx_isa for row in library.device_code if row.ptx_isa), key=versions.key, default=None)
+        too_old = isa and device.ptx_isa and not versions.at_least(device.ptx_isa, isa)
+        said = replace(said, predicted_error=UNSUPPORTED_PTX if too_old else INVALID_PTX)
+    return stopped(said, library, machine)
 
 
 def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_new: bool = False) -> Prediction:
@@ -146,7 +157,9 @@ def by_code(found: Sequence[Module], chooses: Choosing, device: Device, *, too_n
     plain = [each for each in judged if not each.module.device_linked]
     # Linked code that fits is taken, though it may lack everything: then nothing is linked at load.
     if not (linked or objects) or any(each.choice.how in _GOOD or each.absent for each in linked):
-        return _summed(chooses, judged)
+        # Of several links one that does not fit is no container of its own: its kernels have no name.
+        linked = [_failed(each, SYMBOL_NOT_FOUND) if each.choice.error == NO_KERNEL_IMAGE else each for each in linked]
+        return _summed(chooses, [*plain, *linked])
     own = objects_of_its_own(found)
     made = relink.link([relink.Object(each.module, each.choice) for each in objects], too_new=too_new)
     mixed = len({each.choice.how == "none" for each in objects if each.module in own}) > 1
@@ -170,8 +183,10 @@ def _judged(module: Module, device: Device) -> _Judged:
     if choice.how != "none" or (device.jit == "allowed" and choice.error == NO_KERNEL_IMAGE):
         lacks = next((each for each in module.absent if each.entry == choice.entry and choice.how != "none"), None)
         if lacks and lacks.everything:
-            choice = replace(choice, how="none", error=SYMBOL_NOT_FOUND)
-        return _Judged(module, choice, absent=lacks.names if lacks else ())
+            choice = replace(choice, how="none", error=INVALID_SYMBOL if lacks.managed else SYMBOL_NOT_FOUND)
+        elif choice.how == "none" and module.managed:
+            choice = replace(choice, error=INVALID_SYMBOL)
+        return _Judged(module, choice, absent=lacks.names if lacks else (), managed=bool(lacks and lacks.managed))
     return _Judged(module, choice, kept=choose(module.codes, Device(capability=device.capability)).how != "none")
 
 
@@ -223,7 +238,8 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
         outcome = "fails" if none == total or next_to_nothing else "partial"
     absent = tuple(dict.fromkeys(name for each in judged for name in each.absent))
     if absent and outcome in _GOOD and not by_itself:
-        outcome, errors = "partial", Counter({SYMBOL_NOT_FOUND: 1})
+        managed = all(each.managed for each in judged if each.absent)
+        outcome, errors = "partial", Counter({INVALID_SYMBOL if managed else SYMBOL_NOT_FOUND: 1})
     return Prediction(
         outcome=outcome,
         absent=absent,

@@ -76,7 +76,8 @@ def link(objects: Sequence[Object], *, too_new: bool) -> Link:
 
 def _registered(each: Object) -> bool:
     """Whether the host has names of it. An object that nothing is left of had kernels, for all that is known."""
-    return each.symbols is None or bool(each.symbols.kernels or each.symbols.variables)
+    names = each.symbols
+    return names is None or (not names.of_runtime and bool(names.kernels or names.variables))
 
 
 def _wants(fitting: Sequence[Object], missing: Sequence[Object]) -> bool:

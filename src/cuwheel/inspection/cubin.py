@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ABI_7, ABI_8 = 7, 8
 _TYPE_FUNCTION, _BIND_GLOBAL, _BIND_WEAK = 2, 1, 2
 _TYPE_VARIABLE = frozenset({1, 10, 11, 12, 13})  # in relocatable code textures, surfaces, samplers, variables
-_OTHER_ENTRY = 0x10
+_OTHER_ENTRY, _OTHER_MANAGED = 0x10, 0x4
 _TABLE_LIMIT = 1 << 28
 # .nv.info is a list of attributes: format, attribute, then as the format says.
 _FORMAT_SIZED = 4
@@ -120,6 +120,7 @@ class Cubin(NamedTuple):
             functions=tuple(name for name, each in named if each.section and not each.other & _OTHER_ENTRY),
             wanted=tuple(name for name, each in named if not each.section and each.binding == _BIND_GLOBAL),
             variables=tuple(name for name, _ in _variables(self.elf)),
+            managed=tuple(name for name, _ in _variables(self.elf, _OTHER_MANAGED)),
         )
 
 
@@ -164,11 +165,13 @@ def ptx_kernels(text: bytes) -> tuple[Kernel, ...]:
 
 def ptx_symbols(text: bytes) -> Symbols:
     named = [(how, name.decode()) for how, name in _PTX_NAME.findall(text)]
+    variables = list(_PTX_VARIABLE.finditer(text))
     return Symbols(
         kernels=tuple(each.name for each in ptx_kernels(text)),
         functions=tuple(name for how, name in named if how != b"extern"),
         wanted=tuple(name for how, name in named if how == b"extern"),
-        variables=tuple(name.decode() for name in _PTX_VARIABLE.findall(text)),
+        variables=tuple(match[1].decode() for match in variables),
+        managed=tuple(match[1].decode() for match in variables if b".managed" in match[0]),
     )
 
 
@@ -204,11 +207,11 @@ def _named(elf: Elf) -> Iterator[tuple[str, _Symbol]]:
             yield name, symbol
 
 
-def _variables(elf: Elf) -> Iterator[tuple[str, int]]:
-    """Local ones too: a whole program's code makes them so."""
+def _variables(elf: Elf, flag: int = 0) -> Iterator[tuple[str, int]]:
+    """Local ones too: a whole program's code makes them so. `flag`: only those with it."""
     places = {each.number for each in elf.headers if each.name.startswith(_VARIABLES)}
     for name, kind, symbol in _all_symbols(elf):
-        if kind in _TYPE_VARIABLE and symbol.section in places:
+        if kind in _TYPE_VARIABLE and symbol.section in places and symbol.other & flag == flag:
             yield name, symbol.size
 
 

@@ -21,8 +21,11 @@ _LARGE = 1 << 20  # an entry of this size has kernels, for all that is looked
 _BYTES, _ENTRIES = 1 << 25, 40_000  # read for it, at most
 
 
-def find(walk: Walk, rows: Sequence[DeviceCode], host: Host, device_linked: Collection[int]) -> frozenset[int]:
-    """Their places in the file's list. `device_linked`: the containers that a device link made.
+def find(
+    walk: Walk, rows: Sequence[DeviceCode], host: Host, device_linked: Collection[int]
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Their places in the file's list, and those that hold variables in managed memory alone. `device_linked`: the
+    containers that a device link made.
 
     Containers of one architecture list serve the same GPUs. So the largest of a list is read first, and where that one
     has a kernel the others change no answer and are left unread.
@@ -34,12 +37,14 @@ def find(walk: Walk, rows: Sequence[DeviceCode], host: Host, device_linked: Coll
             alike.setdefault((compiled_for, container.section, index in device_linked), []).append(index)
     reader = _Reader(walk, rows, host)
     found: set[int] = set()
+    managed: set[int] = set()
     for group in alike.values():
         for index in sorted(group, key=lambda each: _size(walk.containers[each]), reverse=True):
             if not reader.without_kernels(walk.containers[index].entries):
+                managed.update((index,) if reader.managed else ())
                 break
             found.add(index)
-    return frozenset(found)
+    return frozenset(found), frozenset(managed)
 
 
 def _size(container: RawContainer) -> int:
@@ -52,10 +57,13 @@ class _Reader:
     def __init__(self, walk: Walk, rows: Sequence[DeviceCode], host: Host) -> None:
         self._walk, self._rows, self._host = walk, rows, host
         self._bytes, self._entries = _BYTES, _ENTRIES
+        self.managed = False  # of the container read last: nothing but variables in managed memory
 
     def without_kernels(self, entries: Sequence[RawEntry]) -> bool:
+        self.managed = False
         if any(entry.real >= _LARGE or self._rows[entry.row].kind not in ("cubin", "ptx") for entry in entries):
             return False
+        self.managed = True
         return all(map(self._without_kernel, sorted(entries, key=lambda entry: entry.real)))
 
     def _without_kernel(self, entry: RawEntry) -> bool:
@@ -66,4 +74,9 @@ class _Reader:
             limits.met(read, "the rest of the containers are assumed to hold kernels")
             return False
         names = objects.names(self._walk, entry, self._rows[entry.row])
-        return names is not None and not names.kernels and not any(map(self._host.registers, names.variables))
+        if names is None or names.kernels:
+            self.managed = False
+            return False
+        registered = [*filter(self._host.registers, names.variables)]
+        self.managed = self.managed and set(registered) <= set(names.managed)
+        return not registered

@@ -13,7 +13,7 @@ from cuwheel.wheel.variant import Variant
 
 Kind: TypeAlias = Literal["cubin", "ptx", "lto-ir", "unknown"]
 Compression: TypeAlias = Literal["none", "lz4", "zstd"]
-Format: TypeAlias = Literal["elf", "pe", "archive", "fatbin", "cubin", "unknown"]
+Format: TypeAlias = Literal["elf", "pe", "archive", "fatbin", "cubin", "ptx", "unknown"]
 FileType: TypeAlias = Literal["shared", "executable", "relocatable", "other"]
 PartName: TypeAlias = Literal["host code", "host data", "device code", "debug", "symbols", "other"]
 # How much of the device code a survey lists: rows only, also containers, also every entry.
@@ -21,6 +21,7 @@ Detail: TypeAlias = Literal["rows", "containers", "entries"]
 Search: TypeAlias = Literal["nowhere", "data", "whole"]
 
 _DEVICE_RUNTIME = ("__cuda", "cuda")
+_DEVICE_RUNTIME_SOURCE = "_cuda_device_runtime_cu_"
 
 
 class DeviceCode(Struct, frozen=True, kw_only=True):
@@ -68,10 +69,13 @@ class Symbols(Struct, frozen=True, kw_only=True):
     functions: tuple[str, ...]  # variables too
     wanted: tuple[str, ...]
     variables: tuple[str, ...] = ()  # those that the host fills and reads by name, local ones too
+    managed: tuple[str, ...] = ()  # those of them in managed memory
 
     @property
     def of_runtime(self) -> bool:
-        """Whether it is an object of libcudadevrt's, which has no kernels, and names by which it is known."""
+        """Whether it is an object of libcudadevrt's, told by its names: the kernels in it are nobody's to launch."""
+        if any(_DEVICE_RUNTIME_SOURCE in name for name in (*self.kernels, *self.variables)):
+            return True
         if self.kernels or not self.functions:
             return False
         return all(name.startswith(_DEVICE_RUNTIME) for name in self.functions)
@@ -81,12 +85,13 @@ class Absent(Struct, frozen=True, kw_only=True):
     """Kernels and variables that the host registers and one entry of a container has not.
 
     `entry`: its place in the container's `code`. `names`: the first of them, mangled. `everything`: it has none at all
-    of what the host registers.
+    of what the host registers. `managed`: all of them are variables in managed memory.
     """
 
     entry: int
     names: tuple[str, ...]
     everything: bool = False
+    managed: bool = False
 
 
 class Container(Struct, frozen=True, kw_only=True):
@@ -95,7 +100,8 @@ class Container(Struct, frozen=True, kw_only=True):
     `symbols`: of relocatable objects, where those of the library were compiled for different architectures.
     `without_kernels`: known to hold neither a kernel nor a variable that the host registers, so that no GPU can lack
     one in it. `absent`: of code that a device link made, what its objects have and it has not; of other code, what
-    its entries have for some architectures only.
+    its entries have for some architectures only. `managed`: all that the host registers of it is known to be variables
+    in managed memory.
     """
 
     section: str
@@ -105,6 +111,7 @@ class Container(Struct, frozen=True, kw_only=True):
     symbols: Symbols | None = None
     without_kernels: bool = False
     absent: tuple[Absent, ...] = ()
+    managed: bool = False
 
 
 class Wrapper(Struct, frozen=True, kw_only=True):

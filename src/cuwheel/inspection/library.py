@@ -87,14 +87,16 @@ def recognise(buffer: Buffer) -> Format | None:
         return "fatbin"
     if start[:8] == archive.MAGIC:
         return "archive"
-    return "pe" if start[:2] == pe.MAGIC and pe.is_pe(buffer) else None
+    if start[:2] == pe.MAGIC and pe.is_pe(buffer):
+        return "pe"
+    return "ptx" if loose.is_ptx(buffer) else None
 
 
 def read(buffer: Buffer, *, detail: Detail = "rows", search: Search = "data") -> Library:
     """`search`: where device code outside its own sections is looked for. Raises MalformedError."""
     form = recognise(buffer)
     if form is None:
-        raise MalformedError(buffer.name, "neither ELF, PE, a static archive, a fat binary nor a cubin")
+        raise MalformedError(buffer.name, "neither ELF, PE, a static archive, a fat binary, a cubin nor PTX")
     with limits.collected() as met:
         found = _finish(_READERS[form](buffer, search=search), detail)
     return replace(found, findings=(*found.findings, *met)) if met else found
@@ -169,6 +171,13 @@ def _cubin(buffer: Buffer, *, search: Search) -> _Draft:
     return draft
 
 
+def _ptx(buffer: Buffer, *, search: Search) -> _Draft:
+    del search
+    draft = _Draft(buffer=buffer, walk=fatbin.Walk(buffer), format="ptx", machine="cuda", loose=[loose.ptx(buffer)])
+    draft.sections = (Section(0, "", "device", 0, 0, buffer.size),)
+    return draft
+
+
 def _archive(buffer: Buffer, *, search: Search) -> _Draft:
     """A static archive as one library: the sections of all its members, where they are in the archive."""
     del search
@@ -192,7 +201,7 @@ def _archive(buffer: Buffer, *, search: Search) -> _Draft:
     return draft
 
 
-_READERS = {"elf": _elf, "pe": _pe, "archive": _archive, "fatbin": _fatbin, "cubin": _cubin}
+_READERS = {"elf": _elf, "pe": _pe, "archive": _archive, "fatbin": _fatbin, "cubin": _cubin, "ptx": _ptx}
 
 
 def _device_code(draft: _Draft, *, search: Search) -> None:
@@ -303,7 +312,7 @@ def _containers(draft: _Draft) -> tuple[Container, ...]:
     linked = tuple(each for each in named if each is not None)
     symbols = objects.symbols(draft.walk, draft.rows, host, linked)
     absent = objects.absent(draft.walk, draft.rows, host, linked, symbols)
-    kernelless_ones = kernelless.find(draft.walk, draft.rows, host, linked)
+    kernelless_ones, managed = kernelless.find(draft.walk, draft.rows, host, linked)
     return tuple(
         Container(
             section=each.section,
@@ -313,6 +322,7 @@ def _containers(draft: _Draft) -> tuple[Container, ...]:
             symbols=symbols.get(index),
             without_kernels=index in kernelless_ones,
             absent=absent.get(index, ()),
+            managed=index in managed,
         )
         for index, each in enumerate(draft.walk.containers)
     )

@@ -1,22 +1,31 @@
-"""Cubins that stand in no container: whole files, or pieces embedded by hand, as they are or as ZSTD frames."""
+"""Code that stands in no container: cubins, as files or embedded by hand, as they are or as ZSTD frames; PTX files."""
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from cuwheel.buffer import SliceBuffer
+from cuwheel.errors import MalformedError
+from cuwheel.facts.arch import Arch
 from cuwheel.inspection import cubin, elf, payload
-from cuwheel.inspection.libraries import Compression, DeviceCode, Entry
+from cuwheel.inspection.libraries import Compression, DeviceCode, Entry, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cuwheel.buffer import Buffer
-    from cuwheel.facts.arch import Arch
 
 _HEADER = struct.Struct("<16sHHIQQQI")  # as far as the flags
 _ABI_AT = 8
+# What stands before the first directive of PTX is white space and comments.
+_BLANK = rb"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)"
+_PTX = re.compile(
+    _BLANK + rb"*\.version\s+(\d{1,3}\.\d{1,3})" + _BLANK + rb"+\.target\s+sm_(\d{2,3}[af]?)\b([^\n]*)", re.ASCII
+)
+_PTX_START = (b"/", b".", b" ", b"\t", b"\r", b"\n")
+_PTX_HEAD = 1 << 12
 
 
 class Loose(NamedTuple):
@@ -24,12 +33,14 @@ class Loose(NamedTuple):
     offset: int
     size: int
     arch: Arch
-    abi: int
+    abi: int | None
     linked: bool
     debug: bool
     toolkit: str | None
     compression: Compression = "none"
     real_size: int | None = None
+    kind: Kind = "cubin"
+    ptx_isa: str | None = None
 
     @property
     def real(self) -> int:
@@ -49,6 +60,30 @@ def read(buffer: Buffer, section: str, start: int, end: int) -> Loose:
         linked=found.linked,
         debug=found.elf.named(".debug_info") is not None,
         toolkit=cubin.toolkit(payload.read(buffer, start, size, size, "none")),
+    )
+
+
+def is_ptx(buffer: Buffer) -> bool:
+    start = buffer.read(0, min(buffer.size, _PTX_HEAD))
+    return start.startswith(_PTX_START) and _PTX.match(start) is not None
+
+
+def ptx(buffer: Buffer) -> Loose:
+    """A file of PTX: what its first two directives say."""
+    match = _PTX.match(buffer.read(0, min(buffer.size, _PTX_HEAD)))
+    if match is None:
+        raise MalformedError(buffer.name, "PTX without .version and .target")
+    return Loose(
+        section="",
+        offset=0,
+        size=buffer.size,
+        arch=Arch.parse(f"compute_{match[2].decode()}"),
+        abi=None,
+        linked=True,
+        debug=b"debug" in match[3],
+        toolkit=None,
+        kind="ptx",
+        ptx_isa=match[1].decode(),
     )
 
 
@@ -78,19 +113,19 @@ def unpacked(buffer: Buffer, section: str, start: int, end: int) -> Loose | None
     )
 
 
-def rows(cubins: Sequence[Loose]) -> Iterator[DeviceCode]:
+def rows(found: Sequence[Loose]) -> Iterator[DeviceCode]:
     """Those that are alike in a section, together."""
     alike: dict[tuple[str, Arch, bool, Compression], list[Loose]] = {}
-    for each in cubins:
+    for each in found:
         alike.setdefault((each.section, each.arch, each.linked, each.compression), []).append(each)
     for (section, arch, linked, compression), group in alike.items():
         yield DeviceCode(
-            kind="cubin",
+            kind=group[0].kind,
             arch=arch,
             section=section,
             linked=linked,
             compression=compression,
-            ptx_isa=None,
+            ptx_isa=group[0].ptx_isa,
             count=len(group),
             bytes=sum(each.size for each in group),
             real_bytes=sum(each.real for each in group),
@@ -103,11 +138,11 @@ def entry(found: Loose) -> Entry:
         container=None,
         section=found.section,
         offset=found.offset,
-        kind="cubin",
+        kind=found.kind,
         arch=found.arch,
         linked=found.linked,
         compression=found.compression,
-        ptx_isa=None,
+        ptx_isa=found.ptx_isa,
         cubin_abi=found.abi,
         header_size=0,
         bytes=found.size,

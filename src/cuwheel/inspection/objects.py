@@ -100,13 +100,16 @@ def absent(
         of_links = {index: _names_by_entry(walk, rows, index) for index in links}
         inside = {name for read in of_links.values() for each in read for name in each or ()}
         # A kernel that no link has belongs to any of them: the first will do.
-        nowhere = [name for each in known.values() for name in host.of(each) if name not in inside]
+        brought = [each for each in known.values() if not each.of_runtime]
+        nowhere = [name for each in brought for name in host.of(each) if name not in inside]
+        managed = {name for each in brought for name in each.managed}
         for index, read in of_links.items():
-            found[index] = tuple(_absent(read, host, nowhere if index == links[0] else ()))
+            lacks = _absent(read, host, nowhere if index == links[0] else ())
+            found[index] = tuple(replace(each, managed=managed.issuperset(each.names)) for each in lacks)
     apart = [
         index
         for index, each in enumerate(walk.containers)
-        if index not in device_linked and FATBIN_SECTIONS.get(each.section, not each.section) and len(each.entries) > 1
+        if index not in found and FATBIN_SECTIONS.get(each.section, not each.section) and len(each.entries) > 1
     ]
     if sum(entry.real for index in apart for entry in walk.containers[index].entries) <= _COMPARED:
         for index in apart:

@@ -77,7 +77,7 @@ class ContainerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     `wrappers`: the versions of those that name it; none where it is not registered. `symbols`: of relocatable objects,
     the names that decide whether those that fit a GPU can be linked without the others. `absent`: what the host
-    registers and some of its entries have not.
+    registers and some of its entries have not. `managed`: it holds variables in managed memory alone.
     """
 
     code: tuple[Count, ...] = ()
@@ -87,6 +87,7 @@ class ContainerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     without_kernels: bool = False
     symbols: Symbols | None = None
     absent: tuple[Absent, ...] = ()
+    managed: bool = False
 
 
 class LibraryFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -222,6 +223,7 @@ def _container_facts(library: Library) -> Iterator[ContainerFacts]:
             without_kernels=each.without_kernels,
             symbols=_deciding(each.symbols, wanted) if each.symbols else None,
             absent=each.absent,
+            managed=each.managed,
         )
         for index, each in enumerate(library.containers)
     )
@@ -336,6 +338,7 @@ def _container(facts: ContainerFacts) -> Container:
         symbols=facts.symbols,
         without_kernels=facts.without_kernels,
         absent=facts.absent,
+        managed=facts.managed,
     )
 
 

@@ -27,7 +27,7 @@ _ROWS = 12
 _WIDEST = 46  # of all columns for architectures: a terminal of 80 has no room for more
 _MARKS = {"cubin": "■", "ptx": "P", "lto-ir": "L", "unknown": "?"}
 _LEGEND = "by compute capability: ■ machine code, P PTX, L LTO-IR"
-LOOSE = ("cubin", "fatbin")  # files that are nothing but device code: packages have thousands
+LOOSE = ("cubin", "fatbin", "ptx")  # files that are nothing but device code: packages have thousands
 
 
 class Group(Struct, frozen=True, kw_only=True):

@@ -9,9 +9,11 @@ from msgspec import Struct
 
 from cuwheel import log
 from cuwheel.compat import drivers, matrix
+from cuwheel.compat.choose import SYMBOL_NOT_FOUND
 from cuwheel.errors import CuwheelError
 from cuwheel.facts import errors
 from cuwheel.inspection.demangle import demangled
+from cuwheel.inspection.kernels import kernels as all_kernels
 from cuwheel.inspection.kernels import of_container
 from cuwheel.tracing.code import chosen, machine
 from cuwheel.tracing.events import text
@@ -19,6 +21,9 @@ from cuwheel.units import size
 from cuwheel.wheel import workload_mark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cuwheel.inspection.kernels import CodeKernels
     from cuwheel.tracing.code import Image
     from cuwheel.tracing.events import Event
     from cuwheel.tracing.traced import Gpu
@@ -65,7 +70,86 @@ def of(event: Event, process: Event, found: Image | None, gpu: Gpu | None) -> Re
     if found is None or gpu is None or not (found.codes or found.container):
         words = text("; ".join(event.driver_log))
         return Reason(reason=f"the driver's log says: {words[:_LOG]}" if words else "")
+    if event.error == SYMBOL_NOT_FOUND.code and (why := _without_a_name(event, found, gpu)):
+        return why
     return Reason(reason=_code(event, found, gpu), fix=_fix(found, gpu), kernels=_possible(event, found))
+
+
+def _without_a_name(event: Event, found: Image, gpu: Gpu) -> Reason | None:
+    """Why the driver knows no symbol of that name although code that fits was loaded; None where none fits."""
+    survey = found.file.survey if found.file else None
+    choice = chosen(found, gpu)
+    if survey is None or found.file is None or choice is None or choice.entry is None:
+        return None
+    verdict = matrix.judge(survey, machine(gpu))
+    if foreign := next((each for each in verdict.findings if each.rule == "sbsa-on-l4t"), None):
+        return Reason(reason=foreign.message, fix=foreign.fix)
+    if choice.how == "none":
+        return None
+    arch = found.codes[choice.entry].arch
+    container = found.container
+    lacks = next((each for each in container.absent if each.entry == choice.entry), None) if container else None
+    names = (event.name,) if event.name else lacks.names if lacks else ()
+    called = _both_names(names)
+    what = " or ".join(called) or "the symbol"
+    holders = _holders(found.file.path, event.name) if event.name else []
+    if not event.name or event.name in (lacks.names if lacks else ()):
+        objects = sorted({each.arch for each in holders if not each.linked})
+        if lacks and objects:
+            why = (
+                f"the device link for {arch} left it out: the object that has it was compiled for {', '.join(objects)}"
+            )
+            return Reason(
+                reason=f"{what}: {why}",
+                fix=f"compile that object for {arch} too and link again, or link from the PTX that it has",
+                kernels=called,
+            )
+        if lacks:
+            fix = f"compile it for {arch} too, without `__CUDA_ARCH__` around it"
+            return Reason(
+                reason=f"{what}: the code for {arch}, which this GPU takes, lacks it", fix=fix, kernels=called
+            )
+    elsewhere = [each for each in holders if each.container != found.index and each.linked]
+    if elsewhere:
+        places = ", ".join(dict.fromkeys(f"container {each.container} ({each.arch})" for each in elsewhere[:3]))
+        return Reason(
+            reason=f"{what} is not in container {found.index}, which was asked for it, but in {places}",
+            fix="ask the module that holds it: two libraries, or two copies of one, share a kernel's name",
+            kernels=called,
+        )
+    if event.name and not holders and (others := _like(found.file.path, event.name)):
+        return Reason(
+            reason=f"{what} is not in the file; under another name it has {' or '.join(_both_names(others))}",
+            fix="launch it by the name that the device code has: host and device were compiled from different sources",
+            kernels=called,
+        )
+    return None
+
+
+def _holders(path: str, name: str) -> list[CodeKernels]:
+    try:
+        code = all_kernels(path, name).code
+    except CuwheelError as error:
+        log.debug("%s", error.message)
+        return []
+    return [each for each in code if any(kernel.name == name for kernel in each.kernels)]
+
+
+def _like(path: str, name: str) -> tuple[str, ...]:
+    """Kernels of the same function name: other parameters, or another file's."""
+    plain = demangled([name]).get(name, name).partition("(")[0].rpartition(" ")[2].rpartition("::")[2].partition("<")[0]
+    try:
+        code = all_kernels(path, plain).code if plain else ()
+    except CuwheelError as error:
+        log.debug("%s", error.message)
+        return ()
+    return tuple(dict.fromkeys(kernel.name for each in code for kernel in each.kernels))[:3]
+
+
+def _both_names(names: Sequence[str]) -> tuple[str, ...]:
+    """As in the source, and as the device code has it."""
+    readable = demangled(names)
+    return tuple(f"{readable[name]} [{name}]" if readable.get(name, name) != name else name for name in names)
 
 
 def is_blamed(event: Event, process: Event) -> bool:
@@ -163,5 +247,4 @@ def _possible(event: Event, found: Image) -> tuple[str, ...]:
     except CuwheelError as error:
         log.debug("%s", error.message)
         return ()
-    readable = demangled(names)
-    return tuple(readable.get(name, name) for name in names)
+    return _both_names(names)

@@ -126,6 +126,20 @@ def test_what_the_host_registers_and_the_code_lacks() -> None:
     assert told(_lacking("sm_80", entry=0)) == ("fails", 209, ())
 
 
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("compute_80", ("jit", None)),
+        ("compute_100", ("fails", 218)),
+        ("compute_90@9.9", ("fails", 222)),
+        ("compute_100@9.9", ("fails", 222)),
+    ],
+)
+def test_a_file_of_ptx(code: str, expected: tuple[str, int | None]) -> None:
+    made = library(code, format="ptx", containers=False, registration=NOTHING)
+    assert _told(predict(made, machine("9.0", **DRIVER))) == expected
+
+
 def test_more_architectures_than_the_link_do_not_make_an_object_the_runtimes() -> None:
     made = library(linked=("sm_80",), objects=("sm_80 sm_90", "sm_80"), symbols=(KERNEL, HELPER))
     assert _told(predict(made, machine("9.0", **DRIVER))) == ("fails", 300)

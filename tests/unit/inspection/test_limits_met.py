@@ -88,7 +88,7 @@ def test_archives_that_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_containers_that_are_searched_for_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernelless, "_ENTRIES", 1)
-    monkeypatch.setattr("cuwheel.inspection.objects.names", lambda *_: Mock(kernels=(), variables=()))
+    monkeypatch.setattr("cuwheel.inspection.objects.names", lambda *_: Mock(kernels=(), variables=(), managed=()))
     entry = Mock(real=1, row=0)
     reader = kernelless._Reader(Mock(), [Mock(kind="cubin")], Mock())
     with limits.collected() as met:

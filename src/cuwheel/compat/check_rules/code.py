@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from cuwheel.compat import drivers, platforms, remedies
 from cuwheel.compat.check_rules.case import Case, error_words
-from cuwheel.compat.choose import INVALID_SOURCE, JIT_DISABLED, NO_KERNEL_IMAGE, SYMBOL_NOT_FOUND, UNSUPPORTED_PTX
+from cuwheel.compat.choose import (
+    INVALID_PTX,
+    INVALID_SOURCE,
+    INVALID_SYMBOL,
+    JIT_DISABLED,
+    NO_KERNEL_IMAGE,
+    SYMBOL_NOT_FOUND,
+    UNSUPPORTED_PTX,
+)
 from cuwheel.compat.rule import Found, rule
 from cuwheel.compat.targets import serves
 from cuwheel.facts import architectures, versions
@@ -19,6 +27,9 @@ if TYPE_CHECKING:
     from cuwheel.compat.predict import Taken
     from cuwheel.facts.arch import Arch
     from cuwheel.inspection.libraries import DeviceCode
+
+
+_NOTHING_FITS = (NO_KERNEL_IMAGE, INVALID_PTX, INVALID_SYMBOL)
 
 
 def _failed_by(case: Case, error: CudaError) -> bool:
@@ -42,15 +53,17 @@ def _more_architectures(case: Case) -> str:
     severity="error",
     why="""Machine code runs on its own major and later minors only (`a` code on its exact capability, `f` code in its
     family), PTX compiles for its own capability and later ones. Where a container has neither, the first launch of a
-    kernel in it fails with error 209, no kernel image is available.""",
+    kernel in it fails with error 209, no kernel image is available; a file of PTX that does not fit gives 218 when it
+    is loaded, a variable in managed memory 13 when it is used.""",
     source="NVIDIA: CUDA programming guide, compatibility; measured on an H200 with fat binaries made for it",
     fix="build it for this GPU too, add PTX that it can compile, or take a release that has code for it",
 )
 def no_code_for_gpu(case: Case) -> Iterator[Found]:
     code = case.code
-    if code.outcome == "fails" and _failed_by(case, NO_KERNEL_IMAGE) and case.machine.jit != "forced":
+    error = next((each for each in _NOTHING_FITS if _failed_by(case, each)), None)
+    if code.outcome == "fails" and error and not code.absent and case.machine.jit != "forced":
         yield Found(
-            message=f"it has no code for the {case.gpu}: {error_words(NO_KERNEL_IMAGE)}",
+            message=f"it has no code for the {case.gpu}: {error_words(error)}",
             evidence=_holds(case),
             fix=_more_architectures(case),
         )
@@ -135,7 +148,7 @@ def registered_but_absent(case: Case) -> Iterator[Found]:
         why = "the device link left them out" if linked else "they were compiled for other architectures only"
         yield Found(
             message=f"the code that the {case.gpu} takes lacks kernels or variables that it registers ({why}): "
-            f"{error_words(SYMBOL_NOT_FOUND)}",
+            f"{error_words(code.predicted_error or SYMBOL_NOT_FOUND)}",
             evidence=tuple(f"it lacks {name}" for name in code.absent[:3]),
             fix="compile every object for each architecture that is linked" if linked else "",
         )

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuwheel.verbs import VERBS
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -60,6 +62,15 @@ def test_links_between_pages_lead_somewhere() -> None:
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert not lost, "\n".join(lost)
+
+
+def test_what_every_verb_trusts_writes_runs_and_sends_is_said() -> None:
+    """A row of SECURITY.md's table for each verb, with all of its cells."""
+    rows = re.findall(r"^\| `([a-z]+)` \|(.+)\|$", (ROOT / "SECURITY.md").read_text(), re.MULTILINE)
+    said = {verb: [cell.strip() for cell in cells.split(" | ")] for verb, cells in rows}
+    assert list(said) == list(VERBS)
+    assert [verb for verb, cells in said.items() if len(cells) != len(("trusts", "writes", "runs", "sends"))] == []
+    assert [verb for verb, cells in said.items() if not all(cells)] == []
 
 
 @pytest.mark.parametrize("page", ["architecture.md", "contributing.md", "design.md"])

@@ -129,10 +129,11 @@ def _is_stuck(its: ToolSettings, failures: dict[str, NetworkError]) -> bool:
 
 
 def _telling(error: Exception) -> str:
-    """The line of a tool's output that says most: pip and uv begin it with ERROR or a cross."""
+    """The lines of a tool's output that say most: pip and uv begin them with ERROR or a cross; uv has a reason too."""
     lines = [line.strip(" |") for line in str(error).splitlines()]
     telling = [line for line in lines[1:] if "ERROR" in line or line.startswith(("×", "error"))]
-    return " ".join([lines[0], *telling[-1:]]) if lines else repr(error)
+    reasons = [line for line in lines[1:] if line.startswith("cause: Because")]
+    return " ".join([lines[0], *telling[-1:], *reasons[:1]]) if lines else repr(error)
 
 
 @functools.cache

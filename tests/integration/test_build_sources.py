@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import html
 import io
 import shutil
 import threading
@@ -47,6 +48,8 @@ def test_a_repository_is_built_with_its_history_and_without_what_it_ignores(here
     projects.in_git(source, "v2.5")
     (source / "x.secret").write_text("no source")
     (source / "new.txt").write_text("not yet added")
+    (source / "dist").mkdir()
+    (source / "dist" / "earlier.whl").write_text("of an earlier build")
     before = {path: path.stat().st_mtime_ns for path in source.rglob("*") if path.is_file()}
     job = only(here, source, "--keep")
     assert Path(job["wheel"]["path"]).name == "bare-2.5-py3-none-linux_x86_64.whl"
@@ -54,6 +57,7 @@ def test_a_repository_is_built_with_its_history_and_without_what_it_ignores(here
     (copy,) = (here.store / "builds").glob("*/src")
     assert (copy / "new.txt").exists()
     assert not (copy / "x.secret").exists()
+    assert not (copy / "dist").exists()
     assert next(each["value"] for each in job["settings"] if each["name"] == "SOURCE_DATE_EPOCH") == "1577836800"
 
 
@@ -97,13 +101,19 @@ def test_a_result_that_was_changed_is_not_used(here: World) -> None:
 
 
 @contextlib.contextmanager
-def index(folder: Path, *, sha256: str | None = None) -> Iterator[str]:
-    """A package index of one source release on loopback."""
-    path = projects.sdist(projects.bare(folder / "source"), folder / "site" / "files")
+def index(folder: Path, *, sha256: str | None = None, python: str = "") -> Iterator[str]:
+    """A package index of one source release on loopback. `python`: what it requires, as the index says."""
+    source = projects.bare(folder / "source")
+    if python:
+        config = source / "pyproject.toml"
+        said = config.read_text().replace('version = "1.0"', f'version = "1.0"\nrequires-python = "{python}"')
+        config.write_text(said)
+    path = projects.sdist(source, folder / "site" / "files")
     page = folder / "site" / "simple" / "bare" / "index.html"
     page.parent.mkdir(parents=True)
     digest = sha256 or hashlib.sha256(path.read_bytes()).hexdigest()
-    page.write_text(f'<a href="../../files/{path.name}#sha256={digest}">{path.name}</a>')
+    requires = f' data-requires-python="{html.escape(python)}"' if python else ""
+    page.write_text(f'<a href="../../files/{path.name}#sha256={digest}"{requires}>{path.name}</a>')
     handler = functools.partial(_Quiet, directory=str(folder / "site"))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -129,6 +139,16 @@ def test_a_release_of_the_index_is_built_and_kept(here: World) -> None:
     with index(here.folder) as url:
         assert only(here, "bare==1.0", env=elsewhere(url))["outcome"] == "built"
     assert only(here, "bare==1.0", "--offline", "--rebuild")["outcome"] == "built"
+
+
+def test_a_release_for_another_python_is_refused_for_that_reason(here: World) -> None:
+    """It is on the index, whatever it requires: "no source release" would send its user elsewhere."""
+    with index(here.folder, python=">=3.38") as url:
+        told = here.build("bare==1.0", env=elsewhere(url))
+    assert told.status == 2, told.all
+    assert "does not support Python" in told.stderr
+    assert "requires-python is >=3.38" in told.stderr
+    assert "--python 3.38" in told.stderr
 
 
 def test_a_release_with_the_wrong_hash_is_refused(here: World) -> None:

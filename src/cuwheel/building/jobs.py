@@ -57,12 +57,17 @@ def pythons(table: Table, project: Project) -> tuple[str, ...]:
         allowed = SpecifierSet(project.requires_python)
     except InvalidSpecifier:
         return chosen  # the backend will have its own word on it
-    refused = [each for each in chosen if not (allowed.contains(f"{each}.0") or allowed.contains(f"{each}.99"))]
+
+    def fits(minor: str) -> bool:
+        return allowed.contains(f"{minor}.0") or allowed.contains(f"{minor}.99")
+
+    refused = [each for each in chosen if not fits(each)]
     if refused:
+        other = next((f"3.{minor}" for minor in range(8, 40) if fits(f"3.{minor}")), None)
         raise UsageError(
             f"{project.name} does not support Python {', '.join(refused)}: requires-python is "
             f"{project.requires_python}",
-            hint="choose another: --python 3.12",
+            hint=f"choose another: --python {other}" if other else "build another release of it",
         )
     return chosen
 

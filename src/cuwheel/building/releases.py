@@ -5,6 +5,8 @@ uv reads what the index says; pip is not asked, which would run the project's ow
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace  # noqa: TID251 - of a dataclass
 from typing import TYPE_CHECKING
 
 from cuwheel import files, log, resolver, venvs
@@ -13,6 +15,8 @@ from cuwheel.network import addresses, transfer
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_OTHER_PYTHON = re.compile(r"does not satisfy Python[<>=~]=?\s*(\d+\.\d+)", re.ASCII)  # uv's words
 
 
 def download(pinned: str, cache: Path, *, offline: bool) -> Path:
@@ -28,8 +32,15 @@ def download(pinned: str, cache: Path, *, offline: bool) -> Path:
         )
     if venvs.uv() is None:
         raise MissingExtraError(["uv"], "finding the source of a release", "build")
+    wanted = resolver.Wanted(requirements=(pinned,), dependencies=False, source=True)
     try:
-        (release,) = resolver.resolve(resolver.Wanted(requirements=(pinned,), dependencies=False, source=True))
+        try:
+            (release,) = resolver.resolve(wanted)
+        except resolver.NotFoundError as error:
+            # The source is wanted whatever it requires: which Python builds it is decided when it is there.
+            if not (other := _OTHER_PYTHON.search(str(error))):
+                raise
+            (release,) = resolver.resolve(replace(wanted, python=other[1]))
     except NetworkError:
         raise
     except CuwheelError as error:

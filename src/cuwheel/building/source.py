@@ -128,7 +128,9 @@ def _git_files(folder: Path) -> list[str] | None:
     new = _git(folder, "ls-files", "-z", "--others", "--exclude-standard")
     if known is None or new is None:
         return None
-    return [name for name in (known + new).split("\0") if name] or None
+    # Wheels of an earlier build that went to dist/ are no source, though nobody told git to ignore them.
+    fresh = [name for name in new.split("\0") if name.partition("/")[0] not in _OUTPUT_AT_TOP]
+    return [name for name in (*known.split("\0"), *fresh) if name] or None
 
 
 def _walked(folder: Path, without: set[Path]) -> Iterator[str]:

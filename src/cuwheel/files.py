@@ -18,12 +18,13 @@ from cuwheel.errors import MalformedError, UnreadableError
 from cuwheel.units import size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import IO
 
 CACHE = "CUWHEEL_CACHE"
 _LONGEST = 200  # of a name's 255 bytes, so that what is added fits
 _CHUNK = 1 << 20
+_SYNCS_AT_ONCE = 32  # more gain nothing
 _NUMBERS = itertools.count()  # clocks of Windows stand still for 15 ms
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -177,6 +178,17 @@ def sync_file(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_all(paths: Sequence[Path], folders: Iterable[Path] = ()) -> None:
+    """Files, then folders; all of a kind at once. Asked for one after the other the disk commits each by itself,
+    which for thousands of small files takes ten times as long as writing them; asked by many it commits for all.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - few commands write that much
+
+    with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:
+        list(pool.map(sync_file, paths))
+        list(pool.map(sync_folder, folders))
 
 
 def must_have_room(folder: Path, needed: int) -> None:

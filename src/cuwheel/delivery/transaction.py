@@ -1,7 +1,8 @@
 """Steps carried out: everything new is written beside its place first, then renamed, one step after the other.
 
 Until the first name changes the index is untouched, however long the copying takes and however it ends. A journal is
-there for the run after one that was killed in between.
+there for the run after one that was killed in between. In this order it also survives a crash of the machine: the
+journal and all new bytes are on the disk before the first name changes, all names before the journal goes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cuwheel.delivery.steps import Copy, Remove
 from cuwheel.errors import UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from cuwheel.delivery.index_folder import IndexFolder, Journal
@@ -53,8 +54,8 @@ def _execute(index: IndexFolder, steps: Sequence[Step], journal: Journal) -> Non
         raise
     for step, path in zip(steps, staged, strict=True):
         _settle(index, step, path)
-    for folder in sorted({index.path(each.path).parent for each in steps}):
-        files.sync_folder(folder)
+    changed = {index.path(each.path).parent for each in steps}
+    files.sync_all((), sorted({folder for each in changed for folder in _folders(index, each)}))
 
 
 def _stage_all(index: IndexFolder, steps: Sequence[Step], staged: list[Path | None]) -> None:
@@ -68,9 +69,8 @@ def _stage_all(index: IndexFolder, steps: Sequence[Step], staged: list[Path | No
                 to.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("xb") as file:
                     _fill(file, step, progress)
-    # When all are written: the first of them waits for the disk, and takes the others along.
-    for each in (index.path(JOURNAL), *filter(None, staged)):
-        files.sync_file(each)
+    journal = index.path(JOURNAL)
+    files.sync_all((journal, *filter(None, staged)), _folders(index, journal.parent))
 
 
 def _fill(file: IO[bytes], step: Step, progress: Progress) -> None:
@@ -96,6 +96,15 @@ def _settle(index: IndexFolder, step: Step, staged: Path | None) -> None:
     else:
         path.unlink(missing_ok=True)
         _remove_empty(path.parent, index.root)
+
+
+def _folders(index: IndexFolder, inner: Path) -> Iterator[Path]:
+    """From a folder up to the root, since any of them may be new; not those that went with the last file."""
+    for folder in (inner, *inner.parents):
+        if folder.is_dir():
+            yield folder
+        if folder == index.root:
+            return
 
 
 def _remove_empty(folder: Path, root: Path) -> None:

@@ -1,4 +1,5 @@
-/* Fails, or kills the process at, the n-th call that changes the disk. Preloaded into the sweep of tests/campaign.
+/* Fails, or kills the process at, the n-th call that changes the disk; or writes down the calls that decide what a crash
+ * of the machine leaves. Preloaded into the sweep of tests/campaign.
  *
  * Only the process that called `arm` counts, and of its calls those that concern files with names: what goes to a
  * terminal or a pipe changes nothing that could be left half done. */
@@ -8,8 +9,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -19,6 +23,7 @@ static volatile int mode = OFF;
 static long target;
 static volatile long counted;
 static pid_t owner;
+static int notes = -1;
 
 void arm(int how, long at) {
     target = at;
@@ -30,6 +35,45 @@ void arm(int how, long at) {
 long disarm(void) {
     mode = OFF;
     return counted;
+}
+
+/* From now on, calls are written down in this file, one a line: what, and of which paths. */
+void watch(const char *place) {
+    owner = getpid();
+    notes = place ? syscall(SYS_openat, AT_FDCWD, place, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+}
+
+/* Past our own `write`, in one call: threads do not mix their lines. */
+static void note(const char *what, const char *path, const char *to) {
+    char line[9000], folder[4096] = "";
+    if (notes < 0 || owner != getpid()) return;
+    if (path[0] != '/') getcwd(folder, sizeof folder - 1), strcat(folder, "/");
+    int size = snprintf(line, sizeof line, "%s\t%s%s\t%s\n", what, folder, path, to);
+    syscall(SYS_write, notes, line, (size_t)size);
+}
+
+static void note_file(const char *what, int fd) {
+    char link[64], path[4096];
+    if (notes < 0 || owner != getpid()) return;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t size = readlink(link, path, sizeof path - 1);
+    if (size <= 0) return;
+    path[size] = 0;
+    note(what, path, "");
+}
+
+static void note_at(const char *what, int at, const char *name) {
+    char link[64], path[8200];
+    if (notes < 0 || owner != getpid()) return;
+    if (at == AT_FDCWD || name[0] == '/') {
+        note(what, name, "");
+        return;
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+    ssize_t size = readlink(link, path, 4096);
+    if (size <= 0) return;
+    snprintf(path + size, sizeof path - (size_t)size, "/%s", name);
+    note(what, path, "");
 }
 
 static void die(void) {
@@ -63,6 +107,7 @@ static int regular(int fd) {
 /* A write that is torn leaves its first half; so does the one that meets the end of the room. */
 #define DEFINE_WRITE(name, parameters, fd, size, whole, half)                                     \
     ssize_t name parameters {                                                                     \
+        if (notes >= 0 && regular(fd)) note_file("write", fd);                                    \
         if (mode == OFF || !regular(fd) || !due(1)) return REAL(name) whole;                      \
         if (mode == ONCE || (size) < 2 || counted > target) return full();                       \
         ssize_t done = REAL(name) half;                                                           \
@@ -79,13 +124,15 @@ DEFINE_WRITE(copy_file_range, (int in, off64_t *from, int out, off64_t *to, size
              (in, from, out, to, size, flags), (in, from, out, to, size / 2, flags))
 
 ssize_t writev(int fd, const struct iovec *parts, int count) {
+    if (notes >= 0 && regular(fd)) note_file("write", fd);
     if (mode == OFF || !regular(fd) || !due(1)) return REAL(writev)(fd, parts, count);
     if (mode == TORN) die();
     return full();
 }
 
-#define DEFINE_CALL(name, parameters, grows, arguments)                                           \
+#define DEFINE_CALL(name, parameters, grows, arguments, ...)                                      \
     int name parameters {                                                                         \
+        __VA_ARGS__;                                                                              \
         if (!due(grows)) return REAL(name) arguments;                                             \
         if (mode == TORN) die();                                                                  \
         return full();                                                                            \
@@ -97,15 +144,15 @@ DEFINE_CALL(link, (const char *from, const char *to), 1, (from, to))
 DEFINE_CALL(linkat, (int a, const char *from, int b, const char *to, int flags), 1, (a, from, b, to, flags))
 DEFINE_CALL(symlink, (const char *from, const char *to), 1, (from, to))
 DEFINE_CALL(symlinkat, (const char *from, int at, const char *to), 1, (from, at, to))
-DEFINE_CALL(rename, (const char *from, const char *to), 0, (from, to))
-DEFINE_CALL(renameat, (int a, const char *from, int b, const char *to), 0, (a, from, b, to))
-DEFINE_CALL(unlink, (const char *path), 0, (path))
-DEFINE_CALL(unlinkat, (int at, const char *path, int flags), 0, (at, path, flags))
+DEFINE_CALL(rename, (const char *from, const char *to), 0, (from, to), note("rename", from, to))
+DEFINE_CALL(renameat, (int a, const char *from, int b, const char *to), 0, (a, from, b, to), note("rename", from, to))
+DEFINE_CALL(unlink, (const char *path), 0, (path), note("unlink", path, ""))
+DEFINE_CALL(unlinkat, (int at, const char *path, int flags), 0, (at, path, flags), note_at("unlink", at, path))
 DEFINE_CALL(rmdir, (const char *path), 0, (path))
 DEFINE_CALL(ftruncate, (int fd, off_t size), 0, (fd, size))
 DEFINE_CALL(ftruncate64, (int fd, off64_t size), 0, (fd, size))
-DEFINE_CALL(fsync, (int fd), 0, (fd))
-DEFINE_CALL(fdatasync, (int fd), 0, (fd))
+DEFINE_CALL(fsync, (int fd), 0, (fd), note_file("sync", fd))
+DEFINE_CALL(fdatasync, (int fd), 0, (fd), note_file("sync", fd))
 DEFINE_CALL(chmod, (const char *path, mode_t how), 0, (path, how))
 DEFINE_CALL(fchmod, (int fd, mode_t how), 0, (fd, how))
 DEFINE_CALL(fchmodat, (int at, const char *path, mode_t how, int flags), 0, (at, path, how, flags))

@@ -45,8 +45,11 @@ class Ground:
         os.environ.update(self.places())
         tempfile.tempdir = None  # it is asked for anew
 
-    def state(self, folder: Path, *, killed: bool = False) -> dict[str, str]:
-        """What each file holds, without what belongs to a run under way and what no two runs write alike."""
+    def state(self, folder: Path, *, killed: bool = False, everything: bool = False) -> dict[str, str]:
+        """What each file holds, without what belongs to a run under way and what no two runs write alike.
+
+        `everything`: with the latter, and with who may do what.
+        """
         found = {}
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
@@ -54,10 +57,10 @@ class Ground:
                 continue
             if killed and path.name.startswith(".") and path.suffix == ".part":
                 continue  # what was being written when the process died, under a name that nobody reads
-            if "/".join(parts).startswith(self.job.varies):
+            if not everything and "/".join(parts).startswith(self.job.varies):
                 continue
             target = str(path.readlink()) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
-            found["/".join(parts)] = target
+            found["/".join(parts)] = f"{path.lstat().st_mode:o} {target}" if everything else target
         return found
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuwheel import venvs
+from cuwheel.delivery import index_folder
 from tests.campaign.ground import CACHE
 from tests.fixtures import compiled, manifest, small_wheel, wheels
 from tests.integration import build_projects, toolchain_site
@@ -39,6 +40,13 @@ class Job:
     resumed: tuple[str, ...] = ()  # ends of names of files that an interrupted run leaves for the next to go on with
     private: tuple[str, ...] = (".cuwheel",)  # beginnings of names that belong to a run under way
     whole: Callable[[Path], Sequence[str]] = lambda _folder: ()  # what is wrong with the whole, at whatever moment
+    # What is promised of an interrupted run before anything is run again: a journal where something is changed, and
+    # that undoing it brings everything back; of one that fails by itself, that it has put everything back.
+    journal: Callable[[Path], bool] | None = None
+    undo: Command | None = None
+    puts_back: bool = True
+    durable: tuple[str, ...] = ()  # beginnings of paths that a crash of the machine leaves as before or as after
+    synced_journal: str = ""  # the one by which it does
     together: Literal["all", "one"] | None = None  # who succeeds of several at once; the others say that one is at work
 
 
@@ -111,6 +119,14 @@ def _project(folder: Path) -> None:
 
 def _slim_environment(folder: Path) -> Sequence[str]:
     return ("slim", "--env", str(folder / "env"), "--for", "h100", "--cuda", "12.8", "--quiet", "--json")
+
+
+def _undo_slim(folder: Path) -> Sequence[str]:
+    return ("slim", "--env", str(folder / "env"), "--undo", "--quiet", "--json")
+
+
+def _undo_install(folder: Path) -> Sequence[str]:
+    return ("install", "--undo", "--env", str(folder / "env"), "--quiet", "--json")
 
 
 def _index(folder: Path) -> None:
@@ -254,6 +270,9 @@ JOBS = (
         name="slim-environment",
         prepare=lambda folder: make_environment(folder / "env"),
         command=_slim_environment,
+        journal=_journal_left,
+        undo=_undo_slim,
+        durable=("env/lib",),
         together="one",
     ),
     Job(
@@ -266,7 +285,8 @@ JOBS = (
         name="slim-undo",
         prepare=lambda folder: make_environment(folder / "env"),
         begin=_slim_environment,
-        command=lambda folder: ("slim", "--env", str(folder / "env"), "--undo", "--quiet", "--json"),
+        command=_undo_slim,
+        journal=_journal_left,
         recover_if=_journal_left,
     ),
     Job(
@@ -324,6 +344,8 @@ JOBS = (
             *("--catalogue", str(folder / "catalogue")),
         ),
         whole=lambda folder: published.problems(folder / "index"),
+        durable=("index/",),
+        synced_journal=f"index/{index_folder.JOURNAL}",
         together="all",
     ),
     Job(
@@ -333,10 +355,13 @@ JOBS = (
             *("publish", "--to", str(folder / "index"), "--remove", "gone==1.0", "--keep", "1", "--quiet", "--json"),
         ),
         whole=lambda folder: published.problems(folder / "index"),
+        durable=("index/",),
+        synced_journal=f"index/{index_folder.JOURNAL}",
         recover=lambda folder: ("publish", "--to", str(folder / "index"), "--keep", "9", "--quiet", "--json"),
     ),
     Job(
         name="record",
+        puts_back=False,  # what was recorded until then is kept
         prepare=_warmed_script,
         command=lambda folder: ("record", "-o", str(folder / "rec"), "--quiet", "--", "sh", "build.sh"),
         # A record that was begun is not taken for another one's place: its next try is beside it.
@@ -363,25 +388,38 @@ JOBS = (
         begin=lambda folder: _install_package(folder, "foo==1.0"),
         command=lambda folder: _install_package(folder, "foo"),
         varies=_TIMES_OF_UV,
+        journal=_kept_install,
+        undo=_undo_install,
     ),
     Job(
         name="install-requirements",
         prepare=_several_packages,
         command=lambda folder: _install_package(folder, "-r", str(folder / "requirements.txt")),
         varies=_TIMES_OF_UV,
+        journal=_kept_install,
+        undo=_undo_install,
     ),
-    Job(name="install-pin", prepare=_package_with_setting, command=_install_with_setting, varies=_TIMES_OF_UV),
+    Job(
+        name="install-pin",
+        prepare=_package_with_setting,
+        command=_install_with_setting,
+        varies=_TIMES_OF_UV,
+        journal=_kept_install,
+        undo=_undo_install,
+    ),
     Job(name="install-lock", prepare=_fleet, command=_lock_for_fleet),
     Job(
         name="install-undo",
         prepare=_environment,
         begin=lambda folder: _install_package(folder, "foo"),
-        command=lambda folder: ("install", "--undo", "--env", str(folder / "env"), "--quiet", "--json"),
+        command=_undo_install,
+        journal=_kept_install,
         recover_if=_kept_install,
         varies=_TIMES_OF_UV,
     ),
     Job(
         name="catalogue",
+        puts_back=False,  # what is whole stays, for the next try
         prepare=_listed,
         begin=lambda folder: _collect(folder, "foo==1.0"),
         command=lambda folder: _collect(folder, "foo"),
@@ -390,6 +428,7 @@ JOBS = (
     ),
     Job(
         name="toolchain",
+        puts_back=False,  # what is whole stays, for the next try
         prepare=_mirror,
         command=_install,
         private=_STORE,
@@ -397,6 +436,7 @@ JOBS = (
     ),
     Job(
         name="toolchain-download",
+        puts_back=False,  # what is whole stays, for the next try
         prepare=_served_mirror,
         command=lambda folder: _install(folder, place=(folder / "url").read_text()),
         resumed=(".part",),
@@ -405,6 +445,7 @@ JOBS = (
     ),
     Job(
         name="toolchain-lock",
+        puts_back=False,  # what is whole stays, for the next try
         prepare=_mirror,
         command=lambda folder: _install(folder, "--lock", str(folder / "cuwheel.lock")),
         private=_STORE,
@@ -412,6 +453,7 @@ JOBS = (
     ),
     Job(
         name="toolchain-fetch",
+        puts_back=False,  # what is whole stays, for the next try
         prepare=_mirror,
         command=lambda folder: (
             *("toolchain", "fetch", "13.0.2", "--provider", "redist", "--redist-url", str(folder / "site")),
@@ -432,6 +474,7 @@ JOBS = (
     ),
     Job(
         name="build",
+        puts_back=False,  # what is whole stays, for the next try
         prepare=_project,
         command=lambda folder: (
             *("build", str(folder / "source"), "--provider", "redist", "--redist-url", str(folder / "site")),

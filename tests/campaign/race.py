@@ -20,21 +20,25 @@ BUSY = "is changing it"
 _LIMIT_S = 300
 
 
-def run(job: Job, seconds: float, at_once: int = AT_ONCE) -> tuple[int, list[str]]:
-    """How many rounds, and what went wrong in them."""
+def run(job: Job, seconds: float, at_once: int = AT_ONCE, most: int | None = None) -> tuple[int, list[str]]:
+    """How many rounds, and what went wrong in them. `most`: rounds to try."""
     problems: list[str] = []
     rounds = 0
     end = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as scratch:
         ground = Ground(job, Path(scratch))
-        (alone,) = _together(job, ground, 1)
-        if alone[0] != 0:
-            fail(job, alone[1])
+        alone = _together(job, ground, 1, end)
+        if not alone:
+            return 0, []
+        if alone[0][0] != 0:
+            fail(job, alone[0][1])
         finished = ground.state(ground.folder)
-        while rounds == 0 or time.monotonic() < end:
-            rounds += 1
+        while time.monotonic() < end and rounds != most:
             ground.renew()
-            ended = _together(job, ground, at_once)
+            ended = _together(job, ground, at_once, end)
+            if not ended:
+                break  # they were still at it when the time was over
+            rounds += 1
             if all(status != 0 for status, _ in ended):
                 problems.append(f"{job.name}, {at_once} at once: none succeeded: {ended[0][1]}")
             for status, messages in ended:
@@ -46,7 +50,8 @@ def run(job: Job, seconds: float, at_once: int = AT_ONCE) -> tuple[int, list[str
     return rounds, problems
 
 
-def _together(job: Job, ground: Ground, count: int) -> list[tuple[int, str]]:
+def _together(job: Job, ground: Ground, count: int, end: float) -> list[tuple[int, str]]:
+    """Empty where they do not come to their end before `end`."""
     command = [sys.executable, "-m", "cuwheel", *job.command(ground.folder)]
     environ = {**os.environ, **ground.places()}
     started = [
@@ -58,8 +63,13 @@ def _together(job: Job, ground: Ground, count: int) -> list[tuple[int, str]]:
     ended = []
     for each in started:
         try:
-            _, messages = each.communicate(timeout=_LIMIT_S)
+            _, messages = each.communicate(timeout=max(0.1, min(_LIMIT_S, end - time.monotonic())))
         except subprocess.TimeoutExpired:
+            if time.monotonic() >= end:
+                for other in started:
+                    other.kill()
+                    other.wait()
+                return []
             each.kill()
             _, messages = each.communicate()
             messages += f"(ended after {_LIMIT_S} s)"

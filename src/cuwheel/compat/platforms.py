@@ -34,7 +34,16 @@ def one_distribution(library: Library) -> bool:
 
 
 def unconfirmed(library: Library, machine: Machine) -> bool:
-    """A server build of the one distribution, on a Tegra that is not known to be served by it."""
+    """A server build of the one distribution, on a Tegra that it is not known to serve.
+
+    Where it depends on an L4T that was not told, that is a condition: the code itself is known.
+    """
+    told = machine.l4t is not None or toolkits.joined_arm64(machine.capability) is None
+    return told and must_join(library, machine)
+
+
+def must_join(library: Library, machine: Machine) -> bool:
+    """Whether a server build runs on this Jetson only with an L4T that it is not known to have."""
     if library.platform is None or library.platform.name != "sbsa" or not machine.runs_l4t:
         return False
     if not one_distribution(library):
@@ -75,7 +84,7 @@ def across_tegra(arch: Arch, machine: Machine) -> bool:
 
 
 def conditions(library: Library, machine: Machine) -> Iterator[str]:
-    if unconfirmed(library, machine):
+    if must_join(library, machine):
         since = tables().toolkits.arm64.one_distribution_since
         wanted = joins(machine)
         yield (

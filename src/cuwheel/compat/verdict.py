@@ -60,10 +60,8 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def best(outcomes: Iterable[Outcome]) -> Outcome:
-    """Of several that it could be. What fails for certain outweighs what nobody has confirmed."""
-    found = list(outcomes)
-    known = [each for each in found if each != "unknown"]
-    return min(known or found, key=ORDER.index, default="unknown")
+    """Of several that it could be. Where one is not known and the others fail, nobody knows that it fails."""
+    return min(outcomes, key=ORDER.index, default="unknown")
 
 
 def error_of(libraries: Iterable[LibraryVerdict]) -> CudaError | None:

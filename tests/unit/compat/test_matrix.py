@@ -82,11 +82,28 @@ def test_case_2_a_wheel_for_two_gpus_runs_there_and_nowhere_else() -> None:
     assert {verdict.predicted_error.code for verdict in outcomes.values() if verdict.predicted_error} == {500}
 
 
-@pytest.mark.parametrize("torch", [None, "12.6"])
-def test_case_3_a_server_build_on_an_orin(torch: str | None) -> None:
+def _server_build_on_orin(**known: Any) -> Verdict:
     wheel = _bitsandbytes("11.8", "12.6", "13.0", code="sm_75 sm_80 sm_90", platform="sbsa", machine="aarch64")
     (orin,) = named.machines(["orin"], None)
-    verdict = judge(wheel, machine("8.7", gpu=orin.gpu, tegra=orin.tegra, cpu=orin.cpu, os=orin.os, torch_cuda=torch))
+    return judge(wheel, machine("8.7", gpu=orin.gpu, tegra=orin.tegra, cpu=orin.cpu, os=orin.os, **known))
+
+
+def test_what_of_a_server_build_on_an_orin_is_not_known_is_a_condition_or_unknown() -> None:
+    """Only the library for CUDA 13 could run there, with an L4T that has joined the one distribution."""
+    choice, jetpack = "torch is built for CUDA 13.0 (fails with 11.8, 12.6)", "JetPack 7.2 (L4T 39.2) or later"
+    untold = _server_build_on_orin()
+    assert untold.outcome == "compatible"
+    assert untold.conditions[0] == choice
+    assert any(each.startswith(jetpack) for each in untold.conditions)
+    older = _server_build_on_orin(l4t="36.4.3")
+    assert older.outcome == "unknown", "two libraries fail, but the third may run"
+    assert older.conditions[0] == choice
+    assert older.predicted_error is None
+    assert _server_build_on_orin(l4t="39.2").outcome == "compatible"
+
+
+def test_case_3_a_server_build_on_an_orin() -> None:
+    verdict = _server_build_on_orin(torch_cuda="12.6")
     assert verdict.outcome == "fails"
     assert verdict.predicted_error
     assert (verdict.predicted_error.code, verdict.predicted_error.name) == (500, "cudaErrorSymbolNotFound")
@@ -229,7 +246,8 @@ def test_outcomes_in_order() -> None:
     assert worst(()) == best(()) == "unknown"
     assert worst(("native", "unknown")) == "unknown"
     assert best(("unknown", "jit", "partial")) == "jit"
-    assert best(("unknown", "fails")) == "fails"
+    assert best(("unknown", "fails")) == "unknown"
+    assert worst(("unknown", "fails")) == "fails"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def sbsa_on_l4t(case: Case) -> Iterator[Found]:
 )
 def arm64_build_unconfirmed(case: Case) -> Iterator[Found]:
     platform = case.library.platform
-    if platform and platforms.unconfirmed(case.library, case.machine) and not case.prediction.stops:
+    if platform and platforms.must_join(case.library, case.machine) and not case.prediction.stops:
         wanted = platforms.joins(case.machine)
         yield Found(
             message=f"it is built for servers with CUDA {drivers.cuda_major(case.library)}, and nobody has confirmed "

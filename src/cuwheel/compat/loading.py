@@ -5,24 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuwheel.facts import libraries, packages, versions
+from cuwheel.facts.rows.packages import PackageProfile
 from cuwheel.units import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cuwheel.facts.rows.packages import PackageProfile
     from cuwheel.inspection.libraries import Library, PythonLoad, Survey
     from cuwheel.machine.fleet import Machine
 
 # A part of a path that names one GPU: sm90/, _sm_100a.so.
 _FOR_ONE_GPU = re.compile(r"(?<![A-Za-z])sm_?\d{2,3}[af]?(?![A-Za-z0-9])")
+# A part of a path that names the CUDA it was made for: _cu12.so, _cuda126.so, cu13/.
+_FOR_ONE_CUDA = re.compile(r"(?<![A-Za-z0-9])cu(?:da)?[_-]?(1\d)\.?(\d)?(?![A-Za-z0-9])")
 _ON_DEMAND = "it is opened only on demand: the rest works without it"
+_LINKED = "it is only linked: what does not call it works without its code"
 _FOR_OTHER_GPUS = "no GPU could use all libraries of the package: they are not meant to run together"
 _ORDINARY_DIGITS = 2  # of a CUDA major in a variable such as BNB_CUDA_VERSION
 
@@ -37,14 +40,18 @@ class Candidate(Struct, frozen=True, kw_only=True):
 class Loading(Struct, frozen=True, kw_only=True):
     """`always`: loaded for certain. `candidates`: one of these, and it is not known which.
 
-    `optional`: the rest works without them, and `reasons` says why that is known (in words, by path). `variants`: of
-    each of these one is opened, for the GPU that is there. `described`: a profile of the package says all this.
-    `missing`: why there is none that could be loaded, and what helps is in `fix`.
+    `optional`: the rest works without them, and `reasons` says why that is known (in words, by path). `linked`: they
+    must be there, but only what calls them misses code that they lack. `main`: those that the package is for, and
+    `does` says what for. `variants`: of each of these one is opened, for the GPU that is there. `described`: a profile
+    of the package says all this. `missing`: why there is none that could be loaded, and what helps is in `fix`.
     """
 
     always: tuple[str, ...]
     candidates: tuple[Candidate, ...] = ()
     optional: frozenset[str] = frozenset()
+    linked: frozenset[str] = frozenset()
+    main: frozenset[str] = frozenset()
+    does: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     variants: tuple[tuple[str, ...], ...] = ()
     described: bool = True
@@ -54,7 +61,8 @@ class Loading(Struct, frozen=True, kw_only=True):
 
     @property
     def certain(self) -> tuple[str, ...]:
-        return tuple(path for path in self.always if path not in self.optional)
+        """What decides: the rest does not work without it."""
+        return tuple(path for path in self.always if path not in self.optional and path not in self.linked)
 
 
 def loading(survey: Survey, machine: Machine) -> Loading:
@@ -63,33 +71,116 @@ def loading(survey: Survey, machine: Machine) -> Loading:
     paths = tuple(each.path for each in survey.libraries if alone or is_loadable(each))
     profile = profile_of(survey)
     if profile is None:
-        return _undescribed(survey, paths)
+        return _undescribed(survey, paths, machine)
     if profile.loads == "every":
-        described = {path for path in paths if any(fnmatchcase(path, each) for each in profile.optional)}
-        certain = _with_needed(survey, survey.imported)
-        tried = {each.path for each in survey.python_loads if each.guarded and each.path not in certain}
-        reasons = _reasons(survey, tried) | dict.fromkeys(described, _ON_DEMAND)
-        return Loading(always=paths, optional=frozenset(described | tried), reasons=reasons)
+        return _every(profile, survey, paths)
     return _one(profile, paths, machine)
 
 
-def _undescribed(survey: Survey, paths: tuple[str, ...]) -> Loading:
-    """What is not loaded for certain is opened on demand, as far as anybody can tell."""
-    loadable = frozenset(paths)
-    if survey.kind == "file" or sum(bool(each.device_code) for each in survey.libraries if each.path in loadable) <= 1:
-        return Loading(always=paths)
+def _every(profile: PackageProfile, survey: Survey, paths: tuple[str, ...]) -> Loading:
+    described = {path for path in paths if any(fnmatchcase(path, each) for each in profile.optional)}
+    linked = {path for path in paths if any(fnmatchcase(path, each) for each in profile.linked)}
     certain = _with_needed(survey, survey.imported)
+    tried = {each.path for each in survey.python_loads if each.guarded and each.path not in certain}
+    does: dict[str, str] = {}
+    main: set[str] = set()
+    for part in profile.parts:
+        held = {path for path in paths if fnmatchcase(path, part.library)}
+        does |= dict.fromkeys(held, part.does)
+        main |= held if part.main else set()
+    reasons = _reasons(survey, tried) | dict.fromkeys(described, _ON_DEMAND) | dict.fromkeys(linked, _LINKED)
+    others = frozenset(described | tried)
+    main |= set(paths) - others - linked - does.keys()
+    return Loading(
+        always=paths, optional=others, linked=frozenset(linked), main=frozenset(main), does=does, reasons=reasons
+    )
+
+
+def _undescribed(survey: Survey, paths: tuple[str, ...], machine: Machine) -> Loading:
+    """What is not loaded for certain is opened on demand, as far as anybody can tell."""
+    if survey.kind == "file":
+        return Loading(always=paths)
+    if chosen := _by_names(survey, paths, machine):
+        return chosen
+    with_code = frozenset(each.path for each in survey.libraries if each.device_code and each.path in set(paths))
+    if len(with_code) <= 1:
+        return Loading(always=paths)
+    loaded = _with_needed(survey, survey.imported)
+    linked = _only_linked(loaded, frozenset(survey.imported), with_code)
+    optional = frozenset(paths) - loaded
     variants: dict[str, list[str]] = {}
     for path in paths:
         if _FOR_ONE_GPU.search(path):
             variants.setdefault(_FOR_ONE_GPU.sub("*", path), []).append(path)
     return Loading(
         always=paths,
-        optional=loadable - certain,
-        reasons=_reasons(survey, loadable - certain),
+        optional=optional,
+        linked=linked,
+        main=_main(survey, with_code, loaded - linked),
+        reasons=_reasons(survey, optional) | dict.fromkeys(linked, _LINKED),
         variants=tuple(tuple(each) for each in variants.values() if len(each) > 1),
         described=False,
     )
+
+
+def _only_linked(loaded: frozenset[str], imported: frozenset[str], with_code: frozenset[str]) -> frozenset[str]:
+    """Of those that come with what is imported: all, where that has code of its own; else CUDA's, beside others."""
+    there = (loaded - imported) & with_code
+    if imported & with_code:
+        return there
+    bundled = frozenset(filter(is_bundled, there))
+    return bundled if there - bundled else frozenset()
+
+
+def is_bundled(path: str) -> bool:
+    """Whether it is a library of others that lies in the package: CUDA's own, or what a repair took along."""
+    name = libraries.plain_name(file_name(path))
+    return path.partition("/")[0].endswith(".libs") or libraries.is_cuda_library(name)
+
+
+def _main(survey: Survey, with_code: frozenset[str], certain: frozenset[str]) -> frozenset[str]:
+    """What importing it loads; else what its Python tries to load then; else the library with most device code."""
+    own = {each for each in with_code if not is_bundled(each)} or set(with_code)
+    general = {each.path for each in survey.libraries if each.path in own and not _for_chosen_gpus(each)} or own
+    tried = {each.path for each in survey.python_loads if each.at_import}
+    if found := certain & general or tried & general:
+        return frozenset(found)
+    held = {each.path: sum(row.bytes for row in each.device_code) for each in survey.libraries if each.path in general}
+    return frozenset({max(held, key=lambda path: held[path])})
+
+
+def _for_chosen_gpus(library: Library) -> bool:
+    return all(row.arch.suffix for row in library.device_code)
+
+
+def _by_names(survey: Survey, paths: tuple[str, ...], machine: Machine) -> Loading | None:
+    """Libraries whose names differ by a CUDA version alone: the framework's decides which of them is loaded."""
+    by_name: dict[str, dict[str, str]] = {}
+    for path in paths:
+        if match := _FOR_ONE_CUDA.search(path):
+            cuda = ".".join(filter(None, match.groups()))
+            by_name.setdefault(_FOR_ONE_CUDA.sub("*", path), {})[cuda] = path
+    versioned: dict[str, tuple[str, ...]] = {}
+    for name, held in by_name.items():
+        if len(held) > 1:
+            paths = tuple(each for each in paths if each not in (*held.values(), re.sub(r"[_-]?\*", "", name)))
+            for cuda, path in held.items():
+                versioned[cuda] = (*versioned.get(cuda, ()), path)
+    if not versioned:
+        return None
+    profile = PackageProfile(names=(), loads="one", source=(), follows=_followed(survey), picks="nearest")
+    found = choose(profile, versioned, machine)
+    return replace(found, always=(*paths, *found.always), described=False)
+
+
+def _followed(survey: Survey) -> Literal["torch", "jax", "cudart"]:
+    """The framework that a package is for, by what it requires, links or is called."""
+    about = survey.distribution
+    words = [*(about.requires if about else ()), about.name if about else ""]
+    words += [packages.framework_of(name) or "" for each in survey.libraries for name in each.needed]
+    if any(re.match(r"torch(?![a-z])", each) for each in words):
+        return "torch"
+    return "jax" if any(re.match(r"jax(?![a-z])|jaxlib", each) for each in words) else "cudart"
 
 
 def _reasons(survey: Survey, optional: Iterable[str]) -> dict[str, str]:

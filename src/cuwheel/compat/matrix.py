@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from cuwheel.compat import check_rules, reach, tags, torch_releases, variant_claims
 from cuwheel.compat.check_rules.case import Case, Whole
-from cuwheel.compat.library_findings import Key, alike, of_libraries, of_library
-from cuwheel.compat.library_sources import Surroundings, resolve, surroundings
+from cuwheel.compat.library_findings import Key, alike, in_part, of_libraries, of_library
+from cuwheel.compat.library_sources import Needed, Surroundings, resolve, surroundings
 from cuwheel.compat.loading import Loading, apart, loading
 from cuwheel.compat.modules import of_driver
 from cuwheel.compat.predict import NOTHING, Outcome, Prediction, stopped
 from cuwheel.compat.reach import served_together
-from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, together
+from cuwheel.compat.verdict import LibraryVerdict, Verdict, best, error_of, main_part, together
 from cuwheel.finding import Finding, gravest_first
 from cuwheel.inspection.libraries import Library
 from cuwheel.wheel import workload_mark
@@ -33,13 +33,14 @@ _IN_PART = "code-for-gpu-in-part"
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
-    """A library on the machine. `stopped`: it cannot even be loaded."""
+    """A library on the machine. `stopped`: it cannot even be loaded. `only`: what its conditions are for, in words."""
 
     library: Library
     verdict: LibraryVerdict
     findings: tuple[Finding, ...]
     conditions: tuple[str, ...]
     stopped: bool
+    only: str = ""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -102,8 +103,8 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
     with_code = frozenset(path for path, each in read.reaches.items() if each.has_code)
     about = check_rules.examine_package(Whole(survey=survey, machine=machine, loading=load, with_code=with_code))
     judged = _judged(survey, machine, read, load)
-    if load.optional and _nothing_runs(judged[path] for path in load.always):
-        load = replace(load, optional=frozenset(), variants=())  # whatever is opened fails
+    if (load.optional or load.linked) and _nothing_runs(judged[path] for path in load.always):
+        load = replace(load, optional=frozenset(), linked=frozenset(), variants=())  # whatever is opened fails
         judged = _judged(survey, machine, read, load)
     load = _without_worse_variants(load, judged)
     always = [judged[path] for path in load.always]
@@ -113,6 +114,7 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
     chosen = [group for group in groups if group.outcome == outcome]
     stopped = any(each.severity == "error" for each in about)
     loaded = [each.verdict for each in chosen[0].judged]
+    telling = [each.verdict for each in _telling(chosen[0].judged)]
     findings = _news(about, _findings_of(groups, chosen, load))
     if stopped or outcome == "fails":
         findings = (each for each in findings if each.rule not in check_rules.STARTS_SLOWLY)
@@ -122,6 +124,8 @@ def _verdict(survey: Survey, machine: Machine, read: _Read, load: Loading) -> Ve
         target=survey.target,
         machine=machine.name,
         outcome="fails" if stopped else outcome,
+        main="fails" if stopped else main_part(telling),
+        summary="" if stopped or outcome != "partial" else in_part(telling, load, survey.python_loads),
         predicted_error=None if at_import else error_of(loaded),
         conditions=() if stopped else tuple(dict.fromkeys(_conditions(survey, machine, load, groups, chosen))),
         libraries=tuple(each.verdict for each in judged.values() if _has_own_code(each.library)),
@@ -160,26 +164,40 @@ def _judge(path: str, read: _Read, around: Surroundings, load: Loading, certain:
     stopped = any(each.severity == "error" for each in host)
     other_machine = any(each.rule in check_rules.ANOTHER_MACHINE for each in host)
     findings = host if other_machine else (*host, *check_rules.examine_code(case))
-    optional = library.path in load.optional
+    elsewhere = () if stopped else _kernels_elsewhere(found, prediction, needed)
+    optional = library.path in load.optional or (library.path in load.linked and not stopped)
     undecided = any(library.path in each.paths for each in load.candidates) or (optional and not load.described)
+    only = f"for {load.does[path]}: " if optional and path in load.does else ""
     missing = _missing_condition([each.soname for each in needed if each.place == "unknown"])
+    has_code = [f"{each} has code for this GPU" for each in elsewhere]
     beyond = _toolkit_condition([each.soname for each in needed if each.place == "toolkit"])
     return _Judged(
         library=library,
         verdict=LibraryVerdict(
             path=library.path,
-            outcome="fails" if stopped else prediction.outcome,
+            outcome="fails" if stopped else ("partial" if elsewhere else prediction.outcome),
             containers=prediction.containers,
             predicted_error=None if stopped else prediction.predicted_error,
             loaded=None if undecided else library.path in certain,
             optional=optional,
+            main=library.path in load.main,
             rests_on=prediction.taken,
             conditions=prediction.conditions,
         ),
-        findings=tuple(of_library(each, library.path, load) for each in findings),
-        conditions=(*prediction.conditions, *missing, *beyond, *_host_conditions(library, machine)),
+        findings=tuple(of_library(each, library.path, load, optional=optional or bool(elsewhere)) for each in findings),
+        conditions=(*prediction.conditions, *missing, *has_code, *beyond, *_host_conditions(library, machine)),
+        only=only,
         stopped=stopped,
     )
+
+
+def _kernels_elsewhere(found: Reach, prediction: Prediction, needed: Sequence[Needed]) -> tuple[str, ...]:
+    """Libraries of another package that have the kernels for GPUs which it has nothing for itself, as far as it shows:
+    its own are all for chosen GPUs, and it is linked with what is neither CUDA's nor a framework's.
+    """
+    if prediction.outcome != "fails" or prediction.stops or not all(each.for_chosen_gpus for each in found.modules):
+        return ()
+    return tuple(each.soname for each in needed if each.place == "unknown" and not each.brought_by)
 
 
 def _without_code(library: Library, machine: Machine) -> Prediction:
@@ -202,8 +220,12 @@ def _telling(judged: Iterable[_Judged]) -> Iterator[_Judged]:
 
 
 def _without_worse_variants(load: Loading, judged: Mapping[str, _Judged]) -> Loading:
-    """Of libraries that are for one GPU each, the one that serves best is the one that is opened."""
-    dropped: set[str] = set()
+    """Of libraries that are for one GPU each, the one that serves best is the one that is opened; of files with device
+    code alone, which the package hands to the driver itself, those that fit.
+    """
+    loose = [path for path in load.always if judged[path].library.format in ("cubin", "fatbin")]
+    failing = {path for path in loose if judged[path].verdict.outcome == "fails"}
+    dropped = failing if len(failing) < len(loose) else set()
     for paths in load.variants:
         chosen = best(judged[path].verdict.outcome for path in paths)
         dropped |= {path for path in paths if judged[path].verdict.outcome != chosen}
@@ -250,7 +272,13 @@ def _conditions(
         yield f"{load.follows} is built for CUDA {_versions(chosen)}{_otherwise(groups, chosen)}"
     by_condition: dict[str, list[_Group]] = {}
     for group in chosen:
-        for condition in dict.fromkeys(text for each in group.judged for text in each.conditions):
+        of_all = {text for each in group.judged if not each.only for text in each.conditions}
+        told = (
+            text if not each.only or text in of_all else each.only + text
+            for each in group.judged
+            for text in each.conditions
+        )
+        for condition in dict.fromkeys(told):
             by_condition.setdefault(condition, []).append(group)
     for condition, where in by_condition.items():
         only = f"with {load.follows} for CUDA {_versions(where)}: " if len(where) < len(chosen) else ""

@@ -233,7 +233,11 @@ def _summed(chooses: Choosing, every: Sequence[_Judged]) -> Prediction:
     if by_itself and not guessed:
         outcome: Outcome = next(how for how in _GOOD if hows[how])
     elif by_itself or not missed:  # with a guess it is not known which of those that fit it uses: the weakest counts
-        outcome = next(how for how in reversed(_GOOD) if hows[how])
+        # Beside registered machine code, cubins that the library loads itself do not say how it runs.
+        stray = {each.choice.how for each in judged if each.module.own} & {"compatible"}
+        registered = {each.choice.how for each in judged if not each.module.own}
+        counted = set(hows) - (stray - registered if "native" in registered else set())
+        outcome = next(how for how in reversed(_GOOD) if how in counted)
     else:
         outcome = "fails" if none == total or next_to_nothing else "partial"
     absent = tuple(dict.fromkeys(name for each in judged for name in each.absent))

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 ORDER: tuple[Outcome, ...] = ("native", "compatible", "jit", "partial", "unknown", "fails")
 
 
+GOOD: tuple[Outcome, ...] = ("native", "compatible", "jit")
+
+
 class LibraryVerdict(Struct, frozen=True, kw_only=True):
-    """`loaded`: null where it depends on what is not known. `optional`: the rest works without it.
+    """`loaded`: null where it depends on what is not known. `optional`: the rest works without it. `main`: it is what
+    the package is for.
 
     `rests_on`: the entries that the driver takes.
     """
@@ -29,16 +33,22 @@ class LibraryVerdict(Struct, frozen=True, kw_only=True):
     predicted_error: CudaError | None
     loaded: bool | None
     optional: bool
+    main: bool
     rests_on: tuple[Taken, ...]
     conditions: tuple[str, ...]
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """`machine` is its name. `conditions`: what was not known and must hold."""
+    """`machine` is its name. `conditions`: what was not known and must hold.
+
+    `main`: what the libraries come to that the package is for. `summary`: of `partial`, what works and what does not.
+    """
 
     target: str
     machine: str
     outcome: Outcome
+    main: Outcome = "unknown"
+    summary: str = ""
     predicted_error: CudaError | None
     conditions: tuple[str, ...]
     libraries: tuple[LibraryVerdict, ...]
@@ -46,12 +56,25 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def together(libraries: Iterable[LibraryVerdict]) -> Outcome:
-    """All of them must serve; one that is opened only when asked for leaves the rest working."""
-    outcomes: list[Outcome] = []
-    for each in libraries:
-        spoiled = each.optional and each.outcome in ("fails", "unknown")
-        outcomes.append("partial" if spoiled else each.outcome)
-    return worst(outcomes)
+    """All of them must serve; one that is opened only when asked for, or only linked, leaves the rest working.
+
+    How those run that the rest works without does not matter beside the others.
+    """
+    found = list(libraries)
+    deciding = [each for each in found if not each.optional]
+    outcome = worst(each.outcome for each in deciding) if deciding else "native"
+    if outcome in ("fails", "unknown"):
+        return outcome
+    if any(each.optional and each.outcome not in GOOD for each in found):
+        return "partial"
+    counted = deciding or [each for each in found if each.main] or found
+    return worst(each.outcome for each in counted)
+
+
+def main_part(libraries: Iterable[LibraryVerdict]) -> Outcome:
+    """What the package is for: where nobody said which libraries that are, all of them."""
+    found = list(libraries)
+    return worst(each.outcome for each in [each for each in found if each.main] or found)
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

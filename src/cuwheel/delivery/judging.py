@@ -152,7 +152,7 @@ class Bench:
         if not self._installed and (lacking := list(self._lacking(contents.survey))) and not errors:
             errors, outcome = lacking, "fails"
         replaced = tuple(dict.fromkeys(self._replaced(contents.survey)))
-        lost = [*replaced, *(each for each in verdicts if _only_grafted(each))]
+        lost = [*replaced, *(each for each in verdicts if _main_part_fails(each))]
         rank = rank_of(outcome, errors)
         return replace(
             ruling,
@@ -231,10 +231,9 @@ def rank_of(outcome: Outcome, errors: Sequence[object]) -> int:
 
 def rank_of_verdict(verdict: Verdict) -> int:
     rank = rank_of(verdict.outcome, [each for each in verdict.findings if each.severity == "error"])
-    return max(rank, 1) if _only_grafted(verdict) else rank
+    return max(rank, 1) if _main_part_fails(verdict) else rank
 
 
-def _only_grafted(verdict: Verdict) -> bool:
-    """Of what has device code, only libraries of others run that were put into the wheel, in `NAME.libs`."""
-    own = [each for each in verdict.libraries if not each.path.partition("/")[0].endswith(".libs")]
-    return verdict.outcome == "partial" and bool(own) and all(each.outcome == "fails" for each in own)
+def _main_part_fails(verdict: Verdict) -> bool:
+    """It starts, but what it is for does not work: an older release that runs is better."""
+    return verdict.outcome == "partial" and verdict.main == "fails"

@@ -88,6 +88,8 @@ def document(answer: Check, *, verbose: bool) -> Document:
     blocks: list[Block] = [Heading(title), _matrix(answer)]
     shown = {verdict.outcome for verdict in answer.verdicts}
     blocks.append(Facts(tuple(Row(word, meaning) for word, meaning in _MEANINGS if word in shown)))
+    if parts := tuple(_in_part(answer)):
+        blocks += [Heading("In part"), Table((Column("on"), Column("what works, and what does not")), parts)]
     if conditions := tuple(_conditions(answer)):
         columns = (Column("on"), Column("the verdict holds only if"))
         blocks += [Heading("Conditions"), Table(columns, conditions)]
@@ -117,6 +119,8 @@ def _matrix(answer: Check) -> Matrix:
 def _mark(verdict: Verdict) -> Mark:
     error = verdict.predicted_error
     note = f"error {error.code}" if error else _if(verdict.conditions)
+    if verdict.summary:
+        note = ": ".join(filter(None, (verdict.summary.partition(":")[0], note)))
     return Mark(text=verdict.outcome, look=_LOOKS[verdict.outcome], note=note)
 
 
@@ -139,12 +143,19 @@ def _described(machine: Machine) -> str:
 
 def _conditions(answer: Check) -> Iterator[tuple[str, str]]:
     """Each condition once, with all that it is a condition of."""
+    return _once(answer, ((verdict, each) for verdict in answer.verdicts for each in verdict.conditions))
+
+
+def _in_part(answer: Check) -> Iterator[tuple[str, str]]:
+    return _once(answer, ((verdict, verdict.summary) for verdict in answer.verdicts if verdict.summary))
+
+
+def _once(answer: Check, told: Iterable[tuple[Verdict, str]]) -> Iterator[tuple[str, str]]:
     alike: dict[str, list[Verdict]] = {}
-    for verdict in answer.verdicts:
-        for condition in verdict.conditions:
-            alike.setdefault(condition, []).append(verdict)
-    for condition, verdicts in alike.items():
-        yield _where(answer, verdicts), condition
+    for verdict, text in told:
+        alike.setdefault(text, []).append(verdict)
+    for text, verdicts in alike.items():
+        yield _where(answer, verdicts), text
 
 
 def _where(answer: Check, verdicts: list[Verdict]) -> str:

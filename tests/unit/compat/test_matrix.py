@@ -174,14 +174,82 @@ def test_what_import_loads_together_must_serve_together() -> None:
     assert [each.loaded for each in verdict.libraries] == [True, True]
 
 
-def test_what_is_linked_with_it_must_serve_too() -> None:
+def test_what_a_linked_library_lacks_only_those_miss_that_call_it() -> None:
     first = library("sm_80 sm_90", needed=("libother.so.1",))
     second = library("sm_80", path="pkg/libother.so", soname="libother.so.1")
-    assert judge(_side_by_side(first, second, imported=(first.path,)), machine()).outcome == "fails"
+    linked = _side_by_side(first, second, imported=(first.path,))
+    verdict = judge(linked, machine())
+    assert (verdict.outcome, verdict.main) == ("partial", "native")
+    assert verdict.summary == "runs; an optional part does not: libother.so"
+    glue = _side_by_side(
+        library(needed=("libother.so.1",)), second, library("sm_90", path="pkg/x.so"), imported=(first.path,)
+    )
+    assert judge(glue, machine()).outcome == "fails", "what imports it has no code: it is what the package is for"
+    missing = _side_by_side(first, replace(second, needed=("libcublas.so.12",)), imported=(first.path,))
+    assert judge(missing, machine(libraries=(), os="linux")).outcome == "fails", "it must still be there"
     assert (
         judge(_side_by_side(first, replace(second, soname=None), imported=(first.path,)), machine()).outcome
         == "partial"
     )
+
+
+def test_a_torch_whose_cusparselt_lacks_the_gpu_runs_in_part() -> None:
+    """As torch 2.2.2 on a T4 and 2.5.1 on a V100, where it was said to fail."""
+    cuda = library("sm_75 sm_80", path="torch/lib/libtorch_cuda.so", needed=("libcusparseLt-f8b4a9fb.so.0",))
+    path = "torch/lib/libcusparseLt-f8b4a9fb.so.0"
+    lacking = replace(survey(cuda, library("sm_80", path=path), name="torch"), imported=("torch/_C.so",))
+    verdict = judge(lacking, machine("7.5"))
+    assert (verdict.outcome, verdict.main) == ("partial", "native")
+    assert verdict.summary == f"runs; an optional part does not: {path[10:]} (semi-structured sparsity)"
+    compiled = survey(cuda, library("compute_52@8.5", path=path), name="torch")
+    verdict = judge(compiled, machine("7.5"))
+    assert verdict.outcome == "native", "how a linked library runs does not matter beside the rest"
+    assert any(each.startswith("for semi-structured sparsity: driver 555") for each in verdict.conditions)
+    fails = survey(library("sm_80", path=cuda.path), library("sm_80", path=path), name="torch")
+    assert judge(fails, machine("7.5")).outcome == "fails", "nothing else runs"
+
+
+def test_of_two_libraries_by_cuda_torch_chooses_one() -> None:
+    """As torch_memory_saver: without device code, but a driver of CUDA 12 does not run the one for CUDA 13."""
+    names = ("hook_mode_torch.abi3.so", "hook_mode_torch_cu12.abi3.so", "hook_mode_torch_cu13.abi3.so")
+    wheel = survey(*(library(path=each, cuda=13 if "13" in each else 12) for each in names), name="torch_memory_saver")
+    old = machine("8.0", driver="535.104.05")
+    assert loading(wheel, replace(old, torch_cuda="12.8")).always == names[1:2]
+    assert judge(wheel, replace(old, torch_cuda="12.8")).outcome == "unknown"
+    assert judge(wheel, replace(old, torch_cuda="13.0")).outcome == "fails"
+    assert "torch is built for CUDA 12 (fails with 13)" in judge(wheel, old).conditions
+
+
+def test_a_library_for_chosen_gpus_leaves_the_rest_to_what_it_is_linked_with() -> None:
+    """As cuequivariance_ops_torch, whose general kernels are in the libcue_ops.so of another package."""
+    own = library("sm_90a", "sm_100a", needed=("libcue_ops.so",))
+    verdict = judge(survey(own), machine("8.0"))
+    assert verdict.outcome == "partial"
+    assert "libcue_ops.so has code for this GPU" in verdict.conditions
+    assert judge(survey(replace(own, needed=("libtorch.so", "libcublas.so.12"))), machine("8.0")).outcome == "fails"
+    assert judge(survey(library("sm_90", needed=("libcue_ops.so",))), machine("8.0")).outcome == "fails"
+
+
+def test_loose_cubins_for_other_gpus_take_nothing_away() -> None:
+    """As flashinfer-cubin, which has thousands for each GPU."""
+    files = [
+        library(f"sm_{arch}", path=f"pkg/{index}.cubin", format="cubin")
+        for index, arch in enumerate(("100f", "103a", "103a"))
+    ]
+    assert judge(survey(*files), machine("10.0")).outcome == "native"
+    assert judge(survey(*files), machine("9.0")).outcome == "fails"
+
+
+def test_cubins_that_a_library_loads_itself_do_not_say_how_it_runs() -> None:
+    """As onnxruntime, native on a T4 but for a cubin for 7.0 among its data."""
+    plain = library("sm_75", "sm_70")
+    own = replace(plain.containers[1], section=".rodata")
+    wrappers = plain.registration.wrappers[:1]
+    stray = replace(
+        plain, containers=(plain.containers[0], own), registration=replace(plain.registration, wrappers=wrappers)
+    )
+    assert judge(survey(stray), machine("7.5")).outcome == "native"
+    assert judge(survey(plain), machine("7.5")).outcome == "compatible"
 
 
 @pytest.mark.parametrize("imported", [(), ("pkg/libpkg.so",)])

@@ -25,6 +25,14 @@ class Variant(Struct, frozen=True, kw_only=True):
     name: str
 
 
+class PackagePart(Struct, frozen=True, kw_only=True):
+    """Libraries by a pattern, and what they are for. `main`: what most people take the package for."""
+
+    library: str
+    does: str
+    main: bool = False
+
+
 class PackageProfile(Struct, frozen=True, kw_only=True):
     """Which of its libraries a package loads: see packages.toml."""
 
@@ -42,6 +50,8 @@ class PackageProfile(Struct, frozen=True, kw_only=True):
     variant: Variant | None = None
     missing: str = ""
     optional: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
+    parts: tuple[PackagePart, ...] = ()
 
 
 class SystemLibraries(Struct, frozen=True, kw_only=True):

@@ -123,7 +123,8 @@ _SHAPES = re.compile(
     re.ASCII,
 )
 _BLOCK = re.compile(
-    r"(?P<head>-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----).{1,65536}?(?P<end>-----END|\Z)", re.ASCII | re.DOTALL
+    r"(?P<head>-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?:[^-]|-(?!----END)){1,65536}(?P<end>-----END)?",
+    re.ASCII,
 )
 _HOOKS = re.compile(
     r"(?P<head>\b(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks"
@@ -216,7 +217,11 @@ def text(value: str, *, random: bool = True) -> str:
     if len(value) < _SHORTEST:
         return value
     value = _LOGIN.sub(_without_login, value) if "://" in value else value
-    value = _BLOCK.sub(rf"\g<head>{MASK}\g<end>", value) if "PRIVATE KEY" in value else value
+    value = (
+        _BLOCK.sub(lambda match: f"{match['head']}{MASK}{match['end'] or ''}", value)
+        if "PRIVATE KEY" in value
+        else value
+    )
     value = _SHAPES.sub(_of_shape, value)
     if ":" in value or " " in value:
         value = _BEARER.sub(rf"\g<head>{MASK}", _HEADER.sub(rf"\g<head>{MASK}", value))

@@ -61,6 +61,19 @@ def test_an_index_with_a_login(env: Path, tmp_path: Path) -> None:
     assert {login for _, path, login in behaviour.asked if path.startswith("/files")} == {"me:secret"}
 
 
+def test_a_wheel_with_a_link_in_it_is_not_installed(env: Path, tmp_path: Path) -> None:
+    made = wheel(tmp_path / "dist", "subject", "1.0", library="plain-130.so", tag=LINUX)
+    data = bytearray(made.read_bytes())
+    at = data.index(b"PK\x01\x02")
+    data[at + 38 : at + 42] = (0o120777 << 16).to_bytes(4, "little")
+    made.write_bytes(data)
+    before = state(env)
+    done = api.install("subject", env=env, find_links=[str(made.parent)], no_index=True, on=["h100"])
+    assert not done.succeeded
+    assert "symbolic link" in repr(done)
+    assert state(env) == before
+
+
 def test_only_files_that_a_signer_vouches_for(env: Path, tmp_path: Path) -> None:
     if not shutil.which("ssh-keygen"):
         pytest.skip("ssh-keygen is not installed here")

@@ -38,6 +38,7 @@ _OF_TORCH = ("torch-symbols-missing", "torch-abi-differs")  # also of libraries 
 
 
 _NO_LIBRARY = "no-library-to-load"
+_NEVER_INSTALLED = ("zip-link",)  # whatever its device code serves: installers differ in what they make of it
 
 
 class Ruling(Struct, frozen=True, kw_only=True):
@@ -151,6 +152,8 @@ class Bench:
         ]
         if not self._installed and (lacking := list(self._lacking(contents.survey))) and not errors:
             errors, outcome = lacking, "fails"
+        if any(each.rule in _NEVER_INSTALLED for each in contents.survey.findings):
+            outcome = "fails"
         replaced = tuple(dict.fromkeys(self._replaced(contents.survey)))
         lost = [*replaced, *(each for each in verdicts if _main_part_fails(each))]
         rank = rank_of(outcome, errors)

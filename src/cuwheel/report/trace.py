@@ -137,6 +137,8 @@ def _culprit(failure: Failure, *, verbose: bool) -> Iterator[Row]:
     """The kernel, and the file that it is in; of a call that concerns none, the file that made it."""
     if failure.kernel:
         yield Row("kernel", _short(failure.demangled or failure.kernel, verbose=verbose))
+        if failure.demangled and failure.demangled != failure.kernel:
+            yield Row("mangled", failure.kernel)
     elif failure.kernels:
         names = [_short(each, verbose=verbose) for each in failure.kernels[: None if verbose else _KERNELS]]
         more = len(failure.kernels) - len(names)

@@ -33,7 +33,7 @@ def _reason(folder: Path, variant: str, kernel: str) -> Reason:
     assert library is not None
     place = max(each.offset for each in library.containers if each.section == ".nv_fatbin")
     event = Event(event="failure", time=2, api="cuLibraryGetKernel", error=500, name=kernel, file=path, offset=place)
-    return reasons.of(event, Event(event="start", time=1), image(event, files), H200)
+    return reasons.of(event, Event(event="process", time=1), image(event, files), H200)
 
 
 @pytest.mark.parametrize(

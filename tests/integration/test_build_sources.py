@@ -61,6 +61,7 @@ def test_a_repository_is_built_with_its_history_and_without_what_it_ignores(here
     assert next(each["value"] for each in job["settings"] if each["name"] == "SOURCE_DATE_EPOCH") == "1577836800"
 
 
+@pytest.mark.slow
 def test_device_code_repeats_wherever_the_source_lies(here: World) -> None:
     """A kernel in an anonymous namespace is named after a path: the job's, and not the checkout's or the archive's."""
     source = projects.bare(here.folder / "one")

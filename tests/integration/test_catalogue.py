@@ -23,7 +23,7 @@ from cuwheel.report.answer import SCHEMAS, to_json
 from cuwheel.wheel.file import WheelFile
 from tests.integration.index_server import clean_environment, serving
 from tests.integration.test_find import FIXTURES, LINUX, NATIVE, TAG, _served, _wheel
-from tests.unit.test_docs import ROOT, generator
+from tests.lint.test_docs import ROOT, generator
 
 if TYPE_CHECKING:
     from pathlib import Path

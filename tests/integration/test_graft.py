@@ -283,7 +283,9 @@ def test_a_wheel_that_is_not_what_its_record_says_is_not_grafted(tmp_path: Path)
         cuwheel.graft(base, [donor], output=tmp_path / "out")
 
 
-@pytest.mark.parametrize("name", ["both", "both-ptx", "both-rdc", "both-small", "cub-both"])
+@pytest.mark.parametrize(
+    "name", ["both", "both-ptx", "both-rdc", "both-small", pytest.param("cub-both", marks=pytest.mark.slow)]
+)
 def test_the_parts_of_a_wheel_make_the_whole(tmp_path: Path, name: str) -> None:
     whole = wheel(tmp_path / "whole", name)
     parts = cuwheel.graft(whole, split=True, output=tmp_path / "parts")

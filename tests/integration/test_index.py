@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import subprocess
-import sys
 import threading
 import zipfile
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -73,13 +71,6 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     httpd.shutdown()
     httpd.server_close()
     thread.join()
-
-
-@pytest.fixture(scope="module")
-def environment_with_pip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("with-pip")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
-    return folder
 
 
 @pytest.fixture(params=["pip", "uv"])

@@ -7,11 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cuwheel import extras
 from tests.fixtures.small_wheel import Wheel
 
 ROOT = Path(__file__).parents[2]
@@ -21,23 +19,18 @@ MINUTES = 300.0
 
 
 @pytest.fixture(scope="module")
-def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def light(tmp_path_factory: pytest.TempPathFactory, own_wheel: Path) -> Path:
     """The environment's programs; nothing else is on PATH but a few links to the system's."""
     folder = tmp_path_factory.mktemp("light")
-    build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder]
-    build += ["--installer", "uv"] if extras.program("uv") else []
-    _run([*build, ROOT], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    (wheel,) = folder.glob("*.whl")
     _run([sys.executable, "-m", "venv", folder / "env"])
     python = folder / "env" / "bin" / "python"
-    _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel])
+    _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", own_wheel])
     assert not [name for name in TOOLS if (python.parent / name).exists()]
     return python.parent
 
 
-def _run(words: list[Any], path: str | None = None) -> None:
-    environ = {**os.environ, **({"PATH": path} if path else {})}
-    subprocess.run([str(each) for each in words], check=True, timeout=MINUTES, env=environ, capture_output=True)
+def _run(words: list[str | Path]) -> None:
+    subprocess.run(words, check=True, timeout=MINUTES, capture_output=True)
 
 
 def _cuwheel(light: Path, *words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

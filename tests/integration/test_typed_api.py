@@ -112,14 +112,14 @@ def test_the_installed_wheel_types(checker: str, tmp_path: Path, installed: Path
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(tmp_path_factory: pytest.TempPathFactory, own_wheel: Path) -> Path:
     """An interpreter whose environment has cuwheel's wheel, and what the values of its answers are made of."""
     folder = tmp_path_factory.mktemp("installed")
-    made = _run(sys.executable, "-m", "build", "--wheel", "--installer", "uv", "--outdir", folder, _ROOT, cwd=folder)
-    assert made.returncode == 0, made.stdout + made.stderr
-    (wheel,) = folder.glob("*.whl")
     python = folder / "env" / "bin" / "python"
-    for words in (("venv", "--python", sys.executable, folder / "env"), ("pip", "install", "--python", python, wheel)):
+    for words in (
+        ("venv", "--python", sys.executable, folder / "env"),
+        ("pip", "install", "--python", python, own_wheel),
+    ):
         done = _run(Path(sys.executable).parent / "uv", *words, cwd=folder)
         assert done.returncode == 0, done.stderr
     return python

@@ -125,6 +125,7 @@ def test_github_from_the_plan_up_to_an_index_and_its_page(tmp_path: Path, servic
     assert {each.name for each in (tmp_path / "artefacts").glob("proof-*/*")} == {"proof.json"}
 
 
+@pytest.mark.slow
 def test_gitlab_up_to_an_index_and_its_page(tmp_path: Path, services: Services) -> None:
     repository = _project(tmp_path, "13.0")
     world = build_world.World(folder=tmp_path).with_toolkits("13.0")
@@ -140,6 +141,7 @@ def _artefact(tmp_path: Path, version: str) -> Path:
     return published.wheel(tmp_path / "artefacts" / "wheels-cu130-cp311-x86_64", version)
 
 
+@pytest.mark.slow
 def test_github_files_in_releases_and_the_index_over_them(tmp_path: Path, services: Services) -> None:
     """The second release brings along what the first one had."""
     repository = _configured(tmp_path / "repository", publish="release")
@@ -170,7 +172,7 @@ def test_gitlab_files_in_packages_and_the_index_over_them(tmp_path: Path, servic
     assert api.publish_check(f"{services.url}/pages").findings == ()
 
 
-@pytest.mark.parametrize("service", ["github", "gitlab"])
+@pytest.mark.parametrize("service", [pytest.param("github", marks=pytest.mark.slow), "gitlab"])
 def test_the_public_index_by_trusted_publishing(service: str, tmp_path: Path) -> None:
     """Really by uv: it asks for the job's identity, exchanges it for a token, and uploads with that."""
     repository = _configured(tmp_path / "repository", publish="public")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 import cuwheel
-from tests.unit.test_docs import generator
+from tests.lint.test_docs import generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from cuwheel.verbs import VERBS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("docs/*.md"), ROOT / "README.md", *ROOT.glob("src/cuwheel/**/*.toml")]
 MODULES = sorted(ROOT.glob("src/cuwheel/**/*.py"))
 # `cuwheel VERB …` up to where a sentence, a quotation or a command ends.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -18,11 +19,19 @@ _WITH_ENCODING = {"read_text": 1, "write_text": 2}  # so many arguments
 _MAY_REPLACE = ("system_calls.py", "confined.py", "verifying/runner/boot.py", "verifying/onsite/main.py")
 
 
+@cache
+def _nodes() -> dict[str, list[ast.AST]]:
+    """Of every module; they are parsed once for all tests."""
+    paths = sorted(_SRC.rglob("*.py"))
+    texts = {path.relative_to(_SRC).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+    return {name: list(ast.walk(ast.parse(text))) for name, text in texts.items()}
+
+
 def _functions() -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     return {
-        f"{path.relative_to(_SRC)}:{node.lineno} {node.name}": node
-        for path in sorted(_SRC.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{name}:{node.lineno} {node.name}": node
+        for name, nodes in _nodes().items()
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
@@ -47,10 +56,10 @@ def test_functions_have_few_parameters() -> None:
 def test_files_take_their_names_where_windows_is_waited_for() -> None:
     """`Path.replace` has one argument and `str.replace` two: elsewhere it is `system_calls.rename_over`."""
     found = [
-        f"{path.relative_to(_SRC).as_posix()}:{node.lineno}"
-        for path in sorted(_SRC.rglob("*.py"))
-        if path.relative_to(_SRC).as_posix() not in _MAY_REPLACE
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{name}:{node.lineno}"
+        for name, nodes in _nodes().items()
+        if name not in _MAY_REPLACE
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
         if ast.unparse(node.func) == "os.replace" or (len(node.args) == 1 and not node.keywords)
     ]
@@ -60,9 +69,9 @@ def test_files_take_their_names_where_windows_is_waited_for() -> None:
 def test_texts_have_an_encoding() -> None:
     """On Windows the default is the code page of the user."""
     found = [
-        f"{path.relative_to(_SRC).as_posix()}:{node.lineno}"
-        for path in sorted(_SRC.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{name}:{node.lineno}"
+        for name, nodes in _nodes().items()
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr in _WITH_ENCODING
         if len(node.args) < _WITH_ENCODING[node.func.attr] and "encoding" not in {each.arg for each in node.keywords}
@@ -74,10 +83,10 @@ def test_values_are_decoded_in_one_place() -> None:
     """Elsewhere nothing describes a type before threads decode it, and the process may end by SIGSEGV."""
     calls = re.compile(r"msgspec\.(convert|(json|msgpack|yaml)\.(decode|Decoder))$")
     found = [
-        f"{path.relative_to(_SRC).as_posix()}:{node.lineno}"
-        for path in sorted(_SRC.rglob("*.py"))
-        if path.name != "codec.py"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{name}:{node.lineno}"
+        for name, nodes in _nodes().items()
+        if name != "codec.py"
+        for node in nodes
         if isinstance(node, ast.Attribute) and calls.match(ast.unparse(node))
     ]
     assert found == []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import hypothesis
 import pytest
+from hypothesis.database import DirectoryBasedExampleDatabase, InMemoryExampleDatabase
 
 from tests.fixtures import systems
 
@@ -38,8 +39,14 @@ if os.name == "posix" and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-# How long an example takes says nothing on a machine that does other things too.
-hypothesis.settings.register_profile("cuwheel", deadline=None)
+# How long an example takes says nothing on a machine that does other things too; and a checkout may be another user's.
+hypothesis.settings.register_profile(
+    "cuwheel",
+    deadline=None,
+    database=DirectoryBasedExampleDatabase(TESTS.parent / ".hypothesis" / "examples")
+    if os.access(TESTS.parent, os.W_OK)
+    else InMemoryExampleDatabase(),
+)
 hypothesis.settings.load_profile("cuwheel")
 
 

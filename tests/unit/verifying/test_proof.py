@@ -57,9 +57,9 @@ def test_an_earlier_judgement_that_claimed_less_is_no_forgery() -> None:
 
 
 def test_a_wheel_of_which_nothing_was_tried_is_not_proven() -> None:
-    found = parsed(proofs.proof(proofs.wheel(), succeeded=False))
+    found = parsed(proofs.proof(proofs.wheel(agreement="open"), succeeded=False))
     assert not found.succeeded
-    assert "not proven" in shown(proofs.proof(proofs.wheel(), succeeded=False))
+    assert "not proven" in shown(proofs.proof(proofs.wheel(agreement="open"), succeeded=False))
 
 
 def test_a_failure_foretold_is_no_success() -> None:
